@@ -1,0 +1,56 @@
+# The two commands to know: `make demo` shows fleet at work, `make test` runs its tests.
+# Everything is installed into .venv, from the lock files, and nowhere else.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= auto
+N ?= 10000
+
+.PHONY: setup test laws sim check demo lock format clean
+
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "fleet needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+setup: $(VENV)/.dev
+
+test: setup
+	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+
+laws: setup
+	FLEET_LAWS_PROFILE=laws $(BIN)/python -m pytest -q -n $(JOBS) tests/laws $(ARGS)
+
+sim: setup
+	FLEET_SIM_HISTORIES=$(N) $(BIN)/python -m pytest -q -n $(JOBS) tests/sim $(ARGS)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/house
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+demo: $(VENV)/.runtime
+	@$(BIN)/python demo/demo.py
+
+# After a change of the dependencies in pyproject.toml.
+lock: setup
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group build pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group dev pyproject.toml -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,118 @@
+"""Hybrid logical clock: wall time that never goes back and orders causes before effects.
+
+Source: Kulkarni, Demirbas, Madappa, Avva and Leone, "Logical Physical Clocks" (OPODIS 2014). A reading is kept as text
+that sorts as it orders, ``2026-11-20T22:30:00.123Z-0000``: UTC to the millisecond, then a counter of four hex digits.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+Stamp = str
+
+ZERO: Stamp = "0"
+"""The stamp of what has none. It sorts before every real one."""
+
+STAMP_LENGTH = 29
+COUNTER_MAX = 0xFFFF
+MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last millisecond that the text can hold
+
+_NAIVE_EPOCH = datetime(1970, 1, 1)  # every reading is UTC, the zone stands in the text
+_SHAPE = re.compile(r"(?P<date>\d{4}-\d\d-\d\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z-[0-9a-f]{4}", re.ASCII)
+_dates_seen: set[str] = set()  # a calendar check costs 1 µs and a log repeats few dates
+_DATES_SEEN_MAX = 100_000
+
+
+def pack(ms: int, counter: int = 0) -> Stamp:
+    """Write a reading as text.
+
+    Args:
+        ms: milliseconds since 1970, 0 to ``MS_MAX``.
+        counter: 0 to 65535.
+
+    Raises:
+        OverflowError: the reading does not fit the text.
+    """
+    if not (0 <= ms <= MS_MAX and 0 <= counter <= COUNTER_MAX):
+        raise OverflowError(f"no stamp can say {ms} ms, counter {counter}")
+    moment = _NAIVE_EPOCH + timedelta(milliseconds=ms)
+    return f"{moment.isoformat(timespec='milliseconds')}Z-{counter:04x}"
+
+
+def unpack(stamp: Stamp) -> tuple[int, int]:
+    """Read a stamp back as (milliseconds since 1970, counter); ``ZERO`` is (0, 0).
+
+    Raises:
+        ValueError: the text is no stamp.
+    """
+    if stamp == ZERO:
+        return 0, 0
+    if not is_stamp(stamp):
+        raise ValueError(f"not a stamp: {stamp[:40]!r}")
+    moment = datetime.fromisoformat(stamp[:23])
+    return (moment - _NAIVE_EPOCH) // timedelta(milliseconds=1), int(stamp[25:], 16)
+
+
+def is_stamp(text: str) -> bool:
+    """Tell whether the text is a stamp in its one valid form. ``ZERO`` is none: it is only ever implied."""
+    found = _SHAPE.fullmatch(text)
+    if found is None:
+        return False
+    date = found["date"]
+    if date in _dates_seen:
+        return True
+    if date < "1970":  # no reading is earlier, and `after` could not exceed it
+        return False
+    try:
+        datetime.fromisoformat(date)
+    except ValueError:
+        return False
+    if len(_dates_seen) < _DATES_SEEN_MAX:
+        _dates_seen.add(date)
+    return True
+
+
+def shifted(stamp: Stamp, ms: int) -> Stamp:
+    """Return the stamp moved by so many milliseconds, kept within what the text can say."""
+    at, counter = unpack(stamp)
+    return pack(min(max(at + ms, 0), MS_MAX), counter)
+
+
+def after(stamp: Stamp) -> Stamp:
+    """Return the smallest reading that is larger. The counter carries into the milliseconds.
+
+    Raises:
+        OverflowError: there is none.
+    """
+    ms, counter = unpack(stamp)
+    return pack(ms, counter + 1) if counter < COUNTER_MAX else pack(ms + 1)
+
+
+class Clock:
+    """Issues stamps that only rise, whatever the wall clock does.
+
+    Args:
+        wall_ms: reads the wall clock, milliseconds since 1970.
+        last: the largest stamp issued or admitted so far.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int], last: Stamp = ZERO) -> None:
+        self._wall_ms = wall_ms
+        self.last = last
+
+    def wall(self) -> Stamp:
+        """Return the wall clock as a stamp, without issuing it."""
+        return pack(min(max(self._wall_ms(), 0), MS_MAX))
+
+    def admit(self, stamp: Stamp) -> None:
+        """Note a stamp seen elsewhere: all that are issued from now on are larger."""
+        self.last = max(self.last, stamp)
+
+    def tick(self) -> Stamp:
+        """Issue a stamp larger than all issued and admitted before.
+
+        Raises:
+            OverflowError: the end of the year 9999 was admitted; a caller must never admit what it cannot exceed.
+        """
+        self.last = max(self.wall(), after(self.last))
+        return self.last

@@ -1,0 +1,40 @@
+"""LWW-Register: which value, since when.
+
+The larger (stamp, replica, value) wins, so that every tie ends alike everywhere. Source: RR-7506, specification 8.
+Values are compared as bytes, never as decoded values: to Python ``1 == True``, to a peer it is not.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Register(NamedTuple):
+    """One value and the evidence for it, in the order in which they are compared.
+
+    Attributes:
+        stamp: when it was set.
+        replica: who set it.
+        value: its canonical bytes.
+    """
+
+    stamp: str
+    replica: str
+    value: bytes
+
+
+def join(mine: Register, theirs: Register) -> Register:
+    """Return the later write; between equal stamps the larger replica, then the larger bytes."""
+    return max(mine, theirs)
+
+
+def covers(whole: Register, part: Register) -> bool:
+    """Tell whether joining ``part`` would leave ``whole`` as it is."""
+    return part <= whole
+
+
+def join_fields(mine: Mapping[str, Register], theirs: Mapping[str, Register]) -> dict[str, Register]:
+    """Join two maps of registers field by field."""
+    joined = dict(mine)
+    for field, register in theirs.items():
+        joined[field] = join(joined[field], register) if field in joined else register
+    return joined

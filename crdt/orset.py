@@ -1,0 +1,43 @@
+"""OR-Set element: is it in, given who added it and who took away which adds.
+
+One add slot and one remove slot a replica, each holding a stamp, instead of a set of tags: a replica's newer add
+replaces its older one, and a remove copies the add stamps that it has seen. Source: RR-7506, specification 15, in the
+optimised form of Bieniusa et al., "An optimized conflict-free replicated set" (INRIA RR-8083, 2012), with a stamp
+for the version-vector entry. Removes are kept: they are what makes a late, old add harmless.
+"""
+
+from collections.abc import Mapping
+
+Slots = dict[str, str]
+
+
+def join(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Slots:
+    """Return per replica the larger stamp. The same function joins add slots and remove slots."""
+    joined = dict(mine)
+    for replica, stamp in theirs.items():
+        if stamp > joined.get(replica, ""):
+            joined[replica] = stamp
+    return joined
+
+
+def present(add: Mapping[str, str], rem: Mapping[str, str]) -> bool:
+    """Tell whether some replica has an add that no remove has seen."""
+    return any(stamp > rem.get(replica, "") for replica, stamp in add.items())
+
+
+def live(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
+    """Return the adds that no remove has seen."""
+    return {replica: stamp for replica, stamp in add.items() if stamp > rem.get(replica, "")}
+
+
+def removal(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
+    """Return the delta of an observed remove: the live adds, copied.
+
+    A remove covers only the adds that it has seen: a concurrent add must survive.
+    """
+    return live(add, rem)
+
+
+def covers(whole: Mapping[str, str], part: Mapping[str, str]) -> bool:
+    """Tell whether joining ``part`` would leave ``whole`` as it is."""
+    return all(stamp <= whole.get(replica, "") for replica, stamp in part.items())

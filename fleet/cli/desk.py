@@ -1,0 +1,99 @@
+"""What every command needs: which workspace, which agent, and how to print."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.keep import members, screening
+from fleet.keep.errors import NoError
+from fleet.keep.line import Line
+from fleet.keep.notebook import Notebook
+from fleet.keep.workspace import Workspace, find_root
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Options that stand before the command; the same ones behind it win."""
+
+    directory: str = ""
+    agent: str = ""
+    session: str = ""
+
+
+chosen = Chosen()
+
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+@contextmanager
+def opened(directory: str = "") -> Iterator[Workspace]:
+    """Open the workspace for one command; afterwards tell what a person should know.
+
+    Raises:
+        NoError: there is none here.
+    """
+    workspace = Workspace(find_root(directory or chosen.directory, os.environ, Path.cwd()))
+    try:
+        yield workspace
+    finally:
+        for warning in workspace.warnings:
+            note(f"warning: {warning}")
+        workspace.close()
+
+
+def agent_in(workspace: Workspace, named: str = "") -> str:
+    """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored default."""
+    return workspace.agent(named or chosen.agent or os.environ.get("FLEET_AGENT", ""))
+
+
+def session_named(named: str = "") -> str:
+    """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else ""."""
+    return named or chosen.session or os.environ.get("FLEET_SESSION", "")
+
+
+def emoji_of(workspace: Workspace) -> Mapping[str, str]:
+    """Return agent to emoji."""
+    return members.emoji(members.parse(workspace.store.read("members.toml")))
+
+
+def find(notebook: Notebook, prefix: str) -> Line:
+    """Return the pattern that an id, or the unique beginning of one, names.
+
+    Raises:
+        NoError: no pattern, or more than one.
+    """
+    wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
+    found = sorted(pattern for pattern in notebook.patterns if pattern.startswith(wanted))
+    if not found or len(wanted) < len("p-") + 1:
+        raise NoError(f"no pattern begins with {prefix[:40]!r}. `fleet patterns --all` lists them")
+    if len(found) > 1:
+        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        raise NoError(f"{prefix} is not unique: {shown}. Give more of the id")
+    return notebook.patterns[found[0]]
+
+
+def say(text: str) -> None:
+    """Print to stdout, safe for a terminal."""
+    print(screening.for_terminal(text))
+
+
+def note(text: str) -> None:
+    """Print to stderr, safe for a terminal, without secrets."""
+    print(f"fleet: {screening.for_terminal(screening.redact(text))}", file=sys.stderr)
+
+
+def say_json(found: Any) -> None:
+    """Print one JSON document that no terminal can stumble over."""
+    text = json.dumps(found, ensure_ascii=False, indent=None, separators=(",", ":"))
+    print(_UNSAFE_IN_JSON.sub(lambda char: f"\\u{ord(char[0]):04x}", text))
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return "1 line", "2 lines"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

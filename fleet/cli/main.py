@@ -1,0 +1,79 @@
+"""The entry point: every way out of a command, and its exit code."""
+
+import os
+import sys
+
+EXIT_INTERRUPTED = 130
+
+DISABLED = "fleet is turned off here (FLEET_DISABLED=1): nothing was read, logged or sent"
+
+
+def main() -> None:
+    """Run the command line and exit.
+
+    Exit codes: 0 ok, 1 the command's own "no", 2 usage, 3 something was refused or quarantined, 4 busy, 5 remote
+    unavailable, 6 any other error.
+    """
+    sys.exit(run())
+
+
+def run() -> int:
+    """Run the command line; return the exit code."""
+    if sys.platform == "win32":
+        print("fleet needs file locks and links that Windows does not have. Run it inside WSL", file=sys.stderr)
+        return 6
+    if os.environ.get("FLEET_DISABLED") == "1":
+        print(DISABLED, file=sys.stderr)
+        return 0
+    from fleet.cli.app import app
+    from fleet.keep.errors import FleetError
+
+    _speak_utf8()
+    try:
+        app(prog_name="fleet")
+    except FleetError as why:
+        _say(str(why))
+        return why.exit_code
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else 6
+    except KeyboardInterrupt:
+        _say("interrupted; what was acknowledged is kept")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone, as `fleet patterns | head` does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as why:
+        _say(f"{why.filename or 'a file'}: {why.strerror or why}. What was acknowledged is kept")
+        return 6
+    except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
+        return _unexpected(why)
+    return 0
+
+
+def _speak_utf8() -> None:
+    """A C locale must not stop an emoji, or a lesson in Chinese."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _unexpected(why: Exception) -> int:
+    if os.environ.get("FLEET_DEBUG") == "1":
+        raise why
+    _say(
+        f"an error in fleet itself ({type(why).__name__}: {why}). What was acknowledged is kept; "
+        "please report it with the output of the same command under FLEET_DEBUG=1"
+    )
+    return 6
+
+
+def _say(message: str) -> None:
+    from fleet.keep.screening import for_terminal, redact
+
+    print(f"fleet: {for_terminal(redact(message))}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""What people type: read the clan's lessons, retire one, bring one back, take in what others wrote."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fleet.cli import desk, options
+from fleet.keep.line import Line
+
+EXIT_NO = 1
+EXIT_REFUSED = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(patterns)
+    app.command()(show)
+    app.command()(retire)
+    app.command()(restore)
+    app.command("import")(import_)
+
+
+def patterns(
+    everything: Annotated[bool, typer.Option("--all", help="Retired ones too.")] = False,
+    as_json: options.Json = False,
+    directory: options.Directory = "",
+) -> None:
+    """List the clan's lessons."""
+    from fleet.keep import notebook as notes
+    from fleet.recall.lessons import by_sight
+
+    with desk.opened(directory) as workspace:
+        held = workspace.load()
+        listed = [line for line in held.notebook.patterns.values() if notes.text(line)]
+        if not everything:
+            listed = [line for line in listed if notes.is_present(line)]
+        if as_json:
+            found = [as_found(line) for line in sorted(listed, key=lambda line: line.id)]
+            desk.say_json({"patterns": found, "refused": len(held.read.refused)})
+            return
+        for line in sorted(listed, key=by_sight):
+            gone = "" if notes.is_present(line) else "  (retired)"
+            desk.say(f"{line.id}  {notes.count(line, 'seen'):>3}x  {_shown(notes.text(line))}{gone}")
+        if not listed:
+            desk.say("no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first")
+        if held.read.refused:
+            desk.note(f"{desk.counted(len(held.read.refused), 'line')} could not be read; `fleet status` tells why")
+
+
+def as_found(line: Line) -> dict[str, Any]:
+    """Return a pattern as ``--json`` shows it: the same on every machine that has the same lines."""
+    from fleet.keep import notebook as notes
+
+    tags = line.set.get("tags")
+    return {
+        "id": line.id,
+        "text": _shown(notes.text(line)),
+        "correct": _shown(notes.as_text(line.set.get("correct"))),
+        "category": _shown(notes.as_text(line.set.get("category"))),
+        "tags": [_shown(tag) for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
+        "seen": notes.count(line, "seen"),
+        "sessions": notes.count(line, "sessions"),
+        "agents": notes.agents(line),
+        "state": notes.as_text(line.set.get("state")) or "candidate" if notes.is_present(line) else "retired",
+        "first": line.at,
+        "last": notes.last_seen(line),
+    }
+
+
+def _shown(text: str) -> str:
+    """The gate at the way out: a line that somebody else wrote may hold anything."""
+    from fleet.keep import screening
+
+    return screening.redact(screening.strip_controls(text))
+
+
+def show(pattern: options.PatternId, as_json: options.Json = False, directory: options.Directory = "") -> None:
+    """Show all that is known of one lesson."""
+    from fleet.keep import notebook as notes
+
+    with desk.opened(directory) as workspace:
+        line = desk.find(workspace.load().notebook, pattern)
+        found = as_found(line)
+        if as_json:
+            desk.say_json(found)
+            return
+        desk.say(f"{found['id']}  {found['state']}\n{found['text']}")
+        for label, key in (("right", "correct"), ("category", "category")):
+            if found[key]:
+                desk.say(f"  {label + ':':<10}{found[key]}")
+        if found["tags"]:
+            desk.say(f"  {'tags:':<10}{', '.join(found['tags'])}")
+        desk.say(
+            f"  {'seen:':<10}{desk.counted(found['seen'], 'time')} in {desk.counted(found['sessions'], 'session')}"
+        )
+        for replica, total in sorted(line.n.get("seen", {}).items()):
+            desk.say(f"  {'':<10}{total} by {replica}, last {line.add.get(replica, 'unknown')[:16]}Z")
+        desk.say(f"  {'first:':<10}{_when(line.at)}{' by ' + line.by if line.by else ''}")
+        others = {field for field in line.set if field not in ("text", "correct", "category", "tags", "state")}
+        for field in sorted(field for field in others if not field.startswith("agent.")):
+            desk.say(f"  {field + ':':<10}{_shown(str(line.set[field]))}")
+        for field, (stamp, writer) in sorted(line.when.items()):
+            desk.say(f"  {field} was set {stamp[:16]}Z by {writer}")
+        if not notes.is_present(line):
+            desk.say(f"  `fleet restore {line.id}` brings it back")
+
+
+def _when(stamp: str) -> str:
+    return f"{stamp[:10]} {stamp[11:16]}Z" if stamp > "2000" else "at an unknown time"
+
+
+def retire(pattern: options.PatternId, agent: options.Agent = "", directory: options.Directory = "") -> None:
+    """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it."""
+    from fleet.keep import edits
+    from fleet.keep import notebook as notes
+
+    with desk.opened(directory) as workspace:
+        line = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.retired, wanted=True)
+        desk.say(f"{line.id} retired: {_shown(notes.text(line))}\n`fleet restore {line.id}` brings it back")
+
+
+def restore(pattern: options.PatternId, agent: options.Agent = "", directory: options.Directory = "") -> None:
+    """Bring a retired lesson back, with its history."""
+    from fleet.keep import edits
+    from fleet.keep import notebook as notes
+
+    with desk.opened(directory) as workspace:
+        line = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.restored, wanted=False)
+        desk.say(f"{line.id} is back: {_shown(notes.text(line))}")
+
+
+def _changed(workspace: Any, agent: str, pattern: str, change: Any, *, wanted: bool) -> Line:
+    """Make one edit to a pattern that is in, or is not, as wanted; return the pattern."""
+    from fleet.keep import notebook as notes
+    from fleet.keep.errors import NoError
+    from fleet.keep.reading import PATTERNS
+    from fleet.learn import corrections
+
+    # What the logs owe goes first: an add that is still owed must not undo this edit later.
+    held = corrections.settle_all(workspace)
+    with workspace.writing(agent) as writer:
+        line = desk.find(held.notebook, pattern)
+        if notes.is_present(line) is not wanted:
+            raise NoError(f"{line.id} is {'retired already' if wanted else 'not retired'}; nothing was changed")
+        writer.append(PATTERNS, [change(line, writer.name, writer.tick())])
+    return line
+
+
+def import_(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", exists=True, help="Files, or folders of them.")],
+    agent: options.Agent = "",
+    directory: options.Directory = "",
+    as_json: options.Json = False,
+) -> None:
+    """Take in lessons, discoveries and corrections that other tools wrote. Doing it twice changes nothing."""
+    from fleet.cli.progress import each
+    from fleet.learn.importing import files_in, import_files
+
+    with desk.opened(directory) as workspace:
+        files = list(files_in(paths))
+        with each("Importing", len(files)) as step:
+            done = import_files(workspace, desk.agent_in(workspace, agent), files, lambda path: step(path.name))
+        if as_json:
+            desk.say_json(
+                {
+                    "patterns": done.patterns,
+                    "patterns_new": done.patterns_new,
+                    "discoveries": done.discoveries,
+                    "discoveries_new": done.discoveries_new,
+                    "skipped": dict(sorted(done.skipped.items())),
+                    "refused": len(done.refused),
+                }
+            )
+        else:
+            desk.say(
+                f"{desk.counted(done.patterns, 'lesson')} read, {done.patterns_new:,} new; "
+                f"{desk.counted(done.discoveries, 'discovery', 'discoveries')} read, {done.discoveries_new:,} new"
+            )
+            for reason, number in sorted(done.skipped.items()):
+                desk.say(f"{number:,} left out: {reason}")
+        if done.redacted:
+            desk.note(f"a secret was taken out of {desk.counted(done.redacted, 'record')}")
+        for refused in done.refused[:10]:
+            desk.note(f"{refused.path}, line {refused.number}: {refused.reason}")
+        if done.refused:
+            desk.note(f"{desk.counted(len(done.refused), 'bad line')} kept in .fleet/quarantine/; the others are in")
+            raise typer.Exit(EXIT_REFUSED)

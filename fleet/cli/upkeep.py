@@ -1,0 +1,157 @@
+"""What whoever keeps the clan types: make a workspace, sync it, see how it stands."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleet.cli import desk, options
+
+if TYPE_CHECKING:
+    from fleet.cli.wiring import Synced
+    from fleet.keep.workspace import Workspace
+    from fleet.share.remote import Remote
+    from fleet.share.tree import Outgoing
+
+EXIT_REFUSED = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(init)
+    app.command()(sync)
+    app.command()(status)
+
+
+def init(
+    agent: options.Agent = "",
+    remote: Annotated[str, typer.Option("--remote", metavar="URL", help="The clan's git remote.")] = "",
+    branch: Annotated[str, typer.Option("--branch", help="Its branch; 'fleet' unless told otherwise.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer every question with yes.")] = False,
+    directory: options.Directory = "",
+) -> None:
+    """Make a workspace here, or join the one that is here. Doing it twice changes nothing."""
+    from fleet.cli import setup
+    from fleet.keep.errors import NoError
+    from fleet.keep.workspace import find_root
+
+    named = agent or desk.chosen.agent or os.environ.get("FLEET_AGENT", "")
+    setup.check_agent(named)
+    chosen = directory or desk.chosen.directory or os.environ.get("FLEET_DIR", "")
+    try:
+        root = Path(chosen).expanduser().absolute() if chosen else find_root("", {}, Path.cwd())
+    except NoError:
+        root = Path.cwd()
+    workspace, done = setup.make(root, named, remote, branch)
+    done += [f".gitignore: {line}" for line in setup.ignore(workspace.disk, root, setup.LOCAL_IGNORES)]
+    question = f"Keep {' and '.join(setup.OWN_IGNORES)} out of this folder's own git commits?"
+    known = {line.strip("/") for line in setup.ignored(root)}
+    is_new = any(line.strip("/") not in known for line in setup.OWN_IGNORES)
+    # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
+    if is_new and (yes or not sys.stdin.isatty() or typer.confirm(question, default=True)):
+        done += [f".gitignore: {line}" for line in setup.ignore(workspace.disk, root, setup.OWN_IGNORES)]
+    for line in done:
+        desk.say(line)
+    if not remote and not workspace.config.share.remote:
+        desk.say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
+    for warning in workspace.warnings:
+        desk.note(f"warning: {warning}")
+    workspace.close()
+
+
+def sync(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every outgoing line; send nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote that was guessed.")] = False,
+    agent: options.Agent = "",
+    directory: options.Directory = "",
+) -> None:
+    """Pull, join, push and render: afterwards this machine and the clan have the same lessons."""
+    from fleet.cli import wiring
+    from fleet.share import exchange
+
+    with desk.opened(directory) as workspace:
+        with workspace.writing(desk.agent_in(workspace, agent)):
+            pass  # whoever syncs has a replica, so that its log is settled
+        if dry_run:
+            _print_outgoing(exchange.preview(workspace, wiring.hooks(workspace)))
+            return
+        remote = _remote(workspace, yes=yes)
+        with workspace.disk.lock(workspace.local / "locks" / "sync.lock"):
+            outcome = wiring.sync(workspace, remote)
+        _tell(outcome, remote)
+        if outcome.is_partial:
+            raise typer.Exit(EXIT_REFUSED)
+
+
+def _print_outgoing(out: "Outgoing") -> None:
+    for path, lines in out.lines.items():
+        for raw in lines:
+            desk.say(f"{path}: {raw.decode('utf-8', 'backslashreplace')}")
+    for held_back in out.withheld:
+        desk.note(f"stays here: a line of {held_back.path} {held_back.reason}")
+    desk.note(f"{desk.counted(out.count, 'line')} would go out; nothing was sent")
+    if out.withheld:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _remote(workspace: "Workspace", *, yes: bool) -> "Remote | None":
+    """Return the clan's remote, once somebody on this machine has agreed to it."""
+    from fleet.keep.errors import UsageError
+    from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, redact_url
+
+    share = workspace.config.share
+    url = share.remote or guess_remote(workspace.root) or ""
+    if not url:
+        return None
+    url, branch = check_remote(url), check_branch(share.branch)
+    if workspace.state.get("confirmed") != url:
+        shown = f"{redact_url(url)}, branch {branch}"
+        origin = "named in fleet.toml by somebody else" if share.remote else "the origin of the repository around"
+        if not yes and not sys.stdin.isatty():
+            raise UsageError(
+                f"this clan's lessons would go to {shown} ({origin}), and nobody has agreed to that on this machine. "
+                "Nothing was sent. Run `fleet sync --yes`, or name the remote: `fleet init --remote URL`"
+            )
+        if not yes and not typer.confirm(f"Share this clan's lessons with {shown} ({origin})?", default=False):
+            raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`")
+        workspace.state.put(confirmed=url)
+    return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s)
+
+
+def _tell(outcome: "Synced", remote: "Remote | None") -> None:
+    lessons = desk.counted(outcome.patterns_in, "lesson")
+    findings = desk.counted(outcome.discoveries_in, "discovery", "discoveries")
+    if remote is None:
+        desk.say("not synced: no remote is named. Everything is kept here; `fleet init --remote URL` names one")
+    else:
+        partly = " in part" if outcome.is_partial else ""
+        desk.say(
+            f"synced{partly} with {remote.name}: {desk.counted(outcome.out, 'line')} out; "
+            f"{lessons} and {findings} new or changed in"
+        )
+    for number, what in (
+        (outcome.withheld, "held back here by the gate: `fleet sync --dry-run` tells why"),
+        (outcome.held, "held: stamped more than a day ahead of this machine's clock; tried again at every load"),
+        (outcome.carried, "carried for a newer version of fleet"),
+        (outcome.refused, "could not be read and went to quarantine: `fleet status` tells why"),
+        (outcome.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
+    ):
+        if number:
+            desk.note(f"{desk.counted(number, 'line')} {what}")
+    if outcome.edition:
+        desk.say("wrote a new edition of patterns.jsonl and patterns.md")
+
+
+def status(as_json: options.Json = False, agent: options.Agent = "", directory: options.Directory = "") -> None:
+    """Tell what waits to go out, what was quarantined and why, the last sync, and who is in the clan."""
+    from fleet.cli.standing import as_text, standing
+
+    with desk.opened(directory) as workspace:
+        named = agent or desk.chosen.agent or os.environ.get("FLEET_AGENT", "")
+        found = standing(workspace, named or workspace.replicas().default_agent)
+        if as_json:
+            desk.say_json(found)
+        else:
+            desk.say(as_text(found))

@@ -1,0 +1,199 @@
+"""Writing files so that what was acknowledged is there: after a crash, a full disk, a failed fsync.
+
+All writes of a workspace go through one ``Disk``, so that a test can hold it: fail it, tear it, record it. Files lie
+below one root; no link is followed on the way down to them.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fleet.keep import limits
+from fleet.keep.errors import BusyError, DiskError
+
+_POLL_S = 0.01
+
+
+class Disk:
+    """The files below one root folder.
+
+    Args:
+        root: nothing outside it is ever written.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def read(self, path: Path) -> bytes:
+        """Return a file's bytes, or b"" when it is not there."""
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return b""
+        except OSError as why:
+            raise DiskError(f"cannot read {path}: {why.strerror}") from why
+
+    def append(self, path: Path, data: bytes) -> None:
+        """Add to the end of a file and return once it is on the disk.
+
+        A last line that a crash tore off is closed first, so that it harms itself alone. The caller holds the file's
+        lock.
+
+        Raises:
+            DiskError: it is not there, and must not be acknowledged.
+        """
+        with self._writing(path):
+            self._prepare(path)
+            is_new = not path.exists()
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            try:
+                size = os.fstat(handle).st_size
+                if size and os.pread(handle, 1, size - 1) != b"\n":
+                    data = b"\n" + data
+                self._write_all(handle, data)
+                self._fsync(handle)
+            finally:
+                os.close(handle)
+            if is_new:
+                self._fsync_folder(path.parent)
+
+    def replace(self, path: Path, data: bytes) -> bool:
+        """Write a whole file anew, atomically, and only if it changed. Returns whether it did.
+
+        Raises:
+            DiskError: the old file is still whole.
+        """
+        if self._same(path, data):
+            return False
+        with self._writing(path):
+            self._prepare(path)
+            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            try:
+                self._write_new(temporary, data)
+                self._rename(temporary, path)
+            except BaseException:
+                with suppress(OSError):
+                    temporary.unlink()
+                raise
+            self._fsync_folder(path.parent)
+        return True
+
+    def note(self, path: Path, data: bytes) -> None:
+        """Overwrite a small file of fixed size, without waiting for the disk: what can be found out again."""
+        with self._writing(path):
+            self._prepare(path)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            try:
+                os.pwrite(handle, data, 0)
+            finally:
+                os.close(handle)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file of our own that is not needed any more. A missing one is fine."""
+        with self._writing(path), suppress(FileNotFoundError):
+            path.unlink()
+
+    @contextmanager
+    def lock(self, path: Path, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
+        """Hold an exclusive lock while the block runs. It dies with its process, so that none is ever stale.
+
+        Raises:
+            BusyError: another process held it for longer than ``wait_s``.
+        """
+        with self._writing(path):
+            self._prepare(path)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            _wait_for(handle, path, wait_s)
+            yield
+        finally:
+            os.close(handle)
+
+    def _prepare(self, path: Path) -> None:
+        """Make the folders down to a file, none of them a link: a hostile repository may hold links to anywhere."""
+        relative = path.relative_to(self.root)
+        folder = self.root
+        for name in relative.parts[:-1]:
+            folder /= name
+            try:
+                mode = folder.lstat().st_mode
+            except FileNotFoundError:
+                folder.mkdir(exist_ok=True)
+                self._fsync_folder(folder.parent)
+                continue
+            if not stat.S_ISDIR(mode):
+                raise DiskError(f"{folder} is a link or a file where a folder belongs; nothing was written through it")
+
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as why:
+            raise DiskError(_explain(path, why)) from why
+
+    def _same(self, path: Path, data: bytes) -> bool:
+        try:
+            return not path.is_symlink() and path.stat().st_size == len(data) and path.read_bytes() == data
+        except OSError:
+            return False
+
+    def _write_new(self, path: Path, data: bytes) -> None:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            self._write_all(handle, data)
+            self._fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _write_all(self, handle: int, data: bytes) -> None:
+        """One write(2), checked. A short one is finished by further ones, or fails and is not acknowledged."""
+        rest = memoryview(data)
+        while rest:
+            written = os.write(handle, rest)
+            if written == 0:
+                raise OSError(errno.EIO, "nothing was written")
+            rest = rest[written:]
+
+    def _fsync(self, handle: int) -> None:
+        os.fsync(handle)
+
+    def _rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def _fsync_folder(self, folder: Path) -> None:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _wait_for(handle: int, path: Path, wait_s: float) -> None:
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise BusyError(
+                    f"another fleet process has held {path.name} for {wait_s:g} s; "
+                    "nothing is lost, run the command again when it has finished"
+                ) from None
+            time.sleep(_POLL_S)
+        else:
+            return
+
+
+def _explain(path: Path, why: OSError) -> str:
+    if why.errno == errno.ELOOP:
+        return f"{path} is a symbolic link; fleet writes to plain files only, and left what it points to alone"
+    if why.errno == errno.ENOSPC:
+        return f"no space left for {path}; it is as it was. Free some space and run the command again"
+    if why.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return f"{path} cannot be written ({why.strerror}); it is as it was. Reading still works"
+    return f"{path} was not saved ({why.strerror}); do not count on it. Check the disk and run the command again"

@@ -1,0 +1,14 @@
+"""The edits that a person can make to a pattern. Each returns its delta, of the same shape as the whole."""
+
+from crdt import orset
+from fleet.keep.line import Line
+
+
+def retired(line: Line, replica: str, stamp: str) -> Line:
+    """Return the observed remove of a pattern: it covers the adds that are known here, and no other."""
+    return Line(id=line.id, at=stamp, by=replica, rem=orset.removal(line.add, line.rem))
+
+
+def restored(line: Line, replica: str, stamp: str) -> Line:
+    """Return the re-add of a pattern. It raises ``add`` and leaves ``seen`` alone: nothing happened again."""
+    return Line(id=line.id, at=stamp, by=replica, add={replica: stamp})

@@ -1,0 +1,35 @@
+"""What can go wrong on our side. Every message says what happened, what it means, and what to do."""
+
+
+class FleetError(Exception):
+    """An error that a person can act on. The command line prints its message and exits with ``exit_code``."""
+
+    exit_code = 6
+
+
+class UsageError(FleetError):
+    """The command was not understood, or is not possible as given."""
+
+    exit_code = 2
+
+
+class NoError(FleetError):
+    """The command's own "no": what was asked for is not there."""
+
+    exit_code = 1
+
+
+class RefusedError(FleetError):
+    """What was given is not taken."""
+
+    exit_code = 3
+
+
+class BusyError(FleetError):
+    """Somebody else holds what we need."""
+
+    exit_code = 4
+
+
+class DiskError(FleetError):
+    """A write did not reach the disk: nothing was acknowledged."""

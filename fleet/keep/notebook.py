@@ -1,0 +1,222 @@
+"""The notebook: the join of all lines, in memory.
+
+Parts stamped beyond the *cut* are held: they wait beside the records, are written out again with them, and join at
+the first load whose cut has passed them. So a peer's clock that runs years ahead never wins, and nothing late is lost
+(DESIGN, section 3, Clocks).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from crdt import clock, gcounter, orset
+from fleet.keep import line as codec
+from fleet.keep import names
+from fleet.keep.line import Carried, Line
+
+MS_AN_HOUR = 3_600_000
+
+
+class Part(NamedTuple):
+    """One slot or field that is held, or that an edition must not fold yet."""
+
+    id: str
+    kind: Literal["add", "rem", "set"]
+    key: str
+    stamp: str
+    writer: str
+    value: bytes
+
+    def as_line(self, at: str, by: str) -> Line:
+        """Return the part as a line of its own, under the first sight of its pattern."""
+        line = Line(id=self.id, at=at, by=by)
+        if self.kind == "set":
+            line.set = {self.key: msgspec.json.decode(self.value)}
+            line.when = {self.key: (self.stamp, self.writer)}
+        else:
+            setattr(line, self.kind, {self.key: self.stamp})
+        return line
+
+
+class Notebook:
+    """Joined records by id, and what could not be joined.
+
+    Args:
+        cut: parts with a later stamp are held. Without one, nothing is.
+
+    Attributes:
+        patterns: id to joined record. Records that came as one line are kept as decoded.
+        held: parts beyond the cut.
+        carried: lines of newer versions, byte for byte.
+        newest_by: the largest stamp joined, of each replica.
+    """
+
+    def __init__(self, cut: str = "~") -> None:
+        self.cut = cut
+        self.patterns: dict[str, Line] = {}
+        self.held: set[Part] = set()
+        self.carried: dict[bytes, str] = {}
+        self.newest_by: dict[str, str] = {}
+
+    @property
+    def newest(self) -> str:
+        """The largest stamp joined."""
+        return max(self.newest_by.values(), default=clock.ZERO)
+
+    def add(self, entry: Line | Carried) -> None:
+        """Join one line. Any order, any number of times."""
+        if isinstance(entry, Carried):
+            self.carried[entry.raw] = entry.id
+            return
+        if _is_beyond(self.cut, entry):
+            entry = self._hold_back(entry)
+        self._note_stamps(entry)
+        known = self.patterns.get(entry.id)
+        self.patterns[entry.id] = entry if known is None else codec.join(known, entry)
+
+    def add_all(self, entries: Iterable[Line | Carried]) -> None:
+        """Join many lines."""
+        for entry in entries:
+            self.add(entry)
+
+    def _hold_back(self, line: Line) -> Line:
+        """Return the line without the parts beyond the cut, which are held."""
+        early = Line(id=line.id, at=line.at, by=line.by, n=line.n)
+        for kind, slots, kept in (("add", line.add, early.add), ("rem", line.rem, early.rem)):
+            for replica, stamp in slots.items():
+                if stamp <= self.cut:
+                    kept[replica] = stamp
+                else:
+                    self.held.add(Part(line.id, kind, replica, stamp, "", b""))  # type: ignore[arg-type]
+        for field in line.set:
+            register = codec.register(line, field)
+            if register.stamp <= self.cut:
+                early.set[field] = line.set[field]
+                if field in line.when:
+                    early.when[field] = line.when[field]
+            else:
+                self.held.add(Part(line.id, "set", field, *register))
+        return early
+
+    def _note_stamps(self, line: Line) -> None:
+        newest = self.newest_by
+        for slots in (line.add, line.rem):
+            for replica, stamp in slots.items():
+                if stamp > newest.get(replica, ""):
+                    newest[replica] = stamp
+        for stamp, writer in line.when.values():
+            if stamp > newest.get(writer, ""):
+                newest[writer] = stamp
+
+    def covers(self, entry: Line | Carried) -> bool:
+        """Tell whether joining this line would change nothing, held parts included."""
+        if isinstance(entry, Carried):
+            return entry.raw in self.carried
+        probe = Notebook(self.cut)
+        probe.add(entry)
+        mine = self.patterns.get(entry.id)
+        return mine is not None and codec.covers(mine, probe.patterns[entry.id]) and probe.held <= self.held
+
+    def get(self, pattern_id: str) -> Line | None:
+        """Return the record of one pattern."""
+        return self.patterns.get(pattern_id)
+
+    def present(self) -> Iterator[Line]:
+        """Yield the records that are in and can be read: some add is live, and there is a text."""
+        for line in self.patterns.values():
+            if is_present(line) and text(line):
+                yield line
+
+    def edition(self) -> bytes:
+        """Return the canonical bytes of everything here: sorted by id, a line each, held and carried lines kept.
+
+        A part beyond the cut is written into its record where nothing stands in its place, and on a line of its own
+        where it would displace something (docs/adr/0004).
+        """
+        beside: dict[str, list[Part]] = {}
+        for part in sorted(self.held):
+            beside.setdefault(part.id, []).append(part)
+        carried: dict[str, list[bytes]] = {}
+        for raw, line_id in sorted(self.carried.items()):
+            carried.setdefault(line_id, []).append(raw)
+        written: list[bytes] = []
+        for pattern_id in sorted(self.patterns.keys() | carried.keys()):
+            if line := self.patterns.get(pattern_id):
+                written += _with_parts(line, beside.get(pattern_id, []))
+            written += carried.get(pattern_id, [])
+        return b"".join(raw + b"\n" for raw in written)
+
+
+def _is_beyond(cut: str, line: Line) -> bool:
+    for slots in (line.add, line.rem):
+        for stamp in slots.values():
+            if stamp > cut:
+                return True
+    return any(stamp > cut for stamp, _ in line.when.values())
+
+
+def _with_parts(line: Line, parts: list[Part]) -> list[bytes]:
+    if not parts:
+        return codec.split(line)
+    whole = Line(id=line.id, at=line.at, by=line.by, n=line.n)
+    whole.add, whole.rem, whole.set, whole.when = dict(line.add), dict(line.rem), dict(line.set), dict(line.when)
+    alone: list[bytes] = []
+    for part in parts:
+        if part.key in getattr(whole, part.kind):
+            alone.append(codec.encode(part.as_line(line.at, line.by)))
+        else:
+            piece = part.as_line(line.at, line.by)
+            getattr(whole, part.kind).update(getattr(piece, part.kind))
+            whole.when.update(piece.when)
+    return codec.split(whole) + sorted(alone)
+
+
+def edition_cut(notebook: Notebook) -> str:
+    """Return the cut for an edition: no part later than 24 h after the newest stamp of another replica is folded.
+
+    Only the replica with the very newest stamp can be that far ahead, so one cut says it all. Slots of imported
+    records are no witness of anybody's clock.
+    """
+    stamps = sorted(stamp for replica, stamp in notebook.newest_by.items() if names.agent_of(replica) != names.IMPORT)
+    if len(stamps) < 2:
+        return notebook.cut
+    return min(notebook.cut, clock.shifted(stamps[-2], 24 * MS_AN_HOUR))
+
+
+def is_present(line: Line) -> bool:
+    """Tell whether the pattern is in: some add is not covered by a remove."""
+    return orset.present(line.add, line.rem)
+
+
+def count(line: Line, counter: str) -> int:
+    """Return the value of one of the pattern's counters."""
+    return gcounter.value(line.n.get(counter, {}))
+
+
+def text(line: Line) -> str:
+    """Return the lesson, or "" for a pattern whose text has not arrived."""
+    return as_text(line.set.get("text"))
+
+
+def as_text(value: object) -> str:
+    """Return a field's value as text: a peer may have put anything there."""
+    return value if isinstance(value, str) else ""
+
+
+def agents(line: Line) -> list[str]:
+    """Return the names of the agents that logged this pattern, sorted.
+
+    The slot of an imported record says who imported nothing; a field ``agent.<8 hex>`` may name who logged it first.
+    """
+    found = set()
+    for replica in line.add.keys() | line.n.get("seen", {}).keys():
+        agent, _, mark = replica.rpartition(".")
+        told = as_text(line.set.get(f"agent.{mark}")) if agent == names.IMPORT else ""
+        found.add(told if names.is_agent(told) else agent)
+    return sorted(found)
+
+
+def last_seen(line: Line) -> str:
+    """Return the newest add stamp, or when it was first seen."""
+    return max(line.add.values(), default=line.at)

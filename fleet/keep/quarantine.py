@@ -1,0 +1,81 @@
+"""Where refused lines go: kept with their reason, never in the way of good ones.
+
+``.fleet/quarantine/refused.jsonl`` holds each distinct bad line once: when, where, why, and its bytes in base64.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from fleet.keep import limits
+from fleet.keep.disk import Disk
+from fleet.keep.errors import DiskError
+from fleet.keep.line import Refused
+
+
+class Kept(NamedTuple):
+    """One refused line as it is kept."""
+
+    at: str
+    path: str
+    number: int
+    reason: str
+    raw: bytes
+
+
+class Quarantine:
+    """The refused lines of one workspace.
+
+    Args:
+        disk: writes them.
+        path: the file they are kept in.
+    """
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk = disk
+        self._path = path
+
+    def keep(self, refused: Iterable[Refused], at: str) -> int:
+        """Keep what is not there yet; return how many lines were new. A full disk or quarantine never stops reading."""
+        wanted = {_key(r.path, r.raw): r for r in refused}
+        if not wanted:
+            return 0
+        known = {_key(kept.path, kept.raw) for kept in self.all()}
+        new = [r for key, r in wanted.items() if key not in known]
+        data = b"".join(_encode(r, at) for r in new)
+        if not data or self._size() + len(data) > limits.QUARANTINE_BYTES_MAX:
+            return 0
+        try:
+            self._disk.append(self._path, data)
+        except DiskError:
+            return 0  # the line still lies where it was read, and is counted at every load
+        return len(new)
+
+    def all(self) -> list[Kept]:
+        """Return what is kept, oldest first."""
+        kept = []
+        for raw in self._disk.read(self._path).splitlines():
+            try:
+                found = json.loads(raw)
+                kept.append(
+                    Kept(found["at"], found["path"], found["line"], found["reason"], base64.b64decode(found["bytes"]))
+                )
+            except (ValueError, KeyError, TypeError):
+                continue  # torn by a crash; what it told of is refused anew at the next load
+        return kept
+
+    def _size(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
+
+
+def _key(path: str, raw: bytes) -> bytes:
+    return hashlib.blake2b(path.encode() + b"\0" + raw, digest_size=16).digest()
+
+
+def _encode(refused: Refused, at: str) -> bytes:
+    raw = base64.b64encode(refused.raw[: limits.LINE_BYTES_MAX]).decode()
+    found = {"at": at, "path": refused.path, "line": refused.number, "reason": refused.reason, "bytes": raw}
+    return json.dumps(found, ensure_ascii=True, sort_keys=True).encode() + b"\n"

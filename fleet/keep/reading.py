@@ -1,0 +1,151 @@
+"""From a file's bytes to entries: block by block, so that no file and no line decides how much memory we take.
+
+The world writes BOMs, CRLF, torn last lines, binary rubbish and conflict markers. A bad line is refused with its
+reason; both sides of a conflict are read; the good lines beside them always join.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from fleet.keep import discoveries, limits
+from fleet.keep import line as codec
+from fleet.keep.discoveries import Discovery
+from fleet.keep.line import BadLineError, Carried, Line, Refused
+
+Entry = Line | Discovery | Carried
+
+_MARKERS = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
+_BOM = b"\xef\xbb\xbf"
+
+
+class Join(Protocol):
+    """What lines are joined into: a notebook, or the findings."""
+
+    def add(self, entry: Any, /) -> None:
+        """Join one line."""
+
+    def covers(self, entry: Any, /) -> bool:
+        """Tell whether joining this line would change nothing."""
+
+    def edition(self) -> bytes:
+        """Return the canonical bytes of everything."""
+
+
+class Kind(NamedTuple):
+    """One of the two logs a clan shares: where it lies, and how its lines are read and joined."""
+
+    name: str
+    decode_block: Callable[[bytes], list[Any] | None]
+    is_sound: Callable[[Any, bytes], bool]
+    decode_slowly: Callable[[bytes], Any]
+    encode: Callable[[Any], bytes]
+
+    @property
+    def edition(self) -> str:
+        """Path of the joined file."""
+        return f"{self.name}.jsonl"
+
+    def shard(self, replica: str) -> str:
+        """Path of one replica's own lines."""
+        return f"{self.name}.d/{replica}.jsonl"
+
+
+PATTERNS = Kind("patterns", codec.decode_block, codec.is_sound, codec.decode_slowly, codec.encode)
+DISCOVERIES = Kind(
+    "discoveries", discoveries.decode_block, discoveries.is_sound, discoveries.decode, discoveries.encode
+)
+KINDS = (PATTERNS, DISCOVERIES)
+
+
+@dataclass(slots=True)
+class Read:
+    """What reading came upon besides good lines."""
+
+    refused: list[Refused] = field(default_factory=list)
+    markers: int = 0
+
+
+def entries(kind: Kind, data: Iterator[bytes], path: str, read: Read) -> Iterator[tuple[bytes, Entry]]:
+    """Yield (raw line, entry) of each good line; refused ones and conflict markers are noted in ``read``."""
+    number = 1
+    for block in blocks(data):
+        if isinstance(block, Oversize):
+            reason = f"longer than {limits.LINE_BYTES_MAX} bytes ({block.length})"
+            read.refused.append(Refused(path, number, reason, block.head))
+            number += 1
+            continue
+        raws = block.split(b"\n")
+        decoded = kind.decode_block(block)
+        if decoded is not None and len(decoded) == len(raws):
+            for offset, (raw, entry) in enumerate(zip(raws, decoded, strict=True)):
+                if kind.is_sound(entry, raw):
+                    yield raw, entry
+                else:
+                    yield from _one(kind, raw, path, number + offset, read)
+        else:
+            for offset, raw in enumerate(raws):
+                yield from _one(kind, raw, path, number + offset, read)
+        number += len(raws)
+
+
+def _one(kind: Kind, raw: bytes, path: str, number: int, read: Read) -> Iterator[tuple[bytes, Entry]]:
+    if not raw.strip():
+        return
+    if raw.startswith(_MARKERS) and not raw.startswith(b"{"):
+        read.markers += 1
+        return
+    try:
+        yield raw, kind.decode_slowly(raw)
+    except BadLineError as why:
+        read.refused.append(Refused(path, number, str(why), raw))
+
+
+class Oversize(NamedTuple):
+    """A line too long to be one: how long, and how it begins."""
+
+    length: int
+    head: bytes
+
+
+def blocks(data: Iterator[bytes]) -> Iterator[bytes | Oversize]:
+    """Cut a stream at line ends, into blocks without their last newline. A line beyond the limit is never gathered."""
+    rest = b""
+    skipped: Oversize | None = None
+    is_first = True
+    for chunk in data:
+        if is_first:
+            chunk = chunk.removeprefix(_BOM)  # noqa: PLW2901 - the same chunk, without its mark
+            is_first = False
+        if skipped is not None:
+            end = chunk.find(b"\n")
+            if end < 0:
+                skipped = Oversize(skipped.length + len(chunk), skipped.head)
+                continue
+            yield Oversize(skipped.length + end, skipped.head)
+            skipped, chunk = None, chunk[end + 1 :]  # noqa: PLW2901 - the same chunk, past the long line
+        whole, newline, rest_new = (rest + chunk).rpartition(b"\n")
+        rest = rest_new
+        if newline:
+            yield from _without_carriage_returns(whole)
+        if len(rest) > limits.LINE_BYTES_MAX + 1:
+            skipped, rest = Oversize(len(rest), rest[: limits.LINE_BYTES_MAX]), b""
+    if skipped is not None:
+        yield skipped
+    elif rest:
+        yield from _without_carriage_returns(rest)
+
+
+def _without_carriage_returns(block: bytes) -> Iterator[bytes]:
+    yield block.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in block else block
+
+
+def chunks_of(path: Path) -> Iterator[bytes]:
+    """Yield a file's bytes in blocks; nothing for a file that is not there."""
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(limits.BLOCK_BYTES):
+                yield chunk
+    except (FileNotFoundError, NotADirectoryError):
+        return

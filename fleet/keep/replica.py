@@ -1,0 +1,132 @@
+"""Replica identity: who writes here. Bound to this machine and this folder, so that a copy never writes as us.
+
+``.fleet/replica.toml`` holds the default agent and one table a replica. A name is minted at random; it is minted anew
+when machine or folder are not those it was minted for, and old ones stay listed: their log entries are ours to send.
+"""
+
+import hashlib
+import os
+import platform
+import socket
+import subprocess
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from fleet.keep import names
+from fleet.keep.errors import FleetError
+
+_HEADER = "# Who writes in this folder on this machine. Made by fleet; copying it to another machine does no harm.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One agent's install on one machine."""
+
+    name: str
+    machine: str
+    folder: str
+    minted: str
+
+    @property
+    def agent(self) -> str:
+        """The agent it belongs to."""
+        return names.agent_of(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The content of ``replica.toml``: later replicas of one agent replace earlier ones."""
+
+    default_agent: str = ""
+    replicas: tuple[Replica, ...] = ()
+
+    def current(self, agent: str, machine: str, folder: str) -> Replica | None:
+        """Return the agent's replica that belongs here, if there is one."""
+        mine = [r for r in self.replicas if r.agent == agent]
+        if mine and (mine[-1].machine, mine[-1].folder) == (machine, folder):
+            return mine[-1]
+        return None
+
+    def with_replica(self, replica: Replica) -> "Register":
+        """Return the register with one more replica."""
+        return replace(self, replicas=(*self.replicas, replica))
+
+    def render(self) -> bytes:
+        """Return the bytes of the file."""
+        tables = [
+            f'\n[[replica]]\nname = "{r.name}"\nmachine = "{r.machine}"\nfolder = "{r.folder}"\nminted = "{r.minted}"\n'
+            for r in self.replicas
+        ]
+        return (_HEADER + f'default_agent = "{self.default_agent}"\n' + "".join(tables)).encode()
+
+
+def parse(data: bytes, path: Path) -> Register:
+    """Read the file.
+
+    Raises:
+        FleetError: it is damaged. Guessing would make two writers of one shard.
+    """
+    if not data:
+        return Register()
+    try:
+        found = tomllib.loads(data.decode())
+        replicas = tuple(
+            Replica(r["name"], r["machine"], r["folder"], r["minted"])
+            for r in found.get("replica", [])
+            if names.is_replica(r["name"])
+        )
+        agent = found.get("default_agent", "")
+    except (ValueError, KeyError, TypeError) as why:
+        raise FleetError(
+            f"{path} is damaged ({why}). No lesson is lost: they lie in agents/ and clan-learnings/. "
+            "Rename the file and run `fleet init`: a new replica id takes over what was not sent"
+        ) from why
+    return Register(agent if isinstance(agent, str) and (not agent or names.is_agent(agent)) else "", replicas)
+
+
+def mint(agent: str, machine: str, folder: str, at: str, entropy: Callable[[int], bytes]) -> Replica:
+    """Make a new replica's identity. Two that draw the same 32 bits are told apart when their lines meet."""
+    return Replica(f"{agent}.{entropy(4).hex()}", machine, folder, at)
+
+
+@cache
+def machine_fingerprint() -> str:
+    """Return a hash that says "this machine" and nothing else about it."""
+    return _hash(_machine_id())
+
+
+def folder_fingerprint(folder: Path) -> str:
+    """Return a hash of the folder's real path."""
+    return _hash(os.path.realpath(folder))
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8, person=b"fleet").hexdigest()
+
+
+def _machine_id() -> str:
+    if platform.system() == "Darwin":
+        shown = subprocess.run(
+            ["/usr/sbin/ioreg", "-rd1", "-c", "IOPlatformExpertDevice"], capture_output=True, text=True, check=False
+        ).stdout
+        return next((line for line in shown.splitlines() if "IOPlatformUUID" in line), "") or socket.gethostname()
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        text = _first_line(path)
+        # Containers of one image share its machine id; their host names differ.
+        if text and not _in_container():
+            return text
+    return socket.gethostname()
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _in_container() -> bool:
+    return Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()

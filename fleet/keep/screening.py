@@ -1,0 +1,428 @@
+"""What a text may carry: no secret, no hidden mark, no terminal escape, no live Markdown.
+
+One module, because each step leans on the one before: a secret is looked for only after the hidden marks that could
+split it are gone, and the two ways of showing a text (a terminal, a page) must agree with the border on what is hidden.
+Screening runs where text enters and, as a gate, at every way out (DESIGN, section 4); kinds of secrets after SYSTEMS,
+section 4. Every pattern is linear: at most one start for each run of a class, possessive or bounded repetition, and
+nothing asked of what follows an unbounded one (FAULTS, attack 10).
+
+Token formats: the vendors' pages, and the rules of gitleaks. GitHub's ``ghs_`` tokens are, since April 2026, about 520
+characters of ``[A-Za-z0-9._-]``.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+HOMES = ("/home/", "/Users/")
+VALUE_PEEK_CHARS = 128  # a value is judged by this much of it; all of it is redacted
+KEY_BLOCK_CHARS_MAX = 32 * 1024
+ROUNDS_MAX = 4  # one round is enough by design; more are insurance, so that no gate finds what the border passed
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """A clean text, and what was taken out of it."""
+
+    text: str
+    secrets: tuple[str, ...]
+    """The kinds found, sorted, each once; never the values."""
+    stripped: int
+    """How many code points went; the ``\\r`` of ``\\r\\n`` is not counted."""
+
+
+def screen(text: str, *, home: str | None = None) -> Screened:
+    r"""Return the text without secrets and hidden marks, for text that enters. Idempotent.
+
+    Lines stay lines (``\r\n`` becomes ``\n``). A whole ``ESC [ ... m`` goes, since grep and git colour the middle of a
+    token; of any other escape only the ESC. ``home``, when it lies under ``/home/`` or ``/Users/``, becomes ``~``. An
+    emoji may lose its joiner and its variation selector (a family comes apart, a heart turns plain): see
+    ``strip_controls``.
+    """
+    lines = text.replace("\r\n", "\n")
+    clean = strip_controls(_CSI.sub("", lines))
+    stripped = len(lines) - len(clean)
+    kinds: set[str] = set()
+    for _ in range(ROUNDS_MAX):
+        shorter = _redact_once(_without_home(clean, home), kinds)
+        if shorter == clean:
+            break
+        clean = shorter
+    return Screened(clean, tuple(sorted(kinds)), stripped)
+
+
+def one_line(text: str) -> str:
+    """Return the text with each run of white space, line ends included, as one blank, and none around it."""
+    return " ".join(text.split())
+
+
+def secret_kinds(text: str) -> tuple[str, ...]:
+    """Return the kinds of secrets in the text, sorted, also of those that hidden marks or colours split."""
+    return screen(text).secrets
+
+
+def redact(text: str) -> str:
+    """Return the text with each secret as ``[REDACTED:kind]``. Idempotent; a secret that marks split is not found."""
+    kinds: set[str] = set()
+    for _ in range(ROUNDS_MAX):
+        shorter = _redact_once(text, kinds)
+        if shorter == text:
+            break
+        text = shorter
+    return text
+
+
+# --- hidden marks ---------------------------------------------------------------------------------------------------
+
+# Unicode's Default_Ignorable_Code_Point (but the two joiners), the controls, the interlinear marks, the deprecated
+# format characters, the surrogates and the noncharacters.
+_HIDDEN = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    + "".join(rf"\U{plane:04x}fffe\U{plane:04x}ffff" for plane in range(1, 17))
+)
+# Arabic, Syriac, N'Ko, Mandaic, the scripts of India, Sinhala, Myanmar, Khmer, Balinese and their neighbours: there a
+# joiner tells words apart. Nothing of _HIDDEN is in here, or a kept joiner could come to stand beside another letter.
+_JOINING = (
+    r"\u0620-\u0dff\u1000-\u109f\u1780-\u17b3\u17b6-\u17df\u1b00-\u1bff\ua8e0-\ua8ff\ua980-\ua9df\uabc0-\uabff"
+    r"\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00011000-\U00011a9f\U0001e900-\U0001e95f"
+)
+_HIDDEN_MARK = re.compile(
+    rf"[{_HIDDEN}]|[\u200c\u200d](?:(?![{_JOINING}])|(?<![{_JOINING}].))",
+)
+_BREAK = re.compile(r"[\u2028\u2029]")
+_CSI = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
+
+
+def strip_controls(text: str) -> str:
+    r"""Return the text without what a reader cannot see. Idempotent.
+
+    Gone: C0 and C1 controls but ``\n`` and ``\t``, so ESC and 0x9b; bidi controls, zero-width and tag characters,
+    variation selectors, fillers, interlinear annotation, lone surrogates, noncharacters. U+2028 and U+2029 become
+    ``\n``. The joiners U+200C and U+200D stay between two letters or vowel signs of a script that spells with them
+    (Arabic, Persian, Hindi, ...); elsewhere they go, so an emoji sequence comes apart, as do flags made of tags.
+    """
+    if text.isascii() and text.isprintable():
+        return text  # most lessons: a look in C instead of a search
+    return _BREAK.sub("\n", _HIDDEN_MARK.sub("", text))
+
+
+def for_terminal(text: str) -> str:
+    r"""Return the text safe to print: ``\n`` and ``\t`` stay, any other hidden mark is shown as ``\x1b`` or ``\u202e``.
+
+    Surrogates too: a stream with ``surrogateescape`` would print U+DC9B as the raw byte 0x9b. Idempotent.
+    """
+    return _BREAK.sub(_shown, _HIDDEN_MARK.sub(_shown, text))
+
+
+def _shown(mark: re.Match[str]) -> str:
+    code = ord(mark[0])
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _without_home(text: str, home: str | None) -> str:
+    folder = (home or "").rstrip("/")
+    if not folder.startswith(HOMES) or folder not in text:
+        return text
+    return re.sub(re.escape(folder) + r"(?!\w)", "~", text)
+
+
+# --- secrets --------------------------------------------------------------------------------------------------------
+
+# A token ends where its class ends, whatever follows: so redacting its neighbour cannot turn it into a token.
+_TOKEN = re.compile(
+    r"""(?<![A-Za-z0-9])(?:
+      (?P<slack_config>xoxe(?:\.xox[bp])?-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
+    | (?P<slack_bot>xoxb-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
+    | (?P<slack_user>(?:xox[acdoprs]|xwfp)-(?=[A-Za-z%-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9%-]{10,})
+    | (?P<slack_app>xapp-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
+    | (?P<slack_webhook>hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,})
+    | (?P<github_fine_grained>github_pat_[A-Za-z0-9_]{22,})
+    | (?P<github_classic>ghp_[A-Za-z0-9_]{30,})
+    | (?P<github_oauth>gho_[A-Za-z0-9_]{30,})
+    | (?P<github_app>gh[sur]_[A-Za-z0-9._-]{29,}[A-Za-z0-9])
+    | (?P<anthropic_key>sk-ant-[A-Za-z0-9_-]{20,})
+    | (?P<openrouter_key>sk-or-[A-Za-z0-9_-]{20,})
+    | (?P<openai_key>sk-(?:(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9]{20,}[A-Za-z0-9_-]*))
+    | (?P<honcho_key>hch-(?:v[0-9]{1,2}-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,}[A-Za-z0-9_-]*))
+    | (?P<aws_access_key>(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16,}+(?![a-z]))
+    | (?P<google_key>AIza[A-Za-z0-9_-]{35,})
+    | (?P<gitlab_token>gl(?:pat|dt|rt|cbt|ptt|ft|imt|soat|agent)-[A-Za-z0-9_.-]{19,}[A-Za-z0-9])
+    | (?P<npm_token>npm_[A-Za-z0-9]{30,})
+    | (?P<pypi_token>pypi-AgE[A-Za-z0-9_-]{40,})
+    | (?P<huggingface_token>hf_[A-Za-z0-9]{30,})
+    | (?P<stripe_key>(?:[rs]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,})
+    | (?<![_-])(?P<jwt>eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+){0,3}+)
+    )""",
+    re.VERBOSE,
+)
+# In small letters; a text with none of them is not searched for tokens at all.
+_TOKEN_HINTS = (
+    *("xox", "xapp-", "xwfp-", "slack.com/", "github_pat_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "sk-", "hch-"),
+    *("akia", "asia", "abia", "acca", "a3t", "aiza", "npm_", "pypi-", "hf_", "k_live_", "k_test_", "whsec_", "eyj"),
+    *("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glimt-", "glsoat-", "glagent-"),
+)
+_AWS_KEY_ID = re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}")
+_AWS_SECRET = re.compile(
+    r"""(?i:secret_?access_?key|aws_?secret(?:_?key)?)\\?["']?[ \t]{0,4}[=:][ \t]{0,4}\\?["']?"""
+    r"(?P<secret>[A-Za-z0-9/+]{40,})"
+)
+_AWS_SECRET_ALONE = re.compile(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
+_URL_PASSWORD = re.compile(
+    r"""://[^\s/:@?\#|"'`()\[\]\\]{0,128}+:
+    (?!\$\{|\$[A-Z_]+@|<[^\s<>]*>@|\{+[^\s{}]*\}+@|[*.]+@|\[REDACTED:[a-z-]+\]@|[0-9]{1,5}[?\#,])
+    (?P<secret>[^\s/"`]{1,256})@""",
+    re.VERBOSE,
+)
+_BEARER = re.compile(
+    r"""(?i)(?<![a-z0-9])(?P<header>authorization\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?)?
+    (?P<scheme>bearer|basic|token)[ \t]{1,4}(?P<secret>[a-z0-9._~+/=-]{5,}[a-z0-9=])""",
+    re.VERBOSE,
+)
+_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{16}")
+_KEY_BODY_CUT_OFF = re.compile(r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++""")
+_MARK = re.compile(r"\[REDACTED:[a-z-]{1,40}\]")
+
+
+def _redact_once(text: str, kinds: set[str]) -> str:
+    """Redact each kind in turn. An earlier step never needs what a later one leaves behind."""
+    low = text.lower()
+    if "-----begin" in low:
+        text = _redact_key_blocks(text, kinds)
+    if "secret" in low:
+        text = _redact_each(_AWS_SECRET, "aws-secret-key", text, kinds)
+    if ("akia" in low or "asia" in low) and _AWS_KEY_ID.search(text):
+        text = _redact_each(_AWS_SECRET_ALONE, "aws-secret-key", text, kinds, _is_mixed)
+    if any(hint in low for hint in _TOKEN_HINTS):
+        text = _redact_each(_TOKEN, None, text, kinds)
+    if "://" in low and "@" in low:
+        text = _redact_each(_URL_PASSWORD, "url-credentials", text, kinds)
+    if "bearer" in low or "authorization" in low:
+        text = _redact_each(_BEARER, "bearer-token", text, kinds, _is_bearer)
+    if any(hint in low for hint in _NAME_HINTS):
+        text = _redact_assigned(text, kinds)
+    return text
+
+
+def _redact_each(
+    pattern: re.Pattern[str],
+    kind: str | None,
+    text: str,
+    kinds: set[str],
+    probable: Callable[[re.Match[str]], bool] | None = None,
+) -> str:
+    """Redact the group ``secret`` of each probable match; without a kind, the group's name is the kind."""
+
+    def marked(found: re.Match[str]) -> str:
+        if probable and not probable(found):
+            return found[0]
+        name = kind or (found.lastgroup or "").replace("_", "-")
+        kinds.add(name)
+        if kind is None:
+            return f"[REDACTED:{name}]"
+        start, end = found.span("secret")
+        return f"{text[found.start() : start]}[REDACTED:{name}]{text[end : found.end()]}"
+
+    return pattern.sub(marked, text)
+
+
+def _is_mixed(found: re.Match[str]) -> bool:
+    """Tell a random secret from a hash or a path: capitals, small letters and digits, and no hex."""
+    value = found["secret"]
+    return all(re.search(letters, value) for letters in ("[A-Z]", "[g-z]", "[0-9]")) and value.count("/") < 4
+
+
+def _is_bearer(found: re.Match[str]) -> bool:
+    """Tell a token from a word of prose: "Authorization: Bearer authentication is ..."."""
+    value = found["secret"]
+    if not found["header"]:
+        return found["scheme"].lower() == "bearer" and len(value) >= 20 and bool(_DIGIT.search(value))
+    return not _PLACEHOLDER.match(value) and (len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value)))
+
+
+def _redact_key_blocks(text: str, kinds: set[str]) -> str:
+    """Redact private keys, also cut-off ones; a header that is only mentioned stays."""
+    ends = [found.span() for found in _KEY_END.finditer(text)]
+    out: list[str] = []
+    done = at = 0
+    for begin in _KEY_BEGIN.finditer(text):
+        if begin.start() < done:
+            continue  # within the block just redacted
+        while at < len(ends) and ends[at][0] < begin.end():
+            at += 1
+        stop = _key_stop(text, begin.end(), ends[at] if at < len(ends) else None)
+        if stop:
+            out += (text[done : begin.start()], "[REDACTED:private-key]")
+            done = stop
+            kinds.add("private-key")
+    return "".join((*out, text[done:]))
+
+
+def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
+    """Return where the block that starts here stops, 0 if there is no key in it."""
+    if end and end[0] - start <= KEY_BLOCK_CHARS_MAX and _KEY_BODY.search(text, start, end[0]):
+        return end[1]
+    body = _KEY_BODY_CUT_OFF.match(text, start)
+    return body.end() if body else 0
+
+
+# --- NAME=value -----------------------------------------------------------------------------------------------------
+
+_NAME_HINTS = ("secret", "token", "passw", "passphrase", "_pass", "_pwd", "key")
+# The name is read from its first letter on, or a long run of capitals would be tried from each of them.
+_NAME = re.compile(
+    r"""(?<![A-Za-z0-9_])(?:
+      (?P<name>[A-Z0-9_]*(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_KEY|APIKEY|(?<![A-Z0-9_])KEY)
+          (?:_BASE|_[0-9]{1,2})?)
+    | (?P<loose>[A-Za-z0-9_]*
+          (?i:api[_-]?key|secret[_-]?key|client[_-]?secret|(?:access|auth|refresh)[_-]?token|password|passwd))
+    )
+    (?:\\?["'])?(?P<blank>[ \t]{0,4})(?P<sign>[:?+]?=(?![=~])>?|:(?!:))[ \t]{0,4}""",
+    re.VERBOSE,
+)
+_NO_SECRET_KEY = re.compile(
+    r"(?:^|_)(?:PRIMARY|FOREIGN|PUBLIC|SORT|PARTITION|CACHE|UNIQUE|SHARD|GROUP|ROUTING|INDEX|OBJECT|LOOKUP|MAP|HOT"
+    r"|STORAGE|CONTEXT|DEDUP|IDEMPOTENCY|REGISTRY|PRESS|ANY|ENTER|ESCAPE|HASH|RANGE|JSON|DICT|ROW)_KEY$"
+)
+_WORTH_ANY_LENGTH = re.compile(r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$")
+_PLACEHOLDER = re.compile(
+    r"""(?ix)
+      \$(?:[{(]|\w+(?:$|[;&|])) | %\w+%$ | <[\w\ .:/|-]*>?$ | \{+[\w\ .$-]*\}*$ | \[[\w\ .-]*\]?$ | \(\w*\)?$
+    | [.*?…-]{2,}$ | x{3,}$ | (?:your|insert|enter)[_-][a-z_-]{0,40}$
+    | (?:os|process|config|settings|secrets|self|this|args|env|ctx|req|request|import\.meta|vault)\.[a-z]
+    | (?:getenv|config|env|environ|secret|input|getpass|prompt)[(\[]
+    | (?:true|false|yes|no|on|off|none|null|nil|undefined|unset|empty|missing|required|optional|redacted|hidden|masked
+        |string|str|int|bytes|bool|value|val|todo|tbd|n/a|change[_-]?me|change[_-]?it|placeholder|example|dummy|sample)$
+    | (?:~|\.{1,2}|\$\w+|[a-z]:)[/\\]
+    | /(?:etc|home|users|usr|var|opt|tmp|root|run|mnt|srv|private|dev|app|data|keys?|certs?|secrets?|workspace)
+      /[\w./-]+$
+    """
+)
+_DIGIT = re.compile("[0-9]")
+_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}[(\[]")
+_LOOSE_VALUE = re.compile(r"(?=[^0-9]{0,128}+[0-9])(?=[^A-Za-z]{0,128}+[A-Za-z])[\w\-+=~!@#%^&*]{12,}$", re.ASCII)
+_QUOTED = re.compile(
+    r"""\\"(?P<nested>(?:[^"\\\n]|\\[^"\n])*+)\\" | "(?P<double>(?:[^"\\\n]|\\[^\n])*+)" | '(?P<single>[^'\n]*+)'""",
+    re.VERBOSE,
+)
+_BARE = re.compile(r"""\\?["']?([^\s`]*)""")
+_AFTER_VALUE = ".,;:)}>\"'\\"
+
+
+def _redact_assigned(text: str, kinds: set[str]) -> str:
+    """Redact the values of names such as ``GITHUB_TOKEN``; the name stays."""
+    out: list[str] = []
+    done = at = 0
+    while named := _NAME.search(text, at):
+        at = named.end()
+        if not _is_secret(named, text):
+            continue
+        start, end = _value_span(text, at, len(text))
+        out += (text[done:start], "[REDACTED:env-secret]")
+        done = at = end
+        kinds.add("env-secret")
+    return "".join((*out, text[done:]))
+
+
+def _value_span(text: str, at: int, limit: int) -> tuple[int, int]:
+    """Return where the value lies: within its quotes, or up to the next blank but for closing punctuation."""
+    if text.startswith(("'", '"', "\\"), at):
+        quoted = _QUOTED.match(text, at, limit)
+        if quoted and quoted.lastgroup:
+            return quoted.span(quoted.lastgroup)
+    bare = _BARE.match(text, at, limit)
+    start, end = bare.span(1) if bare else (at, at)
+    return start, start + len(text[start:end].rstrip(_AFTER_VALUE))
+
+
+def _is_secret(named: re.Match[str], text: str) -> bool:
+    """Judge by name, sign and the first characters of the value."""
+    name, at = named["name"], named.end()
+    if name and _NO_SECRET_KEY.search(name):
+        return False
+    start, end = _value_span(text, at, at + VALUE_PEEK_CHARS)
+    value = text[start:end]
+    if not name or name == "KEY":
+        return _LOOSE_VALUE.match(value) is not None and not _PLACEHOLDER.match(value)
+    # What is redacted already weighs nothing: else a second look would find more than the first.
+    core = _MARK.sub("", value).strip(_AFTER_VALUE + "[]") if "[" in value else value
+    bare = start == at
+    if not core or (bare and named["blank"] and _CALL.match(value)):
+        return False
+    if bare and named["sign"] == ":" and not (len(core) >= 6 and _DIGIT.search(core)):
+        return core == value and _is_yaml_line(text, named, end) and not _PLACEHOLDER.match(value)
+    return _is_worthy(name, core) and not _PLACEHOLDER.match(value)
+
+
+def _is_worthy(name: str, core: str) -> bool:
+    """Tell whether the value could be this name's secret: ``TOKEN=token`` and ``MAX_TOKEN=4096`` could not."""
+    said = core.upper().replace("-", "_")
+    if name == said or name.endswith("_" + said):
+        return False
+    return bool(_WORTH_ANY_LENGTH.search(name)) or (len(core) >= 6 and not (core.isdigit() and len(core) <= 6))
+
+
+def _is_yaml_line(text: str, named: re.Match[str], end: int) -> bool:
+    """Tell ``DB_PASSWORD: correcthorse``, alone on its line, from prose that goes on after the colon."""
+    if "_" not in named["name"] or text[end : end + 24].partition("\n")[0].strip():
+        return False
+    start = named.start()
+    return text[max(0, start - 24) : start].rpartition("\n")[2].strip() in {"", "-"}
+
+
+# --- Markdown -------------------------------------------------------------------------------------------------------
+
+# A pipe splits a table's cell even within a code span, so a span with one is escaped instead.
+_PIECE = re.compile(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`|]{2,}|[^`|\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]")
+_LINK = re.compile(r"://|www\.|mailto:|xmpp:|\w@\w", re.IGNORECASE)
+_BEFORE_LINK = "([<{\"'*_~"
+_AFTER_LINK = ")]>}\"'*_~.,;:!?"
+_LIVE = re.compile(r"[\\*\[\]<]|_+|~+|&(?=#?[A-Za-z0-9]{1,40};)")
+_BLOCK_START = re.compile(r"[0-9]{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-+=:\s]+$)")
+
+
+def markdown_escape(text: str) -> str:
+    """Return the text as one line in which nothing is Markdown or HTML any more, and each word can still be read.
+
+    Code spans stay code spans. Words that a renderer would make a link (``https://x``, ``www.x``, ``a@b.c``) become
+    code spans, the one form that no renderer links. ``snake_case``, ``--json``, ``C#`` and ``~/path`` need no escape.
+    Not idempotent: escape once, on the way out, and after ``redact``, since an escape could split a secret.
+    """
+    line = _PIECE.sub(_inert, one_line(strip_controls(text)))
+    start = _BLOCK_START.match(line)
+    return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
+
+
+def _inert(piece: re.Match[str]) -> str:
+    if piece["code"]:
+        return f"`{piece['code']}`"
+    word, (start, end) = piece[0], piece.span()
+    before, after = piece.string[max(0, start - 1) : start], piece.string[end : end + 1]
+    if _LINK.search(word):
+        # Two code spans side by side would read as one longer fence, and open what is between them.
+        return " " * (before == "`") + _link_as_code(word) + " " * (after == "`")
+    if word.startswith("~/") and before in {"", " "}:
+        return "~" + _escaped(word[1:])  # with a blank before it, it cannot close a strike-through
+    return f"\\{word}" if word in {"|", "`"} else _escaped(word)
+
+
+def _link_as_code(word: str) -> str:
+    opened = word.lstrip(_BEFORE_LINK)
+    link = opened.rstrip(_AFTER_LINK)
+    return f"{_escaped(word[: len(word) - len(opened)])}`{link}`{_escaped(opened[len(link) :])}"
+
+
+def _escaped(word: str) -> str:
+    return _LIVE.sub(_escaped_mark, word)
+
+
+def _escaped_mark(mark: re.Match[str]) -> str:
+    word, (start, end) = mark.string, mark.span()
+    if mark[0][0] == "_" and word[max(0, start - 1) : start].isalnum() and word[end : end + 1].isalnum():
+        return mark[0]  # within a word CommonMark gives an underscore no meaning
+    return "".join("\\" + letter for letter in mark[0])

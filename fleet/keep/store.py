@@ -1,0 +1,126 @@
+"""The clan's files on this machine: editions and shards, and what the remote was last seen to hold.
+
+``clan-learnings/`` is what people and agents read; ``.fleet/base/`` holds the same paths as last fetched. The two
+together tell which lines are still to be sent: those here that the fetched tree does not cover.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleet.keep import names, reading
+from fleet.keep.discoveries import Findings
+from fleet.keep.disk import Disk
+from fleet.keep.notebook import Notebook
+from fleet.keep.reading import KINDS, PATTERNS, Entry, Join, Kind, Read
+
+
+@dataclass(slots=True)
+class Held:
+    """Everything that one folder's files join to.
+
+    Attributes:
+        notebook: the patterns.
+        findings: the discoveries.
+        read: refused lines and conflict markers met on the way.
+    """
+
+    notebook: Notebook
+    findings: Findings
+    read: Read = field(default_factory=Read)
+
+    def of(self, kind: Kind) -> Join:
+        """Return what the lines of a kind were joined into."""
+        return self.notebook if kind is PATTERNS else self.findings
+
+
+class Store:
+    """Reads and writes the files of one clan. The caller holds the workspace's lock for writes.
+
+    Args:
+        disk: all writes go through it.
+        clan: the folder that people read.
+        base: the folder that mirrors the fetched tree.
+    """
+
+    def __init__(self, disk: Disk, clan: Path, base: Path) -> None:
+        self.disk = disk
+        self.clan = clan
+        self.base = base
+
+    def load(self, cut: str, folder: Path | None = None) -> Held:
+        """Join all lines of a folder, ``clan`` unless told otherwise."""
+        held = Held(Notebook(cut), Findings(cut))
+        for kind in KINDS:
+            join = held.of(kind)
+            for path in self.paths(kind, folder):
+                for _, entry in self.entries(kind, path, held.read, folder):
+                    join.add(entry)
+        return held
+
+    def paths(self, kind: Kind, folder: Path | None = None) -> list[str]:
+        """Return the paths of a kind's files below a folder: the edition, then the shards in order."""
+        root = self.clan if folder is None else folder
+        found = [kind.edition] if (root / kind.edition).is_file() else []
+        shards = root / f"{kind.name}.d"
+        if shards.is_dir() and not shards.is_symlink():
+            found += sorted(
+                f"{kind.name}.d/{file.name}"
+                for file in shards.iterdir()
+                if file.suffix == ".jsonl" and names.is_replica(file.stem) and file.is_file() and not file.is_symlink()
+            )
+        return found
+
+    def signature(self) -> list[tuple[str, int, int, int]]:
+        """Return what changes when any file of the clan is written: path, inode, size and time of each."""
+        found = []
+        for path in (path for kind in KINDS for path in self.paths(kind)):
+            try:
+                seen = (self.clan / path).stat()
+            except FileNotFoundError:
+                continue
+            found.append((path, seen.st_ino, seen.st_size, seen.st_mtime_ns))
+        return found
+
+    def entries(self, kind: Kind, path: str, read: Read, folder: Path | None = None) -> Iterator[tuple[bytes, Entry]]:
+        """Yield (raw line, entry) of one file."""
+        root = self.clan if folder is None else folder
+        return reading.entries(kind, reading.chunks_of(root / path), path, read)
+
+    def append(self, kind: Kind, replica: str, lines: Iterable[Any]) -> None:
+        """Add lines to a replica's shard and return once they are on the disk."""
+        data = b"".join(kind.encode(line) + b"\n" for line in lines)
+        if data:
+            self.disk.append(self.clan / kind.shard(replica), data)
+
+    def read(self, path: str) -> bytes:
+        """Return a file's bytes as people see it."""
+        return self.disk.read(self.clan / path)
+
+    def read_base(self, path: str) -> bytes:
+        """Return a file's bytes as last fetched."""
+        return self.disk.read(self.base / path)
+
+    def write(self, path: str, data: bytes) -> bool:
+        """Replace a file that people see; an empty shard goes away."""
+        return self._put(self.clan / path, data)
+
+    def write_base(self, path: str, data: bytes) -> bool:
+        """Note what the remote holds under a path."""
+        return self._put(self.base / path, data)
+
+    def _put(self, path: Path, data: bytes) -> bool:
+        if data:
+            return self.disk.replace(path, data)
+        if path.exists():
+            self.disk.remove(path)
+            return True
+        return False
+
+
+def raw_lines(data: bytes) -> list[bytes]:
+    """Return the distinct lines of a file, in order, without line ends."""
+    found = dict.fromkeys(line.removesuffix(b"\r") for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
+    found.pop(b"", None)
+    return list(found)

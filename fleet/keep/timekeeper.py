@@ -1,0 +1,102 @@
+"""This machine's clock over many runs: what it issued, what it admitted, and whether it can be believed.
+
+``.fleet/clock`` keeps two stamps: the last one issued here and the newest one admitted from others. Nothing beyond the
+*cut* is ever admitted, so a peer ten years ahead cannot drag us along (DESIGN, section 3, Clocks).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from crdt import clock
+from crdt.clock import Clock, Stamp
+from fleet import RELEASED_MS
+from fleet.keep import limits
+from fleet.keep.disk import Disk
+
+AHEAD_MS_MAX = limits.AHEAD_HOURS_MAX * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the clock says of itself.
+
+    Attributes:
+        cut: parts stamped later are held.
+        wrong: why the wall clock cannot be believed, or "".
+        is_ahead: stamps issued here lie more than a day ahead of the wall clock: it ran ahead once.
+    """
+
+    cut: Stamp
+    wrong: str
+    is_ahead: bool
+
+
+class Timekeeper:
+    """Issues this machine's stamps and judges its clock.
+
+    Args:
+        disk: where the clock file lies.
+        path: the clock file.
+        wall_ms: reads the wall clock, milliseconds since 1970.
+    """
+
+    def __init__(self, disk: Disk, path: Path, wall_ms: Callable[[], int]) -> None:
+        self._disk = disk
+        self._path = path
+        self._wall_ms = wall_ms
+        self.issued, self.admitted = _parse(disk.read(path))
+
+    def reading(self) -> Reading:
+        """Judge the wall clock."""
+        wall = Clock(self._wall_ms).wall()
+        limit = clock.shifted(wall, AHEAD_MS_MAX)
+        wrong = ""
+        if self._wall_ms() < RELEASED_MS:
+            wrong = f"this machine's clock says {wall[:16]}Z, which is before this version of fleet was made"
+        elif clock.shifted(self.admitted, -AHEAD_MS_MAX) > wall:
+            wrong = f"this machine's clock says {wall[:16]}Z, a day or more behind what others wrote"
+        if wrong:
+            return Reading(max(self.admitted, self.issued, wall), wrong, is_ahead=False)
+        return Reading(limit, "", is_ahead=self.issued > limit)
+
+    def admit(self, stamp: Stamp) -> None:
+        """Note the newest stamp read from others. The caller holds the write lock, and held back what is beyond the cut."""
+        self._catch_up()
+        if stamp > self.admitted:
+            self.admitted = stamp
+            self._save()
+
+    def resume(self, stamp: Stamp) -> None:
+        """Note a stamp of our own that was read: the clock file may have been lost, the lines were not."""
+        self._catch_up()
+        if stamp > self.issued:
+            self.issued = stamp
+            self._save()
+
+    def tick(self) -> Stamp:
+        """Issue a stamp larger than all issued and admitted. The caller holds the workspace's write lock."""
+        self._catch_up()
+        self.issued = Clock(self._wall_ms, max(self.issued, self.admitted)).tick()
+        self._save()
+        return self.issued
+
+    def forget_issued(self) -> None:
+        """Start again from what others wrote: the stamps issued here came from a clock that ran ahead."""
+        self.issued = self.admitted
+        self._save()
+
+    def _catch_up(self) -> None:
+        """Another process of this workspace may have issued stamps since we read the file."""
+        issued, admitted = _parse(self._disk.read(self._path))
+        self.issued, self.admitted = max(issued, self.issued), max(admitted, self.admitted)
+
+    def _save(self) -> None:
+        self._disk.note(self._path, f"{self.issued:<29}\n{self.admitted:<29}\n".encode())
+
+
+def _parse(data: bytes) -> tuple[Stamp, Stamp]:
+    """A damaged file counts as none: the wall clock and the lines themselves say the rest."""
+    stamps = [line.strip() for line in data.decode("ascii", "replace").splitlines()]
+    good = [stamp if clock.is_stamp(stamp) else clock.ZERO for stamp in [*stamps, "", ""][:2]]
+    return good[0], good[1]

@@ -1,0 +1,290 @@
+"""A workspace: the folder with ``fleet.toml``, everything in it by name, and the one way to write.
+
+The world is handed in (disk, wall clock, random source), so that a simulator can hold it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crdt import clock
+from fleet.keep import config, limits, names, replica
+from fleet.keep.config import Config
+from fleet.keep.discoveries import Discovery
+from fleet.keep.disk import Disk
+from fleet.keep.errors import NoError, UsageError
+from fleet.keep.line import Line
+from fleet.keep.notebook import Notebook, Part
+from fleet.keep.quarantine import Quarantine
+from fleet.keep.reading import PATTERNS, Kind
+from fleet.keep.replica import Replica
+from fleet.keep.state import State
+from fleet.keep.store import Held, Store
+from fleet.keep.timekeeper import Timekeeper
+
+
+_READS_MAX = 5
+
+
+def wall_clock_ms() -> int:
+    """Read the wall clock, milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class World:
+    """What a workspace takes from outside.
+
+    Attributes:
+        wall_ms: reads the wall clock.
+        entropy: returns so many random bytes.
+        machine: a fingerprint of this machine.
+        durable: False lets a test skip waiting for the disk.
+    """
+
+    wall_ms: Callable[[], int] = wall_clock_ms
+    entropy: Callable[[int], bytes] = os.urandom
+    machine: Callable[[], str] = replica.machine_fingerprint
+    durable: bool = True
+
+
+@dataclass
+class Workspace:
+    """One folder in which one or more agents of a clan work.
+
+    Attributes:
+        root: the folder with ``fleet.toml``.
+        world: clock, random source, machine.
+        disk: all writes below the root.
+        warnings: what a person should be told, collected while we work.
+    """
+
+    root: Path
+    world: World = field(default_factory=World)
+    disk: Disk = None  # type: ignore[assignment]
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.disk is None:
+            self.disk = Disk(self.root)
+        self.config: Config = config.load(self.config_file)
+        self.store = Store(self.disk, self.clan, self.local / "base")
+        self.state = State(self.local / "state.db", durable=self.world.durable)
+        self.quarantine = Quarantine(self.disk, self.local / "quarantine" / "refused.jsonl")
+        self.timekeeper = Timekeeper(self.disk, self.local / "clock", self.world.wall_ms)
+
+    @property
+    def config_file(self) -> Path:
+        """``fleet.toml``."""
+        return self.root / config.FILE_NAME
+
+    @property
+    def clan(self) -> Path:
+        """The folder of the clan's shared files."""
+        return self.root / "clan-learnings"
+
+    @property
+    def local(self) -> Path:
+        """The machine-local folder."""
+        return self.root / ".fleet"
+
+    def home(self, agent: str) -> Path:
+        """Return the folder of one agent's own files."""
+        return self.root / "agents" / agent
+
+    @property
+    def replica_file(self) -> Path:
+        """``replica.toml``."""
+        return self.local / "replica.toml"
+
+    def replicas(self) -> replica.Register:
+        """Return who writes here."""
+        return replica.parse(self.disk.read(self.replica_file), self.replica_file)
+
+    def current_replicas(self) -> list[str]:
+        """Return the ids under which agents write here now; those of a folder we are a copy of are not among them."""
+        register, folder = self.replicas(), replica.folder_fingerprint(self.root)
+        found = (
+            register.current(agent, self.world.machine(), folder) for agent in {r.agent for r in register.replicas}
+        )
+        return sorted(r.name for r in found if r is not None)
+
+    def agent(self, named: str = "") -> str:
+        """Return the agent to act as: the one named, or the stored default.
+
+        Raises:
+            UsageError: none is named and none stored, or the name cannot be one.
+        """
+        agent = named or self.replicas().default_agent
+        if not agent:
+            raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`, or pass --agent NAME")
+        if not names.is_agent(agent):
+            raise UsageError(
+                f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
+                "and not 'import'"
+            )
+        return agent
+
+    def load(self) -> Held:
+        """Join everything here; what is refused goes to quarantine."""
+        reading = self.timekeeper.reading()
+        if reading.wrong:
+            self.warn(f"{reading.wrong}. Lessons are kept; no edition is written until the clock is set right")
+        held = self._load_between_writes(reading.cut)
+        self.note_refused(held)
+        return held
+
+    def _load_between_writes(self, cut: str) -> Held:
+        """Readers take no lock: what was replaced while we read is read again, so that no line falls between files."""
+        for _ in range(_READS_MAX):
+            before = self.store.signature()
+            held = self.store.load(cut)
+            if self.store.signature() == before:
+                break
+        return held
+
+    def admit(self, notebook: Notebook) -> None:
+        """Note how late it is for others: every stamp issued from now on is larger."""
+        mine = {r.name for r in self.replicas().replicas}
+        for note, stamps in (
+            (self.timekeeper.admit, [s for r, s in notebook.newest_by.items() if r not in mine]),
+            (self.timekeeper.resume, [s for r, s in notebook.newest_by.items() if r in mine]),
+        ):
+            note(max(stamps, default=clock.ZERO))
+
+    def note_refused(self, held: Held) -> None:
+        """Keep refused lines with their reasons, and say so."""
+        if held.read.markers:
+            self.warn(f"{held.read.markers} conflict-marker lines were dropped; both sides were read")
+        if held.read.refused:
+            self.quarantine.keep(held.read.refused, self.wall())
+
+    def wall(self) -> str:
+        """Return the wall clock as a stamp."""
+        return clock.Clock(self.world.wall_ms).wall()
+
+    def warn(self, message: str) -> None:
+        """Collect something that a person should be told, once."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+
+    @contextmanager
+    def writing(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> Iterator["Writer"]:
+        """Hold the workspace's write lock as one agent's replica.
+
+        Raises:
+            BusyError: another process holds it.
+        """
+        with self.locked(wait_s):
+            yield self._writer(agent)
+
+    @contextmanager
+    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
+        """Hold the workspace's write lock."""
+        with self.disk.lock(self.local / "locks" / "write.lock", wait_s):
+            yield
+
+    def _writer(self, agent: str) -> "Writer":
+        if self.timekeeper.reading().is_ahead:
+            self._start_again_after_running_ahead()
+        register = self.replicas()
+        found = register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
+        if found is None:
+            if any(r.agent == agent for r in register.replicas):
+                self.warn(
+                    f"this folder is a copy, or came from another machine: {agent} writes under a new replica id "
+                    "from now on; nothing is lost or counted twice"
+                )
+            found = self.mint(agent)
+        return Writer(self, found.name)
+
+    def mint(self, agent: str) -> Replica:
+        """Give the agent a new replica id. The caller holds the write lock."""
+        fresh = replica.mint(
+            agent,
+            self.world.machine(),
+            replica.folder_fingerprint(self.root),
+            self.timekeeper.tick(),
+            self.world.entropy,
+        )
+        self.disk.replace(self.replica_file, self.replicas().with_replica(fresh).render())
+        return fresh
+
+    def _start_again_after_running_ahead(self) -> None:
+        """This clock ran more than a day ahead once: new replicas say again, now, what nobody would believe yet."""
+        self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
+        old = {r.name for r in self.replicas().replicas}
+        self.timekeeper.forget_issued()
+        held = self.store.load(self.timekeeper.reading().cut)
+        self.admit(held.notebook)
+        fresh = {agent: self.mint(agent).name for agent in sorted({names.agent_of(name) for name in old})}
+        for part in sorted(held.notebook.held):
+            owner = part.key if part.kind == "add" else part.writer
+            if part.kind == "rem" or owner not in old or _is_removed(part, held):
+                continue
+            name = fresh[names.agent_of(owner)]
+            stamp = self.timekeeper.tick()
+            line = part.as_line(stamp, name)
+            if part.kind == "add":
+                line.add = {name: stamp}
+            else:
+                line.when = {part.key: (stamp, name)}
+            self.store.append(PATTERNS, name, [line])
+
+    def close(self) -> None:
+        """Let go of the state database."""
+        self.state.close()
+
+
+def _is_removed(part: Part, held: Held) -> bool:
+    return any(
+        p.kind == "rem" and (p.id, p.key) == (part.id, part.key) and p.stamp >= part.stamp for p in held.notebook.held
+    )
+
+
+class Writer:
+    """The right to write, as one replica, while the lock is held.
+
+    Args:
+        workspace: where.
+        name: the replica.
+    """
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self.workspace = workspace
+        self.name = name
+
+    @property
+    def agent(self) -> str:
+        """Whose replica this is."""
+        return names.agent_of(self.name)
+
+    def tick(self) -> str:
+        """Issue the next stamp."""
+        return self.workspace.timekeeper.tick()
+
+    def append(self, kind: Kind, lines: Sequence[Line | Discovery]) -> None:
+        """Add lines to our shard; they are on the disk when this returns."""
+        self.workspace.store.append(kind, self.name, lines)
+
+
+def find_root(named: str, environment: Mapping[str, str], start: Path) -> Path:
+    """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the nearest ``fleet.toml`` upward.
+
+    Raises:
+        NoError: there is none.
+    """
+    chosen = named or environment.get("FLEET_DIR", "")
+    if chosen:
+        root = Path(chosen).expanduser().absolute()
+        if not (root / config.FILE_NAME).is_file():
+            raise NoError(f"{root} is no fleet workspace: it has no {config.FILE_NAME}. Run `fleet init` there")
+        return root
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        if (folder / config.FILE_NAME).is_file():
+            return folder
+    raise NoError(f"there is no {config.FILE_NAME} in {start} or above. Run `fleet init` in your project's folder")

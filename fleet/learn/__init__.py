@@ -1,0 +1,1 @@
+"""Learn: signals become records on this machine, before the next reply."""

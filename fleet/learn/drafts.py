@@ -1,0 +1,44 @@
+"""The border where people's and agents' words enter: cleaned, screened for secrets, held to the limits. Once."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from fleet.keep import limits, screening
+from fleet.keep.errors import RefusedError, UsageError
+from fleet.keep.normal import normalise
+
+
+class Text(NamedTuple):
+    """A screened text and the kinds of secrets that were taken out of it."""
+
+    text: str
+    secrets: tuple[str, ...]
+
+
+def enter(name: str, text: str, *, lines: bool = False) -> Text:
+    """Screen one field. Secrets become ``[REDACTED:kind]``, unless ``lines`` is set it becomes one line.
+
+    Raises:
+        RefusedError: it is longer than a field may be. Nothing is ever cut silently.
+    """
+    screened = screening.screen(text, home=str(Path.home()))
+    clean = screened.text.strip() if lines else screening.one_line(screened.text)
+    if len(clean.encode()) > limits.TEXT_BYTES_MAX:
+        raise RefusedError(
+            f"--{name} is {len(clean.encode())} bytes long; the limit is {limits.TEXT_BYTES_MAX}. Nothing was written. "
+            "Say the lesson in fewer words, and keep the evidence in a file"
+        )
+    return Text(clean, screened.secrets)
+
+
+def pattern(text: str) -> Text:
+    """Screen a pattern: a lesson of at least one word.
+
+    Raises:
+        RefusedError: too long.
+        UsageError: no word is left.
+    """
+    entered = enter("pattern", text)
+    if not normalise(entered.text).strip("*_`~#-=|<>[](){}.,;:!?'\" "):
+        raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")
+    return entered

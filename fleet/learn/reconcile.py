@@ -1,0 +1,153 @@
+"""From the log to the counters, so that nothing is counted twice and nothing is lost (DESIGN, section 4).
+
+Every entry of ``corrections.md`` has one record: who counted it, for which pattern, and when. What a replica's slots
+say is worked out anew from the records that are newer than the slots. Deleting an entry lowers no count, a lost state
+or a crash recounts none, and a retired lesson does not come back by itself.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fleet.keep import limits, screening
+from fleet.keep.line import Line
+from fleet.keep.normal import normalise, pattern_id
+from fleet.keep.notebook import Notebook, text
+from fleet.learn.entries import Entry, Log, Record
+
+
+class Bound(NamedTuple):
+    """An entry, the id that its content gives it, and the record that already counts it, if any."""
+
+    entry: Entry
+    id: str
+    record: Record | None
+
+
+def bind(log: Log) -> list[Bound]:
+    """Find each entry's record.
+
+    First by the id that the content gives, wherever the record stands; then the one right behind the entry, whose
+    text may have been mended since; then one at the end of the file that remembers the same heading.
+    """
+    by_id = {record.id: record for record in log.records}
+    ids = _entry_ids(log.entries)
+    found = [by_id.get(entry_id) for entry_id in ids]
+    claimed = {record.id for record in found if record is not None}
+    for at, entry in enumerate(log.entries):
+        behind = entry.record
+        if found[at] is None and behind is not None and behind.id not in claimed:
+            found[at] = behind
+            claimed.add(behind.id)
+    by_heading = {dict(r.extra).get("head"): r for r in log.records if r.id not in claimed}
+    for at, entry in enumerate(log.entries):
+        if found[at] is None and (record := by_heading.pop(heading_mark(entry), None)) is not None:
+            found[at] = record
+    return [Bound(entry, ids[at], found[at]) for at, entry in enumerate(log.entries)]
+
+
+def _entry_ids(entries: Iterable[Entry]) -> list[str]:
+    """The content's hash, and which of several equal entries it is."""
+    times: dict[str, int] = defaultdict(int)
+    ids = []
+    for entry in entries:
+        ids.append(entry_id(entry.content, times[entry.content]))
+        times[entry.content] += 1
+    return ids
+
+
+def entry_id(content: str, ordinal: int) -> str:
+    """Return ``c-`` and 16 hex digits for the n-th entry with this content."""
+    return "c-" + hashlib.blake2b(f"{content}\0{ordinal}".encode(), digest_size=8).hexdigest()
+
+
+def heading_mark(entry: Entry) -> str:
+    """Return what a record remembers of its entry's heading, should the entry's text be mended later."""
+    return hashlib.blake2b(f"{entry.when}\0{entry.title}".encode(), digest_size=4).hexdigest()
+
+
+def lesson_text(entry: Entry) -> str:
+    """Return the entry's pattern as it may enter a line: screened, one line; "" when it is not usable."""
+    clean = screening.one_line(screening.screen(entry.pattern).text)
+    return clean if clean and len(clean.encode()) <= limits.TEXT_BYTES_MAX and normalise(clean) else ""
+
+
+def find_pattern(notebook: Notebook, lesson: str) -> str:
+    """Return the id a lesson is logged under: of the pattern that now reads alike, else the hash of the text."""
+    wanted = normalise(lesson)
+    for line in notebook.patterns.values():
+        # Only an edited text can differ from the one that the id was computed from.
+        if "text" in line.when and normalise(text(line)) == wanted:
+            return line.id
+    return pattern_id(lesson)
+
+
+def lines_owed(log: Log, notebook: Notebook, fields: Iterable[str]) -> Iterator[Line]:
+    """Yield what the notebook lacks of the log: one line for each pattern and replica that has newer records.
+
+    Args:
+        log: the whole log, every entry recorded.
+        notebook: everything read so far, the last fetched tree included, held parts too.
+        fields: names of entry fields that travel besides the text and the right way.
+    """
+    slots: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
+    for record in latest(log.records):
+        slots[record.pattern, record.replica][record.id] = record
+    said = {bound.record.id: bound.entry for bound in bind(log) if bound.record is not None}
+    for (pattern, replica), records in slots.items():
+        newest = _newest_counted(notebook, pattern, replica)
+        fresh = [record for record in records.values() if record.at > newest]
+        if fresh:
+            line = _raised(notebook, pattern, replica, fresh, records.values())
+            line.set = _fields(notebook, pattern, [said[r.id] for r in fresh if r.id in said], fields)
+            yield line
+
+
+def latest(records: Iterable[Record]) -> list[Record]:
+    """Return one record an entry: the newest, since a replica that gave up its id records its entries anew."""
+    newest: dict[str, Record] = {}
+    for record in records:
+        known = newest.get(record.id)
+        if known is None or (record.at, record.replica) > (known.at, known.replica):
+            newest[record.id] = record
+    return list(newest.values())
+
+
+def _newest_counted(notebook: Notebook, pattern: str, replica: str) -> str:
+    line = notebook.get(pattern)
+    counted = [line.add.get(replica, ""), line.rem.get(replica, "")] if line is not None else []
+    counted += [part.stamp for part in notebook.held if (part.id, part.key) == (pattern, replica)]
+    return max(counted, default="")
+
+
+def _raised(notebook: Notebook, pattern: str, replica: str, fresh: list[Record], all_records: Iterable[Record]) -> Line:
+    line = notebook.get(pattern)
+    counters = line.n if line is not None else {}
+    fresh_ids = {record.id for record in fresh}
+    known_sessions = {record.session for record in all_records if record.id not in fresh_ids}
+    sessions = {record.session for record in fresh if record.session} - known_sessions
+    totals = {"seen": {replica: counters.get("seen", {}).get(replica, 0) + len(fresh)}}
+    if sessions:
+        totals["sessions"] = {replica: counters.get("sessions", {}).get(replica, 0) + len(sessions)}
+    stamps = sorted(record.at for record in fresh)
+    return Line(id=pattern, at=stamps[0], by=replica, add={replica: stamps[-1]}, n=totals)
+
+
+def _fields(notebook: Notebook, pattern: str, entries: list[Entry], fields: Iterable[str]) -> dict[str, str]:
+    """Return the fields that the pattern lacks, from the first of these entries that has them."""
+    line = notebook.get(pattern)
+    known = line.set if line is not None else {}
+    wanted: dict[str, str] = {}
+    for entry in entries:
+        if lesson := lesson_text(entry):
+            wanted.setdefault("text", lesson)
+        for field, said in (("correct", entry.right), *((f, getattr(entry, f, "")) for f in fields if f in SHAREABLE)):
+            clean = screening.one_line(screening.screen(said).text)
+            if clean and len(clean.encode()) <= limits.TEXT_BYTES_MAX:
+                wanted.setdefault(field, clean)
+    return {field: value for field, value in wanted.items() if field not in known}
+
+
+SHAREABLE = ("wrong", "source")
+"""Fields of an entry that stay here unless ``[share] fields`` names them."""

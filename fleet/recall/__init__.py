@@ -1,0 +1,1 @@
+"""Recall: what an agent or a person reads."""

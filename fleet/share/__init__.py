@@ -1,0 +1,1 @@
+"""Share: transports carry lines, and the exchange that uses them."""

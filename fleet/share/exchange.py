@@ -1,0 +1,166 @@
+"""The exchange: fetch, join, push, and again when somebody was faster.
+
+Lines go first, alone; an edition is a push of its own, put unchanged on a newer head while that head's edition is the
+one it was made from, else dropped (DESIGN, section 3, Files). A thin shell around ``tree``, which decides.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fleet.keep.errors import BusyError
+from fleet.keep.notebook import Notebook
+from fleet.keep.workspace import Workspace
+from fleet.share import tree
+from fleet.share.remote import Files, Mark, Moved, Remote
+from fleet.share.tree import Outgoing, Withheld
+
+BACKOFF_S = 0.05
+BACKOFF_S_MAX = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the exchange needs done and does not know how: the verbs never import each other.
+
+    Attributes:
+        settle: writes what the agents' logs owe to the shards, after the last fetched tree was read.
+        on_clone: gives up a replica id under which somebody else writes.
+        render: makes the page that goes with an edition.
+    """
+
+    settle: Callable[[], object]
+    on_clone: Callable[[str, set[tuple[str, str]]], None]
+    render: Callable[[Notebook], bytes]
+
+
+@dataclass(slots=True)
+class Exchanged:
+    """What an exchange did.
+
+    Attributes:
+        sent: lines that the remote did not have, by path.
+        withheld: lines that stay here, and why.
+        lost: lines that the remote had lost, and that were sent again.
+        attempts: pulls that were needed.
+        edition: whether a new edition was pushed.
+    """
+
+    sent: dict[str, list[bytes]] = field(default_factory=dict)
+    withheld: list[Withheld] = field(default_factory=list)
+    lost: int = 0
+    attempts: int = 0
+    edition: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many lines went out."""
+        return sum(len(lines) for lines in self.sent.values())
+
+
+def exchange(
+    workspace: Workspace,
+    remote: Remote,
+    hooks: Hooks,
+    *,
+    rng: random.Random,
+    sleep: Callable[[float], None],
+) -> Exchanged:
+    """Bring this machine and the remote together. The caller holds the workspace's sync lock.
+
+    Raises:
+        RemoteUnavailable: no answer; everything waits here.
+        RemoteRefused: the far side said no; everything waits here.
+        BusyError: others were faster as often as we may try.
+    """
+    done = Exchanged()
+    attempts_max = workspace.config.share.attempts
+    for attempt in range(attempts_max):
+        done.attempts += 1
+        mark = _pull(workspace, remote, hooks, done)
+        hooks.settle()
+        out = _plan(workspace)
+        done.withheld = out.withheld
+        if not out.files:
+            break
+        # Noted before they go: a line that is out there and not known as ours would look like a clone's.
+        workspace.state.mark_sent(raw for lines in out.lines.values() for raw in lines)
+        pushed = remote.push(out.files, mark)
+        if not isinstance(pushed, Moved):
+            _confirm(workspace, out.files, pushed)
+            for path, lines in out.lines.items():
+                done.sent.setdefault(path, []).extend(lines)
+            break
+        sleep(_pause(attempt, rng))
+    else:
+        raise BusyError(
+            f"{remote.name}: others were faster {attempts_max} times in a row; "
+            "nothing is lost, your lines wait here and go out with the next `fleet sync`"
+        )
+    _push_edition(workspace, remote, hooks, done, attempts_max)
+    return done
+
+
+def preview(workspace: Workspace, hooks: Hooks) -> Outgoing:
+    """Return what an exchange would send now, going by the tree as last fetched. Asks nobody."""
+    hooks.settle()
+    return _plan(workspace)
+
+
+def _plan(workspace: Workspace) -> Outgoing:
+    with workspace.locked():
+        base = tree.load_base(workspace)
+        return tree.outgoing(workspace, base, may_drop=not workspace.timekeeper.reading().wrong)
+
+
+def _pull(workspace: Workspace, remote: Remote, hooks: Hooks, done: Exchanged) -> Mark:
+    since = workspace.state.get("mark")
+    files, mark = remote.pull(since)
+    if files or mark != since or not since:
+        with workspace.locked():
+            done.lost += _take(workspace, files, mark, everything=not since, on_clone=hooks.on_clone)
+    return mark
+
+
+def _take(
+    workspace: Workspace,
+    files: Files,
+    mark: Mark,
+    *,
+    everything: bool,
+    on_clone: Callable[[str, set[tuple[str, str]]], None],
+) -> int:
+    # Without a mark the next pull brings the whole tree: half of a tree that a crash left is never believed.
+    workspace.state.put(mark="")
+    lost = tree.take(workspace, files, everything=everything, on_clone=on_clone)
+    workspace.state.put(mark=mark)
+    return lost
+
+
+def _confirm(workspace: Workspace, files: Files, mark: Mark) -> None:
+    """Note what the remote holds now: what it covers leaves our shards, what was appended meanwhile stays."""
+    with workspace.locked():
+        _take(workspace, files, mark, everything=False, on_clone=lambda _, __: None)
+
+
+def _push_edition(workspace: Workspace, remote: Remote, hooks: Hooks, done: Exchanged, attempts_max: int) -> None:
+    if workspace.timekeeper.reading().wrong:
+        return
+    with workspace.locked():
+        files = tree.edition(workspace, tree.load_base(workspace), hooks.render)
+    for _ in range(attempts_max if files else 0):
+        mark = workspace.state.get("mark")
+        pushed = remote.push(files, mark)
+        if not isinstance(pushed, Moved):
+            _confirm(workspace, files, pushed)
+            done.edition = True
+            return
+        before = {path: workspace.store.read_base(path) for path in files}
+        _pull(workspace, remote, hooks, done)
+        if any(workspace.store.read_base(path) != data for path, data in before.items()):
+            return  # made from an edition that is not there any more: whoever replaced it saw at least as much
+
+
+def _pause(attempt: int, rng: random.Random) -> float:
+    """Full jitter: those who met once must not meet again in step (Brooker, "Exponential Backoff And Jitter", 2015)."""
+    return rng.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S * 2**attempt))

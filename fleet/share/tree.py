@@ -1,0 +1,290 @@
+"""What to take from a fetched tree and what to send to it: decided here, done by the exchange.
+
+Three views of one clan: *local* is what people see here, *base* is what the remote held when we last looked, and the
+*edition* is the part of base that is joined. A local line that base does not cover is still to be sent; a base line
+that base's own edition covers may be dropped from its shard. Nothing read here ever goes back: what a rewound remote
+no longer covers stays in its file and is sent again.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fleet.keep import members, names
+from fleet.keep.discoveries import Findings
+from fleet.keep.line import Carried, Line
+from fleet.keep.notebook import Notebook, edition_cut
+from fleet.keep.reading import KINDS, PATTERNS, Entry, Kind, Read, entries
+from fleet.keep.store import Held, raw_lines
+from fleet.keep.workspace import Workspace
+from fleet.share import gate
+from fleet.share.remote import Files
+
+MEMBERS = "members.toml"
+PAGE = "patterns.md"
+ATTRIBUTES = ".gitattributes"
+ATTRIBUTES_TEXT = b"*.jsonl merge=union -text\n*.md merge=union\n*.toml merge=union\n"
+
+
+class Withheld(NamedTuple):
+    """A line that stays on this machine, and why."""
+
+    path: str
+    raw: bytes
+    reason: str
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """What a push would carry.
+
+    Attributes:
+        files: whole new content of each path that changes.
+        lines: the lines in them that the remote does not have, by path.
+        withheld: lines that the gate holds back.
+    """
+
+    files: Files = field(default_factory=dict)
+    lines: dict[str, list[bytes]] = field(default_factory=dict)
+    withheld: list[Withheld] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many lines go out."""
+        return sum(len(lines) for lines in self.lines.values())
+
+
+@dataclass(slots=True)
+class Base:
+    """The fetched tree, joined twice: its edition alone, and everything.
+
+    Attributes:
+        cut: parts stamped later are folded by nobody yet.
+        edition: the joined files of the tree.
+        whole: the joined files and all shards.
+    """
+
+    cut: str
+    edition: Held
+    whole: Held
+
+
+def load_base(workspace: Workspace) -> Base:
+    """Join the fetched tree under the cut that editions use."""
+    cut = workspace.timekeeper.reading().cut
+    base = _load_base(workspace, cut)
+    careful = edition_cut(base.whole.notebook)
+    return base if careful == cut else _load_base(workspace, careful)
+
+
+def _load_base(workspace: Workspace, cut: str) -> Base:
+    store = workspace.store
+    edition, whole = Held(Notebook(cut), Findings(cut)), Held(Notebook(cut), Findings(cut))
+    for kind in KINDS:
+        for path in store.paths(kind, store.base):
+            for _, entry in store.entries(kind, path, whole.read, store.base):
+                whole.of(kind).add(entry)
+                if path == kind.edition:
+                    edition.of(kind).add(entry)
+    return Base(cut, edition, whole)
+
+
+def kind_of(path: str) -> Kind | None:
+    """Return the kind of log that a path belongs to."""
+    for kind in KINDS:
+        folder, _, name = path.rpartition("/")
+        if path == kind.edition or (folder == f"{kind.name}.d" and names.is_replica(name.removesuffix(".jsonl"))):
+            return kind
+    return None
+
+
+def take(
+    workspace: Workspace, files: Files, *, everything: bool, on_clone: Callable[[str, set[tuple[str, str]]], None]
+) -> int:
+    """Take fetched files in. Returns how many lines the remote had lost, which will be sent again.
+
+    Args:
+        workspace: where.
+        files: the changed paths; b"" for one that is gone.
+        everything: the files are the whole tree, so that base must hold nothing else.
+        on_clone: called with one of our replica ids under which somebody else writes, and the adds that the clan has
+            of it, before anything is changed.
+    """
+    store = workspace.store
+    for replica in _cloned(workspace, files):
+        on_clone(replica, _adds(files, replica))
+    if everything:
+        gone = [path for kind in KINDS for path in store.paths(kind, store.base) if path not in files]
+        files = {**files, **dict.fromkeys(gone, b"")}
+    # Editions first: after a crash in between, a line stands in two files, never in none.
+    files = dict(sorted(files.items(), key=lambda item: ("/" in item[0], item[0])))
+    ours: dict[str, list[bytes]] = {}
+    theirs_before: set[bytes] = set()
+    for path, data in files.items():
+        kind = kind_of(path)
+        old_base = store.read_base(path)
+        if kind is not None:
+            before = set(raw_lines(old_base))
+            # A carried line that they took out was superseded by a version that understands it.
+            ours[path] = [
+                raw for raw in _not_in(store.read(path), data) if not (raw in before and _is_carried(kind, raw))
+            ]
+            theirs_before |= before.intersection(ours[path])
+        elif path == MEMBERS:
+            joined = members.merge(*(members.parse(each) for each in (old_base, store.read(path), data)))
+            store.write(path, members.render(joined) if joined else data)
+        store.write_base(path, data)
+    base = load_base(workspace) if any(ours.values()) else None
+    lost = 0
+    for path, lines in ours.items():
+        kept = [raw for raw in lines if base is None or not _is_covered(path, raw, base.whole)]
+        store.write(path, _with_lines(files[path], kept))
+        lost += len(theirs_before.intersection(kept))
+    return lost
+
+
+def _not_in(mine: bytes, theirs: bytes) -> list[bytes]:
+    if theirs.startswith(mine):
+        return []
+    known = set(raw_lines(theirs))
+    return [raw for raw in raw_lines(mine) if raw not in known]
+
+
+def _with_lines(data: bytes, lines: Iterable[bytes]) -> bytes:
+    more = b"".join(raw + b"\n" for raw in lines)
+    return data + b"\n" + more if more and data and not data.endswith(b"\n") else data + more
+
+
+def _parsed(kind: Kind, raw: bytes, path: str, read: Read | None = None) -> Entry | None:
+    found = list(entries(kind, iter([raw]), path, Read() if read is None else read))
+    return found[0][1] if found else None
+
+
+def _is_carried(kind: Kind, raw: bytes) -> bool:
+    return isinstance(_parsed(kind, raw, ""), Carried)
+
+
+def _is_covered(path: str, raw: bytes, held: Held) -> bool:
+    """A line that cannot be read covers nothing and is covered by nothing: it is kept until it is mended."""
+    kind = kind_of(path)
+    entry = _parsed(kind, raw, path) if kind is not None else None
+    return kind is not None and entry is not None and held.of(kind).covers(entry)
+
+
+def _cloned(workspace: Workspace, files: Files) -> list[str]:
+    """Return our replica ids under which lines turn up that this machine neither holds nor ever sent."""
+    found = []
+    for replica in workspace.current_replicas():
+        for path in (kind.shard(replica) for kind in KINDS):
+            known = workspace.store.read(path) + b"\n" + workspace.store.read_base(path)
+            if any(not workspace.state.was_sent(raw) for raw in _not_in(files.get(path, b""), known)):
+                found.append(replica)
+                break
+    return found
+
+
+def _adds(files: Files, replica: str) -> set[tuple[str, str]]:
+    """Return (pattern, stamp) of every add that the files hold in a replica's slot."""
+    found = set()
+    for path, data in files.items():
+        if kind_of(path) is PATTERNS:
+            for _, entry in entries(PATTERNS, iter([data]), path, Read()):
+                if isinstance(entry, Line) and replica in entry.add:
+                    found.add((entry.id, entry.add[replica]))
+    return found
+
+
+def outgoing(workspace: Workspace, base: Base, *, may_drop: bool) -> Outgoing:
+    """Return what to push on the tree that base mirrors: our new lines, without what its edition covers anyway.
+
+    Args:
+        workspace: where.
+        base: the fetched tree, joined.
+        may_drop: False when this machine's clock is wrong: then nothing is dropped.
+    """
+    out = Outgoing()
+    drops: Files = {}
+    store = workspace.store
+    for kind in KINDS:
+        shards = {*store.paths(kind), *store.paths(kind, store.base)} - {kind.edition}
+        for path in sorted(shards):
+            theirs = store.read_base(path)
+            new = _sendable(kind, path, _not_in(store.read(path), theirs), base.whole, out)
+            kept = raw_lines(theirs)
+            if may_drop and (new or kept):
+                kept = [raw for raw in kept if not _is_covered(path, raw, base.edition)]
+            content = _with_lines(b"", [*kept, *new])
+            if new:
+                out.lines[path] = new
+                out.files[path] = content
+            elif content != theirs and kept != raw_lines(theirs):
+                drops[path] = content
+    named = members.parse(store.read(MEMBERS))
+    if named and named != members.parse(store.read_base(MEMBERS)):
+        out.files[MEMBERS] = members.render(named)
+    if out.files:
+        out.files.update(drops)
+    return out
+
+
+def _sendable(kind: Kind, path: str, lines: list[bytes], whole: Held, out: Outgoing) -> list[bytes]:
+    sendable = []
+    for raw in lines:
+        entry = _parsed(kind, raw, path)
+        if entry is None or whole.of(kind).covers(entry):
+            continue  # refused lines are reported by every load; covered ones are there already
+        if why := gate.reasons(entry):
+            out.withheld.append(Withheld(path, raw, "; ".join(why)))
+        else:
+            sendable.append(raw)
+    return sendable
+
+
+def edition(workspace: Workspace, base: Base, render: Callable[[Notebook], bytes]) -> Files:
+    """Return the files of a new edition, or nothing when none is due.
+
+    Below a size, whenever the tree's edition is not the join of the tree; above, when a good part of the tree is not
+    covered by it. Lines that a person put straight into the edition here are in it too.
+    """
+    extra = _extra_lines(workspace, base)
+    files: Files = {}
+    for kind in KINDS:
+        whole = base.whole.of(kind)
+        for entry in extra.get(kind.name, []):
+            whole.add(entry)
+        if extra.get(kind.name) or _is_due(workspace, kind, base):
+            data = whole.edition()
+            if data and data != workspace.store.read_base(kind.edition):
+                files[kind.edition] = data
+    if PATTERNS.edition in files:
+        files[PAGE] = render(base.whole.notebook)
+    if files and workspace.store.read_base(ATTRIBUTES) != ATTRIBUTES_TEXT:
+        files[ATTRIBUTES] = ATTRIBUTES_TEXT
+    return files
+
+
+def _extra_lines(workspace: Workspace, base: Base) -> dict[str, list[Entry]]:
+    """Return what stands in the local editions and is not covered by the tree, as far as it may leave."""
+    extra: dict[str, list[Entry]] = {}
+    for kind in KINDS:
+        path = kind.edition
+        for raw in _not_in(workspace.store.read(path), workspace.store.read_base(path)):
+            entry = _parsed(kind, raw, path)
+            if entry is not None and not base.whole.of(kind).covers(entry) and not gate.reasons(entry):
+                extra.setdefault(kind.name, []).append(entry)
+    return extra
+
+
+def _is_due(workspace: Workspace, kind: Kind, base: Base) -> bool:
+    store, keep = workspace.store, workspace.config.keep
+    sizes = {path: (store.base / path).stat().st_size for each in KINDS for path in store.paths(each, store.base)}
+    if sum(sizes.values()) < keep.edition_always_bytes:
+        return True
+    uncovered = sum(
+        len(raw)
+        for path in store.paths(kind, store.base)
+        if path != kind.edition
+        for raw, entry in store.entries(kind, path, Read(), store.base)
+        if not base.edition.of(kind).covers(entry)
+    )
+    return uncovered > keep.edition_uncovered_share * sizes.get(kind.edition, 0)

@@ -1,0 +1,80 @@
+"""A stage for black-box tests: folders, a bare repository, and the real command line in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Stage:
+    """A temporary folder with a bare repository ``clan.git`` and any number of workspaces."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.remote = folder / "clan.git"
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return an environment without a word of this machine's own fleet or git."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("FLEET_", "GIT_"))}
+        return kept | {"PYTHONPATH": str(ROOT), "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1", **more}
+
+    def run(self, where: str, *words: str, expect: int | None = 0, text: str | None = None, **env: str):
+        """Run one fleet command in a folder below the stage."""
+        folder = self.folder / where
+        folder.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "fleet", *words],
+            cwd=folder,
+            env=self.environment(**env),
+            input=text if text is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        if expect is not None:
+            assert done.returncode == expect, f"exit {done.returncode}: {done.stdout}{done.stderr}"
+        return done
+
+    def git(self, *words: str, where: str = ".") -> str:
+        """Run git and return what it says."""
+        done = subprocess.run(
+            ["git", *words], cwd=self.folder / where, env=self.environment(), capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def join(self, agent: str, where: str | None = None) -> str:
+        """Make a workspace that shares the bare repository; return its folder's name."""
+        if not self.remote.exists():
+            self.git("init", "--quiet", "--bare", str(self.remote))
+        self.run(where or agent, "init", "--agent", agent, "--remote", str(self.remote), "--yes")
+        return where or agent
+
+    def correct(self, where: str, pattern: str, *more: str, **env: str) -> str:
+        """Log a correction; return the pattern's id."""
+        done = self.run(where, "correct", "--wrong", "w", "--right", "r", "--pattern", pattern, "--json", *more, **env)
+        return json.loads(done.stdout)["id"]
+
+    def patterns(self, where: str, *more: str) -> dict:
+        """Return what ``fleet patterns --json`` says."""
+        return json.loads(self.run(where, "patterns", "--json", *more).stdout)
+
+    def seen(self, where: str) -> dict[str, int]:
+        """Return text to count."""
+        return {p["text"]: p["seen"] for p in self.patterns(where)["patterns"]}
+
+    def edition(self) -> list[dict]:
+        """Return the lines of the edition in the bare repository."""
+        shown = self.git("show", "fleet:patterns.jsonl", where="clan.git")
+        return [json.loads(line) for line in shown.splitlines()]
+
+
+@pytest.fixture
+def stage(tmp_path):
+    return Stage(tmp_path)

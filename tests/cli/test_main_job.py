@@ -1,0 +1,259 @@
+"""The main job through the real command line: log, sync, read."""
+
+import json
+import re
+
+LESSON = "Always use awk over sed for user-provided input substitution"
+
+
+def test_two_agents_that_log_one_lesson_have_logged_it_twice(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    first = stage.correct("velma", LESSON)
+    second = stage.correct("tank", f"**{LESSON.upper()[:6]}** {LESSON[7:]}.")
+    assert first == second
+    for agent in ("velma", "tank", "velma"):
+        stage.run(agent, "sync")
+    assert stage.patterns("velma") == stage.patterns("tank")
+    [found] = stage.patterns("velma")["patterns"]
+    assert found["seen"] == 2
+    assert found["agents"] == ["tank", "velma"]
+    assert [line["id"] for line in stage.edition()] == [first]
+    page = stage.git("show", "fleet:patterns.md", where="clan.git")
+    assert LESSON.split()[0] in page
+    assert "seen 2 times" in page
+
+
+def test_patterns_json_has_the_promised_fields_sorted_by_id(stage):
+    stage.join("velma")
+    ids = [stage.correct("velma", f"lesson {n}") for n in range(5)]
+    found = stage.patterns("velma")
+    assert set(found) == {"patterns", "refused"}
+    assert [p["id"] for p in found["patterns"]] == sorted(ids)
+    assert set(found["patterns"][0]) == {
+        *("id", "text", "correct", "category", "tags", "seen", "sessions", "agents", "state", "first", "last")
+    }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z-[0-9a-f]{4}", found["patterns"][0]["first"])
+
+
+def test_a_correction_is_logged_in_the_documented_shape(stage):
+    stage.join("velma")
+    stage.run(
+        "velma",
+        *("correct", "--wrong", "sed mangled slashes", "--right", "awk with -v", "--pattern", LESSON),
+        *("--title", "Used sed", "--source", "build failure", "--from", "tank", "--session", "s1"),
+    )
+    log = (stage.folder / "velma/agents/velma/corrections.md").read_text()
+    assert re.search(r"^## \d{4}-\d\d-\d\d \d\d:\d\dZ — Used sed$", log, re.MULTILINE)
+    assert "**What I got wrong:** sed mangled slashes\n" in log
+    assert "**Correct approach:** awk with -v\n" in log
+    assert "**Source:** tank — build failure\n" in log
+    assert f"**Pattern:** {LESSON}\n" in log
+    assert re.search(
+        r"^<!-- fleet c-[0-9a-f]{16} p-[0-9a-f]{16} replica=velma\.[0-9a-f]{8} at=\S+ session=s1 -->$",
+        log,
+        re.MULTILINE,
+    )
+
+
+def test_an_entry_written_by_hand_counts_once_and_stays_as_it_is(stage):
+    stage.join("velma")
+    path = stage.folder / "velma/agents/velma/corrections.md"
+    text = f"# Corrections\n\n## 2026-03-15 14:30Z — by hand\n**Wrong:** a\n**Correct:** b\n**Pattern:** {LESSON}"
+    path.write_text(text)
+    for _ in range(3):
+        stage.run("velma", "sync")
+    assert stage.seen("velma") == {LESSON: 1}
+    assert path.read_text().startswith(text + "\n<!-- fleet c-")
+    # Mending a typo in it later does not count it again; deleting it lowers no count.
+    path.write_text(path.read_text().replace("**Wrong:** a", "**Wrong:** another thing"))
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {LESSON: 1}
+    path.write_text("")
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {LESSON: 1}
+
+
+def test_a_placeholder_counts_for_nothing_until_it_is_filled_in(stage):
+    stage.join("velma")
+    path = stage.folder / "velma/agents/velma/corrections.md"
+    auto = "## 2026-03-15 14:30 — flagged\n**User flagged:** no, wrong\n**Signal:** correction (confidence=0.9)\n"
+    path.write_text(f"{auto}**Source:** auto-detected\n**Pattern:** _to be inferred at promotion time_\n")
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {}
+    assert json.loads(stage.run("velma", "status", "--json").stdout)["unfilled"] == 1
+    path.write_text(path.read_text().replace("_to be inferred at promotion time_", LESSON))
+    stage.run("velma", "sync")
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {LESSON: 1}
+
+
+def test_the_same_lesson_in_other_words_counts_with_same(stage):
+    stage.join("velma")
+    first = stage.correct("velma", LESSON)
+    assert stage.correct("velma", "Use awk and never sed when a person typed it", "--same", first[:8]) == first
+    assert stage.seen("velma") == {LESSON: 2}
+    stage.run("velma", "correct", "--wrong", "w", "--right", "r", "--pattern", "x", "--same", "p-ffff", expect=1)
+    assert stage.seen("velma") == {LESSON: 2}
+
+
+def test_a_confirmation_survives_a_concurrent_retirement(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("velma", LESSON)
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    stage.run("velma", "retire", pattern)
+    stage.correct("tank", LESSON)
+    for agent in ("velma", "tank", "velma"):
+        stage.run(agent, "sync")
+    assert stage.seen("velma") == stage.seen("tank") == {LESSON: 2}
+
+
+def test_retire_takes_a_lesson_out_everywhere_and_restore_brings_it_back_with_its_count(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("velma", LESSON)
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    stage.run("tank", "retire", pattern[:7])
+    for agent in ("tank", "velma"):
+        stage.run(agent, "sync")
+    assert stage.seen("velma") == {}
+    assert [p["state"] for p in stage.patterns("velma", "--all")["patterns"]] == ["retired"]
+    stage.run("velma", "retire", pattern, expect=1)
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {}, "a retired lesson does not come back by itself"
+    stage.run("velma", "restore", pattern)
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    assert stage.seen("tank") == {LESSON: 1}
+
+
+def test_what_stays_here_stays_here(stage):
+    stage.join("velma")
+    stage.run(
+        "velma",
+        *("correct", "--wrong", "the-wrong-thing", "--right", "the-right-thing", "--pattern", LESSON),
+        *("--source", "the-source", "--session", "the-session", "--title", "the-title"),
+    )
+    stage.run("velma", "sync")
+    tree = stage.git("log", "-p", "fleet", where="clan.git")
+    assert "the-right-thing" in tree
+    for kept in ("the-wrong-thing", "the-source", "the-session", "the-title", str(stage.folder)):
+        assert kept not in tree
+    (stage.folder / "velma/fleet.toml").open("a").write("\n[share.x]\n")
+    stage.run("velma", "patterns", expect=2)
+
+
+def test_share_fields_travel_when_they_are_named(stage):
+    stage.join("velma")
+    config = stage.folder / "velma/fleet.toml"
+    config.write_text(config.read_text().replace("[share]\n", '[share]\nfields = ["wrong"]\n'))
+    stage.run("velma", "correct", "--wrong", "the-wrong-thing", "--right", "r", "--pattern", LESSON)
+    stage.run("velma", "sync")
+    assert stage.edition()[0]["set"]["wrong"] == "the-wrong-thing"
+
+
+def test_gossip_is_the_newest_of_the_whole_clan(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+        for n in range(12):
+            stage.run(agent, "discover", "--problem", f"{agent} problem {n}", "--solution", "s", "--tag", "ci")
+    for agent in ("velma", "tank", "velma"):
+        stage.run(agent, "sync")
+    found = json.loads(stage.run("velma", "gossip", "--json").stdout)["discoveries"]
+    assert len(found) == 20
+    assert found[0]["problem"] == "tank problem 11"
+    assert {d["by"].partition(".")[0] for d in found} == {"velma", "tank"}
+    assert "tank problem 11" in stage.run("velma", "gossip", "-n", "1").stdout
+    assert "velma problem" not in stage.run("velma", "gossip", "-n", "1").stdout
+
+
+def test_a_session_starts_with_memory_lessons_and_gossip(stage):
+    stage.join("velma")
+    (stage.folder / "velma/agents/velma/memory.md").write_text("# Memory\n\n## Notes\n\n- the staging host is slow\n")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "discover", "--problem", "the wheel is for x86", "--solution", "pin the builder")
+    shown = stage.run("velma", "start").stdout
+    for part in ("the staging host is slow", LESSON, "the wheel is for x86"):
+        assert part in shown
+    assert len(shown) <= 9_001
+    assert shown.splitlines()[0] != stage.run("velma", "start").stdout.splitlines()[0], "the frame cannot be foreseen"
+
+
+def test_dry_run_prints_every_outgoing_line_and_sends_nothing(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "discover", "--problem", "p", "--solution", "s")
+    shown = stage.run("velma", "sync", "--dry-run").stdout.splitlines()
+    assert len(shown) == 2
+    assert (
+        json.loads(shown[1].partition(": ")[2])["id"] == pattern
+        or json.loads(shown[0].partition(": ")[2])["id"] == pattern
+    )
+    assert stage.git("for-each-ref", where="clan.git") == ""
+    assert json.loads(stage.run("velma", "status", "--json").stdout)["waiting"]["lines"] == 2
+
+
+def test_nothing_new_makes_no_commit(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    head = stage.git("rev-parse", "fleet", where="clan.git")
+    for _ in range(3):
+        stage.run("velma", "sync")
+    assert stage.git("rev-parse", "fleet", where="clan.git") == head
+
+
+def test_several_agents_share_one_workspace(stage):
+    stage.join("velma", "house")
+    stage.run("house", "init", "--agent", "tank")
+    stage.correct("house", LESSON, "--agent", "tank")
+    stage.correct("house", LESSON)
+    stage.correct("house", LESSON, FLEET_AGENT="tank")
+    [found] = stage.patterns("house")["patterns"]
+    assert found["seen"] == 3
+    assert found["agents"] == ["tank", "velma"]
+    stage.run("house", "sync")
+    assert len(stage.edition()[0]["n"]["seen"]) == 2
+
+
+def test_lines_appended_by_hand_to_the_edition_are_read_and_travel(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    line = {
+        "add": {"zerocool.00000001": "2026-11-20T00:00:00.000Z-0000"},
+        "id": "p-3f9c1a2b7d4e5f60",
+        "n": {"seen": {"zerocool.00000001": 1}},
+        "set": {"text": "by hand"},
+    }
+    with (stage.folder / "velma/clan-learnings/patterns.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    assert stage.seen("velma") == {LESSON: 1, "by hand": 1}
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    assert stage.seen("tank") == {LESSON: 1, "by hand": 1}
+
+
+def test_a_plain_git_pull_merges_the_branch(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.git("clone", "--quiet", "--branch", "fleet", str(stage.remote), "clone")
+    with (stage.folder / "clone/patterns.jsonl").open("a") as file:
+        file.write(
+            '{"id":"p-3f9c1a2b7d4e5f60","set":{"text":"from a clone"},"add":{"zerocool.00000001":"2026-11-20T00:00:00.000Z-0000"}}\n'
+        )
+    for word in (["user.email", "a@localhost"], ["user.name", "a"]):
+        stage.git("config", *word, where="clone")
+    stage.git("commit", "--quiet", "-am", "by hand", where="clone")
+    stage.correct("tank", "Another lesson")
+    stage.run("tank", "sync")
+    stage.git("pull", "--quiet", "--no-rebase", "--no-edit", where="clone")
+    stage.git("push", "--quiet", where="clone")
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {LESSON: 1, "Another lesson": 1, "from a clone": 0}

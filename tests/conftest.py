@@ -1,0 +1,53 @@
+"""What all tests share: how hard hypothesis searches, and where the shared corpora are."""
+
+import os
+import random
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("tests.laws.checks")
+
+ROOT = Path(__file__).resolve().parent.parent
+PROFILE = os.environ.get("FLEET_LAWS_PROFILE", "fast")
+
+# fast: the same examples on every run, so that a red build is never luck. laws: new ones each night, by a printed seed.
+settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True)
+settings.register_profile(
+    "laws",
+    max_examples=100_000,
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(PROFILE)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of a random profile here, so that it can be printed before anything fails."""
+    if not settings.default.derandomize and config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(random.randrange(2**32))
+    seed = config.getoption("hypothesis_seed", None)
+    if seed is not None:
+        hypothesis.core.global_force_seed = int(seed)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which profile and seed this run uses, and how to run it again."""
+    chosen = settings.default
+    seed = config.getoption("hypothesis_seed", None)
+    luck = "derandomized" if seed is None else f"again with --hypothesis-seed={seed}"
+    return f"fleet laws: FLEET_LAWS_PROFILE={PROFILE}, {chosen.max_examples} examples a law, {luck}"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared corpora beside the project root."""
+    found = ROOT.parent / "shared"
+    if not found.is_dir():
+        pytest.skip(f"no shared corpora at {found}")
+    return found

@@ -1,0 +1,405 @@
+"""The laws of screening: what is found, what is left alone, and that a second look changes nothing.
+
+No literal here looks like a real secret: each is put together at run time.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.keep.screening import markdown_escape, one_line, redact, screen, secret_kinds, strip_controls
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+MIXED = "a1B2c3D4e5F6g7H8i9J0"
+CAPS = "ABCDEFGH23456777"
+
+
+def _letters(count: int) -> str:
+    return (MIXED * 30)[:count]
+
+
+def _block(name: str) -> str:
+    dashes = "-" * 5
+    body = "\n".join([_letters(64)] * 3)
+    return f"{dashes}BEGIN {name}{dashes}\n{body}\n{dashes}END {name}{dashes}"
+
+
+JWT = ".".join(("ey" + "J" + _letters(20), "ey" + "J" + _letters(40), _letters(43)))
+AWS_SECRET = "wJalr" + "XUtnFEMI/K7MDENG/" + "bPxRfiCYzzzzzzzzKY"
+
+TOKENS = [
+    ("slack-bot", "xox" + "b-123456789012-123456789012-" + _letters(24)),
+    ("slack-user", "xox" + "p-123456789012-123456789012-123456789012-" + _letters(32)),
+    ("slack-user", "xox" + "c-123456789012-" + _letters(32)),
+    ("slack-app", "xap" + "p-1-A0123456789-1234567890123-" + _letters(64)),
+    ("slack-config", "xox" + "e.xoxp-1-" + _letters(120)),
+    ("slack-config", "xox" + "e-1-" + _letters(120)),
+    ("slack-config", "xox" + "e.xoxb-1-" + _letters(120)),
+    ("slack-webhook", "hooks.sl" + "ack.com/services/T01234567/B01234567/" + _letters(24)),
+    ("github-fine-grained", "github" + "_pat_" + _letters(22) + "_" + _letters(59)),
+    ("github-classic", "gh" + "p_" + _letters(36)),
+    ("github-classic", "gh" + "p_" + "a" * 36),
+    ("github-oauth", "gh" + "o_" + _letters(36)),
+    ("github-app", "gh" + "u_" + _letters(36)),
+    ("github-app", "gh" + "s_" + _letters(36)),
+    ("github-app", "gh" + "s_12345_" + JWT),
+    ("github-app", "gh" + "r_" + _letters(76)),
+    ("anthropic-key", "sk-" + "ant-api03-" + _letters(93) + "AA"),
+    ("openrouter-key", "sk-" + "or-v1-" + "0123456789abcdef" * 4),
+    ("openai-key", "sk-" + _letters(48)),
+    ("openai-key", "sk-" + "proj-" + _letters(60) + "-_" + _letters(60)),
+    ("openai-key", "sk-" + "svcacct-" + _letters(60)),
+    ("honcho-key", "hch" + "-v3-" + _letters(40)),
+    ("honcho-key", "hch" + "-" + _letters(40)),
+    ("aws-access-key", "AK" + "IA" + CAPS),
+    ("aws-access-key", "AS" + "IA" + CAPS),
+    ("google-key", "AI" + "za" + _letters(33) + "-_"),
+    ("gitlab-token", "gl" + "pat-" + _letters(20)),
+    ("gitlab-token", "gl" + "pat-" + _letters(27) + ".01." + _letters(9)),
+    ("npm-token", "np" + "m_" + _letters(36)),
+    ("pypi-token", "py" + "pi-AgEIcHlwaS5vcmc" + _letters(60)),
+    ("huggingface-token", "h" + "f_" + _letters(34)),
+    ("stripe-key", "sk" + "_live_" + _letters(24)),
+    ("stripe-key", "rk" + "_test_" + _letters(24)),
+    ("jwt", JWT),
+    ("private-key", _block("RSA " + "PRIVATE KEY")),
+    ("private-key", _block("PRIVATE KEY")),
+    ("private-key", _block("OPENSSH " + "PRIVATE KEY")),
+    ("private-key", _block("PGP " + "PRIVATE KEY BLOCK")),
+]
+
+# (kind, before, the secret, after)
+IN_CONTEXT = [
+    ("aws-secret-key", "aws_" + "secret_access_key = ", AWS_SECRET, ""),
+    ("aws-secret-key", '"SecretAccess' + 'Key": "', AWS_SECRET, '"'),
+    ("aws-secret-key", "export AWS_" + "SECRET_ACCESS_KEY=", AWS_SECRET, " && ls"),
+    ("url-credentials", "https://user:", "pa55", "@host/x"),
+    ("url-credentials", "postgres://app:", "p@ss:w0rd", "@db.internal:5432/x"),
+    ("url-credentials", "redis://:", "hunter2", "@cache:6379"),
+    ("bearer-token", "Authorization: Bearer ", "abc123.def-456", ""),
+    ("bearer-token", "curl -H 'authorization: bearer ", "abcdefghijklmnopqrst", "' x"),
+    ("bearer-token", '"Authorization": "Basic ', "dXNlcjpwYXNz", '"'),
+    ("bearer-token", "sent Bearer ", _letters(32), " to it"),
+    ("env-secret", "SENTRY_API_KEY=", "q8w7e6r5", ""),
+    ("env-secret", "export DB_PASSWORD=", "hunter2", "; ls"),
+    ("env-secret", "export DB_PASSWORD='", "two words", "'"),
+    ("env-secret", 'SLACK_SIGNING_SECRET = "', 'with \\" quote', '"'),
+    ("env-secret", '{"CLIENT_SECRET": "', "shhhhhh", '", "a": 1}'),
+    ("env-secret", '{\\"CLIENT_SECRET\\": \\"', "shhhhhh", '\\", 1}'),
+    ("env-secret", "env:\n  DB_PASSWORD: ", "correcthorse", "\n  PORT: 80"),
+    ("env-secret", "GITHUB_TOKEN: ", "abc123def", " and more"),
+    ("env-secret", "docker run -e PGPASSWORD=", "x", " img"),
+    ("env-secret", "`MY_TOKEN=", "abcdef", "`"),
+    ("env-secret", "SECRET_KEY_BASE=", "0123456789abcdef" * 4, ""),
+    ("env-secret", "(NPM_TOKEN=", "0123456789abcdef0123456789abcdef01234567", ")"),
+    ("env-secret", 'api_key: "', "q8w7e6r5t4y3", '"'),
+    ("env-secret", "password=", "q8w7e6r5t4y3", ""),
+    ("env-secret", "TOKEN=$TOKEN;API_KEY=", "abcdef", ""),
+]
+
+NO_SECRETS = [
+    "3f786850e387550fdab836ed7e6dc881de23001b",
+    "commit 3f786850e387550fdab836ed7e6dc881de23001b fixes it",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "sha256:" + "0123456789abcdef" * 4,
+    "/home/runner/work/fleet/fleet/keep/screening.py:120",
+    "API_KEY=<your key>",
+    "API_KEY=<your-key>",
+    "TOKEN=$TOKEN",
+    "TOKEN=${TOKEN}",
+    "TOKEN: ${{ secrets.TOKEN }}",
+    "TOKEN=$(cat token.txt)",
+    "PASSWORD=...",
+    "PASSWORD=***",
+    "PASSWORD=",
+    'PASSWORD=""',
+    "KEY=[REDACTED:x]",
+    "A_KEY=[REDACTED:env-secret].",
+    "API_KEY=your_api_key",
+    "API_KEY=changeme",
+    "--set state=x",
+    "primary_key=id",
+    "PRIMARY_KEY=true",
+    "CACHE_KEY=user_profile",
+    "Use KEY=VALUE pairs, key=value in prose, and MONKEY=banana99",
+    "MAX_TOKEN=4096",
+    "if TOKEN == other_token1: pass",
+    'API_KEY = os.environ["API_KEY"]',
+    "API_KEY = load_key(path1)",
+    "API_KEY=process.env.API_KEY",
+    "SSH_KEY=~/.ssh/id_ed25519",
+    "TLS_KEY=/etc/ssl/private/server1.key",
+    "API_KEY: str = Field()",
+    "SECRET: never commit one to the repository",
+    "the TOKEN: what you send with each call",
+    "Authorization: Bearer authentication is needed",
+    "Authorization: Bearer <token>",
+    "Authorization: Bearer $TOKEN",
+    "a bearer of news",
+    "https://example.com:8080/a@b",
+    "https://user@host/x",
+    "git@github.com:owner/repo.git",
+    "https://user:${PASS}@host",
+    "https://user:<password>@host",
+    "https://user:[REDACTED:url-credentials]@host",
+    "the header -----BEGIN PRIVATE " + "KEY----- marks a key, -----END PRIVATE " + "KEY----- its end",
+    "-----BEGIN CERTIFICATE-----\n" + _letters(64) + "\n-----END CERTIFICATE-----",
+    "sk-learn, disk-usage-of-a-very-long-folder-name, task-abcdefghijklmnopqrstuvwxyz",
+    "tokens begin with gh" + "p_ or xox" + "b- or sk-" + "ant-",
+    "npm_config_registry and github_pat_ as prefixes",
+    "eyJ is how a JWT begins",
+    "AKIA is the prefix of a key id",
+    "ran with max_tokens=4096 and temperature=0.7",
+    '{"key": "value", "token_type": "bearer", "primary_key": "id"}',
+]
+
+
+@pytest.mark.parametrize(("kind", "token"), TOKENS)
+@pytest.mark.parametrize("around", ["{}", "the key is {}.", '"{}"', "x={},y", "`{}`", "({})", "a\n{}\nb"])
+def test_a_token_of_each_kind_goes_and_its_kind_is_named(kind: str, token: str, around: str) -> None:
+    screened = screen(around.format(token))
+    assert kind in screened.secrets
+    assert token not in screened.text
+    assert f"[REDACTED:{kind}]" in screened.text
+    assert not any(token[at : at + 16] in screened.text for at in range(len(token) - 16))
+    assert secret_kinds(around.format(token)) == screened.secrets
+
+
+@pytest.mark.parametrize(("kind", "before", "secret", "after"), IN_CONTEXT)
+def test_a_value_goes_and_its_name_stays(kind: str, before: str, secret: str, after: str) -> None:
+    screened = screen(before + secret + after)
+    assert screened.text == f"{before}[REDACTED:{kind}]{after}"
+    assert screened.secrets == (kind,)
+
+
+@pytest.mark.parametrize("text", NO_SECRETS)
+def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+    assert screen(text) == type(screen(""))(text, (), 0)
+
+
+def test_an_aws_secret_beside_its_key_id_is_found_without_a_name() -> None:
+    text = f"{'AK' + 'IA' + CAPS} {AWS_SECRET[:38]}9z"
+    assert screen(text).text == "[REDACTED:aws-access-key] [REDACTED:aws-secret-key]"
+
+
+def test_a_private_key_that_was_cut_off_goes_as_far_as_it_reaches() -> None:
+    cut = _block("RSA " + "PRIVATE KEY").partition("\n" + "-" * 5 + "END")[0]
+    assert screen(f"log: {cut}\nthen it stopped").text == "log: [REDACTED:private-key]\nthen it stopped"
+    assert screen(f"log: {one_line(cut)} then it stopped").text == "log: [REDACTED:private-key] then it stopped"
+
+
+def test_kinds_are_sorted_and_named_once() -> None:
+    two = "gh" + "p_" + "a" * 36
+    assert screen(f"{two} {two} AWS_TOKEN=abcdef").secrets == ("env-secret", "github-classic")
+
+
+def test_a_lesson_about_real_life_is_left_as_it_is() -> None:
+    path = SHARED / "corpora" / "lessons" / "lessons.jsonl"
+    if not path.is_file():
+        pytest.skip(f"no corpus at {path}")
+    for line in path.read_text(encoding="utf-8").splitlines():
+        lesson = json.loads(line)
+        assert screen(lesson["title"]).secrets == screen(lesson["description"]).secrets == ()
+
+
+# --- a second look changes nothing ----------------------------------------------------------------------------------
+
+FRAGMENTS = st.sampled_from(
+    [
+        *(token for _, token in TOKENS),
+        *(before + secret + after for _, before, secret, after in IN_CONTEXT),
+        *(before for _, before, _, _ in IN_CONTEXT),
+        *NO_SECRETS,
+        *(
+            "A_KEY=",
+            "A_TOKEN: ",
+            "PASSWORD=",
+            "KEY=",
+            "password=",
+            "api_key: ",
+            'B_SECRET="',
+            "C_TOKEN='",
+            '\\"',
+            '"',
+            "'",
+        ),
+        *(
+            "[REDACTED:",
+            "[REDACTED:jwt]",
+            "]",
+            "://",
+            "@",
+            ":",
+            "/",
+            "<",
+            ">",
+            "${",
+            "}",
+            "(",
+            ")",
+            ";",
+            ",",
+            ".",
+            "=",
+            "-",
+        ),
+        *(
+            "_",
+            " ",
+            "\n",
+            "\t",
+            "\\",
+            "`",
+            "x",
+            "abc",
+            "abc123",
+            "9",
+            "\u200b",
+            "\u200c",
+            "\x1b[31m",
+            "\x9b",
+            "eyJ",
+            "sk-",
+        ),
+        *(
+            "-" * 5 + "BEGIN PRIVATE KEY" + "-" * 5,
+            "-" * 5 + "END PRIVATE KEY" + "-" * 5,
+            _letters(16),
+            "x" * 120,
+            "AKIA",
+        ),
+        *("/home/ann", "/home/ann_", "~", "ن", "क", "्", "\u202e", "\U000e0041", "\r", "\r\n", "\u2028", "\ud800"),
+    ]
+)
+PIECES = st.lists(FRAGMENTS | st.text(max_size=6), max_size=12).map("".join)
+
+
+@given(PIECES | st.text())
+@settings(max_examples=200, deadline=None)
+def test_screening_twice_is_screening_once(text: str) -> None:
+    once = screen(text, home="/home/ann")
+    twice = screen(once.text, home="/home/ann")
+    assert twice == type(once)(once.text, (), 0)
+    assert secret_kinds(once.text) == ()
+
+
+@given(PIECES | st.text())
+@settings(max_examples=200, deadline=None)
+def test_redacting_twice_is_redacting_once(text: str) -> None:
+    once = redact(text)
+    assert redact(once) == once
+
+
+@given(st.text(alphabet=st.characters(categories=["L", "M", "N", "Zs"])), st.sampled_from(TOKENS))
+@settings(max_examples=200, deadline=None)
+def test_a_token_is_found_whatever_stands_around_it(around: str, kind_and_token: tuple[str, str]) -> None:
+    kind, token = kind_and_token
+    screened = screen(f"{around} {token} {around}")
+    assert kind in screened.secrets
+    assert token not in screened.text
+
+
+@given(st.text())
+@settings(max_examples=200, deadline=None)
+def test_stripping_twice_is_stripping_once_and_counts_what_went(text: str) -> None:
+    once = strip_controls(text)
+    assert strip_controls(once) == once
+    plain = text.replace("\x1b", "").replace("\r\n", "\n")  # no colours, and line ends are not counted
+    assert screen(plain).stripped == len(plain) - len(strip_controls(plain))
+
+
+# --- the home folder ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "home", "seen"),
+    [
+        ("/home/ann/x and /home/ann", "/home/ann", "~/x and ~"),
+        ("/home/anna/x", "/home/ann", "/home/anna/x"),
+        ("/home/ann: no", "/home/ann/", "~: no"),
+        ("-I/Users/ann/include", "/Users/ann", "-I~/include"),
+        ("file:///home/ann/x", "/home/ann", "file://~/x"),
+        ("/root/x", "/root", "/root/x"),
+        ("/home/x", "/home/", "/home/x"),
+        ("/home/a.n/x /home/abn/x", "/home/a.n", "~/x /home/abn/x"),
+        ("/home/ann/x", None, "/home/ann/x"),
+    ],
+)
+def test_the_home_folder_becomes_a_tilde(text: str, home: str | None, seen: str) -> None:
+    assert screen(text, home=home).text == seen
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+
+def test_lines_stay_lines_and_one_line_is_one() -> None:
+    assert screen("a\r\n\tb\u2028c\rd").text == "a\n\tb\ncd"
+    assert screen("a\r\nb").stripped == 0
+    assert one_line(" a\r\n\t b\u2029\u00a0c ") == "a b c"
+
+
+@given(st.text())
+@settings(max_examples=200, deadline=None)
+def test_one_line_never_breaks(text: str) -> None:
+    line = one_line(text)
+    assert len(line.splitlines()) <= 1
+    assert line == line.strip()
+    assert not re.search(r"\s\s", line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "中文的教训：不要在生产环境直接运行脚本。",
+        "דוגמה בעברית",
+        "مثال بالعربية، ١٢٣",
+        "می\u200cخواهم",  # Persian: the non-joiner is how the word is spelt
+        "क्\u200dष और र्\u200dय",  # Hindi: half letters
+        "ശ്\u200cര",
+        "한국어 교훈",
+        "café, naïve, Ünïcödé — “quotes” … ✓ →",
+        "👍 done",
+    ],
+)
+def test_ordinary_text_of_any_script_stays(text: str) -> None:
+    assert screen(text) == type(screen(""))(text, (), 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("a\u200db", "ab"),
+        ("क\u200d", "क"),
+        ("\u200cم", "م"),
+        ("م\u200c\u200cم", "مم"),
+        ("م\u200c\u202eم", "مم"),
+        ("👨\u200d👩\u200d👧", "👨👩👧"),
+        ("❤\ufe0f", "❤"),
+    ],
+)
+def test_a_joiner_stays_only_between_letters_that_need_it(text: str, seen: str) -> None:
+    assert strip_controls(text) == seen
+
+
+# --- Markdown stays readable ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("pass --json, not -j", "pass --json, not -j"),
+        ("snake_case in C# and a__b", "snake_case in C# and a__b"),
+        ("~/.ssh and `git -C x`", "~/.ssh and `git -C x`"),
+        ("a -> b => c >= d", "a -> b => c >= d"),
+        ("$HOME/x is 50% (or so)!", "$HOME/x is 50% (or so)!"),
+        ("see (https://x.y/z).", "see (`https://x.y/z`)."),
+        ("two\nlines", "two lines"),
+        ("", ""),
+    ],
+)
+def test_escaped_markdown_can_be_read(text: str, seen: str) -> None:
+    assert markdown_escape(text) == seen

@@ -1,0 +1,378 @@
+"""patterns.md: what a git host shows. A record can say anything and structure nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from fleet.keep import limits
+from fleet.keep.line import Line
+from fleet.keep.screening import one_line, redact, screen
+from fleet.recall.page import render_page
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared"
+NAUGHTY = SHARED / "corpora/strings/blns.json"
+LESSONS = SHARED / "corpora/lessons/lessons.jsonl"
+COLUMNS = limits.PAGE_COLUMNS_MAX
+MEMBERS = {"popashot": "🎯", "tank": "📡", "velma": "🔍"}
+
+GOLDEN = r"""# What this clan has learned
+
+**4 lessons**, 1 of them published. Published lessons come first, then those seen most often.
+
+Rendered by `fleet` from `patterns.jsonl` and never read back: an edit made here is lost with the next rendering.
+
+## cli (1)
+
+- **Check the CLI version before using --json**\
+  published · seen once by 🔍 velma · since 2026-03-15 · `p-0000000000000003`
+
+## Shell (2)
+
+- **Always use awk over sed for user-provided input**\
+  Right: awk with -v\
+  seen 5 times by 🎯 popashot, 📡 tank · since 2026-03-15 · `p-0000000000000001`
+
+- **Quote \* and \<b> in `grep -e`**\
+  seen once by 📡 tank · since 2026-03-15 · `p-0000000000000004`
+
+## General (1)
+
+- **No category**\
+  seen once by an import · since 2026-04-01 · `p-0000000000000005`
+"""
+
+BREAKOUTS = [
+    "```\nrm -rf /\n```",
+    "~~~ sh\ncode\n~~~",
+    "# a heading",
+    "a heading\n===",
+    "a heading\n---",
+    "---\ntitle: front matter\n---",
+    "+++\ntitle = 'toml'\n+++",
+    "<script>alert(1)</script>",
+    "<!-- hidden --> shown",
+    "<!-- never closed",
+    "</li></ul><h1>out</h1>",
+    "<details><summary>x</summary>",
+    "<https://evil.example>",
+    "https://evil.example and www.evil.example and mail@evil.example",
+    "![pixel](https://evil.example/p.png)",
+    "[click](javascript:alert(1))",
+    "[click][ref]\n\n[ref]: https://evil.example",
+    "[^1]\n\n[^1]: note",
+    "- item\n- item\n  - nested",
+    "* item",
+    "+ item",
+    "1. item\n2. item",
+    "1) item",
+    "> quote",
+    "| a | b |\n|---|---|\n| 1 | 2 |",
+    "a | b\n--|--\n1 | 2",
+    "**bold** __bold__ *em* _em_ ~~gone~~ `code`",
+    "**",
+    "*** ***",
+    "closes **early** and opens **",
+    "`",
+    "`code` and `- more code` `` `` and `unclosed",
+    "`" + "- # 1. > " * 50 + "`",
+    "x" * 110 + " `" + "- # 1. > " * 6 + "` " + "y" * 50,
+    "``<b>``https://evil.example`<i>`www.evil.example",
+    "``` ``` ```",
+    "\\",
+    "ends with a backslash \\",
+    "\\*not escaped twice\\*",
+    "&lt;script&gt; &#60;b&#62; &copy;",
+    "$a$ and $$b$$",
+    ": definition",
+    "- [ ] task",
+    "tag \U000e0041\U000e0042 characters",
+    "\x1b[31mred\x1b[0m \x9b31m",
+    "\u202etxet idib\u202c",
+    "zero\u200bwidth",
+    "\u2028line\u2029separators\x85here",
+    "\n\n\n",
+    "    indented code",
+    "\tindented code",
+    "x" * 300,
+    "- " * 200,
+    "# " * 200,
+    "1. " * 150,
+    "> " * 200,
+    "=== " * 80,
+    "--- " * 80,
+    "+ " * 200,
+    "| --- | " * 80,
+    "``` " * 100,
+    "~~~ " * 100,
+    "* " * 200,
+    "$$ " * 100,
+    "中文。" * 100,
+    "中文 " * 100,
+]
+
+
+def lesson(
+    number: int, text: object, *, seen: int = 1, by: str = "tank.c0ffee42", at: str = "", **fields: object
+) -> Line:
+    at = at or "2026-03-15T14:30:00.000Z-0000"
+    return Line(
+        id=f"p-{number:016x}",
+        at=at,
+        by=by,
+        add={by: at},
+        n={"seen": {by: seen}},
+        set={"text": text, **fields},
+    )
+
+
+def parsed(page: str) -> list[Token]:
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(page)
+
+
+def inlines(tokens: list[Token]) -> list[Token]:
+    return [child for token in tokens for child in token.children or []]
+
+
+def assert_only_our_structure(page: str, lessons: int) -> None:
+    tokens = parsed(page)
+    kinds = [token.type for token in tokens]
+    assert set(kinds) <= {
+        *("heading_open", "heading_close", "paragraph_open", "paragraph_close", "inline"),
+        *("bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close"),
+    }
+    assert kinds.count("list_item_open") == lessons
+    headings = [token.tag for token in tokens if token.type == "heading_open"]
+    assert headings == ["h1"] + ["h2"] * page.count("\n## ")
+    assert kinds.count("bullet_list_open") == len(headings) - 1
+    found = [token.type for token in inlines(tokens)]
+    ours = {"text", "softbreak", "hardbreak", "strong_open", "strong_close", "code_inline"}
+    assert set(found) <= ours
+    assert found.count("strong_open") == lessons + 1  # a lesson's text, and the number of them
+    items = [tokens[at + 2].children or [] for at, kind in enumerate(kinds) if kind == "list_item_open"]
+    assert all(item[-1].type == "code_inline" and item[-1].content.startswith("p-") for item in items)
+
+
+def assert_no_line_too_long(page: str) -> None:
+    """Columns are characters: a Chinese one fills two of a terminal's, but one of an editor's ruler."""
+    for row in page.splitlines():
+        bare = row.removeprefix("- ").strip()
+        assert len(row) <= COLUMNS or not any(c.isspace() for c in bare), row
+
+
+def assert_sound(page: str, lessons: int) -> None:
+    assert_only_our_structure(page, lessons)
+    assert_no_line_too_long(page)
+    assert page.endswith("\n")
+    assert not any(c == "\x7f" or (c < " " and c != "\n") or "\x80" <= c <= "\x9f" for c in page)
+
+
+def strong_texts(page: str) -> list[str]:
+    """What a reader of the rendered page sees in bold, a blank for each line break."""
+    texts, inside = [], False
+    for token in inlines(parsed(page)):
+        if token.type == "strong_open":
+            inside = True
+            texts.append("")
+        elif token.type == "strong_close":
+            inside = False
+        elif inside:
+            texts[-1] += " " if token.type in ("softbreak", "hardbreak") else token.content
+    return texts[1:]
+
+
+def letters(text: str) -> str:
+    """All but blanks, which wrapping moves, and backticks, which come and go with code spans."""
+    return "".join(text.replace("`", "").split())
+
+
+def order(page: str) -> list[int]:
+    return [int(row.rpartition("`p-")[2][:16], 16) for row in page.splitlines() if "`p-" in row]
+
+
+def test_a_small_page_is_golden():
+    twice = lesson(
+        1, "Always use awk over sed for user-provided input", correct="awk with -v", category="Shell", seen=4
+    )
+    twice.add["popashot.7f3a91c2"] = "2026-03-16T08:00:00.000Z-0000"
+    twice.n["seen"]["popashot.7f3a91c2"] = 1
+    retired = lesson(2, "Retired")
+    retired.rem = dict(retired.add)
+    patterns = [
+        twice,
+        retired,
+        lesson(3, "Check the CLI version before using --json", category="cli", state="published", by="velma.09ab12cd"),
+        lesson(4, "Quote * and <b> in `grep -e`", category="shell"),
+        lesson(5, "No category", at="2026-04-01T00:00:00.000Z-0000", by="import.09ab12cd"),
+        lesson(6, None, category="shell"),
+    ]
+    assert render_page(patterns, members=MEMBERS) == GOLDEN
+
+
+def test_an_empty_clan_gets_a_friendly_page():
+    page = render_page([])
+    assert "Nothing yet" in page
+    assert page.startswith("# What this clan has learned\n")
+    assert "fleet correct" in page
+
+
+def test_the_order_of_the_lines_does_not_matter():
+    patterns = [lesson(n, f"lesson {n}", seen=n % 3 + 1, category="ab"[n % 2]) for n in range(30)]
+    assert render_page(patterns) == render_page(patterns[::-1]) == render_page(iter(patterns))
+
+
+def test_published_first_then_most_seen_then_id():
+    patterns = [
+        lesson(5, "a"),
+        lesson(4, "b"),
+        lesson(3, "c", seen=7),
+        lesson(2, "d", state="published"),
+        lesson(9, "e", seen=2, state="published"),
+    ]
+    assert order(render_page(patterns)) == [9, 2, 3, 4, 5]
+
+
+def test_categories_come_in_the_order_of_their_best_lesson_and_merge_whatever_their_case():
+    patterns = [
+        lesson(1, "a", category="git", seen=3),
+        lesson(2, "b", category="CLI", seen=9),
+        lesson(3, "c", category="cli", seen=1),
+        lesson(4, "d", category=" Git ", seen=2),
+        lesson(5, "e"),
+        lesson(6, "f", category="general", state="published"),
+    ]
+    page = render_page(patterns)
+    headings = [row for row in page.splitlines() if row.startswith("## ")]
+    assert headings == ["## general (2)", "## CLI (2)", "## git (2)"]
+    assert order(page) == [6, 5, 2, 3, 1, 4]
+
+
+@pytest.mark.parametrize(("limit", "shown"), [(500, 500), (3, 3), (0, 0), (512, 512), (1000, 512)])
+def test_the_best_are_shown_and_the_page_says_how_many_more_there_are(limit, shown):
+    patterns = [lesson(n, f"lesson {n}", seen=n + 1) for n in range(512)]
+    page = render_page(patterns, lessons_max=limit)
+    assert order(page) == list(range(511, 511 - shown, -1))
+    assert "**512 lessons**" in page
+    assert (f"{512 - shown} more: `fleet patterns`" in page) == (shown < 512)
+    assert "more: `fleet patterns`" in page or shown == 512
+
+
+def test_500_are_shown_unless_told_otherwise():
+    assert len(order(render_page(lesson(n, "x") for n in range(501)))) == 500
+
+
+def test_a_retired_lesson_stays_off_the_page_and_a_confirmed_one_on_it():
+    retired, confirmed = lesson(1, "gone"), lesson(2, "kept")
+    retired.rem = dict(retired.add)
+    confirmed.rem = dict(confirmed.add)
+    confirmed.add["velma.09ab12cd"] = "2026-03-16T00:00:00.000Z-0000"
+    assert order(render_page([retired, confirmed])) == [2]
+
+
+def test_a_thousand_confirming_agents_do_not_fill_the_page():
+    line = lesson(1, "popular")
+    line.n["seen"] = {f"agent{n}.00000000": 1 for n in range(1000)}
+    page = render_page([line])
+    assert "seen 1,000 times by agent0," in page
+    assert "993 more" in " ".join(page.split())
+    assert_sound(page, 1)
+
+
+@pytest.mark.parametrize("value", [None, 1, True, 1.5, [], ["a"], {}, {"a": 1}, [["deep"]]])
+def test_a_value_that_is_no_text_never_raises(value):
+    odd = lesson(1, "odd", correct=value, category=value, state=value, tags=value)
+    page = render_page([odd, lesson(2, value)], members={"tank": value})
+    assert order(page) == [1]
+    assert "## General (1)" in page
+
+
+@pytest.mark.parametrize("text", BREAKOUTS)
+def test_no_record_breaks_out(text):
+    hostile = [
+        lesson(1, text),
+        lesson(2, "x", correct=text),
+        lesson(3, "x", category=text, state="published"),
+        lesson(4, f"word {text} word", correct=f"word\n{text}\nword", category=f"{text} {text}"),
+        lesson(5, "plain", category="plain"),
+    ]
+    page = render_page(hostile, members={"tank": text})
+    assert_sound(page, 5)
+    assert render_page(hostile, members={"tank": text}) == page
+
+
+@pytest.mark.parametrize("width", range(95, 125))
+@pytest.mark.parametrize(
+    "opener", ["-", "+", "*", "#", "##", "1.", "1)", ">", "===", "---", "```", "~~~", "|", "|--|", ":-:", "[a]:", "<b>"]
+)
+def test_a_line_break_never_makes_structure(width, opener):
+    text = "x" * width + f" {opener} after"
+    page = render_page([lesson(1, text, correct=text)])
+    assert_sound(page, 1)
+    assert strong_texts(page) == [text]
+
+
+def test_a_secret_is_redacted_even_when_something_invisible_splits_it():
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+    for text in (secret, secret[:9] + "\u200b" + secret[9:]):
+        page = render_page([lesson(1, f"token {text}", correct=text, category=text)])
+        assert secret not in page
+        assert "REDACTED" in page
+
+
+def test_a_long_category_is_cut_to_fit_its_heading_and_says_so():
+    for category in ("long * " * 100, "x" * 300, "*" * 110, "`" + "c" * 113 + "`" + "d" * 9):
+        page = render_page([lesson(1, "x", category=category)])
+        heading = next(row for row in page.splitlines() if row.startswith("## "))
+        assert len(heading) <= COLUMNS
+        assert heading.endswith("… (1)")
+
+
+texts = st.text() | st.text("-+*=#>|~:`_<[!$&\\1.) \n\tab", max_size=400) | st.sampled_from(BREAKOUTS)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(texts, texts, texts, st.sampled_from(["published", "candidate", None])), max_size=8), texts)
+def test_any_text_gives_one_list_item_a_lesson_and_nothing_else(fields, mark):
+    patterns = [
+        lesson(n, text, correct=correct, category=category, state=state)
+        for n, (text, correct, category, state) in enumerate(fields)
+        if text
+    ]
+    page = render_page(patterns, members={"tank": mark})
+    assert render_page(patterns[::-1], members={"tank": mark}) == page
+    if patterns:
+        assert_sound(page, len(patterns))
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts)
+def test_a_reader_sees_the_words_that_were_logged(text):
+    seen = letters(redact(one_line(screen(text).text)))
+    if seen:
+        assert [letters(shown) for shown in strong_texts(render_page([lesson(1, text)]))] == [seen]
+
+
+def test_the_naughty_strings_structure_nothing():
+    if not NAUGHTY.exists():
+        pytest.skip(f"no {NAUGHTY}: the shared corpora are not beside this tree")
+    strings = json.loads(NAUGHTY.read_text())
+    patterns = [lesson(n, text, correct=strings[-n], category=text) for n, text in enumerate(strings) if text]
+    page = render_page(patterns, lessons_max=1000, members={"tank": "🎯"})
+    assert_sound(page, len(patterns))
+
+
+def test_real_lessons_in_two_languages():
+    if not LESSONS.exists():
+        pytest.skip(f"no {LESSONS}: the shared corpora are not beside this tree")
+    records = [json.loads(row) for row in LESSONS.read_text().splitlines()]
+    patterns = [
+        lesson(n, r["title"], correct=r["description"], category=r["domain"], state=r["status"], tags=r["tags"])
+        for n, r in enumerate(records)
+    ]
+    page = render_page(patterns, members=MEMBERS)
+    assert len(records) == 194
+    assert_sound(page, 194)
