@@ -63,7 +63,7 @@ class Demo:
         """One agent joins the clan."""
         self.fleet(agent, "init", "--agent", agent, "--remote", str(self.folder / f"road-{agent}"), "--yes")
         shutil.copy(self.folder / "members.toml", self.folder / agent / "clan-learnings")
-        self.fleet(agent, "import", str(ROOT / "agents" / "seed-discoveries.jsonl"))
+        self.fleet(agent, "import", str(ROOT / "demo" / "discoveries.jsonl"))
 
     def work(self, agent: str) -> None:
         """One agent is corrected twice: once about what all of them meet, once about something of its own."""

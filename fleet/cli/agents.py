@@ -23,6 +23,8 @@ def correct(
     source: Annotated[str, typer.Option("--source", help="Who or what told: a person, a build, yourself.")] = "",
     told_by: Annotated[str, typer.Option("--from", metavar="AGENT", help="The agent that corrected you.")] = "",
     same: Annotated[str, typer.Option("--same", metavar="ID", help="Count it as this existing pattern.")] = "",
+    category: Annotated[str, typer.Option("--category", help="What it is about: one word or two.")] = "",
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")] = None,
     session: options.Session = "",
     agent: options.Agent = "",
     directory: options.Directory = "",
@@ -39,7 +41,8 @@ def correct(
     with desk.opened(directory) as workspace:
         if same:
             same = desk.find(workspace.load().notebook, same).id
-        told = Correction(wrong, right, pattern, title, " — ".join(filter(None, [told_by, source])))
+        heard = " — ".join(filter(None, [told_by, source]))
+        told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()))
         logged = log(workspace, desk.agent_in(workspace, agent), told, session=desk.session_named(session), same=same)
         if as_json:
             desk.say_json({"id": logged.id, "seen": logged.seen, "text": logged.text})

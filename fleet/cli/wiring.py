@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 from fleet.cli import desk
 from fleet.cli.progress import waiting
+from fleet.keep import reading
 from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook
 from fleet.keep.reading import KINDS
+from fleet.keep.store import Held
 from fleet.keep.workspace import Workspace
 from fleet.learn import clones, corrections
 from fleet.recall.page import render_page
 from fleet.recall.start import session_context
 from fleet.share.exchange import Exchanged, Hooks, exchange
 from fleet.share.remote import Remote
-from fleet.share.tree import PAGE
+from fleet.share.tree import PAGE, kind_of
 
 
 def hooks(workspace: Workspace) -> Hooks:
@@ -109,6 +111,7 @@ def sync(
         corrections.settle_all(workspace)
         done.edition = _write_local_edition(workspace)
     after = workspace.load()
+    _join_own(before, done.sent)
     with workspace.locked():
         workspace.store.write(PAGE, page(workspace, after.notebook))
         workspace.admit(after.notebook)
@@ -116,7 +119,7 @@ def sync(
         workspace.state.put(last_sync=workspace.wall())
     return Synced(
         out=done.count,
-        patterns_in=_changed(before.notebook.patterns, after.notebook.patterns),
+        patterns_in=0 if remote is None else _changed(before.notebook.patterns, after.notebook.patterns),
         discoveries_in=len(after.findings.entries.keys() - before.findings.entries.keys()),
         withheld=len(done.withheld),
         held=len(after.notebook.held) + after.findings.held(),
@@ -125,6 +128,15 @@ def sync(
         lost=done.lost,
         edition=done.edition,
     )
+
+
+def _join_own(before: Held, sent: dict[str, list[bytes]]) -> None:
+    """What we sent ourselves did not come in."""
+    for path, raws in sent.items():
+        kind = kind_of(path)
+        if kind is not None:
+            for _, entry in reading.entries(kind, iter([b"\n".join(raws)]), path, reading.Read()):
+                before.of(kind).add(entry)
 
 
 def _changed(before: dict[str, Line], after: dict[str, Line]) -> int:

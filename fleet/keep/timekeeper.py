@@ -61,7 +61,7 @@ class Timekeeper:
         return Reading(limit, "", is_ahead=self.issued > limit)
 
     def admit(self, stamp: Stamp) -> None:
-        """Note the newest stamp read from others. The caller holds the write lock, and held back what is beyond the cut."""
+        """Note the newest stamp read from others, none beyond the cut. The caller holds the write lock."""
         self._catch_up()
         if stamp > self.admitted:
             self.admitted = stamp

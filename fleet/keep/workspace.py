@@ -25,7 +25,6 @@ from fleet.keep.state import State
 from fleet.keep.store import Held, Store
 from fleet.keep.timekeeper import Timekeeper
 
-
 _READS_MAX = 5
 
 

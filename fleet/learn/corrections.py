@@ -23,6 +23,8 @@ class Correction(NamedTuple):
     pattern: str
     title: str = ""
     source: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
 
 
 class Logged(NamedTuple):
@@ -94,11 +96,16 @@ def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
         "right": drafts.enter("right", told.right, lines=True),
         "title": drafts.enter("title", told.title),
         "source": drafts.enter("source", told.source, lines=True),
+        "category": drafts.enter("category", told.category),
     }
+    tags = [drafts.enter("tag", tag) for tag in told.tags]
     if not fields["title"].text:
         fields["title"] = drafts.Text(_short(fields["wrong"].text or pattern.text), ())
-    kinds = {kind for entered in (pattern, *fields.values()) for kind in entered.secrets}
-    entry = Correction(pattern=pattern.text, **{name: entered.text for name, entered in fields.items()})
+    kinds = {kind for entered in (pattern, *tags, *fields.values()) for kind in entered.secrets}
+    texts = {name: entered.text for name, entered in fields.items()}
+    # A comma would make two tags of one in the log.
+    words = tuple(tag.text.replace(",", " ") for tag in tags if tag.text)
+    entry = Correction(pattern=pattern.text, tags=words, **texts)
     return entry, tuple(sorted(kinds))
 
 
@@ -117,6 +124,8 @@ def _append_entry(writer: Writer, entry: Correction, pattern: str, session: str)
         right=entry.right,
         source=entry.source,
         pattern=entry.pattern,
+        category=entry.category,
+        tags=entry.tags,
     )
     path = log_file(workspace, writer.agent)
     known = workspace.disk.read(path)

@@ -8,6 +8,7 @@ neither Markdown nor this module sees a heading, a field, a fence or a rule, and
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleet.learn import markdown, times
@@ -28,11 +29,14 @@ class Entry:
         right: the correct approach; in a bare entry, the paragraph under the heading.
         source: who or what told.
         pattern: the generalizable lesson; empty when it is missing or still to be inferred.
+        category: what the lesson is about, one word or two; empty if it has none.
+        tags: words to find it by.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
         signal: what the hook heard.
         record: the first record comment between this heading and the next. By position only: a record for another
             entry, appended at the end of the page, may stand there too, so compare its id before it is believed.
-        content: canonical text of when, title, wrong, right, source and pattern, to be hashed.
+        content: canonical text of when, title, wrong, right, source and pattern, to be hashed. Category and tags may
+            be mended without making it another entry.
     """
 
     line: int
@@ -46,6 +50,8 @@ class Entry:
     signal: str
     record: Record | None
     content: str
+    category: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,8 @@ FIELDS = {
     "generalized pattern": "pattern",
     "pattern": "pattern",
     "lesson": "pattern",
+    "category": "category",
+    "tags": "tags",
 }
 """Field labels in the wild, and what they are here."""
 
@@ -181,15 +189,27 @@ def fold(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def format_entry(*, when: str, title: str, wrong: str, right: str, source: str, pattern: str) -> str:
+def format_entry(
+    *,
+    when: str,
+    title: str,
+    wrong: str,
+    right: str,
+    source: str,
+    pattern: str,
+    category: str = "",
+    tags: Sequence[str] = (),
+) -> str:
     """Write one entry, newline at its end, so that ``parse_log`` gives back each value up to white space at line ends.
 
-    A title is one line: line breaks in it become blanks. A pattern that only says it is to be inferred reads as none.
+    Category and tags are written only where there are any. A title is one line: line breaks in it become blanks. A
+    pattern that only says it is to be inferred reads as none.
 
     Raises:
         ValueError: ``when`` is neither empty nor a date that a heading can hold.
     """
     values = {"What I got wrong": wrong, "Correct approach": right, "Source": source, "Pattern": pattern}
+    values |= {label: said for label, said in (("Category", category), ("Tags", ", ".join(tags))) if said}
     lines = [_format_heading(when.strip(), title)]
     lines += [f"**{label}:** {_format_value(value)}".rstrip() for label, value in values.items()]
     return "\n".join(lines) + "\n"
@@ -285,6 +305,8 @@ def _entry(block: _Block) -> Entry:
         record=block.record,
         # ASCII, so that it has bytes to hash even where the text holds half a surrogate pair.
         content=json.dumps([fold(part) for part in said], separators=(",", ":")),
+        category=fold(block.value("category")),
+        tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
     )
 
 

@@ -10,10 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from crdt import clock
 from fleet.keep import limits, screening
 from fleet.keep.line import Line
 from fleet.keep.normal import normalise, pattern_id
 from fleet.keep.notebook import Notebook, text
+from fleet.learn import times
 from fleet.learn.entries import Entry, Log, Record
 
 
@@ -69,8 +71,8 @@ def heading_mark(entry: Entry) -> str:
 
 def lesson_text(entry: Entry) -> str:
     """Return the entry's pattern as it may enter a line: screened, one line; "" when it is not usable."""
-    clean = screening.one_line(screening.screen(entry.pattern).text)
-    return clean if clean and len(clean.encode()) <= limits.TEXT_BYTES_MAX and normalise(clean) else ""
+    clean = _clean(entry.pattern)
+    return clean if normalise(clean) else ""
 
 
 def find_pattern(notebook: Notebook, lesson: str) -> str:
@@ -100,7 +102,9 @@ def lines_owed(log: Log, notebook: Notebook, fields: Iterable[str]) -> Iterator[
         fresh = [record for record in records.values() if record.at > newest]
         if fresh:
             line = _raised(notebook, pattern, replica, fresh, records.values())
-            line.set = _fields(notebook, pattern, [said[r.id] for r in fresh if r.id in said], fields)
+            entries = [said[r.id] for r in fresh if r.id in said]
+            line.at = min([line.at, *filter(None, map(_when, entries))])
+            line.set = _fields(notebook, pattern, entries, fields)
             yield line
 
 
@@ -134,19 +138,33 @@ def _raised(notebook: Notebook, pattern: str, replica: str, fresh: list[Record],
     return Line(id=pattern, at=stamps[0], by=replica, add={replica: stamps[-1]}, n=totals)
 
 
-def _fields(notebook: Notebook, pattern: str, entries: list[Entry], fields: Iterable[str]) -> dict[str, str]:
+def _when(entry: Entry) -> str:
+    """Return when an entry says that it happened: one written by hand may tell of an earlier day than its record."""
+    ms = times.to_ms(entry.when)
+    return clock.pack(ms) if ms is not None else ""
+
+
+def _fields(notebook: Notebook, pattern: str, entries: list[Entry], fields: Iterable[str]) -> dict[str, object]:
     """Return the fields that the pattern lacks, from the first of these entries that has them."""
     line = notebook.get(pattern)
     known = line.set if line is not None else {}
-    wanted: dict[str, str] = {}
+    wanted: dict[str, object] = {}
     for entry in entries:
         if lesson := lesson_text(entry):
             wanted.setdefault("text", lesson)
-        for field, said in (("correct", entry.right), *((f, getattr(entry, f, "")) for f in fields if f in SHAREABLE)):
-            clean = screening.one_line(screening.screen(said).text)
-            if clean and len(clean.encode()) <= limits.TEXT_BYTES_MAX:
+        travelling = ("correct", "category", *(field for field in fields if field in SHAREABLE))
+        for field in travelling:
+            if clean := _clean(getattr(entry, "right" if field == "correct" else field)):
                 wanted.setdefault(field, clean)
+        if tags := sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]:
+            wanted.setdefault("tags", tags)
     return {field: value for field, value in wanted.items() if field not in known}
+
+
+def _clean(text: str) -> str:
+    """Return a field as it may enter a line; "" when it is too long, since nothing is cut."""
+    clean = screening.one_line(screening.screen(text).text)
+    return clean if len(clean.encode()) <= limits.TEXT_BYTES_MAX else ""
 
 
 SHAREABLE = ("wrong", "source")

@@ -155,11 +155,6 @@ class GitRemote:
                 return Moved("the state it builds on is not in the local copy")
             return self._send(commit, on)
 
-    def tidy(self) -> None:
-        """Pack the local copy, since git's own housekeeping is off: it would run while somebody waits. Once a week."""
-        with self._alone():
-            self._copy.must("gc", "--quiet", "--prune=now")
-
     # --- pulling ----------------------------------------------------------------------------------------------------
 
     def _pull(self, since: Mark) -> tuple[Files, Mark]:
@@ -253,7 +248,7 @@ class GitRemote:
     def _commit(self, files: Files, on: Mark, message: str) -> Mark:
         """Make the blobs, trees and the commit. A refused mode in the place of one of our paths is replaced."""
         who = f"{self._author} <fleet@localhost> {max(1, int(self._clock()))} +0000"
-        line = re.sub(r"[\x00-\x1f\x7f]+", " ", message).encode("utf-8", "replace")
+        line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split()).encode("utf-8", "replace")
         with tempfile.TemporaryFile(dir=self._copy.folder) as script:
             script.write(f"feature done\ncommit {_NEXT}\nmark :1\nauthor {who}\ncommitter {who}\n".encode())
             script.write(b"data %d\n%b\n" % (len(line), line))

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -78,9 +77,6 @@ _SETTINGS = (
     "protocol.ext.allow=never",
     "credential.interactive=false",
     "init.defaultRefFormat=files",
-    # For a git that outlived us where no parent-death signal exists: a dead line ends it.
-    "http.lowSpeedLimit=1",
-    "http.lowSpeedTime=60",
 )
 GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c", setting)))
 """The start of every command line."""
@@ -137,16 +133,19 @@ def environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, str
     return env
 
 
-@cache
-def tied_to_us() -> tuple[str, ...]:
-    """Return what to put in front of a command that must not outlive a killed fleet, where the system has it.
-
-    A ``preexec_fn`` would do it too, but may deadlock in a process with threads, such as the sidecar.
-    """
-    path = shutil.which("setpriv")
-    if path is None or Path(path).resolve().name != "setpriv":  # busybox has one that cannot do this
-        return ()
-    return (path, "--pdeathsig", "TERM", "--")
+# Ends a command, and all that it started, when we are killed: then the pipe that is our end of its stdin closes. A
+# parent-death signal would reach git but not its ssh or http helper, and a preexec_fn may deadlock beside threads.
+_TIED = """\
+exec 3<&0 </dev/null
+(read -r _ <&3; kill -TERM 0) >/dev/null 2>&1 &
+watch=$!
+trap : TERM
+"$@" 3<&- &
+wait $!; code=$?
+while [ $code -gt 128 ] && kill -0 $! 2>/dev/null; do wait $!; code=$?; done
+kill $watch 2>/dev/null
+exit $code
+"""
 
 
 def run(
@@ -157,6 +156,7 @@ def run(
     until: float,
     stdin: IO[bytes] | None = None,
     sink: Callable[[bytes], None] | None = None,
+    is_tied: bool = False,
 ) -> Done:
     """Run one command to its end, in a session of its own: without a terminal, nothing in it can ask for anything.
 
@@ -167,6 +167,7 @@ def run(
         until: when the time is up, on ``time.monotonic``.
         stdin: a file to read from, at its start; None is empty. A file and not a pipe, so that nobody waits for us.
         sink: takes the output piece by piece; without, it is returned, up to ``OUT_BYTES_MAX``.
+        is_tied: it must not outlive us even if we are killed; for what may wait long. Has no stdin.
 
     Raises:
         GitTimeout: the time was up.
@@ -175,10 +176,10 @@ def run(
     """
     kept = _Kept()
     child = subprocess.Popen(
-        command,
+        ("sh", "-c", _TIED, "sh", *command) if is_tied else command,
         cwd=folder,
         env=env,
-        stdin=subprocess.DEVNULL if stdin is None else stdin,
+        stdin=subprocess.PIPE if is_tied else stdin or subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -262,6 +263,8 @@ _CONFIG = b"""\
 \tfilemode = true
 \tbare = true
 """
+_PACKS_MAX = 100
+_LOOSE_PER_PACK = 50
 _LEFT_LOCKS = ("refs/fleet/fetched.lock", "refs/fleet/next.lock", "packed-refs.lock", "shallow.lock")
 _DISK = re.compile(r"No space left|Read-only file system|Permission denied|Disk quota|Input/output error")
 _DAMAGE = re.compile(
@@ -301,6 +304,7 @@ class Bare:
         with Disk(lock.parent).lock(lock, self._timeout_s):
             self._until = until
             self._open()
+            self._tidy()
             yield
 
     def git(self, *arguments: str, stdin: IO[bytes] | None = None, sink: Callable[[bytes], None] | None = None) -> Done:
@@ -344,7 +348,7 @@ class Bare:
             if self.git("config", "--get", "core.sshCommand").code == 0:
                 self._env.pop("GIT_SSH_COMMAND", None)
         options = (part for setting in settings for part in ("-c", setting))
-        return self._run((*tied_to_us(), *GIT, *options), arguments)
+        return self._run((*GIT, *options), arguments, is_tied=True)
 
     def words(self, done: Done) -> str:
         """Return what git said, fit to be shown."""
@@ -371,11 +375,12 @@ class Bare:
         self._open()
 
     def _open(self) -> None:
+        if not self.folder.exists():
+            self._create()
         try:
             is_ours = (self.folder / "config").read_bytes() == _CONFIG
         except FileNotFoundError:
-            self._create()
-            return
+            is_ours = False
         if not is_ours:
             raise GitFailed(f"{self.folder} is not as fleet made it; move it away, it is made anew")
         # We hold the lock, so these are left from a git that was killed.
@@ -390,10 +395,28 @@ class Bare:
             done = run(command, folder=new, env=self._env, until=self._until)
             if done.code:
                 raise GitFailed(f"{self.folder}: {self.words(done)}")
-            (new / "config").write_bytes(_CONFIG)
+            Disk(new).replace(new / "config", _CONFIG)
             new.rename(self.folder)
         finally:
             shutil.rmtree(new, ignore_errors=True)
+
+    def _tidy(self) -> None:
+        """Put the packs together when they have become many: each checked fetch leaves one, and all are searched.
+
+        Git's own housekeeping would come at its own time and stay behind. Measured: 17 ms a pull with one pack, 24 with
+        100, 65 with 800. Only neighbours in size are joined, so the work follows what is new.
+        """
+        packs = sum(1 for _ in (self.folder / "objects/pack").glob("*.pack"))
+        loose = 256 * sum(
+            1 for _ in (self.folder / "objects/17").glob("*")
+        )  # ids are spread evenly, as git assumes too
+        if packs + loose // _LOOSE_PER_PACK <= _PACKS_MAX:
+            return
+        until = min(self._until, time.monotonic() + self._timeout_s / 3)
+        for how in ("--geometric=2", "-a"):  # the first is known since git 2.32
+            with suppress(GitTimeout):
+                if self._run(GIT, ("repack", how, "-d", "-q"), until=until).code == 0:
+                    return
 
     def _run(
         self,
@@ -401,11 +424,14 @@ class Bare:
         arguments: Sequence[str],
         stdin: IO[bytes] | None = None,
         sink: Callable[[bytes], None] | None = None,
+        until: float | None = None,
+        is_tied: bool = False,
     ) -> Done:
         if stdin:
             stdin.seek(0)  # flushes too
         command = (*start, f"--git-dir={self.folder}", *arguments)
-        return run(command, folder=self.folder, env=self._env, until=self._until, stdin=stdin, sink=sink)
+        until = self._until if until is None else until
+        return run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, sink=sink, is_tied=is_tied)
 
 
 class _Blobs:

@@ -64,7 +64,7 @@ class MemoryFar:
         self.server.is_down = True
 
 
-# Stands in for ssh: runs the command here, and of a push passes on what the server says first but not what it says last.
+# Stands in for ssh: runs the command here, and of a push passes on what the server says first, but not its verdict.
 DEAF_SSH = """\
 import subprocess, sys
 if "receive-pack" not in sys.argv[-1]:
@@ -336,7 +336,7 @@ def test_a_file_that_others_would_not_read_is_not_sent(far: Far, monkeypatch: py
 
 def test_a_refusal_is_told_in_the_far_sides_words(far: Far):
     far.refuse("not on a Friday")
-    with pytest.raises(RemoteRefused, match="not on a Friday.*nothing is lost"):
+    with pytest.raises(RemoteRefused, match=r"not on a Friday.*nothing is lost"):
         far.remote().push({ONE: b"1\n"}, "")
     assert far.remote().pull("") == ({}, "")
 

@@ -4,7 +4,6 @@ import os
 import random
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -60,7 +59,9 @@ class Server:
 
     def tree(self, *entries: tuple[str, str, str]) -> str:
         """Write a tree of (mode, id, name), however wrong, as git itself would refuse to."""
-        raw = b"".join(mode.encode() + b" " + name.encode() + b"\0" + bytes.fromhex(sha) for mode, sha, name in entries)
+        # A tree sorts as if a folder's name ended in a slash.
+        ordered = sorted(entries, key=lambda entry: entry[2] + "/" * (entry[0] == "40000"))
+        raw = b"".join(mode.encode() + b" " + name.encode() + b"\0" + bytes.fromhex(sha) for mode, sha, name in ordered)
         return self.git("hash-object", "-t", "tree", "-w", "--stdin", "--literally", stdin=raw)
 
     def commit(self, tree: str, *parents: str) -> str:
@@ -98,11 +99,7 @@ def pushed(remote: GitRemote, files: dict[str, bytes], on: str = "") -> str:
 def processes(*words: str) -> list[str]:
     """The command lines that have one of these words in them, dead ones apart."""
     found = subprocess.run(["ps", "-axww", "-o", "stat=,command="], check=True, capture_output=True, text=True).stdout
-    return [
-        line
-        for line in found.splitlines()
-        if any(word in line for word in words) and not line.startswith("Z") and "pytest" not in line
-    ]
+    return [line for line in found.splitlines() if any(word in line for word in words) and not line.startswith("Z")]
 
 
 def wait_until(is_so: object, wait_s: float = 5) -> None:
@@ -157,7 +154,6 @@ def test_a_child_that_ignores_the_request_to_end_is_killed(tmp_path: Path):
     assert not processes(str(tmp_path))
 
 
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="no parent-death signal here")
 @pytest.mark.parametrize("scheme", ["http", "git"])
 def test_no_git_outlives_a_killed_fleet(black_hole: int, scheme: str, tmp_path: Path):
     script = (
@@ -210,7 +206,7 @@ def test_a_remote_that_asks_for_a_password_is_unavailable_and_nobody_is_asked(
     monkeypatch.setenv("SSH_ASKPASS", str(prompt))
     with web(401, {"WWW-Authenticate": 'Basic realm="clan"'}) as port:
         begun = time.monotonic()
-        with pytest.raises(RemoteUnavailable, match="could not read Username.*nothing is lost"):
+        with pytest.raises(RemoteUnavailable, match=r"could not read Username.*nothing is lost"):
             machine(f"http://127.0.0.1:{port}/clan.git", timeout_s=20).pull("")
         assert time.monotonic() - begun < 10
     assert not asked.exists()
@@ -271,7 +267,8 @@ def test_a_hooks_refusal_is_told_in_its_own_screened_words(server: Server):
 
 def test_an_endless_refusal_is_cut(server: Server):
     server.hook(
-        "pre-receive", "head -c 3000000 /dev/zero | tr '\\0' 'x' | fold -w 1000 >&2\necho the end >&2\nexit 1\n"
+        "pre-receive",
+        "head -c 3000000 /dev/zero | tr '\\0' 'x' | fold -w 1000 >&2\necho >&2\necho the end >&2\nexit 1\n",
     )
     with pytest.raises(RemoteRefused, match="the end") as why:
         machine(server).push({ONE: b"1\n"}, "")
@@ -370,8 +367,6 @@ def test_locks_of_a_killed_git_are_no_hindrance(server: Server):
     remote = machine(server)
     first = pushed(remote, {ONE: b"1\n"})
     copy = remote._copy.folder
-    second = pushed(machine(server, "two"), {TWO: b"2\n"}) if not first else None
-    assert second is None
     for left in ("refs/fleet/fetched.lock", "refs/fleet/next.lock", "packed-refs.lock", "shallow.lock"):
         (copy / left).parent.mkdir(parents=True, exist_ok=True)
         (copy / left).touch()
@@ -381,9 +376,7 @@ def test_locks_of_a_killed_git_are_no_hindrance(server: Server):
     pushed(remote, {ONE: b"3\n"}, second)
 
 
-@pytest.mark.parametrize(
-    "harm", ["empty objects", "no objects", "empty ref", "no HEAD", "no config", "gone", "garbage ref"]
-)
+@pytest.mark.parametrize("harm", ["empty objects", "no objects", "empty ref", "no HEAD", "gone", "garbage ref"])
 def test_a_damaged_copy_is_made_anew(server: Server, harm: str):
     remote = machine(server)
     mark = pushed(remote, {ONE: b"1\n"})
@@ -400,8 +393,6 @@ def test_a_damaged_copy_is_made_anew(server: Server, harm: str):
         (copy / "refs/fleet/fetched").write_text("" if harm == "empty ref" else "0" * 39 + "1\n")
     elif harm == "no HEAD":
         (copy / "HEAD").unlink()
-    elif harm == "no config":
-        (copy / "config").unlink()
     else:
         shutil.rmtree(copy)
     other = machine(server, "two")
@@ -418,11 +409,19 @@ def test_a_push_on_a_damaged_copy_heals_by_a_pull(server: Server):
     for path in (remote._copy.folder / "objects").rglob("*"):
         if path.is_file():
             path.unlink()
-    assert remote.pull(mark) == ({}, mark)  # nothing moved, so nothing was looked at
     assert isinstance(remote.push({ONE: b"2\n"}, mark), Moved)
     files, mark = remote.pull(mark)
-    assert isinstance(files, Whole)
+    assert files == ({ONE: b"1\n"} if isinstance(files, Whole) else {})
     pushed(remote, {ONE: b"2\n"}, mark)
+
+
+def test_a_push_on_a_state_that_the_copy_does_not_have_means_pull_first(server: Server):
+    mark = pushed(machine(server), {ONE: b"1\n"})
+    other = machine(server, "two")
+    assert isinstance(other.push({ONE: b"2\n"}, mark), Moved)
+    assert isinstance(other.push({ONE: b"2\n"}, "m1"), Moved)
+    assert not list(other._copy.folder.glob("fast_import_crash_*"))
+    pushed(other, {ONE: b"2\n"}, other.pull(mark)[1])
 
 
 def test_a_copy_with_another_configuration_is_not_used(server: Server, tmp_path: Path):
@@ -434,6 +433,9 @@ def test_a_copy_with_another_configuration_is_not_used(server: Server, tmp_path:
         )
     with pytest.raises(RemoteUnavailable, match="not as fleet made it"):
         remote.pull(mark)
+    (remote._copy.folder / "config").unlink()
+    with pytest.raises(RemoteUnavailable, match="not as fleet made it"):
+        remote.pull(mark)
     theirs = tmp_path / "theirs"
     subprocess.run(["git", "init", "-q", "--bare", theirs], check=True)
     before = (theirs / "config").read_bytes()
@@ -442,16 +444,17 @@ def test_a_copy_with_another_configuration_is_not_used(server: Server, tmp_path:
     assert (theirs / "config").read_bytes() == before
 
 
-def test_tidying_keeps_all(server: Server):
-    remote = machine(server)
-    mark = ""
-    for number in range(5):
-        mark = pushed(remote, {ONE: b"%d\n" % number}, mark)
-    remote.tidy()
-    assert remote.pull(mark) == ({}, mark)
-    after = pushed(remote, {TWO: b"2\n"}, mark)
-    assert remote.pull(mark) == ({TWO: b"2\n"}, after)
-    assert not remote.warnings
+def test_many_packs_are_put_together_and_nothing_is_lost(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gitprocess, "_PACKS_MAX", 3)
+    writer, reader = machine(server), machine(server, "two")
+    mark = seen = ""
+    for number in range(8):
+        mark = pushed(writer, {ONE: b"%d\n" % number}, mark)
+        assert reader.pull(seen) == ({ONE: b"%d\n" % number}, mark)
+        seen = mark
+    assert len(list((reader._copy.folder / "objects/pack").glob("*.pack"))) <= 4
+    assert reader.pull("") == ({ONE: b"7\n"}, mark)
+    assert not reader.warnings
 
 
 # --- what surrounds fleet -------------------------------------------------------------------------------------------
@@ -488,8 +491,8 @@ def test_no_hook_of_the_users_runs_and_no_setting_turns_ours_around(server: Serv
     (tmp_path / "home/.gitconfig").write_text(
         f"[init]\n\ttemplateDir = {tmp_path / 'template'}\n[core]\n\thooksPath = {hooks}\n"
         "[fetch]\n\tprune = true\n\trecurseSubmodules = true\n\tunpackLimit = 1\n[push]\n\tgpgSign = true\n"
-        "\tfollowTags = true\n[transfer]\n\tfsckObjects = false\n[commit]\n\tgpgSign = true\n[diff]\n\trelative = true\n"
-        "[user]\n\tuseConfigOnly = true\n[remote]\n\tpushDefault = nowhere\n"
+        "\tfollowTags = true\n[transfer]\n\tfsckObjects = false\n[commit]\n\tgpgSign = true\n"
+        "[diff]\n\trelative = true\n[user]\n\tuseConfigOnly = true\n[remote]\n\tpushDefault = nowhere\n"
     )
     remote = machine(server)
     mark = pushed(remote, {ONE: b"1\n"})
@@ -667,7 +670,8 @@ remote = GitRemote(Path(sys.argv[1]), sys.argv[2], "fleet", timeout_s=300)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 files, _ = remote.pull("")
 mine = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-print(sorted(files), remote.warnings, mine // 1024, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024, sep="\\n")
+children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(sorted(files), remote.warnings, mine // 1024, children // 1024, sep="\\n")
 """
 
 
@@ -813,7 +817,7 @@ def test_every_branch_that_we_take_git_takes_too():
             continue
     assert len(taken) > 200
     for name in taken[:200]:
-        assert subprocess.run(["git", "check-ref-format", "--branch", name], capture_output=True).returncode == 0, name
+        subprocess.run(["git", "check-ref-format", "--branch", name], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(

@@ -397,6 +397,8 @@ def test_a_joiner_stays_only_between_letters_that_need_it(text: str, seen: str) 
         ("a -> b => c >= d", "a -> b => c >= d"),
         ("$HOME/x is 50% (or so)!", "$HOME/x is 50% (or so)!"),
         ("see (https://x.y/z).", "see (`https://x.y/z`)."),
+        ("`a`https://x.y", "`a` `https://x.y`"),
+        ("https://x.y`a`", "`https://x.y` `a`"),
         ("two\nlines", "two lines"),
         ("", ""),
     ],
