@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 JOBS ?= auto
 N ?= 10000
 
-.PHONY: setup test laws sim check demo lock format clean
+.PHONY: setup test test-wheel laws sim check demo lock format clean
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "fleet needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
@@ -26,6 +26,10 @@ setup: $(VENV)/.dev
 
 test: setup
 	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+
+# Downloads openai-agents, which owns the import name `agents`: both must work in one environment.
+test-wheel: setup
+	$(BIN)/python tests/wheel/check_wheel.py
 
 laws: setup
 	FLEET_LAWS_PROFILE=laws $(BIN)/python -m pytest -q -n $(JOBS) tests/laws $(ARGS)

@@ -43,7 +43,8 @@ def _collapsed(text: str) -> str:
 def _round(text: str) -> str:
     words = _words(_collapsed(text))
     folded = " ".join(word if exact else _fold(word) for word, exact in _without_emphasis(words))
-    return folded.rstrip(_FINAL).rstrip()
+    # `git add .` is not `git add`: a last word of dots alone is an argument, no full stop.
+    return folded if not folded.rpartition(" ")[2].strip(".") else folded.rstrip(_FINAL).rstrip()
 
 
 def _words(text: str) -> list[tuple[str, bool]]:

@@ -205,11 +205,12 @@ def outgoing(workspace: Workspace, base: Base, *, may_drop: bool) -> Outgoing:
     out = Outgoing()
     drops: Files = {}
     store = workspace.store
+    private = _private(workspace)
     for kind in KINDS:
         shards = {*store.paths(kind), *store.paths(kind, store.base)} - {kind.edition}
         for path in sorted(shards):
             theirs = store.read_base(path)
-            new = _sendable(kind, path, _not_in(store.read(path), theirs), base.whole, out)
+            new = _sendable(kind, path, _not_in(store.read(path), theirs), base.whole, private, out)
             kept = raw_lines(theirs)
             if may_drop and (new or kept):
                 kept = [raw for raw in kept if not _is_covered(path, raw, base.edition)]
@@ -219,21 +220,42 @@ def outgoing(workspace: Workspace, base: Base, *, may_drop: bool) -> Outgoing:
                 out.files[path] = content
             elif content != theirs and kept != raw_lines(theirs):
                 drops[path] = content
+        # What a person put straight into the edition goes out with the next edition.
+        extra = _not_in(store.read(kind.edition), store.read_base(kind.edition))
+        if new := _sendable(kind, kind.edition, extra, base.whole, private, out):
+            out.lines[kind.edition] = new
     named = members.parse(store.read(MEMBERS))
     if named and named != members.parse(store.read_base(MEMBERS)):
-        out.files[MEMBERS] = members.render(named)
+        data = members.render(named)
+        if why := gate.in_texts([data.decode()]):
+            out.withheld.append(Withheld(MEMBERS, data, "; ".join(why)))
+        else:
+            out.files[MEMBERS] = data
     if out.files:
         out.files.update(drops)
     return out
 
 
-def _sendable(kind: Kind, path: str, lines: list[bytes], whole: Held, out: Outgoing) -> list[bytes]:
+def _private(workspace: Workspace) -> set[str]:
+    """Return the patterns of which nothing may leave: not a later line either, which does not say so itself."""
+    store = workspace.store
+    said = Notebook()
+    for path in store.paths(PATTERNS):
+        for raw in _not_in(store.read(path), store.read_base(path)):
+            if b"scope" in raw and isinstance(entry := _parsed(PATTERNS, raw, path), Line):
+                said.add(entry)
+    return {line.id for line in said.patterns.values() if gate.is_private(line.set)}
+
+
+def _sendable(
+    kind: Kind, path: str, lines: list[bytes], whole: Held, private: set[str], out: Outgoing
+) -> list[bytes]:
     sendable = []
     for raw in lines:
         entry = _parsed(kind, raw, path)
         if entry is None or whole.of(kind).covers(entry):
             continue  # refused lines are reported by every load; covered ones are there already
-        if why := gate.reasons(entry):
+        if why := gate.reasons(entry, private):
             out.withheld.append(Withheld(path, raw, "; ".join(why)))
         else:
             sendable.append(raw)
@@ -266,11 +288,12 @@ def edition(workspace: Workspace, base: Base, render: Callable[[Notebook], bytes
 def _extra_lines(workspace: Workspace, base: Base) -> dict[str, list[Entry]]:
     """Return what stands in the local editions and is not covered by the tree, as far as it may leave."""
     extra: dict[str, list[Entry]] = {}
+    private = _private(workspace)
     for kind in KINDS:
         path = kind.edition
         for raw in _not_in(workspace.store.read(path), workspace.store.read_base(path)):
             entry = _parsed(kind, raw, path)
-            if entry is not None and not base.whole.of(kind).covers(entry) and not gate.reasons(entry):
+            if entry is not None and not base.whole.of(kind).covers(entry) and not gate.reasons(entry, private):
                 extra.setdefault(kind.name, []).append(entry)
     return extra
 

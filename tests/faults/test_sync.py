@@ -1,0 +1,500 @@
+"""Faults 10, 11, 12, 26 and 27 of FAULTS, consent to a remote, and the gate: what `fleet sync` does in a bad world.
+
+``Bench`` is what the command-line tests of this folder stand on.
+"""
+
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fleet.cli import main, wiring
+from fleet.keep.workspace import Workspace
+from fleet.learn import corrections
+from fleet.learn.corrections import Correction
+from fleet.share.memory import MemoryRemote, MemoryServer
+from fleet.share.remote import RemoteUnavailable
+from tests.cli.conftest import Stage
+
+WRITERS = int(os.environ.get("FLEET_TEST_WRITERS", "32"))
+IN_PROCESSES = os.environ.get("FLEET_TEST_PROCESSES") == "1"
+LESSON = "Always use awk over sed for user-provided input substitution"
+TOKEN = "gh" + "p_" + "a1B2c3" * 6
+SLOT = "zerocool.00000001"
+STAMP = "2026-11-20T00:00:00.000Z-0000"
+
+
+class Bench(Stage):
+    """A stage whose commands run in this process, through the entry point itself: many times as many in a minute.
+
+    ``FLEET_TEST_PROCESSES=1`` gives each a process of its own all the same.
+
+    Attributes:
+        now_ms: what the wall clock says; None: what it really says.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.now_ms: int | None = None
+
+    def run(self, where: str, *words: str, expect: int | None = 0, text: str | None = None, **env: str):
+        if IN_PROCESSES and self.now_ms is None:
+            return super().run(where, *words, expect=expect, text=text, **env)
+        folder = self.folder / where
+        folder.mkdir(exist_ok=True)
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+        with pytest.MonkeyPatch.context() as patch:
+            wanted = self.environment(**env)
+            for name in os.environ.keys() - wanted.keys():
+                patch.delenv(name)
+            for name, value in wanted.items():
+                patch.setenv(name, value)
+            patch.chdir(folder)
+            patch.setattr(sys, "argv", ["fleet", *words])
+            patch.setattr(sys, "stdin", io.StringIO(text or ""))
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            if self.now_ms is not None:
+                patch.setattr(time, "time_ns", lambda now_ms=self.now_ms: now_ms * 1_000_000)
+            code = main.run()
+        for stream in (out, err):
+            stream.flush()
+        said, told = out.buffer.getvalue().decode(), err.buffer.getvalue().decode()
+        assert "an error in fleet itself" not in told, told
+        if expect is not None:
+            assert code == expect, f"exit {code}: {said}{told}"
+        return subprocess.CompletedProcess(words, code, said, told)
+
+    def status(self, where: str) -> dict:
+        """Return what ``fleet status --json`` says."""
+        return json.loads(self.run(where, "status", "--json").stdout)
+
+    def sync(self, *where: str) -> None:
+        """Sync workspaces one after the other."""
+        for each in where:
+            self.run(each, "sync")
+
+    def clan(self, where: str) -> Path:
+        """Return the folder of a workspace's shared files."""
+        return self.folder / where / "clan-learnings"
+
+    def shard(self, where: str, agent: str = "") -> Path:
+        """Return where an agent's present replica appends its lines."""
+        return self.clan(where) / "patterns.d" / f"{self.replica(where, agent)}.jsonl"
+
+    def replica(self, where: str, agent: str = "") -> str:
+        """Return an agent's present replica."""
+        return self.status_of(where, agent)["replica"]
+
+    def status_of(self, where: str, agent: str = "") -> dict:
+        """Return what ``fleet status --json`` says to an agent."""
+        return json.loads(self.run(where, "status", "--json", "--agent", agent).stdout)
+
+    def by_hand(self, path: Path, *lines: bytes) -> None:
+        """Append lines to a file as another tool would."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(b"".join(line + b"\n" for line in lines))
+
+    def tree(self) -> dict[str, bytes]:
+        """Return the files of the branch in the bare repository; none where there is no branch."""
+        names = self.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").splitlines()
+        return {name: self.blob(name) for name in names}
+
+    def blob(self, path: str) -> bytes:
+        """Return one file of the branch."""
+        return subprocess.run(
+            ["git", "cat-file", "blob", f"fleet:{path}"],
+            cwd=self.remote,
+            env=self.environment(),
+            capture_output=True,
+            check=True,
+        ).stdout
+
+    def push_tree(self, entries: dict[str, tuple[str, bytes]], *, on: str = "fleet") -> None:
+        """Make a commit of (mode, content) by path on top of a branch, or of nothing, with git's own plumbing."""
+        head = self.git("rev-parse", "--verify", on, where="clan.git").strip() if on else ""
+        script = [b"commit refs/heads/fleet\ncommitter a <a@localhost> 1795219200 +0000\ndata 0\n"]
+        if head:
+            script.append(f"from {head}\n".encode())
+        for path, (mode, data) in entries.items():
+            if not mode:
+                script.append(b"D %b\n" % path.encode())
+            elif mode == "160000":
+                script.append(b"M 160000 %b %b\n" % (data, path.encode()))
+            else:
+                script.append(b"M %b inline %b\ndata %d\n%b\n" % (mode.encode(), path.encode(), len(data), data))
+        if not on:
+            self.git("update-ref", "-d", "refs/heads/fleet", where="clan.git")
+        subprocess.run(
+            ["git", "fast-import", "--quiet", "--force"],
+            cwd=self.remote,
+            env=self.environment(),
+            input=b"".join(script),
+            capture_output=True,
+            check=True,
+        )
+
+
+def line(text: str, slot: str = SLOT, pattern: str = "", **more: object) -> bytes:
+    """Return a shard line as another tool would write it."""
+    from fleet.keep.normal import pattern_id
+
+    found = {"id": pattern or pattern_id(text), "add": {slot: STAMP}, "n": {"seen": {slot: 1}}, "set": {"text": text}}
+    found["set"] = {"text": text, **dict(more.pop("set", {}))}
+    return json.dumps(found | more, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+# --- 10: many at once -----------------------------------------------------------------------------------------------
+
+
+def test_all_that_many_push_at_once_arrives_exactly_once(bench):
+    names = [f"agent{n:02}" for n in range(WRITERS)]
+    for name in names:
+        bench.join(name)
+        bench.correct(name, f"The lesson of {name}")
+        bench.correct(name, LESSON)
+    waiting = names
+    for _ in range(10):
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", "fleet", "sync"],
+                cwd=bench.folder / name,
+                env=bench.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for name in waiting
+        ]
+        said = {
+            name: (*process.communicate(timeout=110), process.returncode) for name, process in zip(waiting, running)
+        }
+        for name, (out, err, code) in said.items():
+            assert code in (0, 4), f"{name}: exit {code}: {out}{err}"
+            assert "Traceback" not in err
+        waiting = [name for name, (_, _, code) in said.items() if code == 4]
+        if not waiting:
+            break
+    bench.sync(*names)
+    first = bench.patterns(names[0])
+    assert {p["text"]: p["seen"] for p in first["patterns"]} == {
+        **{f"The lesson of {name}": 1 for name in names},
+        LESSON: WRITERS,
+    }
+    for name in names[1:]:
+        assert bench.patterns(name) == first
+    seen = {found["set"]["text"]: sum(found["n"]["seen"].values()) for found in bench.edition()}
+    assert seen == {p["text"]: p["seen"] for p in first["patterns"]}
+
+
+# --- 11: the reply is lost ------------------------------------------------------------------------------------------
+
+
+def test_a_retry_after_a_lost_reply_counts_nothing_twice(tmp_path):
+    (tmp_path / "fleet.toml").write_text("")
+    server = MemoryServer()
+    workspace = Workspace(tmp_path)
+    rng = random.Random(1)
+    corrections.correct(workspace, "velma", Correction("w", "r", LESSON))
+    for _ in range(3):
+        server.drops_next_reply = True
+        with pytest.raises(RemoteUnavailable):
+            wiring.sync(workspace, MemoryRemote(server), rng=rng, sleep=lambda _: None)
+        corrections.correct(workspace, "velma", Correction("w", "r", LESSON))
+    done = wiring.sync(workspace, MemoryRemote(server), rng=rng, sleep=lambda _: None)
+    assert not done.is_partial
+    assert [r.name for r in workspace.replicas().replicas] == [workspace.current_replicas()[0]], "taken for a clone"
+    [found] = [json.loads(raw) for raw in server.tree()["patterns.jsonl"].splitlines()]
+    assert sum(found["n"]["seen"].values()) == 4
+    workspace.close()
+
+
+def test_a_push_whose_answer_is_lost_on_the_way_is_told_and_goes_through_the_next_time(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    deaf = bench.folder / "bin/git"
+    deaf.parent.mkdir()
+    deaf.write_text(
+        f'#!/bin/sh\n"{shutil.which("git")}" "$@" || exit $?\n'
+        'case " $* " in *" push "*) echo "fatal: the remote end hung up unexpectedly" >&2; exit 128;; esac\n'
+    )
+    deaf.chmod(0o755)
+    # What git said of the push is gone as well: only its exit code is left.
+    deaf.write_text(deaf.read_text().replace('"$@" ||', '"$@" >"$0.out" || { cat "$0.out"; false; } ||'))
+    deaf.write_text(deaf.read_text().replace("exit 128;; esac", 'exit 128;; esac; cat "$0.out"'))
+    path = f"{deaf.parent}:{os.environ['PATH']}"
+    done = bench.run("velma", "sync", PATH=path, expect=5)
+    assert "nothing is lost" in done.stderr
+    assert bench.git("rev-parse", "fleet", where="clan.git"), "it had arrived"
+    bench.correct("velma", LESSON)
+    bench.sync("velma", "velma")
+    assert bench.seen("velma") == {LESSON: 2}
+    [found] = bench.edition()
+    assert found["n"]["seen"] == {bench.replica("velma"): 2}
+
+
+# --- 12: the remote went back ---------------------------------------------------------------------------------------
+
+
+def rewound(bench):
+    root = bench.git("rev-list", "--max-parents=0", "fleet", where="clan.git").strip()
+    bench.git("update-ref", "refs/heads/fleet", root, where="clan.git")
+
+
+def made_anew(bench):
+    shutil.rmtree(bench.remote)
+    bench.git("init", "--quiet", "--bare", str(bench.remote))
+
+
+def unrelated(bench):
+    bench.push_tree({"patterns.jsonl": ("100644", line("from another history") + b"\n")}, on="")
+
+
+def deleted(bench):
+    bench.git("update-ref", "-d", "refs/heads/fleet", where="clan.git")
+
+
+def emptied(bench):
+    bench.push_tree({name: ("", b"") for name in bench.tree()})
+
+
+@pytest.mark.parametrize("harm", [rewound, made_anew, unrelated, deleted, emptied], ids=lambda harm: harm.__name__)
+def test_what_the_remote_lost_is_pushed_again_with_a_warning_and_counts_as_before(bench, harm):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    for number in range(3):
+        for agent in ("velma", "tank"):
+            bench.correct(agent, f"lesson {number}")
+            bench.correct(agent, f"lesson {number} of {agent}")
+            bench.run(agent, "discover", "--problem", f"problem {number} of {agent}", "--solution", "s")
+            bench.sync(agent)
+    bench.sync("velma", "tank")
+    before = bench.seen("velma")
+    assert len(before) == 9
+    harm(bench)
+    told = bench.run("velma", "sync").stderr
+    assert "warning" in told
+    assert "sent again" in told
+    bench.sync("tank", "velma")
+    extra = {"from another history": 1} if harm is unrelated else {}
+    for agent in ("velma", "tank"):
+        assert bench.seen(agent) == before | extra
+    held = {json.loads(raw)["id"] for path, data in bench.tree().items() for raw in data.splitlines() if b'"p-' in raw}
+    assert len(held) == 9 + len(extra)
+    findings = b"".join(data for path, data in bench.tree().items() if path.startswith("discoveries"))
+    assert len({json.loads(raw)["id"] for raw in findings.splitlines()}) == 6
+    bench.join("newcomer")
+    bench.sync("newcomer")
+    assert bench.seen("newcomer") == before | extra, "the remote alone has everything again"
+
+
+def test_a_retired_lesson_stays_retired_when_the_remote_forgets_that(bench):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    pattern = bench.correct("velma", LESSON)
+    bench.sync("velma", "tank")
+    older = bench.git("rev-parse", "fleet", where="clan.git").strip()
+    bench.run("tank", "retire", pattern)
+    bench.sync("tank", "velma")
+    bench.git("update-ref", "refs/heads/fleet", older, where="clan.git")
+    bench.sync("velma", "tank", "velma")
+    for agent in ("velma", "tank"):
+        assert bench.seen(agent) == {}
+
+
+# --- 26, 27: no, and no answer --------------------------------------------------------------------------------------
+
+
+def test_a_hook_that_refuses_is_reported_and_the_queue_stays(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    hook = bench.remote / "hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho 'only on weekdays' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    done = bench.run("velma", "sync", expect=3)
+    assert "only on weekdays" in done.stderr
+    assert not done.stdout.startswith("synced")
+    assert bench.status("velma")["waiting"]["lines"] == 1
+    assert bench.seen("velma") == {LESSON: 1}
+    hook.unlink()
+    bench.sync("velma")
+    assert bench.status("velma")["waiting"]["lines"] == 0
+    assert [found["set"]["text"] for found in bench.edition()] == [LESSON]
+
+
+def test_without_the_remote_lessons_wait_here_and_go_out_when_it_is_back(bench):
+    bench.join("velma")
+    bench.remote.rename(bench.folder / "elsewhere.git")
+    bench.correct("velma", LESSON)
+    bench.run("velma", "discover", "--problem", "p", "--solution", "s")
+    done = bench.run("velma", "sync", expect=5)
+    assert "nothing is lost" in done.stderr
+    assert not done.stdout
+    found = bench.status("velma")
+    assert found["waiting"]["lines"] == 2
+    assert set(found["waiting"]["paths"]) == {
+        f"{kind}.d/{found['replica']}.jsonl" for kind in ("patterns", "discoveries")
+    }
+    assert f"patterns.d/{found['replica']}.jsonl" in bench.run("velma", "status").stdout
+    assert bench.seen("velma") == {LESSON: 1}
+    (bench.folder / "elsewhere.git").rename(bench.remote)
+    bench.sync("velma")
+    assert bench.status("velma")["waiting"]["lines"] == 0
+    assert [found["set"]["text"] for found in bench.edition()] == [LESSON]
+
+
+# --- nobody agreed --------------------------------------------------------------------------------------------------
+
+
+def refs(bench) -> str:
+    return bench.git("for-each-ref", where="clan.git")
+
+
+def test_an_origin_that_was_guessed_gets_nothing_before_somebody_agrees_once(bench):
+    bench.git("init", "--quiet", "--bare", str(bench.remote))
+    bench.git("init", "--quiet", "project")
+    bench.git("remote", "add", "origin", str(bench.remote), where="project")
+    bench.run("project", "init", "--agent", "velma")
+    bench.correct("project", LESSON)
+    for _ in range(2):
+        done = bench.run("project", "sync", expect=2)
+        assert "nobody has agreed" in done.stderr
+        assert str(bench.remote) in done.stderr
+    assert refs(bench) == ""
+    assert bench.status("project")["waiting"]["lines"] == 1
+    bench.run("project", "sync", "--yes")
+    assert "refs/heads/fleet" in refs(bench)
+    bench.correct("project", "Another lesson")
+    bench.run("project", "sync")
+    assert len(bench.edition()) == 2
+
+
+def test_an_agreement_is_about_one_address_and_no_other(bench):
+    bench.git("init", "--quiet", "--bare", str(bench.remote))
+    bench.git("init", "--quiet", "--bare", "other.git")
+    bench.git("init", "--quiet", "project")
+    bench.git("remote", "add", "origin", str(bench.folder / "other.git"), where="project")
+    bench.run("project", "init", "--agent", "velma")
+    bench.run("project", "sync", "--yes")
+    bench.correct("project", LESSON)
+    bench.git("remote", "set-url", "origin", str(bench.remote), where="project")
+    bench.run("project", "sync", expect=2)
+    assert refs(bench) == ""
+
+
+def test_a_remote_that_a_cloned_repository_names_needs_agreement_as_well(bench):
+    bench.join("mallory")
+    shutil.rmtree(bench.folder / "mallory/.fleet")
+    bench.run("mallory", "init", "--agent", "velma")
+    bench.correct("mallory", LESSON)
+    done = bench.run("mallory", "sync", expect=2)
+    assert "somebody else" in done.stderr
+    assert refs(bench) == ""
+    bench.run("mallory", "sync", "--yes")
+    bench.run("mallory", "sync")
+    assert "refs/heads/fleet" in refs(bench)
+
+
+def test_an_agreement_that_came_with_a_cloned_repository_is_none(bench, monkeypatch):
+    from fleet.keep import replica
+
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(replica, "_machine_id", lambda: "the machine of mallory")
+        replica.machine_fingerprint.cache_clear()
+        bench.join("mallory")
+    replica.machine_fingerprint.cache_clear()
+    bench.correct("mallory", LESSON)
+    bench.run("mallory", "sync", expect=2)
+    assert refs(bench) == ""
+
+
+# --- the gate -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        ({"correct": f"export GITHUB_TOKEN={TOKEN}"}, "secret"),
+        ({"evidence": {"log": [TOKEN]}}, "secret"),
+        ({"correct": TOKEN[:8] + "\u200b" + TOKEN[8:]}, "secret"),
+        ({"correct": "hidden \U000e0041 tags"}, "invisible"),
+        ({"correct": "red \x1b[31m"}, "control"),
+        ({"scope": "private"}, "private"),
+    ],
+    ids=["secret", "nested", "split", "tags", "escape", "private"],
+)
+def test_what_the_gate_holds_back_stays_here_and_good_lines_beside_it_go(bench, harm, reason):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    bad = line("This one must not leave", set=harm)
+    bench.by_hand(bench.shard("velma"), bad, line("A good neighbour"))
+    dry = bench.run("velma", "sync", "--dry-run", expect=3)
+    assert reason in dry.stderr
+    assert "must not leave" not in dry.stdout
+    assert "A good neighbour" in dry.stdout
+    assert refs(bench) == ""
+    done = bench.run("velma", "sync", expect=3)
+    assert "held back" in done.stderr
+    for words in (dry.stdout, dry.stderr, done.stdout, done.stderr):
+        assert TOKEN not in words
+    sent = bench.git("log", "-p", "--all", where="clan.git")
+    assert "A good neighbour" in sent
+    assert LESSON in sent
+    assert "must not leave" not in sent
+    assert TOKEN not in sent
+    assert bad in bench.shard("velma").read_bytes().splitlines(), "it waits here"
+    assert bench.status("velma")["withheld"][0]["reason"]
+    bench.run("velma", "sync", expect=3)
+    assert "must not leave" not in bench.git("log", "-p", "--all", where="clan.git")
+
+
+def test_a_secret_put_straight_into_the_edition_stays_here(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bad = line("This one must not leave", set={"correct": TOKEN})
+    bench.by_hand(bench.clan("velma") / "patterns.jsonl", bad, line("A good neighbour"))
+    bench.run("velma", "sync", expect=3)
+    sent = bench.git("log", "-p", "--all", where="clan.git")
+    assert "A good neighbour" in sent
+    assert "must not leave" not in sent
+
+
+def test_a_secret_in_a_discovery_that_was_put_in_by_hand_stays_here(bench):
+    bench.join("velma")
+    bench.run("velma", "discover", "--problem", "a good finding", "--solution", "s")
+    shard = bench.clan("velma") / f"discoveries.d/{bench.replica('velma')}.jsonl"
+    bad = {"at": STAMP, "by": SLOT, "id": "d-91be02c4aa107d3e", "problem": "must not leave", "solution": TOKEN}
+    bench.by_hand(shard, json.dumps(bad, sort_keys=True, separators=(",", ":")).encode())
+    bench.run("velma", "sync", expect=3)
+    sent = bench.git("log", "-p", "--all", where="clan.git")
+    assert "a good finding" in sent
+    assert "must not leave" not in sent
+    assert TOKEN not in bench.run("velma", "gossip").stdout
+
+
+def test_nothing_of_a_private_lesson_leaves_with_a_later_line_about_it(bench):
+    bench.join("velma")
+    secret = "The staging door code is written under the mat"
+    bench.run("velma", "init")
+    bench.by_hand(
+        bench.clan("velma") / f"patterns.d/{bench.replica('velma')}.jsonl", line(secret, set={"scope": "private"})
+    )
+    bench.run("velma", "correct", "--wrong", "w", "--right", "look under the mat", "--pattern", secret)
+    bench.run("velma", "sync", expect=3)
+    assert "under the mat" not in (bench.git("log", "-p", "--all", where="clan.git") if refs(bench) else "")

@@ -1,0 +1,53 @@
+"""Build the wheel, install it beside openai-agents in a new environment, and use it outside the checkout.
+
+No pytest module on purpose: it downloads, and `make test` must not.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*words: str, folder: Path) -> str:
+    """Run a command in a folder without any of our environment."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("FLEET_", "PYTHON", "VIRTUAL_ENV"))}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main() -> None:
+    """Fail with a message when the wheel is not what it must be."""
+    with tempfile.TemporaryDirectory(prefix="fleet-wheel-") as name:
+        folder = Path(name)
+        python = sys.executable
+        run(python, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), folder=ROOT)
+        [wheel] = folder.glob("fleet_learnings-*.whl")
+        packed = {path.split("/")[0] for path in zipfile.ZipFile(wheel).namelist()}
+        packed = {path for path in packed if not path.endswith(".dist-info")}
+        if packed != {"crdt", "fleet"}:
+            sys.exit(f"the wheel holds {sorted(packed)}, not crdt and fleet alone")
+        run(python, "-m", "venv", str(folder / "env"), folder=folder)
+        fresh = str(folder / "env" / "bin" / "python")
+        run(fresh, "-m", "pip", "install", "--quiet", str(wheel), "openai-agents", folder=folder)
+        work = folder / "work"
+        work.mkdir()
+        fleet = str(folder / "env" / "bin" / "fleet")
+        run(fleet, "init", "--agent", "velma", "--yes", folder=work)
+        run(fleet, "correct", "--wrong", "w", "--right", "r", "--pattern", "The wheel works", folder=work)
+        if "The wheel works" not in run(fleet, "patterns", folder=work):
+            sys.exit("the installed fleet does not know what it was told")
+        whose = run(fresh, "-c", "import agents; print(agents.Agent.__module__)", folder=work)
+        if not whose.startswith("agents."):
+            sys.exit(f"the import name `agents` is not openai-agents' own: {whose}")
+        print(f"{wheel.name}: installs, runs, and leaves `agents` to openai-agents")
+
+
+if __name__ == "__main__":
+    main()
