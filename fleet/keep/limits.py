@@ -13,6 +13,7 @@ AHEAD_HOURS_MAX = 24
 SESSION_IDLE_MINUTES = 30
 WORKAROUND_MINUTES_MIN = 15
 
+TRUST_BYTES_MIN = 1024 * 1024  # a smaller edition is read again faster than it is looked up
 EDITION_ALWAYS_BYTES = 256 * 1024  # below, every sync that changes something writes both editions
 EDITION_UNCOVERED_SHARE = 0.25  # above, an edition is written when this share of it is not covered
 
@@ -24,3 +25,5 @@ HOT_CHARS_MAX = 4_000
 
 LOCK_WAIT_S = 20.0
 QUARANTINE_BYTES_MAX = 16 * 1024 * 1024
+REFUSED_KEPT_MAX = 10_000  # refused lines that one load keeps in memory, with their bytes; the others are counted
+REFUSED_BYTES_MAX = 8 * 1024 * 1024

@@ -39,6 +39,41 @@ class Part(NamedTuple):
         return line
 
 
+class Records(dict[str, Line]):
+    """Joined records by id. One that came as a single line, and that nobody has asked for, is still bytes.
+
+    Decoding 100,000 records costs ten times what it costs to find their ids, and most commands ask for few of them.
+    """
+
+    def __getitem__(self, pattern_id: str) -> Line:
+        found: Line | bytes = super().__getitem__(pattern_id)
+        if type(found) is bytes:
+            found = codec.decode_trusted(found)
+            super().__setitem__(pattern_id, found)
+        return found  # type: ignore[return-value]
+
+    def get(self, pattern_id: str, default: Line | None = None) -> Line | None:  # type: ignore[override]
+        """Return one record, or the default."""
+        return self[pattern_id] if pattern_id in self else default  # noqa: SIM401 - that would be ourselves
+
+    def values(self) -> Iterator[Line]:  # type: ignore[override]
+        """Yield all records, in the order they came."""
+        return (self[pattern_id] for pattern_id in list(self))
+
+    def items(self) -> Iterator[tuple[str, Line]]:  # type: ignore[override]
+        """Yield all ids and records, in the order they came."""
+        return ((pattern_id, self[pattern_id]) for pattern_id in list(self))
+
+    def put_raw(self, ids: Iterable[str], raws: Iterable[bytes]) -> None:
+        """Take canonical lines that were checked before, one an id, as they are."""
+        self.update(zip(ids, raws, strict=True))  # type: ignore[arg-type]
+
+    def raw(self, pattern_id: str) -> bytes | None:
+        """Return the canonical bytes of a record that nobody has asked for yet."""
+        found: Line | bytes = super().__getitem__(pattern_id)
+        return found if type(found) is bytes else None
+
+
 class Notebook:
     """Joined records by id, and what could not be joined.
 
@@ -54,7 +89,7 @@ class Notebook:
 
     def __init__(self, cut: str = "~") -> None:
         self.cut = cut
-        self.patterns: dict[str, Line] = {}
+        self.patterns = Records()
         self.held: set[Part] = set()
         self.carried: dict[bytes, str] = {}
         self.newest_by: dict[str, str] = {}
@@ -109,6 +144,15 @@ class Notebook:
             if stamp > newest.get(writer, ""):
                 newest[writer] = stamp
 
+    def edited_texts(self) -> Iterator[Line]:
+        """Yield the records whose text was set after it was first logged: only theirs can differ from their id's."""
+        for pattern_id in list(self.patterns):
+            raw = self.patterns.raw(pattern_id)
+            if raw is None or b'"when":{' in raw:
+                line = self.patterns[pattern_id]
+                if "text" in line.when:
+                    yield line
+
     def covers(self, entry: Line | Carried) -> bool:
         """Tell whether joining this line would change nothing, held parts included."""
         if isinstance(entry, Carried):
@@ -142,8 +186,12 @@ class Notebook:
             carried.setdefault(line_id, []).append(raw)
         written: list[bytes] = []
         for pattern_id in sorted(self.patterns.keys() | carried.keys()):
-            if line := self.patterns.get(pattern_id):
-                written += _with_parts(line, beside.get(pattern_id, []))
+            if pattern_id in self.patterns:
+                untouched, parts = self.patterns.raw(pattern_id), beside.get(pattern_id, [])
+                if untouched is not None and not parts:
+                    written.append(untouched)
+                else:
+                    written += _with_parts(self.patterns[pattern_id], parts)
             written += carried.get(pattern_id, [])
         return b"".join(raw + b"\n" for raw in written)
 

@@ -61,10 +61,17 @@ KINDS = (PATTERNS, DISCOVERIES)
 
 @dataclass(slots=True)
 class Read:
-    """What reading came upon besides good lines."""
+    """What reading came upon besides good lines.
+
+    Attributes:
+        refused: lines that cannot be used.
+        markers: conflict-marker lines, dropped.
+        untidy: lines that were not in canonical form, blank ones aside.
+    """
 
     refused: list[Refused] = field(default_factory=list)
     markers: int = 0
+    untidy: int = 0
 
 
 def entries(kind: Kind, data: Iterator[bytes], path: str, read: Read) -> Iterator[tuple[bytes, Entry]]:
@@ -93,6 +100,7 @@ def entries(kind: Kind, data: Iterator[bytes], path: str, read: Read) -> Iterato
 def _one(kind: Kind, raw: bytes, path: str, number: int, read: Read) -> Iterator[tuple[bytes, Entry]]:
     if not raw.strip():
         return
+    read.untidy += 1
     if raw.startswith(_MARKERS) and not raw.startswith(b"{"):
         read.markers += 1
         return

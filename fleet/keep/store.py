@@ -4,16 +4,19 @@
 together tell which lines are still to be sent: those here that the fetched tree does not cover.
 """
 
+import gc
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet.keep import names, reading
+from fleet.keep import limits, names, reading
 from fleet.keep.discoveries import Findings
 from fleet.keep.disk import Disk
 from fleet.keep.notebook import Notebook
 from fleet.keep.reading import KINDS, PATTERNS, Entry, Join, Kind, Read
+from fleet.keep.trusted import Trusted, signature
 
 
 @dataclass(slots=True)
@@ -48,16 +51,32 @@ class Store:
         self.disk = disk
         self.clan = clan
         self.base = base
+        self._trusted = Trusted(disk, base.parent / "trusted.json")
 
     def load(self, cut: str, folder: Path | None = None) -> Held:
         """Join all lines of a folder, ``clan`` unless told otherwise."""
         held = Held(Notebook(cut), Findings(cut))
-        for kind in KINDS:
-            join = held.of(kind)
-            for path in self.paths(kind, folder):
-                for _, entry in self.entries(kind, path, held.read, folder):
-                    join.add(entry)
+        with without_cyclic_collection():
+            for kind in KINDS:
+                for path in self.paths(kind, folder):
+                    self.load_file(kind, path, held, folder)
         return held
+
+    def load_file(self, kind: Kind, path: str, held: Held, folder: Path | None = None) -> None:
+        """Join the lines of one file. A large edition that was checked before is not decoded until asked for."""
+        file = (self.clan if folder is None else folder) / path
+        may_trust = path == PATTERNS.edition and not held.notebook.patterns and _size(file) >= limits.TRUST_BYTES_MIN
+        if may_trust and self._trusted.put_raw(file, held.notebook):
+            return
+        untidy, refused = held.read.untidy, len(held.read.refused)
+        join, count = held.of(kind), 0
+        before = signature(file) if may_trust else None
+        for _, entry in self.entries(kind, path, held.read, folder):
+            join.add(entry)
+            count += 1
+        is_plain = (held.read.untidy, len(held.read.refused)) == (untidy, refused) and not held.notebook.held
+        if may_trust and is_plain and count == len(held.notebook.patterns) and before == signature(file):
+            self._trusted.note(file, held.notebook)
 
     def paths(self, kind: Kind, folder: Path | None = None) -> list[str]:
         """Return the paths of a kind's files below a folder: the edition, then the shards in order."""
@@ -117,6 +136,25 @@ class Store:
             self.disk.remove(path)
             return True
         return False
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+@contextmanager
+def without_cyclic_collection() -> Iterator[None]:
+    """Run a block that makes a great many objects and no cycles: looking for cycles would take most of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def raw_lines(data: bytes) -> list[bytes]:

@@ -78,9 +78,8 @@ def lesson_text(entry: Entry) -> str:
 def find_pattern(notebook: Notebook, lesson: str) -> str:
     """Return the id a lesson is logged under: of the pattern that now reads alike, else the hash of the text."""
     wanted = normalise(lesson)
-    for line in notebook.patterns.values():
-        # Only an edited text can differ from the one that the id was computed from.
-        if "text" in line.when and normalise(text(line)) == wanted:
+    for line in notebook.edited_texts():
+        if normalise(text(line)) == wanted:
             return line.id
     return pattern_id(lesson)
 
