@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,7 +28,6 @@ class Demo:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.remote = folder / "clan.git"
-        self.retired = ""
 
     def fleet(self, agent: str, *words: str, may_fail: bool = False) -> subprocess.CompletedProcess[str]:
         """Run one fleet command as an agent."""
@@ -44,7 +44,7 @@ class Demo:
             sys.exit(f"{agent}: fleet {' '.join(words)} failed ({done.returncode})\n{done.stdout}{done.stderr}")
         return done
 
-    def at_once(self, agents: list[str], do) -> list:  # noqa: ANN001 - a callable of an agent
+    def at_once(self, agents: list[str], do: Callable[[str], object]) -> list:
         """Let many agents do something at the same time."""
         with ThreadPoolExecutor(len(agents)) as crew:
             return list(crew.map(do, agents))
@@ -65,9 +65,13 @@ class Demo:
         shutil.copy(self.folder / "members.toml", self.folder / agent / "clan-learnings")
         self.fleet(agent, "import", str(ROOT / "demo" / "discoveries.jsonl"))
 
-    def work(self, agent: str) -> None:
-        """One agent is corrected twice: once about what all of them meet, once about something of its own."""
-        self.fleet(agent, "correct", "--wrong", "left $OUT bare in a script", "--right", '"$OUT"', "--pattern", SHARED)
+    def work(self, agent: str) -> str:
+        """One agent is corrected twice: about what all of them meet, and about something of its own.
+
+        Returns the id of the lesson that they share.
+        """
+        told = ("--wrong", "left $OUT bare in a script", "--right", '"$OUT"', "--pattern", SHARED)
+        logged = json.loads(self.fleet(agent, "correct", *told, "--json").stdout)
         self.fleet(
             agent,
             "correct",
@@ -76,6 +80,7 @@ class Demo:
             *("--pattern", f"Read the help of the installed version before using an option ({agent}'s tools)"),
         )
         self.fleet(agent, "discover", "--problem", f"{agent}'s cache was stale", "--solution", "key it by content hash")
+        return str(logged["id"])
 
     def sync(self, agent: str) -> int:
         """One agent syncs."""
@@ -119,18 +124,17 @@ def main() -> int:
         demo.at_once(AGENTS, demo.sync)
         say(f"3. {' and '.join(CUT_OFF)} lose the way to the remote. All seven are corrected, and sync, at once.")
         demo.cut_off()
-        demo.at_once(AGENTS, demo.work)
+        [shared] = set(demo.at_once(AGENTS, demo.work))
         codes = dict(zip(AGENTS, demo.at_once(AGENTS, demo.sync), strict=True))
         say(f"   exit codes: {', '.join(f'{a} {c}' for a, c in codes.items())}   (5: remote unavailable, all is kept)")
         say("4. velma retires a lesson; tank, cut off, confirms the very same one.")
-        shared = next(p for p in demo.patterns("velma") if p["text"] == SHARED)
-        demo.fleet("velma", "retire", str(shared["id"]))
+        demo.fleet("velma", "retire", shared)
         demo.fleet("tank", "correct", "--wrong", "again", "--right", '"$OUT"', "--pattern", SHARED)
         say("5. The way is free again. All seven sync at once, and once more to hear what the last one said.")
         demo.reconnect()
         for _ in range(2):
             demo.at_once(AGENTS, demo.sync)
-        return show(demo, str(shared["id"]), time.monotonic() - began)
+        return show(demo, shared, time.monotonic() - began)
 
 
 def show(demo: Demo, shared: str, seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""Make the sample again: let fleet read ``agents/`` and write ``clan-learnings/``. Run it after changing ``agents/``."""
+"""Make the sample again, after changing ``agents/``: let fleet read it and write ``clan-learnings/``."""
 
 import os
 import shutil
