@@ -7,8 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
 N ?= 10000
+COUNT ?= 100000
 
-.PHONY: setup test test-wheel laws sim check demo lock format clean
+.PHONY: setup test test-wheel laws sim check demo bench lock format clean
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "fleet needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
@@ -50,11 +51,17 @@ format: setup
 demo: $(VENV)/.runtime
 	@$(BIN)/python demo/demo.py
 
+# Every figure with its peers or its floor, in one run. COUNT=2000 for a quick look.
+bench: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	$(BIN)/python -m benchmarks.run --count $(COUNT)
+
 # After a change of the dependencies in pyproject.toml.
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group build pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group dev pyproject.toml -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --group bench pyproject.toml -o requirements-bench.lock
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -8,11 +8,11 @@ from fleet.keep.line import Line, encode
 
 AGENTS = ["popashot", "cantona", "splinter", "velma", "tank", "zerocool", "slash"]
 REPLICAS = [f"{agent}.{n:08x}" for agent in AGENTS for n in range(3)]
-WORDS = (
-    "always never check the version before using a flag when input comes from user quote every path in shell "
-    "scripts pin image digest retry with jitter on timeout read first error log build cache key migration index "
-    "transaction lock test fixture port token secret rotate deploy rollback schema parse validate boundary"
-).split()
+WORDS = """
+always never check the version before using a flag when input comes from user quote every path in shell scripts pin
+image digest retry with jitter on timeout read first error log build cache key migration index transaction lock test
+fixture port token secret rotate deploy rollback schema parse validate boundary
+""".split()
 START_MS = 1_760_000_000_000
 
 

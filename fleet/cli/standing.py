@@ -13,6 +13,7 @@ QUARANTINED_SHOWN = 20
 
 def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return everything that ``fleet status --json`` shows."""
+    from fleet.keep import pause
     from fleet.learn import corrections
     from fleet.share import tree
 
@@ -31,13 +32,14 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
         "remote": _remote_shown(workspace),
         "branch": workspace.config.share.branch,
         "last_sync": workspace.state.get("last_sync"),
+        "paused": str(pause.current(workspace) or ""),
         "clock": reading.wrong,
         "patterns": sum(1 for _ in held.notebook.present()),
         "discoveries": len(held.findings.newest(len(held.findings.entries) or 1)),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [{"path": w.path, "reason": w.reason} for w in out.withheld],
         "unfilled": corrections.unfilled(workspace, agent) if agent else 0,
-        "refused": len(held.read.refused),
+        "refused": held.read.count,
         "quarantined": quarantined,
         "held": len(held.notebook.held) + held.findings.held(),
         "carried": len(held.notebook.carried) + len(held.findings.carried),
@@ -48,17 +50,16 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
 def _remote_shown(workspace: Workspace) -> str:
     from fleet.share.git import guess_remote, redact_url
 
+    if workspace.state.get("left") and not workspace.state.get("confirmed"):
+        return ""
     url = workspace.config.share.remote or guess_remote(workspace.root) or ""
     return redact_url(url) if url else ""
 
 
 def _replicas(workspace: Workspace, held: Held) -> list[dict[str, str]]:
-    """Who has ever written a line that is here, and the newest stamp of each."""
+    """Who has written a lesson that is here, or has a file here, and the newest stamp of each."""
     here = {replica.name for replica in workspace.replicas().replicas}
     newest = {name: stamp for name, stamp in held.notebook.newest_by.items() if names.agent_of(name) != names.IMPORT}
-    for entry in held.findings.entries.values():
-        if entry.by and names.agent_of(entry.by) != names.IMPORT:
-            newest[entry.by] = max(newest.get(entry.by, ""), entry.at)
     for kind in KINDS:
         for path in workspace.store.paths(kind):
             if path != kind.edition:
@@ -83,6 +84,7 @@ def as_text(found: dict[str, Any]) -> str:
         + (f" ({found['replica']})" if found["replica"] else ""),
         f"remote      {remote}",
         f"last sync   {found['last_sync'][:16].replace('T', ' ') + 'Z' if found['last_sync'] else 'never'}",
+        *([f"paused      {found['paused']}: nothing is shared"] if found["paused"] else []),
         f"known       {_known(found)}",
         f"to go out   {desk.counted(found['waiting']['lines'], 'line')}",
     ]

@@ -102,7 +102,7 @@ def lines_owed(log: Log, notebook: Notebook, fields: Iterable[str]) -> Iterator[
         if fresh:
             line = _raised(notebook, pattern, replica, fresh, records.values())
             entries = [said[r.id] for r in fresh if r.id in said]
-            line.at = min([line.at, *filter(None, map(_when, entries))])
+            line.at = min([line.at, *(when for entry in entries if (when := _when(entry)) < line.at[:16] and when)])
             line.set = _fields(notebook, pattern, entries, fields)
             yield line
 

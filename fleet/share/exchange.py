@@ -12,7 +12,7 @@ from fleet.keep.errors import BusyError
 from fleet.keep.notebook import Notebook
 from fleet.keep.workspace import Workspace
 from fleet.share import tree
-from fleet.share.remote import Files, Mark, Moved, Remote
+from fleet.share.remote import Files, Mark, Moved, Remote, Whole
 from fleet.share.tree import Outgoing, Withheld
 
 BACKOFF_S = 0.05
@@ -65,8 +65,11 @@ def exchange(
     *,
     rng: random.Random,
     sleep: Callable[[float], None],
+    compact: bool = False,
 ) -> Exchanged:
     """Bring this machine and the remote together. The caller holds the workspace's sync lock.
+
+    With ``compact``, the edition is written whether it is due or not, and afterwards every shard loses what it covers.
 
     Raises:
         RemoteUnavailable: no answer; everything waits here.
@@ -75,30 +78,50 @@ def exchange(
     """
     done = Exchanged()
     attempts_max = workspace.config.share.attempts
+    out = _push_lines(workspace, remote, hooks, done, rng=rng, sleep=sleep)
+    _push_edition(workspace, remote, hooks, done, attempts_max, always=compact)
+    if done.edition:
+        done.sent |= {path: lines for path, lines in out.lines.items() if path not in out.files}
+    if compact:
+        # Only now: what an edition covers is dropped when that edition is what the remote holds, never before.
+        _push_lines(workspace, remote, hooks, done, rng=rng, sleep=sleep, drop_alone=True)
+    return done
+
+
+def _push_lines(
+    workspace: Workspace,
+    remote: Remote,
+    hooks: Hooks,
+    done: Exchanged,
+    *,
+    rng: random.Random,
+    sleep: Callable[[float], None],
+    drop_alone: bool = False,
+) -> Outgoing:
+    """Pull, and push what waits here, until nobody was faster; return what went out."""
+    attempts_max = workspace.config.share.attempts
     for attempt in range(attempts_max):
         done.attempts += 1
         mark = _pull(workspace, remote, hooks, done)
         hooks.settle()
-        out = _plan(workspace)
+        out = _plan(workspace, drop_alone=drop_alone)
         done.withheld = out.withheld
         if not out.files:
-            break
+            return out
         # Noted before they go: a line that is out there and not known as ours would look like a clone's.
         workspace.state.mark_sent(raw for lines in out.lines.values() for raw in lines)
         pushed = remote.push(out.files, mark)
         if not isinstance(pushed, Moved):
             _confirm(workspace, out.files, pushed)
             for path, lines in out.lines.items():
-                done.sent.setdefault(path, []).extend(lines)
-            break
+                if path in out.files:
+                    done.sent.setdefault(path, []).extend(lines)
+            return out
         sleep(_pause(attempt, rng))
-    else:
-        raise BusyError(
-            f"{remote.name}: others were faster {attempts_max} times in a row; "
-            "nothing is lost, your lines wait here and go out with the next `fleet sync`"
-        )
-    _push_edition(workspace, remote, hooks, done, attempts_max)
-    return done
+    raise BusyError(
+        f"{remote.name}: others were faster {attempts_max} times in a row; "
+        "nothing is lost, your lines wait here and go out with the next `fleet sync`"
+    )
 
 
 def preview(workspace: Workspace, hooks: Hooks) -> Outgoing:
@@ -107,10 +130,11 @@ def preview(workspace: Workspace, hooks: Hooks) -> Outgoing:
     return _plan(workspace)
 
 
-def _plan(workspace: Workspace) -> Outgoing:
+def _plan(workspace: Workspace, *, drop_alone: bool = False) -> Outgoing:
     with workspace.locked():
         base = tree.load_base(workspace)
-        return tree.outgoing(workspace, base, may_drop=not workspace.timekeeper.reading().wrong)
+        may_drop = not workspace.timekeeper.reading().wrong
+        return tree.outgoing(workspace, base, may_drop=may_drop, drop_alone=drop_alone)
 
 
 def _pull(workspace: Workspace, remote: Remote, hooks: Hooks, done: Exchanged) -> Mark:
@@ -118,7 +142,7 @@ def _pull(workspace: Workspace, remote: Remote, hooks: Hooks, done: Exchanged) -
     files, mark = remote.pull(since)
     if files or mark != since or not since:
         with workspace.locked():
-            done.lost += _take(workspace, files, mark, everything=not since, on_clone=hooks.on_clone)
+            done.lost += _take(workspace, files, mark, everything=isinstance(files, Whole), on_clone=hooks.on_clone)
     return mark
 
 
@@ -143,11 +167,13 @@ def _confirm(workspace: Workspace, files: Files, mark: Mark) -> None:
         _take(workspace, files, mark, everything=False, on_clone=lambda _, __: None)
 
 
-def _push_edition(workspace: Workspace, remote: Remote, hooks: Hooks, done: Exchanged, attempts_max: int) -> None:
+def _push_edition(
+    workspace: Workspace, remote: Remote, hooks: Hooks, done: Exchanged, attempts_max: int, *, always: bool
+) -> None:
     if workspace.timekeeper.reading().wrong:
         return
     with workspace.locked():
-        files = tree.edition(workspace, tree.load_base(workspace), hooks.render)
+        files = tree.edition(workspace, tree.load_base(workspace), hooks.render, always=always)
     for _ in range(attempts_max if files else 0):
         mark = workspace.state.get("mark")
         pushed = remote.push(files, mark)

@@ -8,7 +8,6 @@ from fleet.keep.discoveries import Discovery
 from fleet.keep.line import Line
 from fleet.keep.reading import Entry
 
-
 PRIVATE = "scope is private"
 
 

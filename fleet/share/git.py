@@ -67,6 +67,8 @@ _RACE = re.compile(
     r"cannot lock ref|failed to update ref|incorrect old value|reference already exists|failed to lock"
     r"|non-fast-forward|fetch first|stale info"
 )
+# Trying again would not help: its disk, or a branch `fleet/x` where `fleet` should be.
+_NO_RACE = re.compile(r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create")
 _NO = re.compile(r"remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access", re.IGNORECASE)
 
 
@@ -106,6 +108,7 @@ class GitRemote:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.warnings: list[str] = []
+        self.skipped = 0
         self._url = check_remote(url)
         self._branch = check_branch(branch)
         self.name = for_terminal(redact_url(self._url))
@@ -231,10 +234,12 @@ class GitRemote:
             elif size > BLOB_BYTES_MAX or total + size > PULL_BYTES_MAX:
                 files.pop(entry.path, None)  # it is not gone, only not read
                 what, limit = ("is", BLOB_BYTES_MAX) if size > BLOB_BYTES_MAX else ("makes the pull", PULL_BYTES_MAX)
+                self.skipped += 1
                 self.warnings.append(f"{self.name}: {entry.path} {what} larger than {limit // 2**20} MiB: not read")
             else:
                 total += size
                 wanted.append((entry.path, entry.blob, size))
+        self.skipped += len(refused)
         if refused:
             named = ", ".join(for_terminal(path)[:100] for path in refused[:_NAMED_MAX])
             more = ", ..." if len(refused) > _NAMED_MAX else ""
@@ -288,7 +293,7 @@ class GitRemote:
         if verdict.startswith("[rejected]"):
             return Moved(gitprocess.words(verdict))
         if verdict.startswith("[remote rejected]"):
-            if _RACE.search(verdict) and not self._copy.is_full_disk(done):
+            if _RACE.search(verdict) and not _NO_RACE.search(done.err):
                 return Moved(gitprocess.words(verdict))
             raise self._refused(f"{gitprocess.words(verdict)}: {self._copy.words(done)}")
         if not verdict and _NO.search(done.err):
@@ -323,8 +328,11 @@ class GitRemote:
 
     def _far(self, force: str, *arguments: str) -> Done:
         """Run a command on the remote. A push then notes by itself in ``_FETCHED`` what it achieved."""
-        url, fetch = f"{_NAME}.url={self._url}", f"{_NAME}.fetch={force}refs/heads/{self._branch}:{_FETCHED}"
-        return self._copy.far((f"remote.{url}", f"remote.{fetch}"), *arguments)
+        settings = [f"url={self._url}", f"fetch={force}refs/heads/{self._branch}:{_FETCHED}"]
+        if is_local(self._url):
+            # Then its git is ours to feed as well: without, it holds a blob of half a gigabyte in memory.
+            settings.append(f"uploadpack=git -c {gitprocess.STREAMED} upload-pack")
+        return self._copy.far([f"remote.{_NAME}.{setting}" for setting in settings], *arguments)
 
     def _unavailable(self, what: str) -> RemoteUnavailable:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")

@@ -51,17 +51,19 @@ _KEPT = frozenset(
 )
 _KEPT_PREFIXES = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "GIT_HTTP_", "GIT_PROXY_", "GIT_SSL_")
 
+STREAMED = "core.bigFileThreshold=16m"
+"""A larger blob is streamed, never held in memory."""
+
 # Given to every call. Later than any configuration file, so that none of these can be turned around by one.
 _SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.attributesFile=/dev/null",
     "core.fsmonitor=false",
-    # Both are known since git 2.36; an older one ignores them. Measured: 1 to 2 ms a sync. Without, a power cut can
-    # leave empty loose objects behind, and every later fetch trips over them.
+    # Both are known since git 2.36; an older one ignores them. Measured on a quiet disk: 1 to 2 ms a push. Without, a
+    # power cut leaves empty objects behind. We would notice and fetch all anew, which costs more than the waiting.
     "core.fsync=all",
     "core.fsyncMethod=fsync",
-    # A larger blob is streamed, never held in memory (fetch: since git 2.38).
-    "core.bigFileThreshold=16m",
+    STREAMED,
     "pack.windowMemory=64m",
     "transfer.fsckObjects=true",
     "fetch.fsckObjects=true",
@@ -176,7 +178,7 @@ def run(
     """
     kept = _Kept()
     child = subprocess.Popen(
-        ("sh", "-c", _TIED, "sh", *command) if is_tied else command,
+        ("/bin/sh", "-c", _TIED, "sh", *command) if is_tied else command,
         cwd=folder,
         env=env,
         stdin=subprocess.PIPE if is_tied else stdin or subprocess.DEVNULL,
@@ -364,10 +366,6 @@ class Bare:
         if _DISK.search(done.err) or not _DAMAGE.search(done.err):
             return False
         return self.git("fsck", "--no-dangling", "--no-progress").code != 0
-
-    def is_full_disk(self, done: Done) -> bool:
-        """Tell whether a disk, ours or the far side's, was what a command failed on."""
-        return _DISK.search(done.err) is not None
 
     def rebuild(self) -> None:
         """Throw the copy away and make a new one, empty."""

@@ -82,6 +82,7 @@ class MemoryRemote:
     def __init__(self, server: MemoryServer, name: str = "memory") -> None:
         self.name = name
         self.warnings: list[str] = []
+        self.skipped = 0
         self._server = server
 
     def pull(self, since: Mark) -> tuple[Files, Mark]:

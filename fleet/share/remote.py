@@ -61,6 +61,8 @@ class Remote(Protocol):
     """For people; without credentials."""
     warnings: list[str]
     """What a person should hear of, for the caller to take out and say."""
+    skipped: int
+    """How many files were there and were not read: then nobody may say that all is in sync."""
 
     def pull(self, since: Mark) -> tuple[Files, Mark]:
         """Return what changed since a mark, and the mark of the state it leads to.

@@ -175,9 +175,9 @@ def _cloned(workspace: Workspace, files: Files) -> list[str]:
     """Return our replica ids under which lines turn up that this machine neither holds nor ever sent."""
     found = []
     for replica in workspace.current_replicas():
-        for path in (kind.shard(replica) for kind in KINDS):
+        for path in (kind.shard(replica) for kind in KINDS if kind.shard(replica) in files):
             known = workspace.store.read(path) + b"\n" + workspace.store.read_base(path)
-            if any(not workspace.state.was_sent(raw) for raw in _not_in(files.get(path, b""), known)):
+            if any(not workspace.state.was_sent(raw) for raw in _not_in(files[path], known)):
                 found.append(replica)
                 break
     return found
@@ -194,13 +194,14 @@ def _adds(files: Files, replica: str) -> set[tuple[str, str]]:
     return found
 
 
-def outgoing(workspace: Workspace, base: Base, *, may_drop: bool) -> Outgoing:
+def outgoing(workspace: Workspace, base: Base, *, may_drop: bool, drop_alone: bool = False) -> Outgoing:
     """Return what to push on the tree that base mirrors: our new lines, without what its edition covers anyway.
 
     Args:
         workspace: where.
         base: the fetched tree, joined.
         may_drop: False when this machine's clock is wrong: then nothing is dropped.
+        drop_alone: what may be dropped is worth a push of its own, even when no line goes out.
     """
     out = Outgoing()
     drops: Files = {}
@@ -210,7 +211,7 @@ def outgoing(workspace: Workspace, base: Base, *, may_drop: bool) -> Outgoing:
         shards = {*store.paths(kind), *store.paths(kind, store.base)} - {kind.edition}
         for path in sorted(shards):
             theirs = store.read_base(path)
-            new = _sendable(kind, path, _not_in(store.read(path), theirs), base.whole, private, out)
+            new = _sendable(kind, path, store.unsent(path), base.whole, private, out)
             kept = raw_lines(theirs)
             if may_drop and (new or kept):
                 kept = [raw for raw in kept if not _is_covered(path, raw, base.edition)]
@@ -221,8 +222,7 @@ def outgoing(workspace: Workspace, base: Base, *, may_drop: bool) -> Outgoing:
             elif content != theirs and kept != raw_lines(theirs):
                 drops[path] = content
         # What a person put straight into the edition goes out with the next edition.
-        extra = _not_in(store.read(kind.edition), store.read_base(kind.edition))
-        if new := _sendable(kind, kind.edition, extra, base.whole, private, out):
+        if new := _sendable(kind, kind.edition, store.unsent(kind.edition), base.whole, private, out):
             out.lines[kind.edition] = new
     named = members.parse(store.read(MEMBERS))
     if named and named != members.parse(store.read_base(MEMBERS)):
@@ -231,7 +231,7 @@ def outgoing(workspace: Workspace, base: Base, *, may_drop: bool) -> Outgoing:
             out.withheld.append(Withheld(MEMBERS, data, "; ".join(why)))
         else:
             out.files[MEMBERS] = data
-    if out.files:
+    if out.files or drop_alone:
         out.files.update(drops)
     return out
 
@@ -241,15 +241,13 @@ def _private(workspace: Workspace) -> set[str]:
     store = workspace.store
     said = Notebook()
     for path in store.paths(PATTERNS):
-        for raw in _not_in(store.read(path), store.read_base(path)):
-            if b"scope" in raw and isinstance(entry := _parsed(PATTERNS, raw, path), Line):
+        for raw in store.unsent(path):
+            if isinstance(entry := _parsed(PATTERNS, raw, path), Line):
                 said.add(entry)
     return {line.id for line in said.patterns.values() if gate.is_private(line.set)}
 
 
-def _sendable(
-    kind: Kind, path: str, lines: list[bytes], whole: Held, private: set[str], out: Outgoing
-) -> list[bytes]:
+def _sendable(kind: Kind, path: str, lines: list[bytes], whole: Held, private: set[str], out: Outgoing) -> list[bytes]:
     sendable = []
     for raw in lines:
         entry = _parsed(kind, raw, path)
@@ -262,8 +260,8 @@ def _sendable(
     return sendable
 
 
-def edition(workspace: Workspace, base: Base, render: Callable[[Notebook], bytes]) -> Files:
-    """Return the files of a new edition, or nothing when none is due.
+def edition(workspace: Workspace, base: Base, render: Callable[[Notebook], bytes], *, always: bool = False) -> Files:
+    """Return the files of a new edition, or nothing when none is due; ``always`` asks for one that is not due, too.
 
     Below a size, whenever the tree's edition is not the join of the tree; above, when a good part of the tree is not
     covered by it. Lines that a person put straight into the edition here are in it too.
@@ -274,7 +272,7 @@ def edition(workspace: Workspace, base: Base, render: Callable[[Notebook], bytes
         whole = base.whole.of(kind)
         for entry in extra.get(kind.name, []):
             whole.add(entry)
-        if extra.get(kind.name) or _is_due(workspace, kind, base):
+        if always or extra.get(kind.name) or _is_due(workspace, kind, base):
             data = whole.edition()
             if data and data != workspace.store.read_base(kind.edition):
                 files[kind.edition] = data
@@ -291,7 +289,7 @@ def _extra_lines(workspace: Workspace, base: Base) -> dict[str, list[Entry]]:
     private = _private(workspace)
     for kind in KINDS:
         path = kind.edition
-        for raw in _not_in(workspace.store.read(path), workspace.store.read_base(path)):
+        for raw in workspace.store.unsent(path):
             entry = _parsed(kind, raw, path)
             if entry is not None and not base.whole.of(kind).covers(entry) and not gate.reasons(entry, private):
                 extra.setdefault(kind.name, []).append(entry)
