@@ -1,0 +1,97 @@
+"""Written, fsynced, and only then acknowledged; and what the disk refuses is never acknowledged (faults 1, 4, 5, 6)."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from fleet.keep import config
+from fleet.keep.disk import Disk
+from fleet.keep.errors import DiskError
+from fleet.keep.workspace import Workspace
+from fleet.learn.corrections import Correction, correct, log_file
+
+LESSON = Correction("w", "r", "A lesson")
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    (tmp_path / "fleet.toml").write_text(config.render("", "fleet"))
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Record writes, fsyncs and renames, each with the file that it is about."""
+    made = []
+
+    def named(handle):
+        return Path(f"/proc/self/fd/{handle}").readlink().name
+
+    for name in ("write", "fsync"):
+        real = getattr(os, name)
+
+        def noted(handle, *rest, real=real, name=name):
+            made.append((name, named(handle)))
+            return real(handle, *rest)
+
+        monkeypatch.setattr(os, name, noted)
+    real_replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *paths: (made.append(("rename", "")), real_replace(*paths))[1])
+    return made
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc to name open files by")
+
+
+@needs_proc
+def test_a_correction_is_on_the_disk_before_it_is_acknowledged(workspace, calls):
+    correct(workspace, "velma", LESSON, session="s")
+    log = [name for name, file in calls if file == "corrections.md"]
+    assert log == ["write", "fsync"], "one write(2), then fsync"
+    folders = [file for name, file in calls if name == "fsync"]
+    assert "velma" in folders, "the folder of a new file is synced too"
+
+
+@needs_proc
+def test_a_page_is_synced_before_it_takes_the_old_one_s_place(tmp_path, calls):
+    Disk(tmp_path).replace(tmp_path / "page", b"text")
+    steps = [name for name, _ in calls]
+    assert steps == ["write", "fsync", "fsync"] or steps == ["write", "fsync", "rename", "fsync"]
+
+
+@pytest.mark.parametrize("broken", ["write", "fsync"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_what_the_disk_refuses_is_not_acknowledged_and_harms_nothing(workspace, monkeypatch, broken, number):
+    correct(workspace, "velma", LESSON, session="s")
+    before = log_file(workspace, "velma").read_bytes()
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, broken, refuse)
+        with pytest.raises(DiskError) as told:
+            correct(workspace, "velma", Correction("w", "r", "Another lesson"), session="s")
+    assert str(told.value)
+    assert log_file(workspace, "velma").read_bytes().startswith(before)
+    # When there is room again, everything goes on, and nothing is counted twice.
+    logged = correct(workspace, "velma", LESSON, session="s")
+    assert logged.seen == 2
+
+
+def test_a_replacement_that_fails_leaves_the_old_page_whole(tmp_path, monkeypatch):
+    disk = Disk(tmp_path)
+    disk.replace(tmp_path / "page", b"old")
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    for broken in ("write", "fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, broken, refuse)
+            with pytest.raises(DiskError):
+                disk.replace(tmp_path / "page", b"new text")
+        assert (tmp_path / "page").read_bytes() == b"old"
+        assert [path.name for path in tmp_path.iterdir()] == ["page"], "nothing is left behind"
