@@ -98,12 +98,7 @@ def gossip(
 def _as_found(entry: object) -> object:
     import msgspec
 
-    from fleet.keep import screening
-
-    return {
-        key: screening.redact(screening.strip_controls(value)) if isinstance(value, str) else value
-        for key, value in msgspec.to_builtins(entry).items()
-    }
+    return desk.cleaned(msgspec.to_builtins(entry))
 
 
 def start(

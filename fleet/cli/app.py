@@ -1,11 +1,10 @@
 """The commands, grouped by who types them. Every module of ours that a command needs is imported by the command."""
 
-import os
 from typing import Annotated
 
 import typer
 
-from fleet.cli import agents, options, people, upkeep
+from fleet.cli import agents, care, completion, edit, leaving, options, people, search, upkeep
 from fleet.cli.desk import chosen
 
 app = typer.Typer(
@@ -39,9 +38,7 @@ def before(
 ) -> None:
     """Every correction one agent gets becomes knowledge for all of them."""
     chosen.directory, chosen.agent, chosen.session = directory, agent, session
-    if "NO_COLOR" in os.environ:
-        os.environ.setdefault("TERM_COLOR", "never")
 
 
-for commands in (agents, people, upkeep):
+for commands in (agents, people, search, edit, upkeep, care, leaving, completion):
     commands.register(app)

@@ -28,7 +28,7 @@ class Chosen:
 
 chosen = Chosen()
 
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]")
 
 
 @contextmanager
@@ -90,8 +90,22 @@ def note(text: str) -> None:
 
 def say_json(found: Any) -> None:
     """Print one JSON document that no terminal can stumble over."""
+    print(as_json(found))
+
+
+def as_json(found: Any) -> str:
+    """Return one line of JSON that no terminal can stumble over."""
     text = json.dumps(found, ensure_ascii=False, indent=None, separators=(",", ":"))
-    print(_UNSAFE_IN_JSON.sub(lambda char: f"\\u{ord(char[0]):04x}", text))
+    return _UNSAFE_IN_JSON.sub(lambda char: json.dumps(char[0])[1:-1], text)
+
+
+def cleaned(found: Any) -> Any:
+    """Return a value with every text in it fit to leave: somebody else may have put anything there."""
+    if isinstance(found, str):
+        return screening.redact(screening.strip_controls(found))
+    if isinstance(found, dict):
+        return {cleaned(key): cleaned(value) for key, value in found.items()}
+    return [cleaned(each) for each in found] if isinstance(found, list | tuple) else found
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -29,6 +29,10 @@ def run() -> int:
     from fleet.keep.errors import FleetError
 
     _speak_utf8()
+    if "_FLEET_COMPLETE" in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
     try:
         app(prog_name="fleet")
     except FleetError as why:

@@ -37,15 +37,15 @@ def patterns(
             listed = [line for line in listed if notes.is_present(line)]
         if as_json:
             found = [as_found(line) for line in sorted(listed, key=lambda line: line.id)]
-            desk.say_json({"patterns": found, "refused": len(held.read.refused)})
+            desk.say_json({"patterns": found, "refused": held.read.count})
             return
         for line in sorted(listed, key=by_sight):
             gone = "" if notes.is_present(line) else "  (retired)"
             desk.say(f"{line.id}  {notes.count(line, 'seen'):>3}x  {_shown(notes.text(line))}{gone}")
         if not listed:
             desk.say("no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first")
-        if held.read.refused:
-            desk.note(f"{desk.counted(len(held.read.refused), 'line')} could not be read; `fleet status` tells why")
+        if held.read.count:
+            desk.note(f"{desk.counted(held.read.count, 'line')} could not be read; `fleet status` tells why")
 
 
 def as_found(line: Line) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def as_found(line: Line) -> dict[str, Any]:
         "seen": notes.count(line, "seen"),
         "sessions": notes.count(line, "sessions"),
         "agents": notes.agents(line),
-        "state": notes.as_text(line.set.get("state")) or "candidate" if notes.is_present(line) else "retired",
+        "state": _shown(notes.as_text(line.set.get("state"))) or "candidate" if notes.is_present(line) else "retired",
         "first": line.at,
         "last": notes.last_seen(line),
     }
@@ -111,11 +111,20 @@ def _when(stamp: str) -> str:
 
 
 def retire(pattern: options.PatternId, agent: options.Agent = "", directory: options.Directory = "") -> None:
-    """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it."""
+    """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
+
+    A discovery (d-...) is taken back for good.
+    """
     from fleet.keep import edits
     from fleet.keep import notebook as notes
 
     with desk.opened(directory) as workspace:
+        if pattern.startswith("d-"):
+            from fleet.learn.discoveries import retract
+
+            entry = retract(workspace, desk.agent_in(workspace, agent), pattern)
+            desk.say(f"{entry.id} taken back, for good: {_shown(entry.problem or entry.solution)}")
+            return
         line = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.retired, wanted=True)
         desk.say(f"{line.id} retired: {_shown(notes.text(line))}\n`fleet restore {line.id}` brings it back")
 

@@ -1,19 +1,20 @@
 """Making a workspace, or joining one: ``fleet init``."""
 
+import os
 from pathlib import Path
 
 from fleet.cli import desk
-from fleet.keep import config, replica
+from fleet.keep import config, names, replica
 from fleet.keep.disk import Disk
-from fleet.keep.errors import UsageError
-from fleet.keep.workspace import Workspace
+from fleet.keep.errors import NoError, UsageError
+from fleet.keep.workspace import Workspace, find_root
 
 IGNORE_NOTE = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
 LOCAL_IGNORES = ("/.fleet/",)
 OWN_IGNORES = ("/agents/", "/clan-learnings/")
 
 
-def make(root: Path, agent: str, remote: str, branch: str) -> tuple[Workspace, list[str]]:
+def make(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool = False) -> tuple[Workspace, list[str]]:
     """Make the workspace, or join the one that is there; return it and what was done.
 
     Raises:
@@ -36,19 +37,43 @@ def make(root: Path, agent: str, remote: str, branch: str) -> tuple[Workspace, l
             disk.replace(path, config.with_remote(path.read_text("utf-8-sig"), *wanted).encode())
             done.append(f"{path.name} names another remote or branch now")
     workspace = Workspace(root)
-    _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
+    if ephemeral:
+        _lend(workspace, agent, done)
+    else:
+        _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
     if remote:
-        workspace.state.put(confirmed=remote)
+        workspace.state.put(confirmed=consent(workspace, remote), left="")
     return workspace, done
 
 
-def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
+def _lend(workspace: Workspace, agent: str, done: list[str]) -> None:
+    """Make a folder that a short-lived job reads, and writes under a lease: no replica is minted in it."""
+    register = workspace.replicas()
+    if any(not r.is_lease for r in register.replicas):
+        raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
+    lease = workspace.lease()
+    agent = workspace.agent(agent or register.default_agent or names.agent_of(lease) or "agent")
     workspace.clan.mkdir(exist_ok=True)
-    workspace.home(agent).mkdir(parents=True, exist_ok=True)
+    fresh = replica.Register(agent, register.replicas, ephemeral=True)
+    with workspace.locked():
+        workspace.disk.replace(workspace.replica_file, fresh.render())
+    done.append(
+        f"ephemeral: {f'{agent} writes as {lease}, which is lent' if lease else f'{agent} reads, and writes nothing'}"
+    )
+
+
+def consent(workspace: Workspace, remote: str) -> str:
+    """Return what stands for a yes to a remote: this machine's, since a repository may bring a ``.fleet`` along."""
+    return f"{workspace.world.machine()} {remote}"
+
+
+def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
+    workspace.disk.folder(workspace.clan)
+    workspace.disk.folder(workspace.home(agent))
     with workspace.writing(agent) as writer:
         register = workspace.replicas()
         if not register.default_agent:
-            fresh = replica.Register(agent, register.replicas)
+            fresh = replica.Register(agent, register.replicas, register.ephemeral)
             workspace.disk.replace(workspace.replica_file, fresh.render())
             done.append(f"{agent} is the default agent here")
         elif register.default_agent != agent:
@@ -89,3 +114,12 @@ def check_agent(name: str) -> None:
             f"{name[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
             "and not 'import'. Nothing was made"
         )
+
+
+def root_for(directory: str) -> Path:
+    """Return the folder that a command means which can make a workspace: a named one, the one around, or this one."""
+    chosen = directory or desk.chosen.directory or os.environ.get("FLEET_DIR", "")
+    try:
+        return Path(chosen).expanduser().absolute() if chosen else find_root("", {}, Path.cwd())
+    except NoError:
+        return Path.cwd()

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,21 +29,18 @@ def init(
     remote: Annotated[str, typer.Option("--remote", metavar="URL", help="The clan's git remote.")] = "",
     branch: Annotated[str, typer.Option("--branch", help="Its branch; 'fleet' unless told otherwise.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer every question with yes.")] = False,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
+    ] = False,
     directory: options.Directory = "",
 ) -> None:
     """Make a workspace here, or join the one that is here. Doing it twice changes nothing."""
     from fleet.cli import setup
-    from fleet.keep.errors import NoError
-    from fleet.keep.workspace import find_root
 
     named = agent or desk.chosen.agent or os.environ.get("FLEET_AGENT", "")
     setup.check_agent(named)
-    chosen = directory or desk.chosen.directory or os.environ.get("FLEET_DIR", "")
-    try:
-        root = Path(chosen).expanduser().absolute() if chosen else find_root("", {}, Path.cwd())
-    except NoError:
-        root = Path.cwd()
-    workspace, done = setup.make(root, named, remote, branch)
+    root = setup.root_for(directory)
+    workspace, done = setup.make(root, named, remote, branch, ephemeral=ephemeral)
     done += [f".gitignore: {line}" for line in setup.ignore(workspace.disk, root, setup.LOCAL_IGNORES)]
     question = f"Keep {' and '.join(setup.OWN_IGNORES)} out of this folder's own git commits?"
     known = {line.strip("/") for line in setup.ignored(root)}
@@ -72,12 +68,13 @@ def sync(
     from fleet.share import exchange
 
     with desk.opened(directory) as workspace:
-        with workspace.writing(desk.agent_in(workspace, agent)):
-            pass  # whoever syncs has a replica, so that its log is settled
+        take_seat(workspace, agent)
         if dry_run:
             _print_outgoing(exchange.preview(workspace, wiring.hooks(workspace)))
             return
-        remote = _remote(workspace, yes=yes)
+        if is_paused(workspace, "synced"):
+            return
+        remote = clan_remote(workspace, yes=yes)
         with workspace.disk.lock(workspace.local / "locks" / "sync.lock"):
             outcome = wiring.sync(workspace, remote)
         _tell(outcome, remote)
@@ -96,17 +93,38 @@ def _print_outgoing(out: "Outgoing") -> None:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _remote(workspace: "Workspace", *, yes: bool) -> "Remote | None":
-    """Return the clan's remote, once somebody on this machine has agreed to it."""
+def take_seat(workspace: "Workspace", agent: str) -> None:
+    """Whoever syncs has a replica, so that its log is settled; but for a job that only reads."""
+    named = desk.agent_in(workspace, agent)
+    if not workspace.is_read_only:
+        with workspace.writing(named):
+            pass
+
+
+def is_paused(workspace: "Workspace", done: str) -> bool:
+    """Tell whether sharing is paused here, and say so: what was asked for was not done."""
+    from fleet.keep import pause
+
+    held = pause.current(workspace)
+    if held:
+        desk.say(f"not {done}: sharing is paused {held}. Everything is kept here; `fleet resume` ends the pause")
+    return held is not None
+
+
+def clan_remote(workspace: "Workspace", *, yes: bool) -> "Remote | None":
+    """Return the clan's remote, once somebody on this machine has agreed to it; None when it left the clan."""
+    from fleet.cli.setup import consent
     from fleet.keep.errors import UsageError
     from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, redact_url
 
     share = workspace.config.share
+    if workspace.state.get("left") and not workspace.state.get("confirmed"):
+        return None
     url = share.remote or guess_remote(workspace.root) or ""
     if not url:
         return None
     url, branch = check_remote(url), check_branch(share.branch)
-    if workspace.state.get("confirmed") != url:
+    if workspace.state.get("confirmed") != consent(workspace, url):
         shown = f"{redact_url(url)}, branch {branch}"
         origin = "named in fleet.toml by somebody else" if share.remote else "the origin of the repository around"
         if not yes and not sys.stdin.isatty():
@@ -116,7 +134,7 @@ def _remote(workspace: "Workspace", *, yes: bool) -> "Remote | None":
             )
         if not yes and not typer.confirm(f"Share this clan's lessons with {shown} ({origin})?", default=False):
             raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`")
-        workspace.state.put(confirmed=url)
+        workspace.state.put(confirmed=consent(workspace, url))
     return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s)
 
 
@@ -124,11 +142,11 @@ def _tell(outcome: "Synced", remote: "Remote | None") -> None:
     lessons = desk.counted(outcome.patterns_in, "lesson")
     findings = desk.counted(outcome.discoveries_in, "discovery", "discoveries")
     if remote is None:
-        desk.say("not synced: no remote is named. Everything is kept here; `fleet init --remote URL` names one")
+        desk.say("nothing was sent: no remote is named. All is kept here; `fleet init --remote URL` names one")
     else:
-        partly = " in part" if outcome.is_partial else ""
+        verb = "exchanged, in part," if outcome.is_partial else "synced"
         desk.say(
-            f"synced{partly} with {remote.name}: {desk.counted(outcome.out, 'line')} out; "
+            f"{verb} with {remote.name}: {desk.counted(outcome.out, 'line')} out; "
             f"{lessons} and {findings} new or changed in"
         )
     for number, what in (

@@ -72,6 +72,7 @@ class Synced:
         refused: lines that could not be read.
         lost: lines that the remote had lost.
         edition: whether a new edition was written.
+        skipped: files of the remote's that were not read: links, or too large.
     """
 
     out: int
@@ -83,11 +84,12 @@ class Synced:
     refused: int
     lost: int
     edition: bool
+    skipped: int
 
     @property
     def is_partial(self) -> bool:
         """Whether something was skipped: then nobody may say that all is in sync."""
-        return bool(self.withheld or self.held or self.refused)
+        return bool(self.withheld or self.held or self.refused or self.skipped)
 
 
 def sync(
@@ -96,20 +98,25 @@ def sync(
     *,
     rng: random.Random | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    compact: bool = False,
 ) -> Synced:
-    """Bring this machine and the clan together, or, without a remote, this machine's files in order."""
+    """Bring this machine and the clan together, or, without a remote, this machine's files in order.
+
+    With ``compact``, editions are written whether they are due or not, and shards lose what they cover.
+    """
     before = workspace.load()
     done = Exchanged()
     if remote is not None:
         with waiting(f"Syncing with {remote.name}"):
             try:
-                done = exchange(workspace, remote, hooks(workspace), rng=rng or random.Random(), sleep=sleep)  # noqa: S311
+                rng = rng or random.Random()  # noqa: S311
+                done = exchange(workspace, remote, hooks(workspace), rng=rng, sleep=sleep, compact=compact)
             finally:
                 for warning in remote.warnings:
                     workspace.warn(warning)
     else:
         corrections.settle_all(workspace)
-        done.edition = _write_local_edition(workspace)
+        done.edition = _write_local_edition(workspace, always=compact)
     after = workspace.load()
     _join_own(before, done.sent)
     with workspace.locked():
@@ -124,9 +131,10 @@ def sync(
         withheld=len(done.withheld),
         held=len(after.notebook.held) + after.findings.held(),
         carried=len(after.notebook.carried) + len(after.findings.carried),
-        refused=len(after.read.refused),
+        refused=after.read.count,
         lost=done.lost,
         edition=done.edition,
+        skipped=remote.skipped if remote is not None else 0,
     )
 
 
@@ -143,8 +151,11 @@ def _changed(before: dict[str, Line], after: dict[str, Line]) -> int:
     return sum(before.get(pattern) != line for pattern, line in after.items())
 
 
-def _write_local_edition(workspace: Workspace) -> bool:
-    """Write the joined files where nobody is asked: a small clan's are always whole. Shards stay as they are."""
+def _write_local_edition(workspace: Workspace, *, always: bool = False) -> bool:
+    """Write the joined files where nobody is asked: a small clan's are always whole. Shards stay as they are.
+
+    They are not emptied, since no remote holds what they say: an edition that was never fetched covers nothing.
+    """
     if workspace.timekeeper.reading().wrong:
         return False
     written = False
@@ -152,6 +163,6 @@ def _write_local_edition(workspace: Workspace) -> bool:
         held = workspace.load()
         for kind in KINDS:
             data = held.of(kind).edition()
-            if len(data) < workspace.config.keep.edition_always_bytes:
+            if always or len(data) < workspace.config.keep.edition_always_bytes:
                 written = (bool(data) and workspace.store.write(kind.edition, data)) or written
     return written

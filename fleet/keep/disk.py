@@ -83,6 +83,11 @@ class Disk:
             self._fsync_folder(path.parent)
         return True
 
+    def folder(self, path: Path) -> None:
+        """Make a folder and those above it, none of them a link."""
+        with self._writing(path):
+            self._prepare(path / "in it")
+
     def note(self, path: Path, data: bytes) -> None:
         """Overwrite a small file of fixed size, without waiting for the disk: what can be found out again."""
         with self._writing(path):
@@ -152,12 +157,15 @@ class Disk:
 
     def _write_all(self, handle: int, data: bytes) -> None:
         """One write(2), checked. A short one is finished by further ones, or fails and is not acknowledged."""
+        wanted = os.fstat(handle).st_size + len(data)
         rest = memoryview(data)
         while rest:
             written = os.write(handle, rest)
             if written == 0:
                 raise OSError(errno.EIO, "nothing was written")
             rest = rest[written:]
+        if os.fstat(handle).st_size < wanted:
+            raise OSError(errno.EIO, "less was written than the system said")
 
     def _fsync(self, handle: int) -> None:
         os.fsync(handle)

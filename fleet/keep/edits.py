@@ -1,5 +1,7 @@
 """The edits that a person can make to a pattern. Each returns its delta, of the same shape as the whole."""
 
+from typing import Any
+
 from crdt import orset
 from fleet.keep.line import Line
 
@@ -12,3 +14,8 @@ def retired(line: Line, replica: str, stamp: str) -> Line:
 def restored(line: Line, replica: str, stamp: str) -> Line:
     """Return the re-add of a pattern. It raises ``add`` and leaves ``seen`` alone: nothing happened again."""
     return Line(id=line.id, at=stamp, by=replica, add={replica: stamp})
+
+
+def field_set(line: Line, field: str, value: Any, replica: str, stamp: str) -> Line:
+    """Return the edit of one field: it beats the field as first logged, and every edit with a smaller stamp."""
+    return Line(id=line.id, at=stamp, by=replica, set={field: value}, when={field: (stamp, replica)})

@@ -66,6 +66,7 @@ class BadLineError(ValueError):
 KNOWN_KEYS = frozenset(Line.__struct_fields__) | {"v"}
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Line)
+_id_decoder = msgspec.json.Decoder(msgspec.defstruct("_Named", [("id", str)]))
 _good_names: set[str] = set()
 _TOTALS_A_PIECE = 64  # counter names are open: one replica's totals alone may outgrow a line
 
@@ -88,6 +89,15 @@ def decode(raw: bytes) -> Line | Carried:
     """
     line = decode_fast(raw)
     return line if line is not None else decode_slowly(raw)
+
+
+def has_id(raw: bytes) -> bool:
+    """Tell at little cost whether these bytes can be a line of any version at all."""
+    try:
+        _id_decoder.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def decode_fast(raw: bytes) -> Line | None:

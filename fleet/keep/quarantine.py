@@ -40,16 +40,20 @@ class Quarantine:
 
     def keep(self, refused: Iterable[Refused], at: str) -> int:
         """Keep what is not there yet; return how many lines were new. A full disk or quarantine never stops reading."""
-        wanted = {_key(r.path, r.raw): r for r in refused}
+        wanted = {_key(r.path, r.raw[: limits.LINE_BYTES_MAX]): r for r in refused}  # as they are kept
         if not wanted:
             return 0
         known = {_key(kept.path, kept.raw) for kept in self.all()}
-        new = [r for key, r in wanted.items() if key not in known]
-        data = b"".join(_encode(r, at) for r in new)
-        if not data or self._size() + len(data) > limits.QUARANTINE_BYTES_MAX:
+        new: list[bytes] = []
+        room = limits.QUARANTINE_BYTES_MAX - self._size()
+        for key, refused_line in wanted.items():
+            if key not in known and len(encoded := _encode(refused_line, at)) <= room:
+                new.append(encoded)
+                room -= len(encoded)
+        if not new:
             return 0
         try:
-            self._disk.append(self._path, data)
+            self._disk.append(self._path, b"".join(new))
         except DiskError:
             return 0  # the line still lies where it was read, and is counted at every load
         return len(new)

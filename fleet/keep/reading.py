@@ -64,14 +64,29 @@ class Read:
     """What reading came upon besides good lines.
 
     Attributes:
-        refused: lines that cannot be used.
+        refused: lines that cannot be used: the first of them, as many as memory is spent on.
+        count: how many cannot be used, all counted.
         markers: conflict-marker lines, dropped.
         untidy: lines that were not in canonical form, blank ones aside.
     """
 
     refused: list[Refused] = field(default_factory=list)
+    count: int = 0
     markers: int = 0
     untidy: int = 0
+    _bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further refused lines are only counted."""
+        return len(self.refused) >= limits.REFUSED_KEPT_MAX or self._bytes >= limits.REFUSED_BYTES_MAX
+
+    def refuse(self, refused: Refused) -> None:
+        """Note a refused line: a file full of them must not fill the memory."""
+        self.count += 1
+        if not self.is_full:
+            self.refused.append(refused)
+            self._bytes += len(refused.raw)
 
 
 def entries(kind: Kind, data: Iterator[bytes], path: str, read: Read) -> Iterator[tuple[bytes, Entry]]:
@@ -80,7 +95,7 @@ def entries(kind: Kind, data: Iterator[bytes], path: str, read: Read) -> Iterato
     for block in blocks(data):
         if isinstance(block, Oversize):
             reason = f"longer than {limits.LINE_BYTES_MAX} bytes ({block.length})"
-            read.refused.append(Refused(path, number, reason, block.head))
+            read.refuse(Refused(path, number, reason, block.head))
             number += 1
             continue
         raws = block.split(b"\n")
@@ -104,10 +119,13 @@ def _one(kind: Kind, raw: bytes, path: str, number: int, read: Read) -> Iterator
     if raw.startswith(_MARKERS) and not raw.startswith(b"{"):
         read.markers += 1
         return
+    if read.is_full and not codec.has_id(raw):
+        read.count += 1  # nobody will be told why: finding out takes ten times as long
+        return
     try:
         yield raw, kind.decode_slowly(raw)
     except BadLineError as why:
-        read.refused.append(Refused(path, number, str(why), raw))
+        read.refuse(Refused(path, number, str(why), raw[: limits.LINE_BYTES_MAX]))
 
 
 class Oversize(NamedTuple):

@@ -23,12 +23,17 @@ _HEADER = "# Who writes in this folder on this machine. Made by fleet; copying i
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One agent's install on one machine."""
+    """One agent's install on one machine; or a lease, which is bound to no machine and no folder."""
 
     name: str
     machine: str
     folder: str
     minted: str
+
+    @property
+    def is_lease(self) -> bool:
+        """Whether it was lent by ``FLEET_REPLICA``: whoever names it writes under it."""
+        return not self.machine
 
     @property
     def agent(self) -> str:
@@ -38,14 +43,18 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The content of ``replica.toml``: later replicas of one agent replace earlier ones."""
+    """The content of ``replica.toml``: later replicas of one agent replace earlier ones.
+
+    In an ``ephemeral`` folder no id is ever minted: it is read, or written under a lease.
+    """
 
     default_agent: str = ""
     replicas: tuple[Replica, ...] = ()
+    ephemeral: bool = False
 
     def current(self, agent: str, machine: str, folder: str) -> Replica | None:
         """Return the agent's replica that belongs here, if there is one."""
-        mine = [r for r in self.replicas if r.agent == agent]
+        mine = [r for r in self.replicas if r.agent == agent and not r.is_lease]
         if mine and (mine[-1].machine, mine[-1].folder) == (machine, folder):
             return mine[-1]
         return None
@@ -60,7 +69,8 @@ class Register:
             f'\n[[replica]]\nname = "{r.name}"\nmachine = "{r.machine}"\nfolder = "{r.folder}"\nminted = "{r.minted}"\n'
             for r in self.replicas
         ]
-        return (_HEADER + f'default_agent = "{self.default_agent}"\n' + "".join(tables)).encode()
+        kind = "ephemeral = true\n" if self.ephemeral else ""
+        return (_HEADER + f'default_agent = "{self.default_agent}"\n{kind}' + "".join(tables)).encode()
 
 
 def parse(data: bytes, path: Path) -> Register:
@@ -79,12 +89,14 @@ def parse(data: bytes, path: Path) -> Register:
             if names.is_replica(r["name"])
         )
         agent = found.get("default_agent", "")
+        is_ephemeral = found.get("ephemeral") is True
     except (ValueError, KeyError, TypeError) as why:
         raise FleetError(
             f"{path} is damaged ({why}). No lesson is lost: they lie in agents/ and clan-learnings/. "
             "Rename the file and run `fleet init`: a new replica id takes over what was not sent"
         ) from why
-    return Register(agent if isinstance(agent, str) and (not agent or names.is_agent(agent)) else "", replicas)
+    is_good = isinstance(agent, str) and (not agent or names.is_agent(agent))
+    return Register(agent if is_good else "", replicas, is_ephemeral)
 
 
 def mint(agent: str, machine: str, folder: str, at: str, entropy: Callable[[int], bytes]) -> Replica:

@@ -7,13 +7,15 @@ nor ever sent was written by a clone of us.
 import hashlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fleet.keep.errors import FleetError
+from fleet.keep import schema
+from fleet.keep.errors import BusyError, FleetError
+from fleet.keep.schema import Migration
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = schema.version_after(schema.MIGRATIONS)
 _BUSY_S = 20.0
 
 _SCHEMA = """
@@ -29,9 +31,13 @@ class State:
     Args:
         path: the database file; its folder exists when something is written.
         durable: False lets a test skip waiting for the disk.
+        migrations: what brings an older database up to date.
     """
 
-    def __init__(self, path: Path, *, durable: bool = True) -> None:
+    def __init__(
+        self, path: Path, *, durable: bool = True, migrations: Sequence[Migration] = schema.MIGRATIONS
+    ) -> None:
+        self._migrations = migrations
         self._path = path
         self._durable = durable
         self._connection: sqlite3.Connection | None = None
@@ -40,7 +46,8 @@ class State:
         """Return a value, or "" when there is none."""
         if not self._path.exists():
             return ""
-        row = self._open().execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        with self._guarded() as connection:
+            row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return str(row[0]) if row else ""
 
     def put(self, **values: str) -> None:
@@ -57,8 +64,21 @@ class State:
         """Tell whether this machine pushed the line."""
         if not self._path.exists():
             return False
-        found = self._open().execute("SELECT 1 FROM sent WHERE hash = ?", (line_hash(raw),)).fetchone()
+        with self._guarded() as connection:
+            found = connection.execute("SELECT 1 FROM sent WHERE hash = ?", (line_hash(raw),)).fetchone()
         return found is not None
+
+    def sent(self) -> list[bytes]:
+        """Return the hashes of all lines that this machine pushed, sorted."""
+        if not self._path.exists():
+            return []
+        with self._guarded() as connection:
+            return [bytes(row[0]) for row in connection.execute("SELECT hash FROM sent ORDER BY hash")]
+
+    def restore_sent(self, hashes: Iterable[bytes]) -> None:
+        """Note again what was pushed before, from a backup."""
+        with self._transaction() as connection:
+            connection.executemany("INSERT OR IGNORE INTO sent VALUES (?)", [(each,) for each in hashes])
 
     def session(self, agent: str, now_ms: int, idle_ms: int, new_id: Callable[[], str]) -> str:
         """Return the agent's running session; after an idle time a new one begins."""
@@ -69,6 +89,10 @@ class State:
             connection.execute("INSERT OR REPLACE INTO session VALUES (?, ?, ?)", (agent, session_id, now_ms))
         return session_id
 
+    def connection(self) -> sqlite3.Connection:
+        """Lend the open database to a module with tables of its own in it, which mends what goes wrong with them."""
+        return self._open()
+
     def close(self) -> None:
         """Close the database. It opens again when it is needed."""
         if self._connection is not None:
@@ -77,17 +101,40 @@ class State:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._guarded() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[sqlite3.Connection]:
+        """Turn what SQLite may complain of into what a person can act on."""
         connection = self._open()
-        connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
-        except BaseException:
-            connection.rollback()
-            raise
-        connection.commit()
+        except sqlite3.OperationalError as why:
+            if "locked" in str(why):
+                raise BusyError(f"{self._path} is used by another process; run the command again") from why
+            raise FleetError(f"{self._path} cannot be used ({why}); lessons are safe in their files") from why
+        except sqlite3.DatabaseError as why:
+            self.close()
+            self._put_aside()
+            raise FleetError(
+                f"{self._path} was damaged ({why}). It was put aside and is made anew; no lesson is lost. "
+                "Run the command again"
+            ) from why
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
+            if self._path.is_symlink() or self._path.parent.is_symlink():
+                raise FleetError(
+                    f"{self._path} is a symbolic link, or lies in one; fleet writes to plain files only. "
+                    "Take the link away: all but the sent marks is made anew"
+                )
             self._path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._connection = self._connect()
@@ -97,10 +144,16 @@ class State:
                         f"{self._path} cannot be opened ({why}); lessons are safe in their files. "
                         "Check the disk and the rights of that folder"
                     ) from why
-                # Not a database any more. It is put aside, never deleted, and made anew.
-                self._path.rename(self._path.with_name(f"state.damaged-{int(time.time())}.db"))
+                self._put_aside()  # not a database any more
                 self._connection = self._connect()
         return self._connection
+
+    def _put_aside(self) -> None:
+        """Move a damaged database out of the way, never delete it. What SQLite keeps beside it goes along."""
+        aside = self._path.with_name(f"state.damaged-{int(time.time())}.db")
+        for beside in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                self._path.with_name(self._path.name + beside).rename(aside.with_name(aside.name + beside))
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
@@ -109,18 +162,20 @@ class State:
             connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._durable else 'OFF'}")
             connection.execute("BEGIN IMMEDIATE")
             version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            known = schema.version_after(self._migrations)
             if version == 0:
                 for statement in _SCHEMA.split(";"):
                     connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            if version < known:
+                schema.migrate(connection, self._path, version, self._migrations)
             connection.commit()
         except BaseException:
             connection.close()
             raise
-        if version > SCHEMA_VERSION:
+        if version > known:
             connection.close()
             raise FleetError(
-                f"{self._path} was made by a newer fleet (schema {version}, this one knows {SCHEMA_VERSION}); "
+                f"{self._path} was made by a newer fleet (schema {version}, this one knows {known}); "
                 "nothing was changed. Upgrade fleet on this machine"
             )
         return connection

@@ -68,13 +68,13 @@ class Store:
         may_trust = path == PATTERNS.edition and not held.notebook.patterns and _size(file) >= limits.TRUST_BYTES_MIN
         if may_trust and self._trusted.put_raw(file, held.notebook):
             return
-        untidy, refused = held.read.untidy, len(held.read.refused)
+        untidy, refused = held.read.untidy, held.read.count
         join, count = held.of(kind), 0
         before = signature(file) if may_trust else None
         for _, entry in self.entries(kind, path, held.read, folder):
             join.add(entry)
             count += 1
-        is_plain = (held.read.untidy, len(held.read.refused)) == (untidy, refused) and not held.notebook.held
+        is_plain = (held.read.untidy, held.read.count) == (untidy, refused) and not held.notebook.held
         if may_trust and is_plain and count == len(held.notebook.patterns) and before == signature(file):
             self._trusted.note(file, held.notebook)
 
@@ -116,6 +116,25 @@ class Store:
     def read(self, path: str) -> bytes:
         """Return a file's bytes as people see it."""
         return self.disk.read(self.clan / path)
+
+    def unsent(self, path: str) -> list[bytes]:
+        """Return the distinct lines that people see in a file and that the fetched one lacks, in order.
+
+        A line that is too long to be one is passed over, and never in memory as a whole.
+        """
+        theirs = self.read_base(path)
+        file = self.clan / path
+        try:
+            if file.stat().st_size <= len(theirs) and theirs.startswith(self.read(path)):
+                return []
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        known = set(raw_lines(theirs))
+        found: dict[bytes, None] = {}
+        for block in reading.blocks(reading.chunks_of(file)):
+            if isinstance(block, bytes):
+                found.update((raw, None) for raw in block.split(b"\n") if raw and raw not in known)
+        return list(found)
 
     def read_base(self, path: str) -> bytes:
         """Return a file's bytes as last fetched."""

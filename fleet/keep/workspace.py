@@ -28,6 +28,11 @@ from fleet.keep.timekeeper import Timekeeper
 _READS_MAX = 5
 
 
+def lent_by_environment() -> str:
+    """Return the replica that ``FLEET_REPLICA`` lends, or "": a short-lived job mints none of its own."""
+    return os.environ.get("FLEET_REPLICA", "")
+
+
 def wall_clock_ms() -> int:
     """Read the wall clock, milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -41,12 +46,14 @@ class World:
         wall_ms: reads the wall clock.
         entropy: returns so many random bytes.
         machine: a fingerprint of this machine.
+        lent: returns the replica that this process may write under, or "".
         durable: False lets a test skip waiting for the disk.
     """
 
     wall_ms: Callable[[], int] = wall_clock_ms
     entropy: Callable[[int], bytes] = os.urandom
     machine: Callable[[], str] = replica.machine_fingerprint
+    lent: Callable[[], str] = lent_by_environment
     durable: bool = True
 
 
@@ -109,7 +116,28 @@ class Workspace:
         found = (
             register.current(agent, self.world.machine(), folder) for agent in {r.agent for r in register.replicas}
         )
-        return sorted(r.name for r in found if r is not None)
+        # Until the first pull of this folder, what an earlier job wrote under our lease is news to us.
+        lease = [name for name in [self.lease()] if name and self.state.get("pulled")]
+        return sorted({*lease, *(r.name for r in found if r is not None)})
+
+    def lease(self) -> str:
+        """Return the replica that this process was lent, or "".
+
+        Raises:
+            UsageError: ``FLEET_REPLICA`` names none.
+        """
+        lent = self.world.lent()
+        if lent and (not names.is_replica(lent) or not names.is_agent(names.agent_of(lent))):
+            raise UsageError(
+                f"FLEET_REPLICA={lent[:60]!r} is no replica's name: <agent>.<8 hex digits>, such as ci.0a1b2c3d. "
+                "Nothing was written"
+            )
+        return lent
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nobody may write here: an ephemeral folder, and no lease."""
+        return self.replicas().ephemeral and not self.lease()
 
     def agent(self, named: str = "") -> str:
         """Return the agent to act as: the one named, or the stored default.
@@ -117,7 +145,7 @@ class Workspace:
         Raises:
             UsageError: none is named and none stored, or the name cannot be one.
         """
-        agent = named or self.replicas().default_agent
+        agent = named or names.agent_of(self.lease()) or self.replicas().default_agent
         if not agent:
             raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`, or pass --agent NAME")
         if not names.is_agent(agent):
@@ -187,18 +215,48 @@ class Workspace:
             yield
 
     def _writer(self, agent: str) -> "Writer":
+        if lease := self.lease():
+            return self._leased(agent, lease)
+        if self.replicas().ephemeral:
+            raise UsageError(
+                "this workspace is ephemeral: it is only read, so no job leaves a replica behind. To write, lend it "
+                "one that all runs of this job share: FLEET_REPLICA=<agent>.<8 hex digits>. Nothing was written"
+            )
         if self.timekeeper.reading().is_ahead:
             self._start_again_after_running_ahead()
         register = self.replicas()
         found = register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
         if found is None:
-            if any(r.agent == agent for r in register.replicas):
+            if any(r.agent == agent and not r.is_lease for r in register.replicas):
                 self.warn(
                     f"this folder is a copy, or came from another machine: {agent} writes under a new replica id "
                     "from now on; nothing is lost or counted twice"
                 )
             found = self.mint(agent)
         return Writer(self, found.name)
+
+    def _leased(self, agent: str, lease: str) -> "Writer":
+        """Write under a lent replica: noted, bound to nothing. The write lock keeps two jobs of one folder apart."""
+        if names.agent_of(lease) != agent:
+            raise UsageError(f"FLEET_REPLICA={lease} belongs to {names.agent_of(lease)}, not to {agent}")
+        register = self.replicas()
+        if not any(r.name == lease for r in register.replicas):
+            noted = register.with_replica(Replica(lease, "", "", self.wall()))
+            self.disk.replace(self.replica_file, noted.render())
+        return Writer(self, lease)
+
+    def check_lease(self) -> None:
+        """Check that what earlier jobs wrote under our lease was read: else its counts would be taken for zero.
+
+        Raises:
+            NoError: it was not.
+        """
+        has_remote = bool(self.config.share.remote or self.state.get("confirmed"))
+        if self.lease() and has_remote and not self.state.get("pulled"):
+            raise NoError(
+                f"{self.lease()} is lent, and what was written under it before is not read yet: nothing was logged. "
+                "Run `fleet sync` first"
+            )
 
     def mint(self, agent: str) -> Replica:
         """Give the agent a new replica id. The caller holds the write lock."""
@@ -263,6 +321,7 @@ class Writer:
 
     def tick(self) -> str:
         """Issue the next stamp."""
+        self.workspace.check_lease()
         return self.workspace.timekeeper.tick()
 
     def append(self, kind: Kind, lines: Sequence[Line | Discovery]) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fleet.keep import limits
-from fleet.keep.discoveries import CONFIDENCES, TYPES, Discovery, discovery_id
-from fleet.keep.errors import RefusedError, UsageError
+from fleet.keep.discoveries import CONFIDENCES, PREFIX, TYPES, Discovery, Findings, discovery_id, retraction_id
+from fleet.keep.errors import NoError, RefusedError, UsageError
 from fleet.keep.reading import DISCOVERIES
 from fleet.keep.workspace import Workspace
 from fleet.learn import drafts
@@ -77,3 +77,34 @@ def _check(told: Finding) -> None:
         )
     if len(told.tags) > limits.TAGS_MAX:
         raise UsageError(f"at most {limits.TAGS_MAX} tags; nothing was written")
+
+
+def find(findings: Findings, prefix: str) -> Discovery:
+    """Return the discovery that an id, or the unique beginning of one, names.
+
+    Raises:
+        NoError: no discovery, or more than one.
+    """
+    found = sorted(each for each, entry in findings.entries.items() if each.startswith(prefix) and not entry.retracts)
+    if not found or len(prefix) < len(PREFIX) + 1:
+        raise NoError(f"no discovery begins with {prefix[:40]!r}. `fleet gossip` lists the newest")
+    if len(found) > 1:
+        raise NoError(f"{prefix} is not unique: {', '.join(found[:5])}. Give more of the id")
+    return findings.entries[found[0]]
+
+
+def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
+    """Take a discovery back, durable before this returns: nobody is shown it again. Its line stays, and so does this.
+
+    Raises:
+        NoError: there is no such discovery, or it was taken back already.
+    """
+    with workspace.writing(agent) as writer:
+        held = workspace.load()
+        workspace.admit(held.notebook)
+        entry = find(held.findings, prefix)
+        if entry.id in held.findings.retracted():
+            raise NoError(f"{entry.id} was taken back already; nothing was changed")
+        line = Discovery(id=retraction_id(entry.id), at=writer.tick(), by=writer.name, retracts=entry.id)
+        writer.append(DISCOVERIES, [line])
+    return entry

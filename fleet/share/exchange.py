@@ -143,6 +143,8 @@ def _pull(workspace: Workspace, remote: Remote, hooks: Hooks, done: Exchanged) -
     if files or mark != since or not since:
         with workspace.locked():
             done.lost += _take(workspace, files, mark, everything=isinstance(files, Whole), on_clone=hooks.on_clone)
+    if workspace.lease() and not workspace.state.get("pulled"):
+        workspace.state.put(pulled=workspace.lease())  # from here on it is known what was written under the lease
     return mark
 
 

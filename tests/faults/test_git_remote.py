@@ -102,6 +102,12 @@ def processes(*words: str) -> list[str]:
     return [line for line in found.splitlines() if any(word in line for word in words) and not line.startswith("Z")]
 
 
+def assert_all_gone(*words: str) -> None:
+    """What was killed may take a moment to disappear."""
+    wait_until(lambda: not processes(*words))
+    assert not processes(*words)
+
+
 def wait_until(is_so: object, wait_s: float = 5) -> None:
     until = time.monotonic() + wait_s
     while not is_so() and time.monotonic() < until:  # type: ignore[operator]
@@ -129,10 +135,10 @@ def test_a_remote_that_never_answers_costs_the_time_out_and_leaves_no_process(
     with pytest.raises(RemoteUnavailable, match="no answer in 1 s; nothing is lost"):
         remote.pull("")
     assert time.monotonic() - begun < 5
-    assert not processes(str(tmp_path), f":{black_hole}/")
+    assert_all_gone(str(tmp_path), f":{black_hole}/")
     with pytest.raises(RemoteUnavailable, match="no answer"):
         remote.push({ONE: b"1\n"}, "")
-    assert not processes(str(tmp_path), f":{black_hole}/")
+    assert_all_gone(str(tmp_path), f":{black_hole}/")
 
 
 def test_a_closed_port_is_unavailable_at_once(tmp_path: Path):
@@ -143,15 +149,37 @@ def test_a_closed_port_is_unavailable_at_once(tmp_path: Path):
         machine(f"http://127.0.0.1:{port}/clan.git", timeout_s=10).pull("")
 
 
-def test_a_child_that_ignores_the_request_to_end_is_killed(tmp_path: Path):
-    stubborn = "trap '' TERM; sleep 600 & wait"
+@pytest.mark.parametrize("is_tied", [False, True])
+def test_a_child_that_ignores_the_request_to_end_is_killed_with_its_own(tmp_path: Path, is_tied: bool):
+    grandchild = f"trap '' TERM; sleep 600; : # {tmp_path}"
+    child = f"trap '' TERM; sh -c {shlex.quote(grandchild)} & wait"
     begun = time.monotonic()
     with pytest.raises(gitprocess.GitTimeout):
         gitprocess.run(
-            ["sh", "-c", f"{stubborn} # {tmp_path}"], folder=tmp_path, env=os.environ, until=time.monotonic() + 0.2
+            ["sh", "-c", child], folder=tmp_path, env=os.environ, until=time.monotonic() + 0.3, is_tied=is_tied
         )
     assert time.monotonic() - begun < 5
-    assert not processes(str(tmp_path))
+    assert_all_gone(str(tmp_path))
+
+
+@pytest.mark.parametrize("is_tied", [False, True])
+def test_the_exit_code_and_both_outputs_come_back(tmp_path: Path, is_tied: bool):
+    done = gitprocess.run(
+        ["sh", "-c", 'echo "$1"; cat; echo err >&2; exit 7', "x", "a b"],
+        folder=tmp_path,
+        env=os.environ,
+        until=time.monotonic() + 10,
+        is_tied=is_tied,
+    )
+    assert done == gitprocess.Done(7, b"a b\n", "err\n")
+
+
+def test_what_stays_behind_in_a_session_of_its_own_holds_nobody_up(tmp_path: Path):
+    lingering = "import os, time; os.fork() or (os.setsid(), os.close(1), time.sleep(3))"
+    begun = time.monotonic()
+    done = gitprocess.run([sys.executable, "-c", lingering], folder=tmp_path, env=os.environ, until=begun + 10)
+    assert done.code == 0
+    assert time.monotonic() - begun < 2
 
 
 @pytest.mark.parametrize("scheme", ["http", "git"])
@@ -163,12 +191,11 @@ def test_no_git_outlives_a_killed_fleet(black_hole: int, scheme: str, tmp_path: 
     url = f"{scheme}://127.0.0.1:{black_hole}/clan.git"
     fleet = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), url], cwd=ROOT, start_new_session=True)
     git = f"--git-dir={tmp_path}"
-    wait_until(lambda: processes(git))
-    assert processes(git)
+    wait_until(lambda: processes(f"{git}/one/git fetch"))
+    assert processes(f"{git}/one/git fetch")
     fleet.kill()
     fleet.wait()
-    wait_until(lambda: not processes(git, f":{black_hole}/"))
-    assert not processes(git, f":{black_hole}/")
+    assert_all_gone(git, f":{black_hole}/")
 
 
 @contextmanager
@@ -204,6 +231,7 @@ def test_a_remote_that_asks_for_a_password_is_unavailable_and_nobody_is_asked(
     prompt.chmod(0o755)
     monkeypatch.setenv("GIT_ASKPASS", str(prompt))
     monkeypatch.setenv("SSH_ASKPASS", str(prompt))
+    (tmp_path / "home/.gitconfig").write_text(f"[core]\n\taskPass = {prompt}\n")
     with web(401, {"WWW-Authenticate": 'Basic realm="clan"'}) as port:
         begun = time.monotonic()
         with pytest.raises(RemoteUnavailable, match=r"could not read Username.*nothing is lost"):
@@ -246,6 +274,8 @@ def test_a_missing_repository_a_missing_git_and_a_busy_copy_are_all_unavailable(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RemoteUnavailable, match="is git installed"):
         machine(server, "two").pull("")
+    with pytest.raises(RemoteUnavailable, match="is git installed"):
+        machine(server).pull("")  # a copy is there already
 
 
 # --- fault 26: the far side refuses, or is a shallow clone ----------------------------------------------------------
@@ -263,6 +293,27 @@ def test_a_hooks_refusal_is_told_in_its_own_screened_words(server: Server):
     assert password not in shown
     assert "\\x1b[31mno" in shown
     assert "nothing is lost" in shown
+
+
+def test_a_branch_that_can_never_be_made_is_refused_and_not_tried_for_ever(server: Server):
+    mark = pushed(machine(server), {ONE: b"1\n"})
+    server.git("update-ref", "-d", "refs/heads/fleet")
+    server.git("update-ref", "refs/heads/fleet/x", mark)
+    with pytest.raises(RemoteRefused, match="cannot create"):
+        machine(server, "two").push({ONE: b"1\n"}, "")
+
+
+def test_a_checked_out_branch_is_refused_by_its_owner(tmp_path: Path):
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", "-b", "fleet", project], check=True)
+    with pytest.raises(RemoteRefused, match="checked out"):
+        machine(str(project)).push({ONE: b"1\n"}, "")
+
+
+def test_a_repository_of_the_other_hash_is_unavailable(tmp_path: Path):
+    subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha256", tmp_path / "far.git"], check=True)
+    with pytest.raises((RemoteUnavailable, RemoteRefused), match=r"hash|algorithm|sha256|object format"):
+        machine(str(tmp_path / "far.git")).push({ONE: b"1\n"}, "")
 
 
 def test_an_endless_refusal_is_cut(server: Server):
@@ -574,6 +625,14 @@ def test_a_plain_file_that_becomes_a_link_is_gone(server: Server):
     assert "no plain files" in remote.warnings[0]
 
 
+def test_removing_below_what_is_no_folder_is_harmless(server: Server):
+    mark = server.commit(server.tree(("100644", server.blob(b"x"), "patterns.d")))
+    remote = machine(server)
+    remote.pull("")
+    after = pushed(remote, {ONE: b"", "patterns.jsonl": b"{}\n"}, mark)
+    assert remote.pull(mark) == ({"patterns.jsonl": b"{}\n"}, after)
+
+
 @pytest.mark.parametrize("mode", ["120000", "160000", "100644"])
 def test_a_folder_that_became_something_else_is_a_folder_again_after_a_push(server: Server, mode: str):
     sha = "1" * 40 if mode == "160000" else server.blob(b"/etc")
@@ -652,13 +711,19 @@ def test_a_corrupt_object_on_the_far_side_harms_nothing_here(server: Server):
 
 def test_a_file_above_the_limit_is_not_read_and_told(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("fleet.share.git.BLOB_BYTES_MAX", 1000)
-    monkeypatch.setattr("fleet.share.git.PULL_BYTES_MAX", 2000)
     remote = machine(server)
     mark = pushed(remote, {ONE: b"1\n"})
-    shards = {f"patterns.d/a.{number:08x}.jsonl": bytes([number]) * 900 for number in range(3)}
-    pushed(machine(server), {ONE: b"x" * 1001, **shards}, mark)
-    files, _ = remote.pull(mark)
-    assert files == dict(list(shards.items())[:2])
+    pushed(machine(server), {ONE: b"x" * 1001, TWO: b"x" * 1000}, mark)
+    assert remote.pull(mark)[0] == {TWO: b"x" * 1000}
+    assert "not read" in remote.warnings.pop()
+
+
+def test_many_files_below_the_limit_do_not_fill_the_memory_either(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fleet.share.git.PULL_BYTES_MAX", 2000)
+    shards = {f"patterns.d/a.{number:08x}.jsonl": bytes([number]) * 900 for number in range(4)}
+    pushed(machine(server), shards)
+    remote = machine(server, "two")
+    assert remote.pull("")[0] == dict(list(shards.items())[:2])
     assert ["not read" in warning for warning in remote.warnings] == [True, True]
 
 
@@ -675,13 +740,14 @@ print(sorted(files), remote.warnings, mine // 1024, children // 1024, sep="\\n")
 """
 
 
+# Half a gigabyte is the worse attack: by default git streams only what is larger than that.
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
-def test_a_gigabyte_of_zeros_does_not_fill_the_memory(server: Server, tmp_path: Path):
-    zeros = f"head -c 1073741824 /dev/zero | git -c core.bigFileThreshold=1m --git-dir={shlex.quote(str(server.path))} "
-    huge = subprocess.run(["sh", "-c", zeros + "hash-object -w --stdin"], check=True, capture_output=True, text=True)
-    server.commit(
-        server.tree(("100644", huge.stdout.strip(), "patterns.jsonl"), ("100644", server.blob(b"x"), "patterns.md"))
-    )
+@pytest.mark.parametrize("mib", [400, 1024])
+def test_a_gigabyte_of_zeros_does_not_fill_the_memory(server: Server, tmp_path: Path, mib: int):
+    git = f"git -c core.bigFileThreshold=1m --git-dir={shlex.quote(str(server.path))} hash-object -w --stdin"
+    zeros = ["sh", "-c", f"head -c {mib * 2**20} /dev/zero | {git}"]
+    huge = subprocess.run(zeros, check=True, capture_output=True, text=True).stdout.strip()
+    server.commit(server.tree(("100644", huge, "patterns.jsonl"), ("100644", server.blob(b"x"), "patterns.md")))
     command = [sys.executable, "-c", MEASURE, str(tmp_path / "one/git"), str(server.path)]
     out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
     assert out[0] == "['patterns.md']"

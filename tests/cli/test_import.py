@@ -1,0 +1,204 @@
+"""``fleet import``: what other fleets wrote, taken in on two machines, counts once."""
+
+import base64
+import json
+from collections import Counter
+
+import pytest
+
+from fleet.keep.normal import pattern_id
+from tests.faults.test_sync import Bench
+
+LESSON = "Retry with jittered backoff"
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def w(bench):
+    bench.run("w", "init", "--agent", "velma")
+    return "w"
+
+
+def wanted(shared) -> dict[str, int]:
+    """Return id to count of the corpora, worked out by hand: distinct records by what they mean."""
+    rows = (shared / "corpora/lessons/lessons.jsonl").read_text("utf-8").splitlines()
+    records = {(r["description"] or r["title"], r["title"], r["timestamp"]) for r in map(json.loads, rows)}
+    texts = [
+        "Wrap flaky network calls in exponential backoff with full jitter to avoid thundering-herd retries.",
+        "Model IDs, temperatures, and money as distinct types so invariants are checked at compile time.",
+        "Cache read-heavy lookups behind a 5-minute TTL keyed by user id.",
+        "Prefer ast-grep for code search",
+        "Address the user as Stevie",
+        "Never bulk-commit unrelated changes",
+    ]
+    return Counter(pattern_id(text) for text in [*texts, *(text for text, _, _ in records)])
+
+
+def take_in(bench, where: str, *paths: object) -> dict:
+    """Import, and return what it says."""
+    return json.loads(bench.run(where, "import", "--json", *map(str, paths), expect=None).stdout)
+
+
+def test_what_two_agents_import_on_two_machines_counts_once(bench, shared):
+    paths = [shared / "corpora/fleet-records", shared / "corpora/lessons/lessons.jsonl"]
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    first = bench.run("velma", "import", *map(str, paths), expect=3)
+    assert "line 3" in first.stderr
+    bench.sync("velma")
+    bench.run("tank", "import", *map(str, paths), expect=3)
+    for agent in ("tank", "velma", "tank"):
+        bench.run(agent, "sync")
+    rows = bench.edition()
+    assert len({row["id"] for row in rows}) == len(rows), "every lesson has one line"
+    assert {row["id"]: sum(row["n"]["seen"].values()) for row in rows} == wanted(shared)
+    assert bench.patterns("velma") == bench.patterns("tank")
+    findings = bench.git("show", "fleet:discoveries.jsonl", where="clan.git").splitlines()
+    assert len(findings) == 3
+    assert "Should not be imported" not in "".join(findings)
+    # Again, anywhere, in any order: not a byte, not a count.
+    tree, head = bench.tree(), bench.git("rev-parse", "fleet", where="clan.git")
+    bench.join("joey")
+    bench.sync("joey")
+    for agent in ("joey", "velma", "tank"):
+        done = take_in(bench, agent, *reversed(paths))
+        assert done["patterns_new"] == done["discoveries_new"] == 0
+        bench.sync(agent)
+    assert bench.tree() == tree
+    assert bench.git("rev-parse", "fleet", where="clan.git") == head
+
+
+def test_two_that_import_at_the_same_time_write_the_same_lines(bench, shared):
+    lines = []
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+        take_in(bench, agent, shared / "corpora/lessons/lessons.jsonl")
+        lines.append(sorted(bench.shard(agent).read_bytes().splitlines()))
+    assert lines[0] == lines[1]
+
+
+def test_bad_lines_are_counted_and_kept_and_the_others_are_in(bench, w):
+    bad = [
+        b"this is no JSON",
+        b'{"title": NaN}',
+        b'{"title": "x", "title": "y"}',
+        b"\xff\xfe",
+        b'{"tags": ["no text"]}',
+    ]
+    good = [json.dumps({"title": f"lesson {number}"}).encode() for number in range(len(bad) + 1)]
+    path = bench.folder / "records.jsonl"
+    path.write_bytes(
+        b"\n".join(row for pair in zip(good, bad, strict=False) for row in pair) + b"\n" + good[-1] + b"\n"
+    )
+    done = bench.run(w, "import", str(path), expect=3)
+    assert "5 bad lines" in done.stderr
+    for number in (2, 4, 6, 8, 10):
+        assert f"records.jsonl, line {number}: " in done.stderr
+    assert bench.seen(w) == {f"lesson {number}": 1 for number in range(len(good))}
+    kept = (bench.folder / w / ".fleet/quarantine/refused.jsonl").read_bytes().splitlines()
+    assert {base64.b64decode(json.loads(row)["bytes"]) for row in kept} == set(bad)
+    assert len(bench.status(w)["quarantined"]) == 5
+    assert take_in(bench, w, path)["refused"] == 5
+    assert len(bench.status(w)["quarantined"]) == 5, "kept once"
+
+
+@pytest.mark.parametrize(
+    "gone", [{"retracted": True}, {"status": "retracted"}, {"status": "superseded"}, {"superseded_by": "x"}], ids=str
+)
+def test_what_was_taken_back_is_left_out(bench, w, gone):
+    path = bench.folder / "patterns.jsonl"
+    path.write_text(
+        json.dumps({"title": "gone", **gone}) + "\n" + json.dumps({"title": "here", "retracted": False}) + "\n"
+    )
+    done = bench.run(w, "import", str(path))
+    assert "1 left out" in done.stdout
+    assert bench.seen(w) == {"here": 1}
+
+
+def test_a_later_record_takes_the_place_of_the_one_it_supersedes(bench, w):
+    path = bench.folder / "patterns.jsonl"
+    rows = [{"id": "a", "title": "old"}, {"id": "b", "title": "new", "supersedes": "a"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bench.run(w, "import", str(path))
+    assert bench.seen(w) == {"new": 1}
+
+
+def test_a_folder_is_read_whole_and_what_is_no_record_is_left_alone(bench, w):
+    folder = bench.folder / "records/deep/er"
+    folder.mkdir(parents=True)
+    (folder / "patterns.jsonl").write_text(json.dumps({"title": "in a line"}) + "\n")
+    (folder.parent / "lessons.json").write_text(json.dumps({"lessons": [{"title": "in a list"}]}))
+    (folder.parent.parent / "corrections.md").write_text("# In a page\n\nAnd why.\n")
+    (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    done = take_in(bench, w, bench.folder / "records")
+    assert done["patterns_new"] == 3
+    assert done["refused"] == 0
+    assert bench.seen(w) == {"in a line": 1, "in a list": 1, "In a page": 1}
+
+
+@pytest.mark.parametrize("words", [["nowhere.jsonl"], []], ids=["missing", "none"])
+def test_a_missing_path_is_wrong_usage(bench, w, words):
+    assert bench.run(w, "import", *words, expect=2).stderr
+    assert bench.seen(w) == {}
+
+
+def test_an_empty_folder_and_an_empty_file_are_no_error(bench, w):
+    (bench.folder / "empty").mkdir()
+    (bench.folder / "empty/records.jsonl").write_bytes(b"")
+    assert take_in(bench, w, bench.folder / "empty")["patterns"] == 0
+
+
+def test_one_record_met_in_many_guises_counts_once(bench, w):
+    record = {"id": "a", "title": LESSON, "description": "Spread the retries.", "created": "2026-01-02T03:04:05Z"}
+    guises = [
+        record,
+        dict(reversed(record.items())),
+        {**record, "id": "another id"},
+        {**record, "title": f"  {LESSON.replace(' ', chr(9) + ' ')} "},
+        {**record, "created": "2026-01-02 03:04:05 UTC"},
+    ]
+    for number, guise in enumerate(guises):
+        (bench.folder / f"records{number}.jsonl").write_text(json.dumps(guise, indent=number or None) + "\n")
+        take_in(bench, w, bench.folder / f"records{number}.jsonl")
+    (bench.folder / "all.json").write_text(json.dumps(guises))
+    take_in(bench, w, bench.folder / "all.json")
+    assert bench.seen(w) == {"Spread the retries.": 1}
+
+
+def test_two_records_of_one_text_count_twice_and_their_own_counts_add_up(bench, w):
+    rows = [
+        {"title": LESSON, "description": "Spread the retries.", "agent": "joey", "occurrences": 3},
+        {"title": "Jitter", "description": "Spread the **retries**", "agent": "tank"},
+    ]
+    (bench.folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    take_in(bench, w, bench.folder / "records.jsonl")
+    [found] = bench.patterns(w)["patterns"]
+    assert found["seen"] == 4
+    assert found["agents"] == ["joey", "tank"]
+    bench.correct(w, "Spread the retries")
+    assert bench.patterns(w)["patterns"][0]["seen"] == 5
+
+
+def test_a_log_of_another_fleet_workspace_does_not_count_what_came_by_sync(bench):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    bench.correct("velma", LESSON)
+    bench.sync("velma", "tank")
+    done = take_in(bench, "tank", bench.folder / "velma/agents/velma/corrections.md")
+    assert done["patterns_new"] == 0
+    bench.sync("tank", "velma")
+    assert bench.seen("velma") == bench.seen("tank") == {LESSON: 1}
+
+
+def test_fleets_own_lines_are_left_out_with_the_advice_to_sync(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bench.run("w", "init", "--agent", "tank")
+    done = bench.run("w", "import", str(bench.clan("velma") / "patterns.jsonl"))
+    assert "sync it, do not import it" in done.stdout
+    assert bench.seen("w") == {}

@@ -1,0 +1,291 @@
+"""``fleet backup`` and ``restore-backup``: a join. Nothing newer is overwritten, nothing in the archive is trusted."""
+
+import gzip
+import io
+import json
+import tarfile
+
+import pytest
+
+LESSON = "Always use awk over sed for user-provided input substitution"
+
+
+def home(stage, where="velma"):
+    return stage.folder / where
+
+
+@pytest.fixture
+def saved(stage):
+    """A synced workspace with a log and own files, and a backup of it in ``b.tar.gz``."""
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.correct("velma", "logged, not sent")
+    stage.run("velma", "discover", "--problem", "p", "--solution", "s")
+    (home(stage) / "agents/velma/memory.md").write_text("# Memory\n\n- v1\n")
+    (home(stage) / "agents/velma/skills/x").mkdir(parents=True)
+    (home(stage) / "agents/velma/skills/x/SKILL.md").write_text("skill\n")
+    stage.run("velma", "backup", "../b.tar.gz")
+    return stage
+
+
+def archive(stage):
+    return stage.folder / "b.tar.gz"
+
+
+def listed(stage):
+    with tarfile.open(archive(stage)) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}
+
+
+def everything(folder):
+    skipped = ("state.db", "locks", ".fleet/git")
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and not any(part in str(p.relative_to(folder)) for part in skipped)
+    }
+
+
+def test_a_backup_is_a_plain_tar_of_what_cannot_be_fetched_and_the_same_each_time(saved):
+    names = set(listed(saved))
+    assert {"fleet.toml", ".fleet/replica.toml", ".fleet/sent", "agents/velma/corrections.md"} <= names
+    assert "clan-learnings/patterns.jsonl" in names
+    assert not [name for name in names if "lock" in name or "/git/" in name or "state.db" in name]
+    first = archive(saved).read_bytes()
+    assert archive(saved).stat().st_mode & 0o777 == 0o600
+    assert "there already" in saved.run("velma", "backup", "../b.tar.gz", expect=1).stderr
+    assert archive(saved).read_bytes() == first
+    saved.run("velma", "backup", "../b.tar.gz", "--yes")
+    assert archive(saved).read_bytes() == first
+    assert not list(saved.folder.glob(".b.tar.gz*"))
+
+
+def test_a_lost_machine_comes_back_with_what_was_never_sent_and_counts_nothing_twice(saved):
+    saved.join("tank")
+    saved.correct("tank", LESSON)
+    saved.run("tank", "sync")
+    home(saved).rename(saved.folder / "gone")
+    shown = saved.run("velma", "restore-backup", "../b.tar.gz", "--yes").stdout
+    assert "came back" in shown
+    assert saved.seen("velma") == {LESSON: 1, "logged, not sent": 1}
+    saved.run("velma", "sync", "--yes")
+    saved.run("tank", "sync")
+    assert saved.seen("velma") == saved.seen("tank") == {LESSON: 2, "logged, not sent": 1}
+    assert (home(saved) / "agents/velma/skills/x/SKILL.md").read_text() == "skill\n"
+
+
+def test_restoring_twice_or_into_what_is_whole_changes_nothing(saved):
+    before = everything(home(saved))
+    for _ in range(2):
+        shown = saved.run("velma", "restore-backup", "../b.tar.gz", "--yes").stdout
+        assert "0 lines came back" in shown
+        assert everything(home(saved)) == before
+
+
+def test_nothing_newer_is_overwritten(saved):
+    log = home(saved) / "agents/velma/corrections.md"
+    saved.correct("velma", "newer")
+    saved.run("velma", "sync")
+    log.write_text(log.read_text().replace("logged, not sent", "mended since"))
+    (home(saved) / "agents/velma/memory.md").write_text("# Memory\n\n- v2\n")
+    config = home(saved) / "fleet.toml"
+    config.write_text(config.read_text() + "\n# mine\n")
+    before, text = saved.patterns("velma"), log.read_text()
+    shown = saved.run("velma", "restore-backup", "../b.tar.gz", "--yes").stdout
+    assert log.read_text() == text, "an entry that was mended since is not missing"
+    assert (home(saved) / "agents/velma/memory.md").read_text() == "# Memory\n\n- v2\n"
+    [beside] = (home(saved) / "agents/velma").glob("memory.md.restored-*")
+    assert beside.read_text() == "# Memory\n\n- v1\n"
+    assert str(beside.relative_to(home(saved))) in shown
+    assert config.read_text().endswith("# mine\n")
+    assert saved.patterns("velma") == before
+    saved.run("velma", "sync")
+    assert saved.patterns("velma") == before
+
+
+def test_an_entry_that_was_mended_before_and_after_the_backup_is_still_one(saved):
+    log = home(saved) / "agents/velma/corrections.md"
+    log.write_text(log.read_text().replace("**Correct approach:** r", "**Correct approach:** mended once"))
+    saved.run("velma", "backup", "../b.tar.gz", "--yes")
+    log.write_text(log.read_text().replace("mended once", "mended twice"))
+    text = log.read_text()
+    saved.run("velma", "restore-backup", "../b.tar.gz", "--yes")
+    assert log.read_text() == text
+
+
+def test_a_log_gets_back_the_entries_it_lacks_and_none_counts_again(saved):
+    log = home(saved) / "agents/velma/corrections.md"
+    was = log.read_text()
+    log.write_text("# Corrections\n\n## 2026-03-15 14:30Z — by hand\n**Wrong:** a\n**Pattern:** by hand\n")
+    saved.run("velma", "sync")
+    mine = log.read_text()
+    assert "2 corrections came back" in saved.run("velma", "restore-backup", "../b.tar.gz", "--yes").stdout
+    assert log.read_text().startswith(mine)
+    for part in was.split("\n\n")[1:]:
+        assert part.strip() in log.read_text()
+    saved.run("velma", "sync")
+    assert saved.seen("velma") == {LESSON: 1, "logged, not sent": 1, "by hand": 1}
+    assert "0 corrections came back" in saved.run("velma", "restore-backup", "../b.tar.gz", "--yes").stdout
+
+
+def test_on_another_machine_a_new_replica_id_is_minted_and_nothing_counts_twice(saved):
+    saved.run("elsewhere", "restore-backup", "../b.tar.gz", "--yes")
+    assert "new replica id" in saved.run("elsewhere", "sync", "--yes").stderr
+    saved.run("velma", "sync")
+    saved.run("elsewhere", "sync")
+    assert saved.seen("velma") == saved.seen("elsewhere")
+    assert saved.seen("velma")[LESSON] == 1
+
+
+def test_what_was_retired_since_does_not_come_back(saved):
+    [pattern] = [p["id"] for p in saved.patterns("velma")["patterns"] if p["text"] == LESSON]
+    saved.run("velma", "retire", pattern)
+    saved.run("velma", "restore-backup", "../b.tar.gz", "--yes")
+    assert LESSON not in saved.seen("velma")
+
+
+def made(stage, *members, raw=None):
+    """Write an archive of (name, type, data, link)."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz", format=tarfile.GNU_FORMAT) as tar:
+        for name, kind, data, link in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.size, info.linkname = kind, len(data), link
+            tar.addfile(info, io.BytesIO(data))
+    archive(stage).write_bytes(target.getvalue() if raw is None else raw)
+
+
+HOSTILE = [
+    ("../evil", tarfile.REGTYPE, b"x", ""),
+    ("/tmp/evil", tarfile.REGTYPE, b"x", ""),
+    ("agents/../../evil", tarfile.REGTYPE, b"x", ""),
+    ("agents/velma/../../evil", tarfile.REGTYPE, b"x", ""),
+    ("agents/velma/.git/hooks/pre-commit", tarfile.REGTYPE, b"x", ""),
+    ("agents/velma/.GIT./config", tarfile.REGTYPE, b"x", ""),
+    ("agents/Velma/x", tarfile.REGTYPE, b"x", ""),
+    ("agents/velma", tarfile.REGTYPE, b"x", ""),
+    ("agents/velma/a\\..\\b", tarfile.REGTYPE, b"x", ""),
+    ("agents/velma/a\x1b[31m", tarfile.REGTYPE, b"x", ""),
+    ("agents/velma//x", tarfile.REGTYPE, b"x", ""),
+    ("clan-learnings/patterns.d/../x.jsonl", tarfile.REGTYPE, b"x", ""),
+    ("clan-learnings/patterns.d/nobody.jsonl", tarfile.REGTYPE, b"x", ""),
+    ("clan-learnings/other", tarfile.REGTYPE, b"x", ""),
+    (".fleet/git/hooks/post-update", tarfile.REGTYPE, b"x", ""),
+    (".fleet/state.db", tarfile.REGTYPE, b"x", ""),
+    (".bashrc", tarfile.REGTYPE, b"x", ""),
+    ("agents/velma/link", tarfile.SYMTYPE, b"", "/etc/passwd"),
+    ("agents/velma/hard", tarfile.LNKTYPE, b"", "fleet.toml"),
+    ("agents/velma/fifo", tarfile.FIFOTYPE, b"", ""),
+    ("agents/velma/null", tarfile.CHRTYPE, b"", ""),
+    ("agents/velma/folder", tarfile.DIRTYPE, b"", ""),
+    ("agents/velma/" + "x" * 300, tarfile.REGTYPE, b"x", ""),  # a GNU long name, which is an extension
+]
+
+
+def test_no_path_link_or_device_of_an_archive_is_trusted(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    before = everything(home(stage, "alone"))
+    outside = {p for p in stage.folder.rglob("*") if "alone" not in p.parts}
+    good = ("agents/velma/notes.md", tarfile.REGTYPE, b"good\n", "")
+    made(stage, *HOSTILE, good)
+    done = stage.run("alone", "restore-backup", "../b.tar.gz", "--yes", expect=3)
+    assert "not taken" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    after = everything(home(stage, "alone"))
+    changed = {path for path in after if after[path] != before.get(path)}
+    assert {path for path in changed if not path.startswith(".fleet/quarantine")} <= {
+        "agents/velma/notes.md",
+        ("agents/velma/" + "x" * 300)[:100],  # what an old tar would make of a long name: a plain file in its place
+    }
+    assert {p for p in stage.folder.rglob("*") if "alone" not in p.parts} <= outside | {archive(stage)}
+    assert not [p for p in home(stage, "alone").rglob("*") if p.is_symlink()]
+    kept = json.loads(stage.run("alone", "status", "--json").stdout)["quarantined"]
+    assert len(kept) >= len(HOSTILE)
+
+
+def test_nothing_is_written_through_a_link_that_lies_here(saved):
+    outside = saved.folder / "outside"
+    outside.mkdir()
+    (outside / "memory.md").write_text("theirs\n")
+    memory = home(saved) / "agents/velma/memory.md"
+    memory.unlink()
+    memory.symlink_to(outside / "memory.md")
+    saved.run("velma", "restore-backup", "../b.tar.gz", "--yes")
+    assert (outside / "memory.md").read_text() == "theirs\n"
+    assert memory.is_symlink()
+
+
+def test_bad_lines_and_identities_go_to_quarantine_and_the_good_beside_them_come_back(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    good = {
+        "add": {"tank.0a1b2c3d": "2026-11-20T00:00:00.000Z-0000"},
+        "id": "p-3f9c1a2b7d4e5f60",
+        "set": {"text": LESSON},
+    }
+    lines = b"rubbish\n" + json.dumps(good).encode() + b"\n"
+    hostile = (
+        b'default_agent = ""\n[[replica]]\nname = "velma.0a1b2c3d"\nmachine = "\\"\\nx = 1"\nfolder = ""\nminted = ""\n'
+    )
+    register = (home(stage, "alone") / ".fleet/replica.toml").read_bytes()
+    made(
+        stage,
+        ("clan-learnings/patterns.jsonl", tarfile.REGTYPE, lines, ""),
+        (".fleet/replica.toml", tarfile.REGTYPE, hostile, ""),
+    )
+    stage.run("alone", "restore-backup", "../b.tar.gz", "--yes", expect=3)
+    assert stage.seen("alone") == {LESSON: 0}
+    assert (home(stage, "alone") / ".fleet/replica.toml").read_bytes() == register
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped", "no gzip", "no tar", "empty"])
+def test_a_damaged_archive_changes_nothing(saved, harm):
+    data = archive(saved).read_bytes()
+    (home(saved) / "agents/velma/memory.md").unlink()
+    before = everything(home(saved))
+    broken = {
+        "cut": data[: len(data) // 2],
+        "flipped": data[:-6] + bytes([data[-6] ^ 1]) + data[-5:],
+        "no gzip": b"not an archive",
+        "no tar": gzip.compress(b"x" * 2048),
+        "empty": b"",
+    }[harm]
+    archive(saved).write_bytes(broken)
+    saved.run("velma", "restore-backup", "../b.tar.gz", "--yes", expect=3)
+    assert everything(home(saved)) == before
+
+
+def test_an_archive_that_is_all_air_takes_neither_memory_nor_disk(stage):
+    import resource
+    import subprocess
+    import sys
+
+    stage.run("alone", "init", "--agent", "velma")
+    head = tarfile.TarInfo("agents/velma/notes.md")
+    head.size = 3 * 1024**3
+    with gzip.open(archive(stage), "wb", compresslevel=9) as packed:
+        packed.write(head.tobuf(tarfile.GNU_FORMAT))
+        packed.write(b"\0" * 1024**2)
+    limit = 600 * 1024 * 1024
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet", "restore-backup", "../b.tar.gz", "--yes"],
+        cwd=home(stage, "alone"),
+        env=stage.environment(),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "more than any backup" in done.stderr
+
+
+def test_a_restore_asks_first_and_needs_a_workspace_or_a_word_of_one(saved):
+    assert "--yes" in saved.run("velma", "restore-backup", "../b.tar.gz", expect=2).stderr
+    made(saved, ("agents/velma/notes.md", tarfile.REGTYPE, b"x", ""))
+    assert "fleet init" in saved.run("nowhere", "restore-backup", "../b.tar.gz", "--yes", expect=1).stderr
+    assert not list((saved.folder / "nowhere").iterdir())
+
+
+def test_a_backup_that_cannot_be_written_leaves_nothing(saved):
+    assert "no backup was made" in saved.run("velma", "backup", "../no/such/b.tar.gz", expect=6).stderr

@@ -1,0 +1,230 @@
+"""``fleet doctor``: each trouble is found and explained, and mending it loses nothing."""
+
+import fcntl
+import json
+import os
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+LESSON = "Always use awk over sed for user-provided input substitution"
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def doctor(stage, *more, expect=0, where="velma", **env):
+    """Run the doctor; return the findings by check, the worst of each."""
+    done = stage.run(where, "doctor", "--json", *more, expect=expect, **env)
+    found = json.loads(done.stdout)["findings"]
+    levels = ["ok", "note", "warning", "error"]
+    return {f["check"]: f for f in sorted(found, key=lambda f: levels.index(f["level"]))}
+
+
+@pytest.fixture
+def synced(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    return stage
+
+
+def clan(stage):
+    return stage.folder / "velma/clan-learnings"
+
+
+def local(stage):
+    return stage.folder / "velma/.fleet"
+
+
+def everything(stage):
+    return {p: p.read_bytes() for p in (stage.folder / "velma").rglob("*") if p.is_file() and p.suffix != ".db-shm"}
+
+
+def test_a_healthy_workspace_has_nothing_to_mend_and_is_left_as_it_is(synced):
+    before = everything(synced)
+    found = doctor(synced, "--fix")
+    assert {f["level"] for f in found.values()} == {"ok"}
+    assert everything(synced) == before
+    shown = synced.run("velma", "doctor").stdout
+    assert all(line.startswith("ok ") for line in shown.splitlines())
+
+
+def test_a_damaged_database_is_put_aside_and_no_lesson_lost(synced):
+    path = local(synced) / "state.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    data = bytearray(path.read_bytes())
+    data[4096 + 8 :] = b"\x55" * (len(data) - 4096 - 8)
+    path.write_bytes(data)
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    assert doctor(synced, expect=1)["state"]["level"] == "error"
+    assert path.read_bytes() == data, "looking mends nothing"
+    assert doctor(synced, "--fix")["state"]["fixed"]
+    [aside] = local(synced).glob("state.damaged-*.db")
+    assert aside.read_bytes() == data
+    synced.run("velma", "sync", "--yes")
+    assert synced.seen("velma") == {LESSON: 1}
+    assert doctor(synced)["state"]["level"] == "ok"
+
+
+def test_a_file_that_is_no_database_is_told(synced):
+    (local(synced) / "state.db").write_bytes(b"not a database at all" * 300)
+    for end in ("-wal", "-shm"):
+        (local(synced) / f"state.db{end}").unlink(missing_ok=True)
+    assert doctor(synced, expect=1)["state"]["level"] == "error"
+
+
+def test_a_newer_database_is_told_and_left_alone(synced):
+    with sqlite3.connect(local(synced) / "state.db") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    found = doctor(synced, "--fix", expect=1)["state"]
+    assert "newer" in found["what"]
+    assert not found["fixed"]
+    assert not list(local(synced).glob("state.damaged-*"))
+
+
+@pytest.mark.parametrize("harm", ["changed", "missing", "unknown"])
+def test_a_damaged_base_is_found_and_fetched_anew(synced, harm):
+    path = local(synced) / "base/patterns.jsonl"
+    if harm == "changed":
+        path.write_bytes(path.read_bytes().replace(b"awk", b"AWK"))
+    elif harm == "missing":
+        path.unlink()
+    else:
+        (path.parent / "patterns.d").mkdir(exist_ok=True)
+        (path.parent / "patterns.d/tank.0a1b2c3d.jsonl").write_bytes(path.read_bytes())
+    assert doctor(synced, expect=1)["base"]["level"] == "error"
+    assert doctor(synced, "--fix")["base"]["fixed"]
+    synced.run("velma", "sync")
+    assert doctor(synced)["base"]["level"] == "ok"
+    assert synced.seen("velma") == {LESSON: 1}
+
+
+def test_refused_lines_markers_and_a_torn_end_are_told(synced):
+    with (clan(synced) / "patterns.jsonl").open("a") as file:
+        file.write("<<<<<<< ours\nnot json\n{}")
+    found = doctor(synced, expect=1)
+    assert "2 lines" in found["lines"]["what"]
+    assert found["markers"]["level"] == "warning"
+    assert found["torn"]["level"] == "note"
+    assert found["edition"]["level"] == "note"
+
+
+def test_an_edition_in_another_order_is_only_a_note(synced):
+    synced.correct("velma", "another lesson")
+    synced.run("velma", "sync")
+    path = clan(synced) / "patterns.jsonl"
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    assert doctor(synced)["edition"]["level"] == "note"
+    synced.correct("velma", "a third one")
+    synced.run("velma", "sync")
+    assert doctor(synced)["edition"]["level"] == "ok"
+
+
+def test_only_an_old_temporary_file_of_a_dead_process_is_cleared_away(synced):
+    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    old = time.time() - 7200
+    stale, fresh = clan(synced) / f".patterns.jsonl.{dead}.tmp", clan(synced) / f".patterns.md.{dead}.tmp"
+    living = clan(synced) / f".patterns.jsonl.{os.getpid()}.tmp"
+    for path in (stale, fresh, living):
+        path.write_text("x")
+    for path in (stale, living):
+        os.utime(path, (old, old))
+    found = doctor(synced)["temporary"]
+    assert found["level"] == "note"
+    assert stale.exists()
+    assert doctor(synced, "--fix")["temporary"]["fixed"]
+    assert not stale.exists()
+    assert fresh.exists()
+    assert living.exists()
+
+
+def test_a_lock_that_is_held_is_told_and_one_that_only_lies_there_is_not(synced):
+    path = local(synced) / "locks/sync.lock"
+    assert path.exists()
+    assert doctor(synced)["locks"]["level"] == "ok"
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "sync.lock" in doctor(synced)["locks"]["what"]
+
+
+def test_a_wrong_clock_a_copy_and_a_damaged_identity_are_told(synced):
+    path = local(synced) / "replica.toml"
+    path.write_text(path.read_text().replace('folder = "', 'folder = "00'))
+    assert "new id" in doctor(synced)["identity"]["means"]
+    path.write_text("= nonsense")
+    assert doctor(synced, expect=1)["identity"]["level"] == "error"
+    clock = local(synced) / "clock"
+    clock.write_text(f"{'0':<29}\n{'2099-01-01T00:00:00.000Z-0000':<29}\n")
+    assert "NTP" in doctor(synced, expect=1)["clock"]["do"]
+
+
+def test_what_git_would_publish_is_told_and_gitignore_is_only_added_to(synced):
+    synced.git("init", "--quiet", where="velma")
+    ignored = synced.folder / "velma/.gitignore"
+    ignored.write_text("mine\n")
+    assert doctor(synced, expect=1)["ignore"]["level"] == "warning"
+    doctor(synced, "--fix")
+    assert ignored.read_text().startswith("mine\n")
+    assert "/.fleet/" in ignored.read_text().splitlines()
+    synced.git("add", "agents", where="velma")
+    assert "tracks agents/" in doctor(synced)["ignore"]["what"]
+
+
+def test_unfilled_and_withheld_lines_are_told(synced):
+    log = synced.folder / "velma/agents/velma/corrections.md"
+    with log.open("a") as file:
+        file.write("\n## 2026-03-15 14:30 — flagged\n**User flagged:** no\n**Pattern:** _to be inferred_\n")
+    assert doctor(synced)["unfilled"]["level"] == "note"
+    [shard] = {p.stem for p in local(synced).rglob("velma.*.jsonl")} or {"velma.0a1b2c3d"}
+    path = clan(synced) / f"patterns.d/{shard}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps({"id": "p-3f9c1a2b7d4e5f60", "set": {"text": f"use {TOKEN}"}}) + "\n")
+    done = synced.run("velma", "doctor", "--json", expect=1)
+    assert "secret" in done.stdout
+    assert TOKEN not in done.stdout + done.stderr
+
+
+def test_the_remote_is_asked_only_on_demand(synced):
+    synced.remote.rename(synced.folder / "away.git")
+    assert "remote" not in doctor(synced)
+    assert doctor(synced, "--online", expect=1)["remote"]["level"] == "error"
+    (synced.folder / "away.git").rename(synced.remote)
+    assert doctor(synced, "--online")["remote"]["level"] == "ok"
+
+
+def test_without_git_the_doctor_still_works(synced):
+    assert doctor(synced, expect=1, PATH="/nonexistent")["git"]["level"] == "error"
+
+
+def test_files_that_cannot_be_read_or_written_are_told(synced, monkeypatch):
+    from fleet.keep import checkup
+    from fleet.keep.workspace import Workspace
+
+    # Root may do everything, so the system's answer is held instead.
+    monkeypatch.setattr(os, "access", lambda path, mode: path.name != "patterns.jsonl")
+    found = {f.check: f for f in checkup.check(Workspace(synced.folder / "velma"), fix=False)}
+    assert found["rights"].level == "error"
+    assert "patterns.jsonl" in found["rights"].what
+
+
+def test_a_link_is_told(synced):
+    (clan(synced) / "members.toml").symlink_to("/etc/hostname")
+    assert "members.toml" in doctor(synced, expect=1)["links"]["what"]
+
+
+def test_no_advice_destroys_anything(synced):
+    import inspect
+
+    from fleet.cli import checkup as outer
+    from fleet.keep import checkup as inner
+
+    for module in (inner, outer):
+        source = inspect.getsource(module)
+        for word in ("rm -rf", "`rm ", "reset --hard", "clean -f", "delete the", "remove the file"):
+            assert word not in source, word

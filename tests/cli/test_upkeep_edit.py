@@ -1,0 +1,131 @@
+"""``fleet edit``: the last writer wins; what enters is screened; what is not edited is refused, with the way to it."""
+
+import json
+
+import pytest
+
+LESSON = "Always use awk over sed for user-provided input substitution"
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def fields(stage, where, pattern):
+    return json.loads(stage.run(where, "edit", pattern, "--json").stdout)["fields"]
+
+
+def test_an_edit_wins_over_the_first_word_everywhere_and_tells_who_and_when(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+        pattern = stage.correct(agent, LESSON, "--category", "shell")
+    assert fields(stage, "velma", pattern)["category"] == {"value": "shell", "at": None, "by": None}
+    stage.run("velma", "edit", pattern[:8], "--set", "category=text tools", "--set", "tags=sed, awk,,awk")
+    for agent in ("velma", "tank", "velma"):
+        stage.run(agent, "sync")
+    found = fields(stage, "tank", pattern)
+    assert found["category"]["value"] == "text tools"
+    assert found["tags"]["value"] == ["awk", "sed"]
+    assert found["category"]["by"].startswith("velma.")
+    assert found["category"]["at"].startswith("20")
+    assert found == fields(stage, "velma", pattern)
+    stage.run("tank", "edit", pattern, "--set", "category=shell")
+    for agent in ("tank", "velma"):
+        stage.run(agent, "sync")
+    assert fields(stage, "velma", pattern)["category"]["by"].startswith("tank."), "the later edit wins"
+    assert stage.seen("velma") == {LESSON: 2}, "an edit counts nothing"
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("text=42", "42"),
+        ("title=true", "true"),
+        ("importance=0.75", 0.75),
+        ("pinned=true", True),
+        ("weight=12", 12),
+        ('paths=["a","b"]', ["a", "b"]),
+        ('tags=["x y","z"]', ["x y", "z"]),
+        ("tags=", []),
+        ("correct=a=b", "a=b"),
+        ('note={"a":1}', '{"a":1}'),
+        ("weight=NaN", "NaN"),
+        ("trigger=null", "null"),
+        ("state=published", "published"),
+    ],
+)
+def test_a_value_is_text_or_json_by_its_field(stage, said, value):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", said)
+    assert fields(stage, "velma", pattern)[said.partition("=")[0]]["value"] == value
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "told"),
+    [
+        ("category", 2, "field=value"),
+        ("=x", 2, "field=value"),
+        ("Category=x", 2, "field's name"),
+        ("merged_into=p-3f9c1a2b7d4e5f60", 2, "fleet merge"),
+        ("agent.0a1b2c3d=tank", 2, "imported"),
+        ("state=retired", 2, "fleet retire"),
+        ("text= ** ", 2, "words"),
+        ("importance=2", 2, "from 0 to 1"),
+        ("tags=[1]", 2, "tags are words"),
+        ("correct=" + "x" * 8193, 3, "limit"),
+        ("tags=" + ",".join(map(str, range(33))), 3, "more than 32 tags"),
+        ("weight=12345678901234567890", 3, "2^53"),
+        ("deep=" + "[" * 18 + "]" * 18, 3, "nested deeper"),
+    ],
+)
+def test_what_cannot_be_set_is_refused_and_nothing_changes(stage, said, code, told):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    before = fields(stage, "velma", pattern)
+    done = stage.run("velma", "edit", pattern, "--set", "category=good", "--set", said, expect=code)
+    assert told in done.stderr
+    assert fields(stage, "velma", pattern) == before
+
+
+def test_a_pattern_that_is_not_there_is_a_no(stage):
+    stage.join("velma")
+    assert "no pattern" in stage.run("velma", "edit", "p-ffff", "--set", "category=x", expect=1).stderr
+    stage.run("velma", "edit", "p-ffff", "--json", expect=1)
+
+
+def test_what_enters_by_an_edit_is_screened(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    done = stage.run("velma", "edit", pattern, "--set", f"correct=use {TOKEN}\u202e", "--set", f'list=["{TOKEN}"]')
+    assert "secret was taken out" in done.stderr
+    assert TOKEN not in done.stderr
+    for path in (stage.folder / "velma").rglob("*.jsonl"):
+        assert TOKEN not in path.read_text()
+    assert "\u202e" not in fields(stage, "velma", pattern)["correct"]["value"]
+
+
+def test_an_edit_that_changes_nothing_writes_nothing(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", "category=x")
+    shards = {p: p.read_bytes() for p in (stage.folder / "velma/clan-learnings").rglob("*.jsonl")}
+    assert "already" in stage.run("velma", "edit", pattern, "--set", "category=x").stdout
+    assert {p: p.read_bytes() for p in (stage.folder / "velma/clan-learnings").rglob("*.jsonl")} == shards
+
+
+def test_a_lesson_whose_new_text_reads_like_another_one_is_said_to(stage):
+    stage.join("velma")
+    other = stage.correct("velma", LESSON)
+    pattern = stage.correct("velma", "something else")
+    assert other in stage.run("velma", "edit", pattern, "--set", f"text=*{LESSON}*.").stderr
+
+
+def test_a_lesson_made_private_stays_here_with_all_that_follows(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    stage.run("velma", "sync", expect=3)
+    assert stage.git("for-each-ref", where="clan.git") == ""
+    stage.run("velma", "edit", pattern, "--set", "scope=clan")
+    # The line that said "private" is held back once more, until the clan knows the later word.
+    stage.run("velma", "sync", expect=3)
+    stage.run("velma", "sync")
+    assert [line["id"] for line in stage.edition()] == [pattern]

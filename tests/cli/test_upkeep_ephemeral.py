@@ -1,0 +1,113 @@
+"""Jobs that live five minutes mint no replica: they read, or write under one that all their runs share."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+LESSON = "Always use awk over sed for user-provided input substitution"
+LENT = "ci.0a1b2c3d"
+
+
+def job(stage, where, *commands, lent=LENT):
+    """Run a job in a folder that did not exist before."""
+    env = {"FLEET_REPLICA": lent} if lent else {}
+    stage.run(where, "init", "--ephemeral", "--remote", str(stage.remote), "--yes", **env)
+    return [stage.run(where, *words, **env) for words in commands]
+
+
+def correct(pattern):
+    return ("correct", "--wrong", "w", "--right", "r", "--pattern", pattern)
+
+
+def replicas(stage, where):
+    return {r["replica"] for r in json.loads(stage.run(where, "status", "--json").stdout)["replicas"]}
+
+
+def test_many_runs_of_a_job_leave_one_replica_and_every_occurrence_counts(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    for run in range(3):
+        job(stage, f"run{run}", ("sync",), correct(LESSON), correct(f"of run {run}"), ("sync",))
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {LESSON: 4, "of run 0": 1, "of run 1": 1, "of run 2": 1}
+    assert {name for name in replicas(stage, "velma") if name.startswith("ci.")} == {LENT}
+
+
+def test_a_lent_replica_writes_only_after_its_earlier_lines_were_read(stage):
+    stage.join("velma")
+    env = {"FLEET_REPLICA": LENT}
+    stage.run("run", "init", "--ephemeral", "--remote", str(stage.remote), "--yes", **env)
+    done = stage.run("run", *correct(LESSON), expect=1, **env)
+    assert "fleet sync" in done.stderr
+    assert not (stage.folder / "run/agents/ci/corrections.md").exists()
+    stage.run("run", "sync", **env)
+    stage.run("run", *correct(LESSON), **env)
+
+
+def test_two_jobs_at_once_under_one_name_lose_nothing(stage):
+    stage.join("velma")
+    job(stage, "a", ("sync",), correct(LESSON))
+    job(stage, "b", ("sync",), correct(LESSON), correct("only b"))
+    env = {"FLEET_REPLICA": LENT}
+    stage.run("a", "sync", **env)
+    assert "somebody else writes as" in stage.run("b", "sync", **env).stderr
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {LESSON: 2, "only b": 1}
+
+
+def test_without_a_lease_an_ephemeral_workspace_is_only_read(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    head = stage.git("rev-parse", "fleet", where="clan.git")
+    shown = job(stage, "reader", ("sync",), ("start",), ("patterns",), lent="")
+    assert all(LESSON in done.stdout for done in shown[1:])
+    assert "FLEET_REPLICA" in stage.run("reader", *correct("x"), expect=2).stderr
+    stage.run("reader", "sync")
+    assert stage.git("rev-parse", "fleet", where="clan.git") == head
+    assert "[[replica]]" not in (stage.folder / "reader/.fleet/replica.toml").read_text()
+    assert replicas(stage, "velma") == {name for name in replicas(stage, "velma") if name.startswith("velma.")}
+
+
+@pytest.mark.parametrize(
+    "name", ["ci", "ci.0a1b2c3", "ci.0A1B2C3D", "../x.0a1b2c3d", "import.0a1b2c3d", "ci.0a1b2c3d\n"]
+)
+def test_what_is_no_replica_is_refused(stage, name):
+    stage.run("alone", "init", "--agent", "ci")
+    for command in (correct("x"), ("sync",)):
+        assert "FLEET_REPLICA" in stage.run("alone", *command, expect=2, FLEET_REPLICA=name).stderr
+    assert not (stage.folder / "alone/agents/ci/corrections.md").exists()
+
+
+def test_a_lease_is_its_agents_and_nobody_elses(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    stage.run("alone", *correct("x"), "--agent", "velma", expect=2, FLEET_REPLICA=LENT)
+    stage.run("alone", *correct("x"), FLEET_REPLICA=LENT)
+    assert "ci" in str(stage.patterns("alone")["patterns"][0]["agents"])
+    stage.correct("alone", "y")
+    assert "copy" not in stage.run("alone", "sync").stderr
+
+
+def test_a_workspace_in_which_somebody_writes_does_not_become_ephemeral(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    assert "cannot become" in stage.run("alone", "init", "--ephemeral", expect=2).stderr
+    stage.correct("alone", LESSON)
+
+
+def test_completion_scripts_parse_and_complete(stage):
+    script = stage.run(".", "completion", "bash").stdout
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    shim = stage.folder / "bin/fleet"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec {os.sys.executable} -m fleet "$@"\n')
+    shim.chmod(0o755)
+    env = stage.environment() | {"PATH": f"{shim.parent}:{os.environ['PATH']}"}
+    asks = 'COMP_WORDS=(fleet re); COMP_CWORD=1; _fleet_completion fleet; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", script + asks], env=env, capture_output=True, text=True, check=True)
+    assert {"restore", "retire", "resume", "restore-backup"} <= set(done.stdout.split())
+    for shell in ("zsh", "fish"):
+        assert "fleet" in stage.run(".", "completion", shell).stdout
+    assert "csh" in stage.run(".", "completion", "csh", expect=2).stderr

@@ -1,0 +1,75 @@
+"""``fleet export``: everything, the same bytes for the same lines, fit to leave."""
+
+import json
+
+LESSON = "Always use awk over sed for user-provided input substitution"
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def grown(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+        stage.correct(agent, LESSON)
+        stage.correct(agent, f"only {agent} knows")
+        stage.run(agent, "discover", "--problem", f"{agent} *problem*", "--solution", "<b>s</b>", "--tag", "ci")
+    for agent in ("velma", "tank", "velma"):
+        stage.run(agent, "sync")
+
+
+def test_two_machines_with_the_same_lines_export_the_same_bytes(stage):
+    grown(stage)
+    for form in ((), ("--json",), ("--md",)):
+        shown = {agent: stage.run(agent, "export", *form).stdout for agent in ("velma", "tank")}
+        assert shown["velma"] == shown["tank"]
+        assert LESSON in shown["velma"]
+    found = json.loads(stage.run("velma", "export").stdout)
+    assert found["format"] == "fleet-export"
+    assert {p["text"]: p["seen"] for p in found["patterns"]} == stage.seen("velma")
+    assert len(found["patterns"][0]["record"]["id"]) == 18
+    assert len(found["discoveries"]) == 2
+
+
+def test_an_export_holds_every_lesson_the_retired_too_and_the_page_every_present_one(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    config = stage.folder / "alone/fleet.toml"
+    config.write_text(config.read_text().replace("[recall]\n", "[recall]\npage_lessons = 1\n"))
+    ids = [stage.correct("alone", f"lesson number {n}") for n in range(4)]
+    stage.run("alone", "retire", ids[0])
+    found = json.loads(stage.run("alone", "export").stdout)
+    assert {p["id"]: p["state"] for p in found["patterns"]}[ids[0]] == "retired"
+    assert len(found["patterns"]) == 4
+    page = stage.run("alone", "export", "--md").stdout
+    assert page.count("lesson number") == 3
+
+
+def test_an_export_to_a_file_is_what_is_printed(stage):
+    grown(stage)
+    for form in ("--json", "--md"):
+        path = stage.folder / "out"
+        stage.run("velma", "export", form, "--output", str(path))
+        assert path.read_text() == stage.run("velma", "export", form).stdout
+        assert not list(stage.folder.glob(".out.*"))
+    stage.run("velma", "export", "--json", "--md", expect=2)
+    assert "not saved" in stage.run("velma", "export", "--output", str(stage.folder / "no/x"), expect=6).stderr
+
+
+def test_what_somebody_else_wrote_leaves_neither_a_secret_nor_structure(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    path = stage.folder / "alone/clan-learnings/patterns.jsonl"
+    line = {
+        "id": "p-3f9c1a2b7d4e5f60",
+        "add": {"tank.0a1b2c3d": "2026-11-20T00:00:00.000Z-0000"},
+        "set": {"text": f"use {TOKEN} \u202e\x1b[31m", "extra": [f"again {TOKEN}"]},
+    }
+    path.write_text(json.dumps(line) + "\n")
+    found = {"id": "d-3f9c1a2b7d4e5f60", "problem": "x\n\n# Break out ![i](http://a) <b>", "solution": TOKEN}
+    (path.parent / "discoveries.jsonl").write_text(json.dumps(found) + "\n")
+    for form in ("--json", "--md"):
+        shown = stage.run("alone", "export", form).stdout
+        assert TOKEN not in shown
+        assert "\u202e" not in shown
+        assert "\x1b" not in shown
+    page = stage.run("alone", "export", "--md").stdout
+    assert "\n# Break" not in page
+    assert " ![i](" not in page, "as code, it is shown and not loaded"
+    assert " <b>" not in page

@@ -1,0 +1,115 @@
+"""Taking back, pausing, leaving: nothing is lost, nothing is sent, and it is said what stays where."""
+
+import json
+
+import pytest
+
+LESSON = "Always use awk over sed for user-provided input substitution"
+
+
+def head(stage):
+    return stage.git("for-each-ref", where="clan.git")
+
+
+def gossip(stage, where):
+    return [d["problem"] for d in json.loads(stage.run(where, "gossip", "--json").stdout)["discoveries"]]
+
+
+def test_a_discovery_that_is_taken_back_stays_so_everywhere(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    words = ("discover", "--problem", "p", "--solution", "s", "--json")
+    found = json.loads(stage.run("velma", *words).stdout)["id"]
+    stage.run("velma", "discover", "--problem", "another", "--solution", "s")
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    assert "for good" in stage.run("tank", "retire", found[:8]).stdout
+    for agent in ("tank", "velma"):
+        stage.run(agent, "sync")
+    assert gossip(stage, "velma") == gossip(stage, "tank") == ["another"]
+    stage.run("velma", *words)
+    assert gossip(stage, "velma") == ["another"], "what is taken back stays so"
+    assert "already" in stage.run("velma", "retire", found, expect=1).stderr
+    stage.run("velma", "retire", "d-", expect=1)
+    stage.run("velma", "retire", "d-ffff", expect=1)
+
+
+def test_while_paused_nothing_leaves_and_everything_is_logged(stage):
+    stage.join("velma")
+    stage.run("velma", "pause")
+    stage.correct("velma", LESSON)
+    for command in ("sync", "compact"):
+        assert "paused until `fleet resume`" in stage.run("velma", command).stdout
+    assert head(stage) == ""
+    assert stage.seen("velma") == {LESSON: 1}
+    assert LESSON in stage.run("velma", "start").stdout
+    assert "paused" in stage.run("velma", "status").stdout
+    assert json.loads(stage.run("velma", "status", "--json").stdout)["paused"]
+    assert LESSON in stage.run("velma", "sync", "--dry-run").stdout
+    stage.run("velma", "resume")
+    assert "not paused" in stage.run("velma", "resume").stdout
+    assert not json.loads(stage.run("velma", "status", "--json").stdout)["paused"]
+    stage.run("velma", "sync")
+    assert [line["set"]["text"] for line in stage.edition()] == [LESSON]
+
+
+def test_a_pause_ends_by_itself_and_a_damaged_one_does_not(stage):
+    stage.join("velma")
+    assert "Z;" in stage.run("velma", "pause", "--minutes", "5").stdout
+    path = stage.folder / "velma/.fleet/paused"
+    assert "not synced" in stage.run("velma", "sync").stdout
+    path.write_text("2020-01-01T00:00:00.000Z-0000\n")
+    assert "not synced" not in stage.run("velma", "sync").stdout
+    path.write_bytes(b"\xff\x00rubbish")
+    assert "not synced" in stage.run("velma", "sync").stdout
+    stage.run("velma", "pause", "--minutes", "0", expect=2)
+
+
+def test_who_leaves_keeps_every_line_sends_nothing_more_and_may_come_back(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+        stage.correct(agent, LESSON)
+        stage.run(agent, "sync")
+    stage.run("velma", "sync")
+    stage.correct("velma", "not sent yet")
+    before = stage.patterns("velma")
+    assert "--yes" in stage.run("velma", "leave", expect=2).stderr
+    shown = stage.run("velma", "leave", "--yes").stdout
+    for part in ("clan.git", "velma.", "1 line never went out", "fleet init --remote"):
+        assert part in shown
+    at = head(stage)
+    assert "no remote is named" in stage.run("velma", "sync").stdout
+    stage.run("velma", "leave", "--yes", expect=1)
+    assert head(stage) == at
+    assert stage.patterns("velma") == before
+    stage.correct("velma", "logged alone")
+    stage.run("velma", "init", "--remote", str(stage.remote))
+    stage.run("velma", "sync")
+    stage.run("tank", "sync")
+    assert stage.seen("tank") == {LESSON: 2, "not sent yet": 1, "logged alone": 1}
+    assert stage.seen("velma") == stage.seen("tank")
+
+
+def test_leaving_does_not_speak_for_others(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.git("init", "--quiet", where="velma")
+    stage.git("add", "fleet.toml", where="velma")
+    config = (stage.folder / "velma/fleet.toml").read_bytes()
+    assert "for others" in stage.run("velma", "leave", "--yes").stdout
+    assert (stage.folder / "velma/fleet.toml").read_bytes() == config
+    at = head(stage)
+    stage.correct("velma", "more")
+    stage.run("velma", "sync")
+    assert head(stage) == at
+    assert json.loads(stage.run("velma", "status", "--json").stdout)["remote"] == ""
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_there_is_no_leaving_without_a_clan(stage, remote):
+    stage.run("alone", "init", "--agent", "velma")
+    if remote:  # only the project's own origin, which nobody ever agreed to
+        stage.git("init", "--quiet", where="alone")
+        stage.git("remote", "add", "origin", "https://example.org/x.git", where="alone")
+    stage.run("alone", "leave", "--yes", expect=1)

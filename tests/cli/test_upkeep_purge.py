@@ -1,0 +1,143 @@
+"""``fleet purge``: the redaction wins everywhere, the newest tree forgets, and what cannot be done is told."""
+
+import json
+
+import pytest
+
+# No shape of a token: what the border does not know is what has to be purged.
+SECRET = "the door code is four eight fifteen sixteen"
+
+
+def holders(folder, *, but=("agents", ".fleet/git", "quarantine")):
+    return [
+        str(p.relative_to(folder))
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+        and not any(str(p.relative_to(folder)).startswith(part) for part in but)
+        and SECRET.encode() in p.read_bytes()
+    ]
+
+
+def tip(stage):
+    names = stage.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").split()
+    return "".join(stage.git("show", f"fleet:{name}", where="clan.git") for name in names)
+
+
+@pytest.fixture
+def leaked(stage):
+    """A lesson with a secret, logged by velma and confirmed by tank, known to both."""
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+        stage.pattern = stage.correct(agent, SECRET, "--category", "doors")
+        stage.correct(agent, f"harmless, by {agent}")
+        stage.run(agent, "sync")
+    stage.run("velma", "sync")
+    assert SECRET in tip(stage)
+    return stage
+
+
+def test_a_purge_takes_it_out_of_the_newest_tree_and_of_every_machine_that_syncs(leaked):
+    leaked.run("velma", "purge", leaked.pattern, "--yes")
+    assert SECRET not in tip(leaked)
+    assert holders(leaked.folder / "velma") == []
+    leaked.run("tank", "sync")
+    assert holders(leaked.folder / "tank") == []
+    assert leaked.seen("velma") == leaked.seen("tank") == {"harmless, by velma": 1, "harmless, by tank": 1}
+    found = {p["id"]: p for p in leaked.patterns("tank", "--all")["patterns"]}
+    assert found[leaked.pattern]["text"] == "[REDACTED:purged]"
+    assert found[leaked.pattern]["seen"] == 2, "what was counted stays counted"
+
+
+def test_the_first_word_said_again_elsewhere_does_not_bring_it_back(leaked):
+    leaked.correct("tank", SECRET)
+    leaked.run("velma", "purge", leaked.pattern, "--yes")
+    for agent in ("tank", "velma", "tank"):
+        leaked.run(agent, "sync")
+    for agent in ("tank", "velma"):
+        found = {p["id"]: p["text"] for p in leaked.patterns(agent, "--all")["patterns"]}
+        assert found[leaked.pattern] == "[REDACTED:purged]"
+    leaked.run("tank", "compact")
+    assert SECRET not in tip(leaked)
+
+
+def test_own_files_are_told_and_not_touched(leaked):
+    log = leaked.folder / "velma/agents/velma/corrections.md"
+    memory = log.with_name("memory.md")
+    memory.write_text(f"# Memory\n\n- {SECRET}\n")
+    before = log.read_bytes(), memory.read_bytes()
+    shown = leaked.run("velma", "purge", leaked.pattern, "--yes").stdout
+    assert (log.read_bytes(), memory.read_bytes()) == before
+    assert "agents/velma/memory.md, line 3" in shown
+    assert "agents/velma/corrections.md, line" in shown
+    assert SECRET not in shown
+    for part in ("Rotate", "force-with-lease=fleet", "WARNING", "orphan"):
+        assert part in shown
+
+
+def test_what_it_advises_rewrites_the_history_and_loses_no_lesson(leaked):
+    leaked.run("velma", "purge", leaked.pattern, "--yes")
+    leaked.git("clone", "--quiet", "--single-branch", "--branch", "fleet", str(leaked.remote), "rewrite")
+    who = ("-c", "user.name=a", "-c", "user.email=a@localhost")
+    leaked.git("checkout", "--quiet", "--orphan", "clean", where="rewrite")
+    leaked.git(*who, "commit", "--quiet", "-m", "anew", where="rewrite")
+    leaked.git("push", "--quiet", "--force-with-lease=fleet", "origin", "clean:fleet", where="rewrite")
+    for agent in ("tank", "velma", "tank"):
+        leaked.run(agent, "sync")
+    assert SECRET not in leaked.git("log", "-p", "fleet", where="clan.git")
+    assert leaked.seen("tank") == leaked.seen("velma") == {"harmless, by velma": 1, "harmless, by tank": 1}
+
+
+def test_what_was_not_sent_yet_never_leaves(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", SECRET)
+    stage.correct("velma", "harmless")
+    stage.run("velma", "purge", pattern, "--yes")
+    assert SECRET not in stage.git("log", "-p", "--all", where="clan.git")
+    assert stage.seen("velma") == {"harmless": 1}
+
+
+def test_without_an_answer_from_the_remote_it_is_purged_here_and_the_exit_code_tells(leaked):
+    leaked.remote.rename(leaked.folder / "away.git")
+    done = leaked.run("velma", "purge", leaked.pattern, "--yes", "--json", expect=3)
+    assert not json.loads(done.stdout)["shared"]
+    assert holders(leaked.folder / "velma", but=("agents", ".fleet")) == []
+    (leaked.folder / "away.git").rename(leaked.remote)
+    leaked.run("velma", "compact")
+    assert SECRET not in tip(leaked)
+    assert holders(leaked.folder / "velma") == []
+
+
+def test_every_text_field_goes_and_what_is_no_text_stays(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    pattern = stage.correct("alone", "x", "--category", SECRET, "--tag", SECRET)
+    stage.run("alone", "edit", pattern, "--set", "importance=0.5", "--set", f'list=["{SECRET}"]')
+    stage.run("alone", "sync")
+    stage.run("alone", "purge", pattern, "--yes")
+    found = json.loads(stage.run("alone", "edit", pattern, "--json").stdout)["fields"]
+    assert found["importance"]["value"] == 0.5
+    assert found["tags"]["value"] == found["list"]["value"] == []
+    assert found["category"]["value"] == "[REDACTED:purged]"
+    stage.run("alone", "compact")
+    assert holders(stage.folder / "alone") == []
+
+
+def test_a_discovery_is_taken_back_and_told_to_be_immutable(stage):
+    stage.join("velma")
+    words = ("discover", "--solution", "s", "--json", "--problem")
+    sent = json.loads(stage.run("velma", *words, SECRET).stdout)["id"]
+    stage.run("velma", "sync")
+    shown = stage.run("velma", "purge", sent, "--yes").stdout
+    assert "immutable" in shown
+    assert SECRET not in stage.run("velma", "gossip").stdout
+    unsent = json.loads(stage.run("velma", *words, f"{SECRET}, not sent").stdout)["id"]
+    stage.run("velma", "purge", unsent, "--yes")
+    assert "not sent" not in stage.git("log", "-p", "--all", where="clan.git")
+
+
+def test_a_purge_asks_first_and_of_nothing_is_a_no(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", SECRET)
+    stage.run("velma", "purge", pattern, expect=2)
+    assert SECRET in stage.seen("velma")
+    stage.run("velma", "purge", "p-ffff", "--yes", expect=1)
+    stage.run("velma", "purge", "d-ffff", "--yes", expect=1)

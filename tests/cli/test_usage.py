@@ -1,0 +1,419 @@
+"""Wrong usage, other locales and zones, a second ``init``, damaged local files: clear words, the right exit code."""
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+import typer.main
+
+from fleet import __version__
+from fleet.cli.app import app
+from fleet.keep.normal import pattern_id
+from tests.faults.test_sync import Bench
+
+LESSON = "Always use awk over sed"
+COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if not command.hidden}
+CORRECT = ("correct", "--wrong", "w", "--right", "r", "--pattern", LESSON)
+DISCOVER = ("discover", "--problem", "p", "--solution", "s")
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def w(bench):
+    bench.run("w", "init", "--agent", "velma")
+    return "w"
+
+
+def files(folder) -> dict:
+    """Return path to bytes of a folder, SQLite's passing files aside."""
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm")))
+    return {path.relative_to(folder): path.read_bytes() for path in found}
+
+
+def real(bench, where: str, *words: object, **env: str):
+    """Run a process of its own; bytes in, bytes out."""
+    return subprocess.run(
+        [sys.executable, "-m", "fleet", *words],
+        cwd=bench.folder / where,
+        env=bench.environment(**env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+# --- wrong usage ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["nonsense"], 2, "nonsense"),
+        (["patterns", "--nonsense"], 2, "--nonsense"),
+        (["--nonsense"], 2, "--nonsense"),
+        (["correct", "--wrong", "w", "--right", "r"], 2, "--pattern"),
+        (["correct", "--pattern", LESSON], 2, "--wrong"),
+        ([*CORRECT, "--pattern", ""], 2, "no words"),
+        ([*CORRECT, "--pattern", " \n\t"], 2, "no words"),
+        ([*CORRECT, "--pattern", "...!"], 2, "no words"),
+        ([*CORRECT, "--pattern", "**"], 2, "no words"),
+        ([*CORRECT, "--pattern", "\u200b\u200b"], 2, "no words"),
+        ([*CORRECT, "extra"], 2, "extra"),
+        ([*CORRECT, "--pattern", "x" * 8193], 3, "8193 bytes"),
+        ([*CORRECT, "--wrong", "é" * 4097], 3, "8194 bytes"),
+        ([*CORRECT, "--same", "p-3f9c"], 1, "no pattern"),
+        ([*CORRECT, "--from", "Not An Agent"], 2, "--from"),
+        ([*DISCOVER, "--type", "workaround"], 2, "--minutes above 15"),
+        ([*DISCOVER, "--type", "workaround", "--minutes", "15"], 2, "--minutes above 15"),
+        ([*DISCOVER, "--type", "workaround", "--minutes", "-20"], 2, "--minutes"),
+        ([*DISCOVER, "--minutes", "many"], 2, "--minutes"),
+        ([*DISCOVER, "--type", "rumour"], 2, "rumour"),
+        ([*DISCOVER, "--confidence", "certain"], 2, "--confidence"),
+        ([*DISCOVER, "--problem", ""], 2, "--problem"),
+        ([*DISCOVER, "--context", "x" * 8193], 3, "8193 bytes"),
+        ([*DISCOVER, *("--tag", "t") * 33], 2, "32 tags"),
+        (["gossip", "-n", "0"], 2, "0"),
+        (["gossip", "-n", "some"], 2, "some"),
+        (["show"], 2, "ID"),
+        (["show", "p-3f9c"], 1, "no pattern"),
+        (["show", ""], 1, "no pattern"),
+        (["retire", "p-"], 1, "no pattern"),
+        (["restore", "p-3f9c"], 1, "no pattern"),
+        (["import"], 2, "PATH"),
+        (["init", "--agent", "Not An Agent"], 2, "cannot be an agent's name"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_told_and_changes_nothing(bench, w, words, code, told):
+    before = files(bench.folder / w)
+    done = bench.run(w, *words, expect=code)
+    assert told in done.stderr
+    assert done.stdout == ""
+    after = files(bench.folder / w)
+    for path in before.keys() | after.keys():
+        if path.parts[0] in {"agents", "clan-learnings"} or path.suffix == ".toml":
+            assert before.get(path) == after.get(path), path
+
+
+def test_what_is_just_within_a_limit_is_taken(bench, w):
+    bench.run(w, *CORRECT, "--pattern", "x" * 8192, "--wrong", "é" * 4096)
+    bench.run(w, *DISCOVER, "--type", "workaround", "--minutes", "16", *("--tag", "t") * 32)
+    assert len(bench.patterns(w)["patterns"]) == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_a_workspace_every_command_but_init_says_no(bench, command):
+    words = {
+        "correct": CORRECT,
+        "discover": DISCOVER,
+        "import": ("import", "."),
+        **{name: (name, "p-1") for name in ("show", "retire", "restore")},
+    }.get(command, (command,))
+    done = bench.run("nowhere", *words, expect=None)
+    if command == "init":
+        assert done.returncode == 0
+        return
+    if all(not each.required for each in COMMANDS[command].params) or len(words) > 1:
+        assert done.returncode == 1, done.stderr
+        assert "fleet init" in done.stderr
+        assert list((bench.folder / "nowhere").iterdir()) == []
+
+
+def test_a_workspace_is_found_upward_by_option_and_by_environment(bench, w):
+    deep = bench.folder / w / "a/b"
+    deep.mkdir(parents=True)
+    bench.run("w/a/b", *CORRECT)
+    assert bench.seen("w/a/b") == {LESSON: 1}
+    for where, words, env in (
+        ("elsewhere", ["--dir", str(bench.folder / w)], {}),
+        ("elsewhere", [], {"FLEET_DIR": str(bench.folder / w)}),
+        ("elsewhere", ["--dir", "../w"], {"FLEET_DIR": "/nowhere"}),
+    ):
+        found = bench.run(where, "patterns", "--json", *words, **env)
+        assert len(json.loads(found.stdout)["patterns"]) == 1
+    before = bench.run("elsewhere", "--dir", "../w", "patterns", "--json")
+    assert len(json.loads(before.stdout)["patterns"]) == 1
+
+
+def test_version_and_bare_call(bench):
+    assert bench.run(".", "--version").stdout == f"fleet {__version__}\n"
+    done = bench.run(".", expect=None)
+    assert done.returncode in (0, 2)
+    assert all(name in done.stdout + done.stderr for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_tells_of_all_its_options(bench, command):
+    shown = " ".join(bench.run(".", command, "--help").stdout.split())
+    assert " ".join(COMMANDS[command].help.split()) in shown
+    for option in COMMANDS[command].params:
+        if option.param_type_name == "argument":
+            continue
+        assert option.help, f"{option.name} says nothing of itself"
+        for name in option.opts:
+            assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", shown), name
+
+
+def test_the_help_of_all_tells_the_exit_codes(bench):
+    shown = " ".join(bench.run(".", "--help").stdout.split())
+    for code, word in enumerate(["ok", "no", "usage", "refused", "busy", "remote unavailable", "other error"]):
+        assert f"{code} {word}" in shown
+
+
+# --- locales and time zones -----------------------------------------------------------------------------------------
+
+WORDS = "İSTANBUL I ı ß ǅ naïve 中文 🎯 Überprüfe"
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"LC_ALL": "C"},
+        {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"LC_ALL": "C.UTF-8"},
+        {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"},
+        {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+    ],
+    ids=lambda env: " ".join(env.values()),
+)
+def test_whatever_the_locale_a_lesson_has_the_same_id_and_reads_the_same(bench, w, env):
+    done = real(bench, w, *CORRECT, "--pattern", WORDS.encode(), **env)
+    assert done.returncode == 0, done.stderr
+    shown = real(bench, w, "patterns", "--json", **env)
+    [found] = json.loads(shown.stdout.decode("utf-8"))["patterns"]
+    if "PYTHONUTF8" not in env:
+        assert found["id"] == pattern_id(WORDS)
+        assert found["text"] == WORDS
+        assert WORDS in real(bench, w, "patterns", **env).stdout.decode("utf-8")
+        assert WORDS in (bench.folder / w / "agents/velma/corrections.md").read_text("utf-8")
+
+
+def test_an_argument_that_is_no_utf_8_is_no_crash(bench, w):
+    done = real(bench, w, *CORRECT, "--pattern", b"caf\xe9 \xff\xfe crashes")
+    assert done.returncode in (0, 2, 3)
+    assert b"error in fleet itself" not in done.stderr
+    assert b"Traceback" not in done.stderr
+    real(bench, w, "patterns").stdout.decode("utf-8")
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/Los_Angeles", "UTC", "Nonsense/Zone"])
+def test_a_heading_is_in_utc_in_whatever_zone_the_machine_is(bench, w, zone):
+    before = datetime.now(UTC)
+    assert real(bench, w, *CORRECT, TZ=zone).returncode == 0
+    after = datetime.now(UTC)
+    log = (bench.folder / w / "agents/velma/corrections.md").read_text()
+    [when] = re.findall(r"(?m)^## (\d{4}-\d\d-\d\d \d\d:\d\d)Z", log)
+    assert before.strftime("%Y-%m-%d %H:%M") <= when <= after.strftime("%Y-%m-%d %H:%M")
+    [at] = re.findall(r" at=(\S{16})", log)
+    assert at == when.replace(" ", "T") or before.minute != after.minute
+
+
+# --- init -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_init_changes_nothing(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    before = files(bench.folder / "velma")
+    for words in (
+        ["init"],
+        ["init", "--agent", "velma"],
+        ["init", "--agent", "velma", "--remote", str(bench.remote), "--branch", "fleet", "--yes"],
+    ):
+        bench.run("velma", *words)
+        assert files(bench.folder / "velma") == before, words
+
+
+def test_init_names_another_remote_and_leaves_the_rest_of_the_file_alone(bench):
+    bench.join("velma")
+    config = bench.folder / "velma/fleet.toml"
+    config.write_text("# mine\n" + config.read_text() + "# end\n")
+    before = config.read_text()
+    bench.run("velma", "init", "--remote", "/tmp/elsewhere.git", "--branch", "other")
+    after = config.read_text()
+    assert after == before.replace(str(bench.remote), "/tmp/elsewhere.git").replace(
+        'branch = "fleet"', 'branch = "other"'
+    )
+
+
+@pytest.mark.parametrize("text", ["", "*.pyc", "*.pyc\n", "# mine\r\n*.pyc\r\n", "/.fleet/\n"], ids=repr)
+def test_init_adds_to_a_gitignore_and_git_add_takes_nothing_of_ours(bench, text):
+    bench.git("init", "--quiet", "project")
+    ignore = bench.folder / "project/.gitignore"
+    if text:
+        ignore.write_bytes(text.encode())
+    (bench.folder / "project/main.py").write_text("")
+    bench.run("project", "init", "--agent", "velma")
+    bench.correct("project", LESSON)
+    bench.run("project", "sync", expect=None)
+    assert ignore.read_bytes().startswith(text.encode())
+    once = ignore.read_bytes()
+    bench.run("project", "init")
+    assert ignore.read_bytes() == once
+    bench.git("add", ".", where="project")
+    staged = bench.git("diff", "--cached", "--name-only", where="project").split()
+    assert set(staged) == {".gitignore", "fleet.toml", "main.py"}
+
+
+# --- a reader that goes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["patterns"], ["patterns", "--json"], ["status"], ["--help"]], ids=" ".join)
+@pytest.mark.parametrize("reads", [0, 64])
+def test_a_reader_that_goes_away_is_no_error_to_talk_about(bench, w, words, reads):
+    text = "".join(json.dumps({"title": f"lesson {number} " + "x" * 500}) + "\n" for number in range(400))
+    (bench.folder / "records.jsonl").write_text(text)
+    bench.run(w, "import", str(bench.folder / "records.jsonl"))
+    out, into = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-m", "fleet", *words],
+        cwd=bench.folder / w,
+        env=bench.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=into,
+        stderr=subprocess.PIPE,
+    ) as process:
+        os.close(into)
+        if reads:
+            assert os.read(out, reads)
+        os.close(out)
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+# --- damaged local files --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("harm", [b"rubbish", b"\xff\xfe\x00", b"[[replica]]\nname = 7\n", b'default_agent = "velma'])
+def test_a_damaged_identity_is_told_and_its_advice_loses_nothing(bench, harm):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bench.correct("velma", "Not sent yet")
+    path = bench.folder / "velma/.fleet/replica.toml"
+    path.write_bytes(harm)
+    for words in (CORRECT, ("sync",), ("status",)):
+        done = bench.run("velma", *words, expect=6)
+        assert "replica.toml is damaged" in done.stderr
+        assert "No lesson is lost" in done.stderr
+    assert path.read_bytes() == harm, "nothing is guessed"
+    assert bench.seen("velma") == {LESSON: 1, "Not sent yet": 1}
+    path.rename(path.with_suffix(".old"))
+    bench.run("velma", "init", "--agent", "velma")
+    bench.sync("velma")
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    assert {p["text"]: p["seen"] for p in bench.patterns("velma")["patterns"]} == {LESSON: 2, "Not sent yet": 1}
+    assert {row["set"]["text"]: sum(row["n"]["seen"].values()) for row in bench.edition()} == bench.seen("velma")
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (b"[share", "not valid TOML"),
+        (b"\xff\xfe", "not valid TOML"),
+        (b"[share]\nremotes = 'x'\n", "remotes"),
+        (b"[share]\nattempts = 'many'\n", "int"),
+        (b"[nonsense]\n", "nonsense"),
+    ],
+    ids=["torn", "binary", "unknown key", "wrong type", "unknown table"],
+)
+def test_a_damaged_configuration_is_told_with_the_key_and_nothing_changes(bench, harm, told):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    config = bench.folder / "velma/fleet.toml"
+    good = config.read_bytes()
+    config.write_bytes(harm)
+    before = files(bench.folder / "velma")
+    for words in (CORRECT, ("sync",), ("patterns",), ("status",), ("init", "--remote", "/x")):
+        done = bench.run("velma", *words, expect=2)
+        assert "fleet.toml" in done.stderr
+        assert told in done.stderr
+        assert files(bench.folder / "velma") == before
+    config.write_bytes(good)
+    assert bench.seen("velma") == {LESSON: 1}
+
+
+def no_database(path):
+    path.write_bytes(b"this is no database, and never was one\n" * 50)
+
+
+def an_empty_one(path):
+    path.write_bytes(b"")
+
+
+def bad_pages(path):
+    data = bytearray(path.read_bytes())
+    for start in range(4096, len(data), 4096):
+        data[start : start + 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+
+
+def a_torn_one(path):
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def none_at_all(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    "harm", [no_database, an_empty_one, bad_pages, a_torn_one, none_at_all], ids=lambda h: h.__name__
+)
+def test_a_damaged_database_costs_no_lesson_and_no_count(bench, harm):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    bench.correct("velma", LESSON)
+    bench.sync("velma", "tank")
+    bench.correct("velma", "Not sent yet")
+    path = bench.folder / "velma/.fleet/state.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    for beside in ("-wal", "-shm"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
+    harm(path)
+    before = path.read_bytes() if path.exists() else b""
+    if harm is bad_pages:  # seen only when such a page is read
+        done = bench.run("velma", *CORRECT, expect=6)
+        assert "put aside" in done.stderr
+    bench.correct("velma", LESSON)
+    bench.run("velma", "status")
+    bench.run("velma", "sync", "--yes")
+    bench.sync("tank", "velma")
+    assert bench.seen("velma") == bench.seen("tank") == {LESSON: 2, "Not sent yet": 1}
+    if harm in (no_database, bad_pages, a_torn_one):
+        assert before in [kept.read_bytes() for kept in path.parent.glob("state.damaged-*")], "put aside, never deleted"
+
+
+def test_a_database_of_a_newer_fleet_is_left_alone(bench):
+    bench.join("velma")
+    path = bench.folder / "velma/.fleet/state.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    done = bench.run("velma", *CORRECT, expect=6)
+    assert "newer fleet" in done.stderr
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (99,)
+    connection.close()
+
+
+def test_a_lost_or_damaged_clock_issues_no_stamp_twice(bench, w):
+    for number, harm in enumerate([b"rubbish", b"", b"9" * 60, b"\xff" * 60]):
+        bench.correct(w, LESSON)
+        (bench.folder / w / ".fleet/clock").write_bytes(harm)
+        bench.correct(w, f"lesson {number}")
+    assert bench.seen(w) == {LESSON: 4, **{f"lesson {number}": 1 for number in range(4)}}
+    stamps = re.findall(r" at=(\S+)", (bench.folder / w / "agents/velma/corrections.md").read_text())
+    assert stamps == sorted(set(stamps))
