@@ -1,7 +1,7 @@
 """How well matching tells lessons apart: the labelled pairs, tuned on one half, reported on the other.
 
-    python benchmarks/matching/report.py            the held-out half
-    python benchmarks/matching/report.py --all      both halves, and each pair that went wrong in the half for tuning
+python benchmarks/matching/report.py            the held-out half
+python benchmarks/matching/report.py --all      both halves, and each pair that went wrong in the half for tuning
 """
 
 import hashlib
@@ -79,9 +79,10 @@ def table(judged: Sequence[Judged]) -> str:
         rows.append(f"| {label} | {len(verdicts)} | " + " | ".join(str(verdicts.count(v)) for v in _VERDICTS) + " |")
     found = figures(judged)
     wanted = [j for j in judged if j.pair.label == "same"]
+    met = sum(j.was_candidate for j in wanted)
     rows.append(
         f"\nprecision on same {found.precision:.3f}, recall {found.recall:.3f}; "
-        f"{sum(j.was_candidate for j in wanted)} of {len(wanted)} same pairs among the {matching.CANDIDATES_MAX} candidates"
+        f"{met} of {len(wanted)} same pairs among the {matching.CANDIDATES_MAX} candidates"
     )
     return "\n".join(rows)
 

@@ -45,11 +45,21 @@ def correct(
         told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()))
         logged = log(workspace, desk.agent_in(workspace, agent), told, session=desk.session_named(session), same=same)
         if as_json:
-            desk.say_json({"id": logged.id, "seen": logged.seen, "text": logged.text})
+            near = [{"id": n.id, "text": n.text, "score": n.score, "verdict": n.verdict} for n in logged.near]
+            known = {"near": desk.cleaned(near)} if near else {}
+            desk.say_json({"id": logged.id, "seen": logged.seen, "text": logged.text} | known)
         else:
             desk.say(f"{logged.id} seen {desk.counted(logged.seen, 'time')}: {logged.text}")
+            for close in logged.near:
+                desk.say(_as_near(logged.id, close.id, desk.cleaned(close.text), is_same=close.verdict == "same"))
         if logged.secrets:
             desk.note(f"a secret was taken out ({', '.join(logged.secrets)}); if it was a real one, rotate it")
+
+
+def _as_near(logged: str, pattern: str, text: str, *, is_same: bool) -> str:
+    if not is_same:
+        return f"  differs from {pattern}: {text}"
+    return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time say --same {pattern})"
 
 
 def discover(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli import agents, care, completion, edit, leaving, options, people, search, upkeep
+from fleet.cli import agents, care, completion, edit, leaving, merge, options, people, search, upkeep
 from fleet.cli.desk import chosen
 
 app = typer.Typer(
@@ -40,5 +40,5 @@ def before(
     chosen.directory, chosen.agent, chosen.session = directory, agent, session
 
 
-for commands in (agents, people, search, edit, upkeep, care, leaving, completion):
+for commands in (agents, people, search, edit, merge, upkeep, care, leaving, completion):
     commands.register(app)

@@ -1,5 +1,6 @@
 """What people type: read the clan's lessons, retire one, bring one back, take in what others wrote."""
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,25 +23,32 @@ def register(app: typer.Typer) -> None:
 
 
 def patterns(
-    everything: Annotated[bool, typer.Option("--all", help="Retired ones too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Retired ones and each merged record, too.")] = False,
     as_json: options.Json = False,
     directory: options.Directory = "",
 ) -> None:
-    """List the clan's lessons."""
+    """List the clan's lessons. Merged ones are one lesson, under the smallest of their ids."""
+    from fleet.keep import merging
     from fleet.keep import notebook as notes
     from fleet.recall.lessons import by_sight
 
     with desk.opened(directory) as workspace:
         held = workspace.load()
-        listed = [line for line in held.notebook.patterns.values() if notes.text(line)]
-        if not everything:
-            listed = [line for line in listed if notes.is_present(line)]
+        merged_into: dict[str, str] = {}
+        if everything:
+            every = list(merging.everything(held.notebook))
+            listed = [line for line, _ in every]
+            merged_into = {line.id: into for line, into in every if into}
+        else:
+            listed = list(merging.shown(held.notebook))
         if as_json:
-            found = [as_found(line) for line in sorted(listed, key=lambda line: line.id)]
+            found = [as_found(line, merged_into) for line in sorted(listed, key=lambda line: line.id)]
             desk.say_json({"patterns": found, "refused": held.read.count})
             return
         for line in sorted(listed, key=by_sight):
             gone = "" if notes.is_present(line) else "  (retired)"
+            if line.id in merged_into:
+                gone += f"  (merged into {merged_into[line.id]})"
             desk.say(f"{line.id}  {notes.count(line, 'seen'):>3}x  {_shown(notes.text(line))}{gone}")
         if not listed:
             desk.say("no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first")
@@ -48,11 +56,12 @@ def patterns(
             desk.note(f"{desk.counted(held.read.count, 'line')} could not be read; `fleet status` tells why")
 
 
-def as_found(line: Line) -> dict[str, Any]:
+def as_found(line: Line, merged_into: Container[str] = ()) -> dict[str, Any]:
     """Return a pattern as ``--json`` shows it: the same on every machine that has the same lines."""
     from fleet.keep import notebook as notes
 
     tags = line.set.get("tags")
+    state = _shown(notes.as_text(line.set.get("state"))) or "candidate" if notes.is_present(line) else "retired"
     return {
         "id": line.id,
         "text": _shown(notes.text(line)),
@@ -62,7 +71,7 @@ def as_found(line: Line) -> dict[str, Any]:
         "seen": notes.count(line, "seen"),
         "sessions": notes.count(line, "sessions"),
         "agents": notes.agents(line),
-        "state": _shown(notes.as_text(line.set.get("state"))) or "candidate" if notes.is_present(line) else "retired",
+        "state": "merged" if line.id in merged_into else state,
         "first": line.at,
         "last": notes.last_seen(line),
     }
@@ -77,14 +86,19 @@ def _shown(text: str) -> str:
 
 def show(pattern: options.PatternId, as_json: options.Json = False, directory: options.Directory = "") -> None:
     """Show all that is known of one lesson."""
+    from fleet.keep import merging
     from fleet.keep import notebook as notes
 
     with desk.opened(directory) as workspace:
-        line = desk.find(workspace.load().notebook, pattern)
+        notebook = workspace.load().notebook
+        asked = desk.find(notebook, pattern)
+        line, members = merging.whole(notebook, asked.id), merging.group_of(notebook, asked.id)
         found = as_found(line)
         if as_json:
-            desk.say_json(found)
+            desk.say_json(found | ({"merged": members} if len(members) > 1 else {}))
             return
+        if line.id != asked.id:
+            desk.say(f"{asked.id} is merged into:")
         desk.say(f"{found['id']}  {found['state']}\n{found['text']}")
         for label, key in (("right", "correct"), ("category", "category")):
             if found[key]:
@@ -102,6 +116,9 @@ def show(pattern: options.PatternId, as_json: options.Json = False, directory: o
             desk.say(f"  {field + ':':<10}{_shown(str(line.set[field]))}")
         for field, (stamp, writer) in sorted(line.when.items()):
             desk.say(f"  {field} was set {stamp[:16]}Z by {writer}")
+        for member in members:
+            if member != line.id:
+                desk.say(f"  merged:   {member} {_shown(notes.text(notebook.patterns[member]))}")
         if not notes.is_present(line):
             desk.say(f"  `fleet restore {line.id}` brings it back")
 
@@ -125,8 +142,9 @@ def retire(pattern: options.PatternId, agent: options.Agent = "", directory: opt
             entry = retract(workspace, desk.agent_in(workspace, agent), pattern)
             desk.say(f"{entry.id} taken back, for good: {_shown(entry.problem or entry.solution)}")
             return
-        line = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.retired, wanted=True)
-        desk.say(f"{line.id} retired: {_shown(notes.text(line))}\n`fleet restore {line.id}` brings it back")
+        line, others = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.retired, wanted=True)
+        also = f", with {', '.join(others)}, which is merged with it" if others else ""
+        desk.say(f"{line.id} retired{also}: {_shown(notes.text(line))}\n`fleet restore {line.id}` brings it back")
 
 
 def restore(pattern: options.PatternId, agent: options.Agent = "", directory: options.Directory = "") -> None:
@@ -135,12 +153,17 @@ def restore(pattern: options.PatternId, agent: options.Agent = "", directory: op
     from fleet.keep import notebook as notes
 
     with desk.opened(directory) as workspace:
-        line = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.restored, wanted=False)
-        desk.say(f"{line.id} is back: {_shown(notes.text(line))}")
+        line, others = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.restored, wanted=False)
+        also = f", with {', '.join(others)}, which is merged with it" if others else ""
+        desk.say(f"{line.id} is back{also}: {_shown(notes.text(line))}")
 
 
-def _changed(workspace: Any, agent: str, pattern: str, change: Any, *, wanted: bool) -> Line:
-    """Make one edit to a pattern that is in, or is not, as wanted; return the pattern."""
+def _changed(workspace: Any, agent: str, pattern: str, change: Any, *, wanted: bool) -> tuple[Line, list[str]]:
+    """Make one edit to a lesson that is in, or is not, as wanted; return it, and which other records changed with it.
+
+    An id of a merged set means the whole of it: a lesson is in while any of its records is.
+    """
+    from fleet.keep import merging
     from fleet.keep import notebook as notes
     from fleet.keep.errors import NoError
     from fleet.keep.reading import PATTERNS
@@ -149,11 +172,13 @@ def _changed(workspace: Any, agent: str, pattern: str, change: Any, *, wanted: b
     # What the logs owe goes first: an add that is still owed must not undo this edit later.
     held = corrections.settle_all(workspace)
     with workspace.writing(agent) as writer:
-        line = desk.find(held.notebook, pattern)
+        line = merging.whole(held.notebook, desk.find(held.notebook, pattern).id)
         if notes.is_present(line) is not wanted:
             raise NoError(f"{line.id} is {'retired already' if wanted else 'not retired'}; nothing was changed")
-        writer.append(PATTERNS, [change(line, writer.name, writer.tick())])
-    return line
+        members = [held.notebook.patterns[member] for member in merging.group_of(held.notebook, line.id)]
+        changing = [member for member in members if notes.is_present(member) is wanted]
+        writer.append(PATTERNS, [change(member, writer.name, writer.tick()) for member in changing])
+    return line, [member.id for member in changing if member.id != line.id]
 
 
 def import_(

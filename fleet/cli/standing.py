@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleet.cli import desk
-from fleet.keep import names
+from fleet.keep import merging, names
 from fleet.keep.reading import KINDS
 from fleet.keep.store import Held
 from fleet.keep.workspace import Workspace
@@ -34,7 +34,7 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
         "last_sync": workspace.state.get("last_sync"),
         "paused": str(pause.current(workspace) or ""),
         "clock": reading.wrong,
-        "patterns": sum(1 for _ in held.notebook.present()),
+        "patterns": sum(1 for _ in merging.shown(held.notebook)),
         "discoveries": len(held.findings.newest(len(held.findings.entries) or 1)),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [{"path": w.path, "reason": w.reason} for w in out.withheld],

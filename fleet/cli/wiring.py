@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fleet.cli import desk
 from fleet.cli.progress import waiting
-from fleet.keep import reading
+from fleet.keep import merging, reading
 from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook
 from fleet.keep.reading import KINDS
@@ -33,7 +33,7 @@ def hooks(workspace: Workspace) -> Hooks:
 def page(workspace: Workspace, notebook: Notebook) -> bytes:
     """Return the bytes of ``patterns.md``."""
     lessons_max = workspace.config.recall.page_lessons
-    return render_page(notebook.present(), members=desk.emoji_of(workspace), lessons_max=lessons_max).encode()
+    return render_page(merging.shown(notebook), members=desk.emoji_of(workspace), lessons_max=lessons_max).encode()
 
 
 def session_start(workspace: Workspace, agent: str) -> str:
@@ -48,7 +48,7 @@ def session_start(workspace: Workspace, agent: str) -> str:
     return session_context(
         agent=agent,
         memory=workspace.disk.read(workspace.home(agent) / "memory.md").decode("utf-8", "replace"),
-        patterns=held.notebook.present(),
+        patterns=merging.shown(held.notebook),
         findings=held.findings,
         waiting=undecided,
         delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
@@ -131,7 +131,8 @@ def sync(
         withheld=len(done.withheld),
         held=len(after.notebook.held) + after.findings.held(),
         carried=len(after.notebook.carried) + len(after.findings.carried),
-        refused=after.read.count,
+        # What went to quarantine on the way left its file: it was skipped all the same, and once.
+        refused=max(before.read.count, after.read.count),
         lost=done.lost,
         edition=done.edition,
         skipped=remote.skipped if remote is not None else 0,

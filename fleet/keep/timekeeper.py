@@ -16,6 +16,8 @@ from fleet.keep.disk import Disk
 
 AHEAD_MS_MAX = limits.AHEAD_HOURS_MAX * 3_600_000
 
+_LAST_DAY = "9999-12-31"
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -96,7 +98,10 @@ class Timekeeper:
 
 
 def _parse(data: bytes) -> tuple[Stamp, Stamp]:
-    """A damaged file counts as none: the wall clock and the lines themselves say the rest."""
+    """A damaged file counts as none: the wall clock and the lines themselves say the rest.
+
+    So does a stamp of the last day that the text can say: nothing could be issued after it.
+    """
     stamps = [line.strip() for line in data.decode("ascii", "replace").splitlines()]
-    good = [stamp if clock.is_stamp(stamp) else clock.ZERO for stamp in [*stamps, "", ""][:2]]
+    good = [stamp if clock.is_stamp(stamp) and stamp < _LAST_DAY else clock.ZERO for stamp in [*stamps, "", ""][:2]]
     return good[0], good[1]

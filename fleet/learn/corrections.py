@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from fleet.keep import merging
 from fleet.keep.errors import DiskError, NoError, RefusedError
 from fleet.keep.notebook import Notebook, count, text
 from fleet.keep.reading import PATTERNS
@@ -11,6 +12,9 @@ from fleet.keep.store import Held
 from fleet.keep.workspace import Workspace, Writer
 from fleet.learn import drafts, reconcile, sessions
 from fleet.learn.entries import Log, Record, format_entry, format_record, parse_log
+
+if TYPE_CHECKING:
+    from fleet.keep.matching import Near
 
 FILE_NAME = "corrections.md"
 
@@ -35,12 +39,14 @@ class Logged(NamedTuple):
         text: of the pattern, as the clan knows it.
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were taken out.
+        near: other patterns that may be the same lesson in other words, or look like it and differ.
     """
 
     id: str
     text: str
     seen: int
     secrets: tuple[str, ...]
+    near: tuple["Near", ...] = ()
 
 
 def log_file(workspace: Workspace, agent: str) -> Path:
@@ -79,8 +85,27 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         except DiskError as why:
             # The log has it, and the log is what counts: the next command takes it from there.
             workspace.warn(f"the correction is logged, but not counted yet: {why}")
-    line = held.notebook.get(pattern)
-    return Logged(pattern, text(line) if line else entry.pattern, count(line, "seen") if line else 1, secrets)
+    if held.notebook.get(pattern) is None:
+        return Logged(pattern, entry.pattern, 1, secrets)
+    line = merging.whole(held.notebook, pattern)
+    # Whoever says --same has looked already.
+    close = () if same else _near(held.notebook, pattern, entry.pattern)
+    return Logged(line.id, text(line), count(line, "seen"), secrets, close)
+
+
+def _near(notebook: Notebook, pattern: str, lesson: str) -> tuple["Near", ...]:
+    """Return the patterns closest to a lesson, other than those that it is merged with; of a merged set only one."""
+    under = merging.sets(notebook)
+    mine = under.get(pattern, pattern)
+    known = [(known, told) for known, told in merging.texts(notebook) if under.get(known, known) != mine]
+    if not known:
+        return ()
+    from fleet.keep import matching  # tables of words and rapidfuzz: 25 ms that most commands need not spend
+
+    found: dict[str, Near] = {}
+    for near in matching.near(lesson, matching.candidates(lesson, known), count=matching.CANDIDATES_MAX):
+        found.setdefault(under.get(near.id, near.id), near)
+    return tuple(found.values())[: matching.NEAR_MAX]
 
 
 def _known(notebook: Notebook, pattern: str) -> str:

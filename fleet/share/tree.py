@@ -138,6 +138,7 @@ def take(
     lost = 0
     for path, lines in ours.items():
         kept = [raw for raw in lines if base is None or not _is_covered(path, raw, base.whole)]
+        kept = _without_quarantined(workspace, path, kept)
         store.write(path, _with_lines(files[path], kept))
         lost += len(theirs_before.intersection(kept))
     return lost
@@ -165,10 +166,19 @@ def _is_carried(kind: Kind, raw: bytes) -> bool:
 
 
 def _is_covered(path: str, raw: bytes, held: Held) -> bool:
-    """A line that cannot be read covers nothing and is covered by nothing: it is kept until it is mended."""
+    """A line that cannot be read covers nothing and is covered by nothing."""
     kind = kind_of(path)
     entry = _parsed(kind, raw, path) if kind is not None else None
     return kind is not None and entry is not None and held.of(kind).covers(entry)
+
+
+def _without_quarantined(workspace: Workspace, path: str, lines: list[bytes]) -> list[bytes]:
+    """Drop lines that cannot be read and whose bytes are in quarantine: they need not be refused again every time."""
+    kind = kind_of(path)
+    bad = {raw for raw in lines if kind is not None and _parsed(kind, raw, path) is None}
+    if bad:
+        bad &= {kept.raw for kept in workspace.quarantine.all()}
+    return [raw for raw in lines if raw not in bad]
 
 
 def _cloned(workspace: Workspace, files: Files) -> list[str]:

@@ -244,10 +244,13 @@ def test_a_plain_git_pull_merges_the_branch(stage):
     stage.correct("velma", LESSON)
     stage.run("velma", "sync")
     stage.git("clone", "--quiet", "--branch", "fleet", str(stage.remote), "clone")
+    line = {
+        "add": {"zerocool.00000001": "2026-11-20T00:00:00.000Z-0000"},
+        "id": "p-3f9c1a2b7d4e5f60",
+        "set": {"text": "from a clone"},
+    }
     with (stage.folder / "clone/patterns.jsonl").open("a") as file:
-        file.write(
-            '{"id":"p-3f9c1a2b7d4e5f60","set":{"text":"from a clone"},"add":{"zerocool.00000001":"2026-11-20T00:00:00.000Z-0000"}}\n'
-        )
+        file.write(json.dumps(line) + "\n")
     for word in (["user.email", "a@localhost"], ["user.name", "a"]):
         stage.git("config", *word, where="clone")
     stage.git("commit", "--quiet", "-am", "by hand", where="clone")

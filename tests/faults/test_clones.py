@@ -141,3 +141,19 @@ def test_two_live_clones_that_look_the_same_each_count(clan):
     swap()
     clan.sync("velma")
     assert clan.seen("velma", "lesson") == 3
+
+
+def test_a_torn_line_that_is_in_quarantine_is_refused_once_and_not_at_every_sync(clan):
+    clan.log("velma", "lesson")
+    clan.sync("velma")
+    workspace = clan.open("velma")
+    [replica] = workspace.current_replicas()
+    with (workspace.clan / f"patterns.d/{replica}.jsonl").open("ab") as file:
+        file.write(b'{"id":"p-torn')
+    clan.log("velma", "another lesson")
+    _, first = clan.sync("velma")
+    assert (first.refused, first.is_partial) == (1, True)
+    _, second = clan.sync("velma")
+    assert (second.refused, second.is_partial) == (0, False)
+    assert [kept.raw for kept in clan.open("velma").quarantine.all()] == [b'{"id":"p-torn']
+    assert clan.seen("velma", "lesson") == clan.seen("velma", "another lesson") == 1

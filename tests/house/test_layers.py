@@ -18,7 +18,7 @@ BELOW = {
 }
 THIRD_PARTY = {
     "crdt": set(),
-    "fleet.keep": {"msgspec"},
+    "fleet.keep": {"msgspec", "rapidfuzz"},
     "fleet.learn": {"msgspec"},
     "fleet.share": {"msgspec"},
     "fleet.recall": set(),

@@ -295,7 +295,7 @@ class Simulation:
         workspace.close()
         return [lesson for lesson in found if lesson]
 
-    def rewind(self, machine: Machine) -> None:  # noqa: ARG002
+    def rewind(self, machine: Machine) -> None:
         """The remote is forced back to an older commit, or deleted."""
         if self.rng.random() < 0.2:
             self.server.delete()

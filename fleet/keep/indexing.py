@@ -1,0 +1,469 @@
+"""From files to the search index: what did not change costs a stat, what was appended its tail.
+
+Of each file the index remembers size, time and inode, and the digest of what was read; of each line of the clan's logs
+where it stands, its hash, and the id that it speaks of. So a changed file tells which ids to look at again, and those
+are joined from their lines alone, wherever they stand. Which ids those are is written down before the first of them is
+looked at: a run that is killed goes on where it was.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from fleet.keep import names, notebook, tail
+from fleet.keep.discoveries import Discovery, Findings
+from fleet.keep.errors import FleetError
+from fleet.keep.index import DISCOVERY, PARAMETERS_MAX, PATTERN, Doc, Index, boost, clean, is_damage
+from fleet.keep.line import BadLineError, Line
+from fleet.keep.notebook import Notebook
+from fleet.keep.reading import KINDS, Entry, Kind
+from fleet.keep.store import Store, without_cyclic_collection
+from fleet.keep.workspace import Workspace
+
+T = TypeVar("T")
+
+PASSES_MAX = 5
+SETTLED_NS = 2_000_000_000  # some file systems tell times in steps of two seconds
+AGENTS_SHOWN_MAX = 8
+HANDLES_MAX = 64
+_PART = " · "
+
+
+class Section(NamedTuple):
+    """A piece of a page: the line of its heading, the heading, what stands under it, and when, if it says so."""
+
+    line: int
+    title: str
+    text: str
+    at: str
+
+
+class Page(NamedTuple):
+    """A file of an agent's own that people read: who it belongs to, and how it is taken apart."""
+
+    path: Path
+    kind: str
+    who: str
+    sections: Callable[[bytes], Iterable[Section]]
+
+
+class Sources(NamedTuple):
+    """Everything that is searched: the clan's files up to a cut, and pages, all below one root."""
+
+    root: Path
+    store: Store
+    cut: str
+    pages: tuple[Page, ...]
+
+
+class _Key(msgspec.Struct, gc=False):
+    """What a line speaks of: a retraction of what it retracts."""
+
+    id: str = ""
+    retracts: str = ""
+
+
+class _Known(NamedTuple):
+    """What is remembered of a file. ``torn``: where its last line, which has no end yet, begins; else ``read``."""
+
+    id: int
+    size: int
+    mtime_ns: int
+    inode: int
+    read: int
+    torn: int
+    digest: bytes
+
+
+class _File(NamedTuple):
+    """A file as it is seen now: a log's ``kind``, or a page."""
+
+    path: Path
+    kind: Kind | None
+    page: Page | None
+
+
+_key_decoder = msgspec.json.Decoder(_Key)
+
+
+def answer(workspace: Workspace, pages: Iterable[Page], ask: Callable[[Index], T]) -> T:
+    """Bring the index up to date and ask it; where it cannot be used, tables in memory are asked instead.
+
+    Args:
+        workspace: where. It gets a warning when the index could not be used.
+        pages: what is searched beside the clan's files.
+        ask: asked once; once more where the first time showed that the index was damaged.
+    """
+    sources = Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, tuple(pages))
+    try:
+        return _asked(workspace, sources, ask)
+    except (sqlite3.Error, UnicodeDecodeError, FleetError) as why:
+        workspace.state.close()
+        told = str(why).rstrip(".")
+        workspace.warn(f"the search index cannot be used ({told}); the files themselves were searched, which is slower")
+    index = Index(sqlite3.connect(":memory:", isolation_level=None), has_words=False)
+    try:
+        refresh(index, sources)
+        return ask(index)
+    finally:
+        index.connection.close()
+
+
+def _asked(workspace: Workspace, sources: Sources, ask: Callable[[Index], T]) -> T:
+    lock = workspace.local / "locks" / "search.lock"
+    for is_last in (False, True):
+        index = Index(workspace.state.connection())
+        generation = ""
+        try:
+            generation = index.generation()
+            if not generation or not is_current(index, sources):
+                with workspace.disk.lock(lock):
+                    refresh(index, sources)
+                    generation = index.generation()
+            return ask(index)
+        except (sqlite3.Error, UnicodeDecodeError) as why:
+            if is_last or not is_damage(why):
+                raise
+        with workspace.disk.lock(lock):
+            if _generation(index) == generation:  # else somebody else has mended it meanwhile
+                index.drop()
+    raise AssertionError("the second time returns or raises")
+
+
+def _generation(index: Index) -> str:
+    try:
+        return index.generation()
+    except (sqlite3.Error, UnicodeDecodeError):
+        return ""
+
+
+# --- which files changed --------------------------------------------------------------------------------------------
+
+
+def is_current(index: Index, sources: Sources) -> bool:
+    """Tell whether nothing has changed since the last refresh."""
+    return _seen(sources) == {
+        path: (known.size, known.mtime_ns, known.inode) for path, known in _known(index).items()
+    } and not _is_stale(index, sources.cut)
+
+
+def _is_stale(index: Index, cut: str) -> bool:
+    asked = "SELECT EXISTS (SELECT 1 FROM search_stale) OR EXISTS (SELECT 1 FROM search_due WHERE stamp <= ?)"
+    return bool(index.connection.execute(asked, (cut,)).fetchone()[0])
+
+
+def refresh(index: Index, sources: Sources) -> None:
+    """Bring the index up to date. The caller sees to it that nobody else does so at the same time."""
+    index.prepare()
+    with without_cyclic_collection():
+        for _ in range(PASSES_MAX):  # what was replaced while we read is looked at again
+            before = _seen(sources)
+            _refresh_files(index, sources)
+            _refresh_refs(index, sources)
+            if _seen(sources) == before:
+                return
+
+
+def _files(sources: Sources) -> dict[str, _File]:
+    """Return path below the root to file, logs first. Links are left alone: they may lead anywhere."""
+    found: dict[str, _File] = {}
+    for kind in KINDS:
+        for name in sources.store.paths(kind):
+            path = sources.store.clan / name
+            found[path.relative_to(sources.root).as_posix()] = _File(path, kind, None)
+    for page in sources.pages:
+        if page.path.is_file() and not page.path.is_symlink():
+            found[page.path.relative_to(sources.root).as_posix()] = _File(page.path, None, page)
+    return found
+
+
+def _seen(sources: Sources) -> dict[str, tuple[int, int, int]]:
+    found = {}
+    for path, file in _files(sources).items():
+        try:
+            seen = file.path.stat()
+        except OSError:
+            continue
+        found[path] = (seen.st_size, seen.st_mtime_ns, seen.st_ino)
+    return found
+
+
+def _known(index: Index) -> dict[str, _Known]:
+    rows = index.connection.execute("SELECT path, id, size, mtime_ns, inode, read, torn, digest FROM search_file")
+    return {row[0]: _Known(*row[1:]) for row in rows}
+
+
+def _refresh_files(index: Index, sources: Sources) -> None:
+    known, files = _known(index), _files(sources)
+    for path, file in files.items():
+        before = known.get(path)
+        try:
+            handle = file.path.open("rb")
+        except (FileNotFoundError, NotADirectoryError):
+            files = {name: kept for name, kept in files.items() if name != path}
+            continue
+        with handle:
+            seen = os.fstat(handle.fileno())
+            if before is not None and before[1:4] == (seen.st_size, seen.st_mtime_ns, seen.st_ino):
+                continue
+            # A file that was written just now may be written again within the same tick of its clock.
+            is_settled = abs(time.time_ns() - seen.st_mtime_ns) > SETTLED_NS
+            stamp = (seen.st_size, seen.st_mtime_ns if is_settled else 0, seen.st_ino)
+            if file.page is not None:
+                _read_page(index, path, before, file.page, handle, stamp)
+            else:
+                _read_log(index, path, before, handle, stamp)
+    for path in known.keys() - files.keys():
+        with index.transaction():
+            index.replace_page(path, ())
+            _forget_lines(index, known[path].id)
+            index.connection.execute("DELETE FROM search_file WHERE id = ?", (known[path].id,))
+
+
+def _note_file(index: Index, path: str, stamp: tuple[int, int, int], read: tuple[int, int, bytes]) -> int:
+    """Remember a file as it was read; return its number."""
+    found = index.connection.execute(
+        "INSERT INTO search_file (path, size, mtime_ns, inode, read, torn, digest) VALUES (?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (path) DO UPDATE SET (size, mtime_ns, inode, read, torn, digest) = (excluded.size, "
+        "excluded.mtime_ns, excluded.inode, excluded.read, excluded.torn, excluded.digest) RETURNING id",
+        (path, *stamp, *read),
+    ).fetchall()
+    return int(found[0][0])
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+def _read_page(
+    index: Index, path: str, before: _Known | None, page: Page, handle: BinaryIO, stamp: tuple[int, int, int]
+) -> None:
+    data = handle.read()
+    digest = tail.hasher(data).digest()
+    is_new = before is None or before.digest != digest
+    docs = [_doc_of_section(path, page, section) for section in page.sections(data)] if is_new else []
+    with index.transaction():
+        if is_new:
+            index.replace_page(path, docs)
+        _note_file(index, path, stamp, (len(data), len(data), digest))
+
+
+def _doc_of_section(path: str, page: Page, section: Section) -> Doc:
+    return Doc(page.kind, "", path, section.line, clean(section.title), clean(section.text), page.who, section.at)
+
+
+# --- logs -----------------------------------------------------------------------------------------------------------
+
+
+def _read_log(index: Index, path: str, known: _Known | None, handle: BinaryIO, stamp: tuple[int, int, int]) -> None:
+    """Note where each line of a log stands, and of which ids the difference to what was known speaks."""
+    lines = tail.Lines(handle, stamp[0])
+    if known is not None:
+        lines.resume(known.read, known.torn, known.digest)
+    start = lines.torn
+    before: dict[int, str] = {}
+    if known is not None:
+        asked = "SELECT hash, key FROM search_line WHERE file = ? AND at >= ?"
+        before = dict(index.connection.execute(asked, (known.id, start)))
+    rows = [row for block in lines.blocks() for row in _keyed(block, before)]
+    now = {row[2]: row[3] for row in rows}
+    stale = {key for mark, key in before.items() if mark not in now}
+    stale.update(key for mark, key in now.items() if mark not in before)
+    with index.transaction():
+        number = _note_file(index, path, stamp, (lines.read, lines.torn, lines.hasher.digest()))
+        index.connection.execute("DELETE FROM search_line WHERE file = ? AND at >= ?", (number, start))
+        index.connection.executemany("INSERT INTO search_line VALUES (?, ?, ?, ?, ?)", ((number, *row) for row in rows))
+        index.connection.executemany("INSERT OR IGNORE INTO search_stale VALUES (?)", ((key,) for key in sorted(stale)))
+
+
+def _keyed(block: list[tuple[int, bytes]], known: dict[int, str]) -> Iterator[tuple[int, int, int, str]]:
+    """Yield (where, length, hash, key) of each line that speaks of something. Only unknown ones are decoded."""
+    marks = [tail.mark(raw) for _, raw in block]
+    new = [raw for mark, (_, raw) in zip(marks, block, strict=True) if mark not in known]
+    keys = iter(_keys_of(new))
+    for mark, (at, raw) in zip(marks, block, strict=True):
+        key = known[mark] if mark in known else next(keys)
+        if key:
+            yield at, len(raw), mark, key
+
+
+def _keys_of(raws: list[bytes]) -> list[str]:
+    """Return what each line speaks of, "" for one that cannot be read."""
+    try:
+        found = _key_decoder.decode_lines(b"\n".join(raws))
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        found = []
+    if len(found) != len(raws):  # one bad line fails them all
+        found = [_key_of(raw) for raw in raws]
+    keys = [key.retracts or key.id for key in found]
+    return [key if names.is_id(key) else "" for key in keys]
+
+
+def _key_of(raw: bytes) -> _Key:
+    try:
+        return _key_decoder.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return _Key()
+
+
+def _forget_lines(index: Index, number: int) -> None:
+    forgotten = "FROM search_line WHERE file = ?"
+    index.connection.execute(f"INSERT OR IGNORE INTO search_stale SELECT key {forgotten}", (number,))
+    index.connection.execute(f"DELETE {forgotten}", (number,))
+
+
+# --- what lines say -------------------------------------------------------------------------------------------------
+
+
+def _refresh_refs(index: Index, sources: Sources) -> None:
+    """Join again what changed lines speak of, some hundred ids at a time: others write to this database, too."""
+    with index.transaction():
+        due = "INSERT OR IGNORE INTO search_stale SELECT key FROM search_due WHERE stamp <= ?"
+        index.connection.execute(due, (sources.cut,))
+    last = ""
+    with _Reader(sources) as reader:
+        while True:
+            asked = "SELECT key FROM search_stale WHERE key > ? ORDER BY key LIMIT ?"
+            keys = [str(row[0]) for row in index.connection.execute(asked, (last, PARAMETERS_MAX))]
+            if not keys:
+                return
+            last = keys[-1]
+            _refresh_some(index, sources.cut, keys, reader)
+
+
+def _refresh_some(index: Index, cut: str, keys: list[str], reader: "_Reader") -> None:
+    some = f"({','.join('?' * len(keys))})"
+    rows = index.connection.execute(
+        "SELECT l.key, f.path, l.at, l.length, l.hash FROM search_line l JOIN search_file f ON f.id = l.file "  # noqa: S608
+        f"WHERE l.key IN {some} ORDER BY l.key",
+        keys,
+    ).fetchall()
+    joined = {key: _Joined(Notebook(cut), Findings(cut)) for key in keys}
+    missed = set()
+    for key, path, at, length, mark in rows:
+        raw = reader.raw(path, at, length)
+        if tail.mark(raw) != mark:
+            missed.add(key)  # replaced while we read: the next pass knows where it stands now
+        else:
+            reader.join(path, raw, joined[key])
+    done = [key for key in keys if key not in missed]
+    docs = [doc for key in done if (doc := joined[key].doc(key)) is not None]
+    due = [(key, stamp) for key in done if (stamp := joined[key].due())]
+    some = f"({','.join('?' * len(done))})"
+    with index.transaction():
+        index.replace_refs(docs, done)
+        index.connection.execute(f"DELETE FROM search_due WHERE key IN {some}", done)  # noqa: S608
+        index.connection.executemany("INSERT INTO search_due VALUES (?, ?)", due)
+        index.connection.execute(f"DELETE FROM search_stale WHERE key IN {some}", done)  # noqa: S608
+
+
+class _Joined(NamedTuple):
+    """All lines that speak of one id, joined."""
+
+    notebook: Notebook
+    findings: Findings
+
+    def doc(self, key: str) -> Doc | None:
+        """Return what can be found under the id, if it says anything."""
+        if line := self.notebook.get(key):
+            return _doc_of_pattern(line) if notebook.text(line) else None
+        shown = [entry for entry in self.findings.newest(len(self.findings.entries)) if entry.id == key]
+        return _doc_of_discovery(shown[0]) if shown else None
+
+    def due(self) -> str:
+        """Return when more of it may be believed than now, or ""."""
+        held = [part.stamp for part in self.notebook.held]
+        held += [entry.at for entry in self.findings.entries.values() if entry.at > self.findings.cut]
+        return min(held, default="")
+
+
+class _Reader:
+    """Reads single lines of logs by where they stand. A file stays open for as long as it is likely to be needed."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._files = {path: file for path, file in _files(sources).items() if file.kind is not None}
+        self._handles: dict[str, int] = {}
+
+    def __enter__(self) -> "_Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles.values():
+            os.close(handle)
+        self._handles.clear()
+
+    def raw(self, path: str, at: int, length: int) -> bytes:
+        """Return the bytes that stand there now, b"" when the file is gone."""
+        handle = self._handles.get(path)
+        if handle is None:
+            if len(self._handles) >= HANDLES_MAX:
+                self.__exit__()
+            try:
+                handle = os.open(self._files[path].path, os.O_RDONLY | os.O_CLOEXEC)
+            except (KeyError, FileNotFoundError, NotADirectoryError):
+                return b""
+            self._handles[path] = handle
+        return os.pread(handle, length, at)
+
+    def join(self, path: str, raw: bytes, into: _Joined) -> None:
+        """Join one line, if it is a good one that this version understands."""
+        kind = self._files[path].kind
+        entry = None if kind is None else _decoded(kind, raw)
+        if isinstance(entry, Line):
+            into.notebook.add(entry)
+        elif isinstance(entry, Discovery):
+            into.findings.add(entry)
+
+
+def _decoded(kind: Kind, raw: bytes) -> Entry | None:
+    found = kind.decode_block(raw)
+    if found is not None and len(found) == 1 and kind.is_sound(found[0], raw):
+        return cast("Entry", found[0])
+    try:
+        return cast("Entry", kind.decode_slowly(raw))
+    except BadLineError:
+        return None
+
+
+def _doc_of_pattern(line: Line) -> Doc:
+    said = [notebook.as_text(line.set.get(field)) for field in ("correct", "category", "title")]
+    tags = line.set.get("tags")
+    said += [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+    seen, is_published = notebook.count(line, "seen"), line.set.get("state") == "published"
+    return Doc(
+        kind=PATTERN,
+        ref=line.id,
+        path="",
+        line=0,
+        head=clean(notebook.text(line)),
+        body=_PART.join(filter(None, map(clean, said))),
+        who=_shown_agents(notebook.agents(line)),
+        at=notebook.last_seen(line),
+        seen=seen,
+        gone=int(not notebook.is_present(line)),
+        boost=boost(seen, is_published=is_published),
+    )
+
+
+def _shown_agents(agents: list[str]) -> str:
+    shown = ["an import" if agent == names.IMPORT else agent for agent in agents[:AGENTS_SHOWN_MAX]]
+    more = len(agents) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _doc_of_discovery(entry: Discovery) -> Doc:
+    said = [entry.solution, entry.context, entry.type, *entry.tags] if entry.problem else [entry.context, *entry.tags]
+    return Doc(
+        kind=DISCOVERY,
+        ref=entry.id,
+        path="",
+        line=0,
+        head=clean(entry.problem or entry.solution),
+        body=_PART.join(filter(None, map(clean, said))),
+        who=_shown_agents([agent] if (agent := names.agent_of(entry.by)) else []),
+        at=entry.at,
+    )

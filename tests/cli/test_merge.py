@@ -1,0 +1,86 @@
+"""One lesson in two wordings through the real command line: told at once, merged, shared, taken apart."""
+
+import json
+
+AWK = "Always use awk over sed for user-provided input substitution"
+AGAIN = "Prefer awk to sed when user input is substituted into a template"
+SWAPPED = "Always use sed over awk for user-provided input substitution"
+
+
+def log(stage, where, pattern, *more):
+    return stage.run(where, "correct", "--wrong", "w", "--right", "r", "--pattern", pattern, *more)
+
+
+def test_correct_tells_what_is_near_and_what_differs(stage):
+    stage.join("velma")
+    first = stage.correct("velma", AWK)
+    told = log(stage, "velma", AGAIN).stdout.splitlines()
+    assert told[0].endswith(f"seen 1 time: {AGAIN}")
+    second = told[0].split()[0]
+    assert told[1:] == [
+        f"  close to {first}: {AWK} (same lesson? fleet merge {first} {second}; next time say --same {first})"
+    ]
+    found = json.loads(log(stage, "velma", SWAPPED, "--json").stdout)
+    near = {n["id"]: (n["text"], n["verdict"]) for n in found["near"]}
+    assert near == {first: (AWK, "conflict"), second: (AGAIN, "conflict")}
+    assert all(0 < n["score"] <= 1 for n in found["near"])
+    assert f"  differs from {first}: {AWK}" in log(stage, "velma", SWAPPED).stdout
+    # Nothing is near, or has been said already: nothing is added.
+    assert "near" not in json.loads(log(stage, "velma", "Rotate the signing certificate each spring", "--json").stdout)
+    assert len(log(stage, "velma", "awk, please", "--same", first).stdout.splitlines()) == 1
+
+
+def test_a_merge_is_one_lesson_everywhere_and_unmerge_restores_two(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    one, other = stage.correct("velma", AWK), stage.correct("tank", AGAIN)
+    for agent in ("velma", "tank", "velma"):
+        stage.run(agent, "sync")
+    smaller, larger = sorted((one, other))
+    said = stage.run("tank", "merge", one[:9], other[:9]).stdout
+    assert said.startswith(f"{smaller} seen 2 times, with {larger}: ")
+    for agent in ("tank", "velma"):
+        stage.run(agent, "sync")
+    for agent in ("tank", "velma"):
+        [found] = stage.patterns(agent)["patterns"]
+        assert (found["id"], found["seen"], found["agents"]) == (smaller, 2, ["tank", "velma"])
+    every = {p["id"]: (p["seen"], p["state"]) for p in stage.patterns("velma", "--all")["patterns"]}
+    assert every == {smaller: (2, "candidate"), larger: (1, "merged")}
+    page = stage.git("show", "fleet:patterns.md", where="clan.git")
+    assert "seen 2 times" in page
+    assert larger not in page
+    start = stage.run("velma", "start").stdout
+    assert "seen 2 by 2 agents" in start
+    assert larger not in start
+    assert json.loads(stage.run("velma", "show", larger, "--json").stdout)["merged"] == [smaller, larger]
+    # Either wording counts for the one lesson.
+    assert json.loads(log(stage, "velma", AGAIN, "--json").stdout)["seen"] == 3
+    assert json.loads(log(stage, "velma", AWK, "--json").stdout)["seen"] == 4
+    stage.run("velma", "unmerge", smaller)
+    stage.run("velma", "sync")
+    stage.run("tank", "sync")
+    assert stage.seen("velma") == stage.seen("tank") == {AWK: 2, AGAIN: 2}
+    stage.run("tank", "unmerge", smaller, expect=1)
+
+
+def test_a_conflict_is_merged_only_by_force(stage):
+    stage.join("velma")
+    one, other = stage.correct("velma", AWK), stage.correct("velma", SWAPPED)
+    refused = stage.run("velma", "merge", one, other, expect=1)
+    assert "nothing was changed" in refused.stderr
+    assert "--force" in refused.stderr
+    assert stage.seen("velma") == {AWK: 1, SWAPPED: 1}
+    stage.run("velma", "merge", "--force", one, other)
+    assert list(stage.seen("velma").values()) == [2]
+    assert "merged already" in stage.run("velma", "merge", "--force", other, one, expect=1).stderr
+
+
+def test_retiring_a_merged_lesson_retires_all_of_it_and_says_so(stage):
+    stage.join("velma")
+    smaller, larger = sorted((stage.correct("velma", AWK), stage.correct("velma", AGAIN)))
+    stage.run("velma", "merge", smaller, larger)
+    assert f"{smaller} retired, with {larger}, which is merged with it" in stage.run("velma", "retire", smaller).stdout
+    assert stage.seen("velma") == {}
+    stage.run("velma", "retire", larger, expect=1)
+    stage.run("velma", "restore", smaller)
+    assert list(stage.seen("velma").values()) == [2]

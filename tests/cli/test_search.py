@@ -1,0 +1,164 @@
+"""``fleet search``, as it is typed."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+
+def hits(stage, where: str, *words: str, expect: int | None = 0) -> list[dict]:
+    return json.loads(stage.run(where, "search", "--json", *words, expect=expect).stdout)["results"]
+
+
+def test_a_correction_is_found_at_once_and_a_retired_lesson_no_more(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", "Never build a sed expression from user input", "--category", "shell")
+    (found,) = hits(stage, "velma", "sed expression", "--kind", "pattern")
+    assert found == {
+        "kind": "pattern",
+        "id": lesson,
+        "text": "Never build a sed expression from user input",
+        "where": found["where"],
+        "snippet": "Never build a sed expression from user input",
+        "seen": 1,
+        "at": found["at"],
+        "who": "velma",
+        "retired": False,
+    }
+    assert found["where"].startswith("clan-learnings/patterns.d/velma.")
+    assert {hit["kind"] for hit in hits(stage, "velma", "sed")} == {"pattern", "correction"}
+    shown = stage.run("velma", "search", "sed", "expr").stdout
+    assert f"{lesson}  pattern · 1x · velma · {found['at'][:10]}\n  Never build a sed" in shown
+    assert "agents/velma/corrections.md:3  correction · velma" in shown
+    stage.correct("velma", "never build a SED expression from user input.")
+    assert hits(stage, "velma", "sed", "--kind", "pattern")[0]["seen"] == 2
+    stage.run("velma", "retire", lesson)
+    assert hits(stage, "velma", "sed", "--kind", "pattern", expect=1) == []
+    assert hits(stage, "velma", "sed", "--kind", "pattern", "--all")[0]["retired"]
+    stage.run("velma", "restore", lesson)
+    assert len(hits(stage, "velma", "sed", "--kind", "pattern")) == 1
+
+
+def test_what_others_sent_is_found_after_a_sync(stage):
+    stage.join("velma")
+    stage.join("tank")
+    lesson = stage.correct("tank", "Wait for the namespace to be gone")
+    stage.run("tank", "discover", "--problem", "the zeppelin image is x86", "--solution", "pin it", "--type", "tip")
+    assert hits(stage, "velma", "namespace", expect=1) == []
+    stage.run("tank", "sync")
+    stage.run("velma", "sync")
+    assert [(hit["id"], hit["who"]) for hit in hits(stage, "velma", "namespace")] == [(lesson, "tank")]
+    assert [hit["kind"] for hit in hits(stage, "velma", "zeppelin")] == ["discovery"]
+
+
+def test_nothing_found_says_what_to_do_and_exits_with_1(stage):
+    stage.join("velma")
+    done = stage.run("velma", "search", "xyzzy", expect=1)
+    assert done.stdout == ""
+    assert "nothing is known about 'xyzzy'" in done.stderr
+    done = stage.run("velma", "search", "xyzzy", "--json", expect=1)
+    assert json.loads(done.stdout)["results"] == []
+    assert json.loads(done.stdout)["query"] == "xyzzy"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["git", "branch", "-D"],
+        ["-D"],
+        ["->"],
+        ["--", "--json"],
+        ["--force-with-lease"],
+        ["C++"],
+        ["贡献"],
+        [".env"],
+        ['"branch -D"'],
+        ['git "branch'],
+    ],
+)
+def test_signs_are_words(stage, words):
+    stage.join("velma")
+    text = "git branch -D, C++ -> --json; .env for 贡献者, --force-with-lease"
+    lesson = stage.correct("velma", text)
+    assert [hit["id"] for hit in hits(stage, "velma", "--kind", "pattern", *words)] == [lesson]
+
+
+@pytest.mark.parametrize("words", [[""], ["  "], ["\u200b"], ["x", "--kind", "poem"], ["x", "-n", "0"], []])
+def test_what_cannot_be_looked_for_is_a_usage_error(stage, words):
+    stage.join("velma")
+    stage.run("velma", "search", *words, expect=2)
+
+
+def test_more_than_asked_for_is_said(stage):
+    stage.join("velma")
+    for number in range(4):
+        stage.correct("velma", f"lesson number {number}")
+    done = stage.run("velma", "search", "lesson", "-n", "2")
+    assert len([line for line in done.stdout.splitlines() if not line.startswith(" ")]) == 2
+    assert "there are more" in done.stderr
+
+
+def test_many_search_at_once_while_the_index_is_made(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", "Quote every path")
+    stage.run("velma", "import", str(stage_lines(stage)))
+
+    def ask(number: int):
+        return stage.run("velma", "search", "quote path", "--kind", "pattern", "--json")
+
+    with ThreadPoolExecutor(6) as pool:
+        for done in pool.map(ask, range(6)):
+            assert [hit["id"] for hit in json.loads(done.stdout)["results"]] == [lesson]
+            assert done.stderr == ""
+
+
+def stage_lines(stage):
+    """Return a file of lessons that another tool wrote."""
+    path = stage.folder / "lessons.jsonl"
+    rows = [
+        {"type": "lesson", "title": f"t{n}", "description": f"what was learned the {n}th time"} for n in range(2000)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_search_that_is_killed_harms_no_later_one(stage):
+    stage.join("velma")
+    stage.run("velma", "import", str(stage_lines(stage)))
+    for wait_s in (0.15, 0.2, 0.25, 0.3, 0.4):
+        words = [sys.executable, "-m", "fleet", "search", "learned"]
+        running = subprocess.Popen(
+            words, cwd=stage.folder / "velma", env=stage.environment(), stdout=subprocess.DEVNULL
+        )
+        try:
+            running.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+    assert [hit["text"] for hit in hits(stage, "velma", '"1234th time"')] == ["what was learned the 1234th time"]
+    assert len(hits(stage, "velma", "learned", "-n", "5000")) == 2000
+
+
+def test_a_damaged_database_is_no_obstacle(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", "Quote every path")
+    for data in (b"rubbish" * 5000, b""):
+        (stage.folder / "velma/.fleet/state.db").write_bytes(data)
+        done = stage.run("velma", "search", "quote", "--kind", "pattern", "--json")
+        assert [hit["id"] for hit in json.loads(done.stdout)["results"]] == [lesson]
+        assert done.stderr == ""
+
+
+def test_chinese_is_found_among_imported_lessons(stage, shared):
+    stage.join("velma")
+    corpus = shared / "corpora/lessons/lessons.jsonl"
+    stage.run("velma", "import", str(corpus))
+    rows = [json.loads(line) for line in corpus.read_text().splitlines()]
+    wanted = {row["description"] for row in rows if "贡献" in row["description"]}
+    found = hits(stage, "velma", "贡献", "-n", "500", "--kind", "pattern")
+    assert len(rows) == 194
+    assert len(wanted) == 5
+    assert {hit["text"] for hit in found if "贡献" in hit["text"]} == wanted
+    assert all("贡献" in hit["snippet"] for hit in found)

@@ -1,0 +1,295 @@
+"""Which lessons are the same in other words: what is offered, what is only shown, and what must never be offered."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.keep import matching, wording
+from fleet.keep.matching import Near
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load_report():
+    spec = importlib.util.spec_from_file_location("matching_report", ROOT / "benchmarks/matching/report.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+report = load_report()
+PAIRS = report.pairs()
+KNOWN = sorted({text for pair in PAIRS for text in (pair.a, pair.b)})
+NEVER = ("opposite", "other-number", "other-tool")
+
+
+def judged(one: str, other: str) -> Near:
+    """As in a notebook of these two."""
+    weigh = matching.weighing(lambda _: 1, 2)
+    return matching.judged(wording.read(one), "p-2", other, weigh)
+
+
+SAME = [
+    ("Avoid global state", "Global state should be avoided"),
+    ("Never log passwords in production", "In production, do not log passwords"),
+    ("Tests must not touch the network", "Never touch the network in tests"),
+    ("No function should be longer than 50 lines", "Functions must have at most 50 lines"),
+    ("Never force push to main", "Force pushes to main are forbidden"),
+    ("Do not store secrets in the repository", "Secrets must not be stored in the repository"),
+    ("Close files with a context manager, not by hand", "Use a context manager to close files, never by hand"),
+    ("Do not parse HTML with regular expressions; use a parser", "Parse HTML with a parser, not regular expressions"),
+    ("Never disable TLS verification", "Always keep TLS verification enabled"),
+    ("Use a timeout of 60 seconds", "Use a timeout of one minute, that is 60 s"),
+    ("Wait 1 minute before the next try", "Wait 60 seconds before the next try"),
+    ("Retry three times", "Retry 3 times"),
+    ("Answer within one day", "Answer within 1 day"),
+    ("Use pnpm, never npm, in this repository", "In this repository never use npm, use pnpm"),
+    ("Run the linter before the tests", "Before the tests, run the linter"),
+    ("禁止在循环里查询数据库", "不要在循环中查询数据库"),
+    ("提交之前先运行测试", "先运行测试，再提交"),
+    ("不要在生产环境打印密码", "生产环境禁止打印密码"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_the_same_lesson_in_other_words_is_offered(one, other):
+    assert (judged(one, other).verdict, judged(other, one).verdict) == ("same", "same")
+
+
+DIFFERENT = [
+    # negation
+    ("Commit generated files", "Never commit generated files", "negation"),
+    ("Commit generated files", "Don't commit generated files", "negation"),
+    ("Commit generated files", "Generated files must not be committed", "negation"),
+    ("Deploy with a rollback plan", "Deploy without a rollback plan", "negation"),
+    ("Merge with a review", "Merge, without a review", "negation"),
+    ("Mock the clock", "Mocking the clock is discouraged", "negation"),
+    ("Mock the clock in tests", "Avoid this: mock the clock in tests", "negation"),
+    ("Use threads for IO, not for CPU work", "Use threads for CPU work, not for IO", "negation"),
+    ("Comments explain why, not what", "Comments explain what, not why", "order"),
+    ("Global state should be avoided", "Global state should be used", "negation"),
+    ("禁止在循环里查询数据库", "在循环里查询数据库", "negation"),
+    ("测试可以依赖顺序", "测试不可以依赖顺序", "negation"),
+    ("请勿使用全局变量", "使用全局变量", "negation"),
+    # numbers
+    ("Retry 3 times", "Retry 5 times", "number"),
+    ("Retry three times", "Retry five times", "number"),
+    ("Wait 5 seconds", "Wait 5 minutes", "number"),
+    ("Use Python 3.11 or newer", "Use Python 3.12 or newer", "number"),
+    ("Keep 10% of the traces", "Keep 1% of the traces", "number"),
+    ("Use at least 3 replicas", "Use at most 3 replicas", "number"),
+    ("Files must not be longer than 500 lines", "Files must be longer than 500 lines", "number"),
+    ("Set a limit of 10 for reads and 20 for writes", "Set a limit of 20 for reads and 10 for writes", "number"),
+    ("Set the job timeout", "Set the job timeout to 30 minutes", "number"),
+    ("重试三次后放弃", "重试五次后放弃", "number"),
+    ("等待 5 秒再重试", "等待 5 分钟再重试", "number"),
+    # names: tools, flags, paths, identifiers, code
+    ("Run the tests with pytest", "Run the tests with unittest", "name"),
+    ("Delete a merged branch with `git branch -d`", "Delete a merged branch with `git branch -D`", "name"),
+    ("Run it with --dry-run first", "Run it with --force first", "name"),
+    ("Write logs to /var/log/app", "Write logs to /tmp/app", "name"),
+    ("Set `maxRetries` in the client", "Set `maxSockets` in the client", "name"),
+    ("Keep shared limits in config/base.toml", "Keep shared limits in config/local.toml", "name"),
+    ("Compare with `==`", "Compare with `is`", "name"),
+    ("用 pytest 运行测试", "用 unittest 运行测试", "name"),
+    # a tool nobody has listed
+    ("Deploy the service with frobctl", "Deploy the service with zorkctl", "word"),
+    ("Keep functions tiny", "Keep functions sprawling", "word"),
+    # names and order
+    ("Use pnpm, never npm, here", "Use npm, never pnpm, here", "negation"),
+    ("Prefer awk to sed for templates", "Prefer sed to awk for templates", "negation"),
+    ("Convert tabs to spaces", "Convert spaces to tabs", "name"),
+    # opposites
+    ("Enable the cache in tests", "Disable the cache in tests", "negation"),
+    ("Allow anonymous access", "Deny anonymous access", "negation"),
+    ("Read the first error", "Read the last error", "opposite"),
+    ("Increase the pool size", "Decrease the pool size", "opposite"),
+    ("Open files inside the sandbox", "Open files outside the sandbox", "opposite"),
+    ("Use trusted input as it is", "Use untrusted input as it is", "opposite"),
+    ("Default to true", "Default to false", "opposite"),
+    ("Align the column left", "Align the column right", "opposite"),
+    ("Feature flags default to on", "Feature flags default to off", "word"),
+    ("启用外键约束", "禁用外键约束", "opposite"),
+    ("使用同步写入", "使用异步写入", "opposite"),
+    # order
+    ("Run the linter before the tests", "Run the tests before the linter", "order"),
+    ("Write the test before the fix", "Write the test after the fix", "order"),
+    ("Merge main into the feature branch", "Merge the feature branch into main", "order"),
+    ("The server must trust the client's clock", "The client must trust the server's clock", "opposite"),
+    ("先更新数据库，再删除缓存", "先删除缓存，再更新数据库", "order"),
+    ("提交之前先运行测试", "提交之后再运行测试", "order"),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "why"), DIFFERENT)
+def test_what_reads_alike_and_differs_is_shown_as_a_conflict_and_never_offered(one, other, why):
+    there, back = judged(one, other), judged(other, one)
+    assert (there.verdict, back.verdict) == ("conflict", "conflict")
+    assert why in (there.why, back.why)
+
+
+def test_no_opposite_other_number_or_other_tool_of_the_whole_set_is_ever_offered():
+    """The hard rule: in a large notebook and a small one, whichever of the two was logged first."""
+    turned = [pair._replace(a=pair.b, b=pair.a) for pair in PAIRS]
+    apart = [pair for pair in [*PAIRS, *turned] if pair.label in NEVER]
+    assert len(apart) > 300
+    offered = [j.pair for j in report.judge(apart, KNOWN) if j.near.verdict == "same"]
+    offered += [pair for pair in apart if judged(pair.a, pair.b).verdict == "same"]
+    assert offered == []
+
+
+def test_recall_on_the_held_out_half_does_not_rot():
+    held_out = report.judge([pair for pair in PAIRS if pair.is_held_out], KNOWN)
+    found = report.figures(held_out)
+    assert found.recall >= 0.6
+    assert found.precision >= 0.95
+
+
+def test_the_set_is_as_large_and_as_mixed_as_it_claims():
+    counts = {label: sum(pair.label == label for pair in PAIRS) for label in report.LABELS}
+    assert sum(counts.values()) == len(PAIRS) >= 180
+    assert min(counts.values()) >= 30
+    assert len({frozenset((pair.a, pair.b)) for pair in PAIRS}) == len(PAIRS)
+    public = [pair for pair in PAIRS if not pair.source.startswith(("this repository", "written for"))]
+    assert all(pair.source for pair in PAIRS)
+    assert len(public) * 3 >= len(PAIRS)
+    assert sum(bool(re.search("[\u4e00-\u9fff]", pair.a)) for pair in PAIRS) >= 30
+    held_out = sum(pair.is_held_out for pair in PAIRS)
+    assert 0.4 < held_out / len(PAIRS) < 0.6
+
+
+ENGLISH = [text for text in KNOWN if text.isascii()]
+
+
+def test_a_lesson_and_its_denial_are_never_the_same():
+    imperative = [
+        t for t in ENGLISH if re.match(r"(?!No |If |Never |Avoid )[A-Z][a-z]+ ", t) and not t.startswith("Do n")
+    ]
+    assert len(imperative) > 300
+    for text in imperative:
+        rest = text[0].lower() + text[1:]
+        for denial in (f"Never {rest}", f"Do not {rest}"):
+            assert "same" not in (judged(text, denial).verdict, judged(denial, text).verdict), (text, denial)
+
+
+def test_a_lesson_with_another_number_is_never_the_same():
+    for text in KNOWN:
+        for found in re.finditer(r"\d+", text):
+            other = f"{text[: found.start()]}{int(found[0]) + 7}{text[found.end() :]}"
+            assert "same" not in (judged(text, other).verdict, judged(other, text).verdict), (text, other)
+
+
+def test_a_lesson_with_one_telling_word_exchanged_for_an_unknown_one_is_hardly_ever_the_same():
+    tried, offered = 0, []
+    for text in ENGLISH:
+        for found in re.finditer(r"(?<![`\-/.$\w])[A-Za-z]{4,}(?![\w-])", text):
+            word = wording.Token(found[0], wording.stem(found[0]), 0)
+            if word.is_stop or word.is_light or found[0].casefold() in wording.words.BOUNDARIES:
+                continue
+            tried += 1
+            other = f"{text[: found.start()]}zorkful{text[found.end() :]}"
+            if "same" in (judged(text, other).verdict, judged(other, text).verdict):
+                offered.append((text, other))
+    assert tried > 1_500
+    assert len(offered) <= tried * 0.01, offered
+
+
+@pytest.mark.parametrize(
+    ("text", "denied"),
+    [
+        ("Use pnpm, never npm, to install", {"npm"}),
+        ("Do not log tokens in CI", {"log", "token"}),
+        ("A tag must not be moved", {"mov"}),
+        ("Always use awk over sed for input", {"sed"}),
+        ("Use parameters instead of formatting for values", {"format"}),
+        ("Never deploy without tests", set()),
+        ("Validate on the server, not only on the client", set()),
+        ("Patch it where it is used, not where it is defined", {"defin"}),
+        ("No line is longer than 79 characters", set()),
+        ("密钥禁止提交到仓库", {"提交", "仓库"}),
+        ("类别不同", set()),
+    ],
+)
+def test_a_negation_reaches_what_it_is_about(text, denied):
+    assert {token.stem for token in wording.read(text).content if token.sign < 0 and not token.is_light} == denied
+
+
+@pytest.mark.parametrize(
+    ("text", "quantities"),
+    [
+        ("wait 30 s", [("30", "s")]),
+        ("wait two minutes", [("120", "s")]),
+        ("retry twice", [("2", "times")]),
+        ("at 4.5:1 in UTF-8", [("4.5", ""), ("1", ""), ("8", "")]),
+        ("keep 1,000 lines and 20%", [("1000", ""), ("20", "%")]),
+        ("三次，每次十二秒", [("3", "times"), ("12", "s")]),
+        ("统一处理，一定要测试", []),
+        ("once it is one of them", []),
+    ],
+)
+def test_numbers_are_read_with_their_units(text, quantities):
+    assert wording.read(text).quantities == [wording.Quantity(*quantity) for quantity in quantities]
+
+
+def test_the_other_wording_is_among_the_candidates():
+    wanted = [pair for pair in PAIRS if pair.label == "same"]
+    assert all(j.was_candidate for j in report.judge(wanted, KNOWN))
+
+
+def test_near_gives_the_best_first_and_at_most_three():
+    known = [(f"p-{n}", f"Never commit generated files to repository {n}") for n in range(9)]
+    found = matching.near("Never commit generated files", matching.candidates("Never commit generated files", known))
+    assert len(found) == 3
+    assert [n.score for n in found] == sorted((n.score for n in found), reverse=True)
+
+
+def test_nothing_is_near_in_an_empty_notebook_or_to_an_empty_text():
+    assert matching.near("a lesson", matching.candidates("a lesson", [])) == []
+    for empty in ("", "   ", "...", "``", "the of a"):
+        known = [("p-1", "Never commit generated files"), ("p-2", empty)]
+        assert matching.near(empty, matching.candidates(empty, known)) == []
+
+
+def test_candidates_may_come_from_any_index():
+    supplied = matching.Candidates([("p-1", "Secrets must not be committed")], lambda _: 1.0)
+    assert [n.id for n in matching.near("Never commit secrets", supplied)] == ["p-1"]
+
+
+def test_rapidfuzz_is_imported_late():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, fleet.keep.matching, fleet.learn.corrections; print('rapidfuzz' in sys.modules)",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "False"
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_judged_alike_in_both_directions_and_harms_nothing(one, other):
+    there, back = judged(one, other), judged(other, one)
+    assert 0 <= there.score <= 1
+    assert {there.verdict, back.verdict} <= {"same", "conflict", ""}
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 8_000, "a " * 4_000, "`" * 8_000, "-" * 8_000, "不" * 2_700, "1 " * 4_000, "./" * 4_000]
+)
+def test_no_text_takes_long(text):
+    began = time.perf_counter()
+    matching.near(text, matching.candidates(text, [(f"p-{n}", f"{text[:8_000]} {n}") for n in range(40)]))
+    assert time.perf_counter() - began < 5
