@@ -14,7 +14,12 @@ def main() -> None:
     Exit codes: 0 ok, 1 the command's own "no", 2 usage, 3 something was refused or quarantined, 4 busy, 5 remote
     unavailable, 6 any other error.
     """
-    sys.exit(run())
+    code = run()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go_of_stdout()
+    sys.exit(code)
 
 
 def run() -> int:
@@ -44,8 +49,7 @@ def run() -> int:
         _say("interrupted; what was acknowledged is kept")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone, as `fleet patterns | head` does.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_stdout()
         return 0
     except OSError as why:
         _say(f"{why.filename or 'a file'}: {why.strerror or why}. What was acknowledged is kept")
@@ -53,6 +57,11 @@ def run() -> int:
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
         return _unexpected(why)
     return 0
+
+
+def _let_go_of_stdout() -> None:
+    """The reader of our output has gone, as `fleet patterns | head` does: nobody need hear of it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _speak_utf8() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from fleet.cli import desk, upkeep, wiring
 from fleet.keep.errors import FleetError
+from fleet.keep.index import Index
 from fleet.keep.workspace import Workspace
 from fleet.learn import corrections, redaction
 from fleet.learn import discoveries as found_out
@@ -46,7 +47,16 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
     with workspace.locked():
         workspace.store.write(PAGE, wiring.page(workspace, workspace.load().notebook))
     shared, why_not = _share(workspace, yes=yes)
+    _forget_in_search(workspace)
     return Purged(purged, shared, why_not, redaction.remains(workspace, workspace.load(), purged, texts))
+
+
+def _forget_in_search(workspace: Workspace) -> None:
+    """Throw the search index away, freed pages too: it holds the old words, and is made anew by the next search."""
+    connection = workspace.state.connection()
+    Index(connection).drop()
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:

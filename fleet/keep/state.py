@@ -138,7 +138,7 @@ class State:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._connection = self._connect()
-            except sqlite3.DatabaseError as why:
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as why:
                 if isinstance(why, sqlite3.OperationalError):
                     raise FleetError(
                         f"{self._path} cannot be opened ({why}); lessons are safe in their files. "

@@ -141,3 +141,12 @@ def test_a_purge_asks_first_and_of_nothing_is_a_no(stage):
     assert SECRET in stage.seen("velma")
     stage.run("velma", "purge", "p-ffff", "--yes", expect=1)
     stage.run("velma", "purge", "d-ffff", "--yes", expect=1)
+
+
+def test_the_search_index_forgets_what_was_purged(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", "the-hidden-word is in this lesson")
+    assert "hidden" in stage.run("velma", "search", "the-hidden-word").stdout
+    stage.run("velma", "purge", pattern, "--yes", expect=None)
+    for path in (stage.folder / "velma/.fleet").glob("state.db*"):
+        assert b"the-hidden-word" not in path.read_bytes(), path

@@ -114,6 +114,7 @@ DIFFERENT = [
     ("Increase the pool size", "Decrease the pool size", "opposite"),
     ("Open files inside the sandbox", "Open files outside the sandbox", "opposite"),
     ("Use trusted input as it is", "Use untrusted input as it is", "opposite"),
+    ("Load signed plugins from the release folder", "From the release folder, load unsigned plugins", "opposite"),
     ("Default to true", "Default to false", "opposite"),
     ("Align the column left", "Align the column right", "opposite"),
     ("Feature flags default to on", "Feature flags default to off", "word"),
