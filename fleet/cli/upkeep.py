@@ -83,9 +83,11 @@ def sync(
 
 
 def _print_outgoing(out: "Outgoing") -> None:
+    # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .set.text`.
     for path, lines in out.lines.items():
+        desk.note(f"{path}: {desk.counted(len(lines), 'line')}")
         for raw in lines:
-            desk.say(f"{path}: {raw.decode('utf-8', 'backslashreplace')}")
+            desk.say(raw.decode("utf-8", "backslashreplace"))
     for held_back in out.withheld:
         desk.note(f"stays here: a line of {held_back.path} {held_back.reason}")
     desk.note(f"{desk.counted(out.count, 'line')} would go out; nothing was sent")
