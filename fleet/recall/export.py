@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from fleet.keep.discoveries import Discovery, Findings
 from fleet.keep.line import Line
 from fleet.keep.screening import markdown_escape
-from fleet.recall.gossip import when
-from fleet.recall.lessons import counted, named, screened
+from fleet.recall.lessons import counted, day, named, screened
 from fleet.recall.page import render_page
 
 
@@ -27,7 +26,7 @@ def render_all(patterns: Iterable[Line], findings: Findings, *, members: Mapping
 def _item(entry: Discovery, members: Mapping[str, str]) -> str:
     """Return a discovery as one list item of one line: whatever it says, it structures nothing."""
     who = named(entry.by.rpartition(".")[0], members)
-    filed = [when(entry.at), markdown_escape(who), _escaped(entry.type)]
+    filed = [day(entry.at), markdown_escape(who), _escaped(entry.type)]
     where = _escaped(entry.context)
     said = [
         " · ".join(filter(None, filed)),

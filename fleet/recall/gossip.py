@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from crdt import clock
 from fleet.keep import names
 from fleet.keep.discoveries import Discovery, Findings
-from fleet.recall.lessons import UNREADABLE, named, readable
+from fleet.recall.lessons import UNREADABLE, day, named, readable
 
 EMPTY = """No discoveries yet. Log what took you long to find out, or stands in no manual:
   fleet discover --problem "..." --solution "..." """.rstrip()
@@ -28,18 +27,13 @@ def render_gossip(findings: Findings, count: int, *, members: Mapping[str, str] 
 def in_one_line(entry: Discovery, members: Mapping[str, str]) -> str:
     """Return a discovery as one list line: when, who, what, and in brackets what it is filed under."""
     filed = "; ".join(filter(None, [_tags(entry), _confidence(entry), entry.id]))
-    opening = " ".join(filter(None, [when(entry.at), _who(entry, members), readable(entry.type)]))
+    opening = " ".join(filter(None, [day(entry.at), _who(entry, members), readable(entry.type)]))
     told = ": ".join(filter(None, [opening, readable(entry.context), _finding(entry)]))
     return f"- {told} ({filed})"
 
 
-def when(stamp: str) -> str:
-    """Return the day of a stamp, or "" for what has none."""
-    return stamp[:10] if clock.is_stamp(stamp) else ""
-
-
 def _told(entry: Discovery, members: Mapping[str, str]) -> str:
-    filed = [when(entry.at), _who(entry, members), readable(entry.type), _confidence(entry), _tags(entry), entry.id]
+    filed = [day(entry.at), _who(entry, members), readable(entry.type), _confidence(entry), _tags(entry), entry.id]
     rows = [" · ".join(filter(None, filed))]
     if context := readable(entry.context):
         rows.append(f"  in: {context}")

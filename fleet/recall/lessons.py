@@ -7,15 +7,22 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
+from crdt import clock
 from fleet.keep import names, notebook
 from fleet.keep.line import Line
 from fleet.keep.screening import for_terminal, one_line, redact, screen
 
 LOG_A_CORRECTION = 'fleet correct --wrong "..." --right "..." --pattern "..."'
 EMOJI_CHARS_MAX = 8
+_FIRST_DAY = "2000"
 UNREADABLE = "(nothing that can be shown)"
 
 Rank = tuple[bool, int, int, int, str]
+
+
+def day(stamp: str) -> str:
+    """Return the date of a stamp, "" when it is not known: a record without a date is stamped 1970."""
+    return stamp[:10] if stamp >= _FIRST_DAY and clock.is_stamp(stamp) else ""
 
 
 def screened(value: object) -> str:

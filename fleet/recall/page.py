@@ -8,7 +8,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 
-from crdt import clock
 from fleet.keep import limits, names, notebook
 from fleet.keep.line import Line
 from fleet.keep.screening import markdown_escape
@@ -139,8 +138,8 @@ def _evidence(line: Line, members: Mapping[str, str]) -> list[str]:
         words += ["by", *by]
     if lessons.is_published(line):
         words = ["published", "· " + words[0], *words[1:]]
-    if clock.is_stamp(line.at):
-        words.append(f"· since {line.at[:10]}")
+    if since := lessons.day(line.at):
+        words.append(f"· since {since}")
     return [*words, f"· `{line.id}`"]
 
 

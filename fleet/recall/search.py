@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fleet.keep.index import KINDS, Ask, Doc, Index, clean, fold, phrase
-from fleet.recall.lessons import UNREADABLE, readable
+from fleet.recall.lessons import UNREADABLE, day, readable
 
 QUERY_CHARS_MAX = 2_000
 TERMS_MAX = 32
@@ -233,7 +233,7 @@ def render(answer: Answer) -> str:
 
 def _rendered(hit: Hit) -> str:
     often = f"{hit.seen}x" if hit.kind == "pattern" else ""
-    filed = [hit.kind, often, hit.who, hit.at[:10], "retired" if hit.is_gone else ""]
+    filed = [hit.kind, often, hit.who, day(hit.at), "retired" if hit.is_gone else ""]
     said = snippet(hit.text)
     rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, filed))}", f"  {said}"]
     if hit.snippet.strip("…") not in said:

@@ -376,3 +376,13 @@ def test_real_lessons_in_two_languages():
     page = render_page(patterns, members=MEMBERS)
     assert len(records) == 194
     assert_sound(page, 194)
+
+
+def test_a_lesson_without_a_date_shows_none():
+    stamp = "1970-01-01T00:00:00.000Z-0000"
+    slot = {"import.00000001": stamp}
+    seen = {"seen": {"import.00000001": 1}}
+    page = render_page([Line(id=f"p-{1:016x}", at=stamp, add=slot, n=seen, set={"text": "undated"})])
+    assert "undated" in page
+    assert "1970" not in page
+    assert "since" not in page
