@@ -27,7 +27,7 @@ def compact(
     as_json: options.Json = False,
     directory: options.Directory = "",
 ) -> None:
-    """Write a whole edition now, and drop from the shards what it covers. Syncs at the same time."""
+    """Write a whole edition now. Drops from the shards what it covers, and syncs at the same time."""
     from fleet.cli import upkeep, wiring
     from fleet.keep.errors import NoError
 
@@ -78,7 +78,7 @@ def doctor(
     as_json: options.Json = False,
     directory: options.Directory = "",
 ) -> None:
-    """Look for what is wrong here, and tell what it means and what to do. Exits with 1 if anything is."""
+    """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
     import msgspec
 
     from fleet.cli.checkup import examine

@@ -31,7 +31,7 @@ def export(
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
     directory: options.Directory = "",
 ) -> None:
-    """Print everything this machine knows: all lessons, retired ones too, and all discoveries. JSON unless told."""
+    """Print everything this machine knows. All lessons, retired ones too, and all discoveries; JSON unless told."""
     from fleet.keep.disk import Disk
     from fleet.keep.errors import UsageError
     from fleet.recall.export import render_all
@@ -86,7 +86,7 @@ def backup(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace a file that is there.")] = False,
     directory: options.Directory = "",
 ) -> None:
-    """Write everything here that cannot be fetched or computed again into one file."""
+    """Write a backup file. It holds all that can neither be fetched nor computed again."""
     from fleet.keep.backup import backup as write
 
     with desk.opened(directory) as workspace:
@@ -103,7 +103,7 @@ def restore_backup(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     directory: options.Directory = "",
 ) -> None:
-    """Join a backup into the workspace here, or make one from it. Nothing newer is overwritten."""
+    """Join a backup into the workspace here. Nothing newer is overwritten; an empty folder becomes a workspace."""
     from fleet.cli.setup import root_for
     from fleet.learn.restoring import restore
 
@@ -152,7 +152,7 @@ def purge(
     as_json: options.Json = False,
     directory: options.Directory = "",
 ) -> None:
-    """Overwrite a secret that already went out, everywhere a sync reaches, and tell what is left for you to do."""
+    """Overwrite a secret that already went out. Reaches as far as a sync does, and tells what is left to do."""
     from fleet.cli import purging
 
     with desk.opened(directory) as workspace:
@@ -172,7 +172,7 @@ def leave(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     directory: options.Directory = "",
 ) -> None:
-    """Take this machine out of the clan: it forgets the remote and keeps every line it has."""
+    """Take this machine out of the clan. It forgets the remote and keeps every line it has."""
     from fleet.cli import parting
     from fleet.keep.errors import NoError
 

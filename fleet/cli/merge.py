@@ -25,7 +25,7 @@ def merge(
     agent: options.Agent = "",
     directory: options.Directory = "",
 ) -> None:
-    """Make two patterns one lesson: both records are kept, counts add up, `fleet unmerge` undoes it."""
+    """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
     from fleet.keep import merging
     from fleet.keep import notebook as notes
     from fleet.keep.reading import PATTERNS
@@ -65,7 +65,7 @@ def _refuse_conflict(one: "Line", other: "Line") -> None:
 
 
 def unmerge(pattern: options.PatternId, agent: options.Agent = "", directory: options.Directory = "") -> None:
-    """Take a pattern out of what it was merged into, or what was merged into it."""
+    """Undo a merge. Either of the two ids will do."""
     from fleet.keep import merging
     from fleet.keep import notebook as notes
     from fleet.keep.reading import PATTERNS

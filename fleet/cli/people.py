@@ -187,7 +187,7 @@ def import_(
     directory: options.Directory = "",
     as_json: options.Json = False,
 ) -> None:
-    """Take in lessons, discoveries and corrections that other tools wrote. Doing it twice changes nothing."""
+    """Take in what other tools wrote. Lessons, discoveries and corrections; doing it twice changes nothing."""
     from fleet.cli.progress import each
     from fleet.learn.importing import files_in, import_files
 

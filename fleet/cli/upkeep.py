@@ -63,7 +63,7 @@ def sync(
     agent: options.Agent = "",
     directory: options.Directory = "",
 ) -> None:
-    """Pull, join, push and render: afterwards this machine and the clan have the same lessons."""
+    """Pull, join, push and render. Afterwards this machine and the clan have the same lessons."""
     from fleet.cli import wiring
     from fleet.share import exchange
 
@@ -165,7 +165,7 @@ def _tell(outcome: "Synced", remote: "Remote | None") -> None:
 
 
 def status(as_json: options.Json = False, agent: options.Agent = "", directory: options.Directory = "") -> None:
-    """Tell what waits to go out, what was quarantined and why, the last sync, and who is in the clan."""
+    """Tell how this workspace stands. What waits to go out, what was quarantined and why, who is in the clan."""
     from fleet.cli.standing import as_text, standing
 
     with desk.opened(directory) as workspace:
