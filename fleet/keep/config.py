@@ -1,11 +1,13 @@
 """``fleet.toml``: the one configuration file, every threshold with its default."""
 
-import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from fleet.keep import limits
+from fleet.keep import limits, plain_toml
+from fleet.keep.builds import BUILDS
 from fleet.keep.errors import UsageError
 
 FILE_NAME = "fleet.toml"
@@ -20,6 +22,7 @@ class Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         fields: fields of a correction that travel besides text, correct, category and tags: "wrong", "source".
         attempts: how often a refused push is tried anew.
         wait_s: how long one git command may take.
+        stale_days: after so many days without anything new of others, a sync warns; 0: never.
     """
 
     remote: str = ""
@@ -27,6 +30,7 @@ class Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     fields: list[str] = []
     attempts: int = 15
     wait_s: float = 60.0
+    stale_days: int = limits.STALE_DAYS
 
 
 class Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -57,12 +61,119 @@ class Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     session_idle_minutes: int = limits.SESSION_IDLE_MINUTES
 
 
+_Threshold = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """When a lesson becomes permanent memory.
+
+    Attributes:
+        own: an agent's own occurrences that promote into its memory.
+        clan_seen: occurrences, relapses apart, that promote a lesson of others.
+        clan_agents: from so many agents or more.
+        clan_sessions: in so many sessions or more.
+        hot_chars: how long ``memory.md`` may be, as an agent reads it; a promotion beyond waits for a choice.
+        mode: "auto" writes into memory.md at once, "suggest" waits for a person's yes, "off" does neither.
+    """
+
+    own: _Threshold = limits.PROMOTE_OWN
+    clan_seen: _Threshold = limits.PROMOTE_CLAN_SEEN
+    clan_agents: _Threshold = limits.PROMOTE_CLAN_AGENTS
+    clan_sessions: _Threshold = limits.PROMOTE_CLAN_SESSIONS
+    hot_chars: _Threshold = limits.HOT_CHARS_MAX
+    mode: Literal["auto", "suggest", "off"] = "auto"
+
+
+class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """When an approach counts as stuck.
+
+    Attributes:
+        limit: after so many failures in a row the same command is stopped while nothing changes.
+        off: whether nothing is ever stopped; failures are counted all the same.
+        names: what the mutations are called here, by their codes M1 to M8.
+        builds: which commands are builds and tests.
+    """
+
+    limit: Annotated[int, msgspec.Meta(ge=2, le=100)] = limits.ATTEMPTS_MAX
+    off: bool = False
+    names: dict[str, str] = {}
+    builds: list[str] = msgspec.field(default_factory=lambda: list(BUILDS))
+
+
+_Language = Literal["en", "de", "es", "fr", "zh", "ja"]
+
+
+class Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What counts as a correction in what a person, or another agent, says.
+
+    Attributes:
+        off: nothing is listened for.
+        minimum: the confidence from which on a message is logged: "strong", "medium" or "weak".
+        languages: whose phrases are listened for.
+        strong: phrases of your own that say by themselves that something was wrong; plain text, not patterns.
+        medium: that almost always do.
+        weak: that do together with another.
+        without: phrases of fleet's that are not listened for.
+        exclusions: a message that begins so is no correction.
+    """
+
+    off: bool = False
+    minimum: Literal["strong", "medium", "weak"] = "medium"
+    languages: list[_Language] = msgspec.field(default_factory=lambda: list(get_args(_Language)))
+    strong: list[str] = []
+    medium: list[str] = []
+    weak: list[str] = []
+    without: list[str] = []
+    exclusions: list[str] = []
+
+
+class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How ``fleet sidecar`` and ``fleet poll`` look after a workspace.
+
+    Attributes:
+        interval_s: how often the clan is asked for news, about: each time it is a fifth more or less.
+        quiet_s: what was written here goes out once nobody has written for so long.
+        rescan_s: everything is looked at so often, whether anything was noticed or not.
+        polling: look at the files once a second: for folders whose changes the system does not tell of.
+        metrics_port: where Prometheus finds figures, on loopback; 0: nowhere.
+    """
+
+    interval_s: Annotated[float, msgspec.Meta(ge=1)] = limits.SYNC_INTERVAL_S
+    quiet_s: Annotated[float, msgspec.Meta(ge=0)] = limits.SYNC_QUIET_S
+    rescan_s: Annotated[float, msgspec.Meta(ge=1)] = limits.RESCAN_S
+    polling: bool = False
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+
+
+class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How neighbours hear of a lesson in a moment.
+
+    Attributes:
+        url: of a live server: ``ws://`` on this machine, ``wss://`` anywhere; "": none, unless ``serve``.
+        room: the clan's room there; all of one clan name the same.
+        serve: the sidecar is a live server itself, on loopback.
+        port: where it listens then.
+        token_env: the environment variable with the server's token: no secret stands in this file.
+    """
+
+    url: str = ""
+    room: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9._-]{0,59}$")] = "clan"
+    serve: bool = False
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = limits.LIVE_PORT
+    token_env: str = "FLEET_LIVE_TOKEN"  # noqa: S105 - where it stands, not what it is
+
+
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     share: Share = msgspec.field(default_factory=Share)
     keep: Keep = msgspec.field(default_factory=Keep)
     recall: Recall = msgspec.field(default_factory=Recall)
+    promotion: Promotion = msgspec.field(default_factory=Promotion)
+    attempts: Attempts = msgspec.field(default_factory=Attempts)
+    triggers: Triggers = msgspec.field(default_factory=Triggers)
+    live: Live = msgspec.field(default_factory=Live)
+    sidecar: Sidecar = msgspec.field(default_factory=Sidecar)
 
 
 def load(path: Path) -> Config:
@@ -72,11 +183,12 @@ def load(path: Path) -> Config:
         UsageError: it cannot be read, and which key is wrong.
     """
     try:
-        return msgspec.convert(tomllib.loads(path.read_text("utf-8-sig")), Config)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as why:
-        raise UsageError(f"{path} is not valid TOML: {why}. Nothing was changed; mend the file and try again") from why
+        text = path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+        return msgspec.convert(plain_toml.loads(text), Config)
     except msgspec.ValidationError as why:
         raise UsageError(f"{path}: {why}. Nothing was changed; mend the file and try again") from why
+    except ValueError as why:
+        raise UsageError(f"{path} is not valid TOML: {why}. Nothing was changed; mend the file and try again") from why
 
 
 def render(remote: str, branch: str) -> str:
@@ -91,6 +203,7 @@ branch = {_quoted(branch)}
 # fields = []                    # also share these fields of a correction: "wrong", "source"
 # attempts = 15                  # how often a refused push is tried anew
 # wait_s = 60.0                  # how long one git command may take
+# stale_days = {limits.STALE_DAYS}                # after so many days without anything new of others, warn; 0: never
 
 [keep]
 # edition_always_bytes = {limits.EDITION_ALWAYS_BYTES}  # below, every sync that changes something writes it whole
@@ -101,7 +214,56 @@ branch = {_quoted(branch)}
 # discoveries = {limits.GOSSIP_DISCOVERIES}
 # page_lessons = {limits.PAGE_LESSONS_MAX}
 # session_idle_minutes = {limits.SESSION_IDLE_MINUTES}
+
+[promotion]
+# own = {limits.PROMOTE_OWN}                        # an agent's own occurrences that promote into its memory.md
+# clan_seen = {limits.PROMOTE_CLAN_SEEN}                  # a lesson of others: so many occurrences, relapses apart,
+# clan_agents = {limits.PROMOTE_CLAN_AGENTS}                # from so many agents,
+# clan_sessions = {limits.PROMOTE_CLAN_SESSIONS}              # in so many sessions
+# hot_chars = {limits.HOT_CHARS_MAX}               # memory.md as an agent reads it; beyond, a person chooses
+# mode = "auto"                  # "suggest": wait for `fleet promote ID`; "off": neither
+
+[attempts]
+# limit = {limits.ATTEMPTS_MAX}                      # after so many failures in a row the same, unchanged, is stopped
+# off = false                    # true: nothing is ever stopped
+# names = {{}}                     # what mutations are called here, e.g. {{ M4 = "Change the tool" }}
+# builds = [                     # commands that are builds and tests: whatever begins like one of these
+{_commented(BUILDS)}
+# ]
+
+[triggers]
+# off = false                    # true: what a person says is never taken for a correction
+# minimum = "medium"             # from which confidence on: "strong", "medium" or "weak"
+# languages = ["en", "de", "es", "fr", "zh", "ja"]
+# strong = []                    # phrases of your own, plain text: each says by itself that something was wrong,
+# medium = []                    # almost always does,
+# weak = []                      # or does together with another
+# without = []                   # phrases of fleet's that are not to count
+# exclusions = []                # a message that begins so is no correction
+
+[sidecar]
+# interval_s = {limits.SYNC_INTERVAL_S}             # how often the clan is asked for news, a fifth more or less
+# quiet_s = {limits.SYNC_QUIET_S}                  # what was written here goes out after so long without a change
+# rescan_s = {limits.RESCAN_S}               # everything is looked at so often, whatever was noticed
+# polling = false                # true: look once a second, where the system does not tell of changes
+# metrics_port = 0               # figures for Prometheus, on loopback; 0: none
+
+[live]
+# url = ""                       # of a live server: "ws://127.0.0.1:{limits.LIVE_PORT}", "wss://fleet.example.org"
+# room = "clan"                  # the clan's room there
+# serve = false                  # true: the sidecar is a live server itself, on loopback
+# port = {limits.LIVE_PORT}                    # where it listens then
+# token_env = "FLEET_LIVE_TOKEN" # the environment variable that holds the server's token
 """
+
+
+def _commented(words: Sequence[str]) -> str:
+    """Return the items of a list, as lines of a comment."""
+    import textwrap
+
+    glued = ", ".join(_quoted(word).replace(" ", "\0") for word in words)  # no line ends within a word
+    rows = textwrap.wrap(f"{glued},", 110, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(f"#   {row}" for row in rows).replace("\0", " ")
 
 
 def with_remote(text: str, remote: str, branch: str) -> str:

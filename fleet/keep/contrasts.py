@@ -6,14 +6,13 @@ lessons different by mistake costs a look; to offer an opposite as the same woul
 """
 
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 
-from fleet.keep import vocabulary
-from fleet.keep.wording import Quantity, Token, Wording, stem
+from fleet.keep import ratios
+from fleet.keep.stems import TOOLS as _TOOLS
+from fleet.keep.wording import Quantity, Token, Wording
 
 Pairs = Sequence[tuple[Token, Token]]
 
-_TOOLS = frozenset(map(stem, vocabulary.TOOLS)) | vocabulary.TOOLS
 _ALIKE_FROM = 5  # shorter words that differ by a letter are other words: form, from
 _ALIKE_PERCENT = 86
 
@@ -23,7 +22,7 @@ EXCHANGED_SHARE_MAX = 0.5
 
 def alike(one: Token, other: Token) -> bool:
     """Tell whether two tokens mean the same: the same stem, a common group of synonyms, or a slip of the pen."""
-    if one.stem == other.stem or one.groups & other.groups:
+    if one.stem == other.stem or ((groups := one.groups) and not groups.isdisjoint(other.groups)):
         return True
     if one.exact or other.exact:
         return one.stem.casefold() == other.stem.casefold() and not (one.is_flag or other.is_flag)
@@ -32,9 +31,7 @@ def alike(one: Token, other: Token) -> bool:
         return False
     if longer - shorter <= 4 and (one.stem.startswith(other.stem) or other.stem.startswith(one.stem)):
         return True
-    from rapidfuzz import fuzz
-
-    return fuzz.ratio(one.stem, other.stem) >= _ALIKE_PERCENT
+    return ratios.ratio(one.stem, other.stem) >= _ALIKE_PERCENT
 
 
 def _are_names(one: Token, other: Token) -> bool:
@@ -48,10 +45,14 @@ def pairing(mine: list[Token], theirs: list[Token]) -> list[tuple[Token, Token]]
     before a synonym.
     """
     pairs: list[tuple[Token, Token]] = []
+    stems = {token.stem for token in theirs}
     rest, free = list(mine), list(theirs)
     for fits in (_same_in_all, _same_in_kind, _same_stem, alike):
         left = []
         for token in rest:
+            if fits is not alike and token.stem not in stems:
+                left.append(token)
+                continue
             at = next((at for at, other in enumerate(free) if fits(token, other)), -1)
             if at >= 0:
                 pairs.append((token, free.pop(at)))
@@ -274,6 +275,8 @@ def is_exchanged(mine: Wording, theirs: Wording, pairs: Pairs) -> bool:
     partner = {id(other): one for one, other in pairs}
     one, other = ([t for t in w.content if not (t.is_light or t.is_time)] for w in (mine, theirs))
     keys = [token.stem for token in one], [partner[id(t)].stem if id(t) in partner else t.stem for t in other]
+    from difflib import SequenceMatcher  # few texts come so close
+
     changes = [code for code in SequenceMatcher(None, *keys, autojunk=False).get_opcodes() if code[0] != "equal"]
     changed = sum(max(i2 - i1, j2 - j1) for _, i1, i2, j1, j2 in changes)
     if changed <= 1:

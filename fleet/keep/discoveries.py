@@ -4,13 +4,12 @@ The join is union by id; of two lines with one id the smaller canonical bytes st
 and what is retracted stays so.
 """
 
-import hashlib
-
 import msgspec
 
 from crdt import clock
 from fleet.keep import limits, names
 from fleet.keep import line as codec
+from fleet.keep.digests import blake2b
 from fleet.keep.line import BadLineError, Carried
 
 PREFIX = "d-"
@@ -50,7 +49,7 @@ def retraction_id(target: str) -> str:
 
 
 def _digest(parts: list[str]) -> str:
-    return hashlib.blake2b(codec.encode_value(parts), digest_size=8).hexdigest()
+    return blake2b(codec.encode_value(parts), digest_size=8).hexdigest()
 
 
 def decode(raw: bytes) -> Discovery | Carried:
@@ -143,6 +142,10 @@ class Findings:
         if isinstance(entry, Carried):
             return entry.raw in self.carried
         return entry.id in self.lines and self.lines[entry.id] <= encode(entry)
+
+    def get(self, entry_id: str) -> Discovery | None:
+        """Return one entry."""
+        return self.entries.get(entry_id)
 
     def newest(self, count: int) -> list[Discovery]:
         """Return the newest discoveries of the whole clan, oldest of them first, as ``tail`` would."""

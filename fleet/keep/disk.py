@@ -38,8 +38,8 @@ class Disk:
         except OSError as why:
             raise DiskError(f"cannot read {path}: {why.strerror}") from why
 
-    def append(self, path: Path, data: bytes) -> None:
-        """Add to the end of a file and return once it is on the disk.
+    def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
+        """Add to the end of a file and return once it is on the disk; not ``is_durable``, once it is written.
 
         A last line that a crash tore off is closed first, so that it harms itself alone. The caller holds the file's
         lock.
@@ -55,15 +55,22 @@ class Disk:
                 size = os.fstat(handle).st_size
                 if size and os.pread(handle, 1, size - 1) != b"\n":
                     data = b"\n" + data
-                self._write_all(handle, data)
-                self._fsync(handle)
+                try:
+                    self._write_all(handle, data)
+                    if is_durable:
+                        self._fsync(handle)
+                except OSError:
+                    self._take_back(handle, size, data)
+                    raise
             finally:
                 os.close(handle)
             if is_new:
                 self._fsync_folder(path.parent)
 
-    def replace(self, path: Path, data: bytes) -> bool:
+    def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
         """Write a whole file anew, atomically, and only if it changed. Returns whether it did.
+
+        Not ``is_durable``, nobody waits for the disk: for what can be made anew.
 
         Raises:
             DiskError: the old file is still whole.
@@ -74,13 +81,14 @@ class Disk:
             self._prepare(path)
             temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
             try:
-                self._write_new(temporary, data)
+                self._write_new(temporary, data, is_durable=is_durable)
                 self._rename(temporary, path)
             except BaseException:
                 with suppress(OSError):
                     temporary.unlink()
                 raise
-            self._fsync_folder(path.parent)
+            if is_durable:
+                self._fsync_folder(path.parent)
         return True
 
     def folder(self, path: Path) -> None:
@@ -147,11 +155,12 @@ class Disk:
         except OSError:
             return False
 
-    def _write_new(self, path: Path, data: bytes) -> None:
+    def _write_new(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             self._write_all(handle, data)
-            self._fsync(handle)
+            if is_durable:
+                self._fsync(handle)
         finally:
             os.close(handle)
 
@@ -166,6 +175,15 @@ class Disk:
             rest = rest[written:]
         if os.fstat(handle).st_size < wanted:
             raise OSError(errno.EIO, "less was written than the system said")
+
+    def _take_back(self, handle: int, size: int, data: bytes) -> None:
+        """Cut off what is not acknowledged: else half a line stays, and is refused at every load.
+
+        Only what we wrote: an editor may have put something behind it.
+        """
+        with suppress(OSError):
+            if data.startswith(os.pread(handle, len(data) + 1, size)):
+                os.ftruncate(handle, size)
 
     def _fsync(self, handle: int) -> None:
         os.fsync(handle)

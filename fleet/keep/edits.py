@@ -19,3 +19,9 @@ def restored(line: Line, replica: str, stamp: str) -> Line:
 def field_set(line: Line, field: str, value: Any, replica: str, stamp: str) -> Line:
     """Return the edit of one field: it beats the field as first logged, and every edit with a smaller stamp."""
     return Line(id=line.id, at=stamp, by=replica, set={field: value}, when={field: (stamp, replica)})
+
+
+def counted(line: Line, counter: str, replica: str, stamp: str) -> Line:
+    """Return one more of a counter in the replica's own slot. The add stays: the lesson did not occur again."""
+    own = line.n.get(counter, {}).get(replica, 0)
+    return Line(id=line.id, at=stamp, by=replica, n={counter: {replica: own + 1}})

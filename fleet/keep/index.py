@@ -10,8 +10,8 @@ the text takes 20 to 50 ms, with trigrams 15 ms or less; they take 2.4 s and 73 
 """
 
 import math
+import os
 import re
-import secrets
 import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from fleet.keep.screening import one_line, strip_controls
 
-VERSION = "1"
+VERSION = "3"
 PATTERN, DISCOVERY, CORRECTION, JOURNAL = KINDS = ("pattern", "discovery", "correction", "journal")
 
 HEAD_WEIGHT = 2.0  # a hit in a lesson itself says more than one in its tags
@@ -33,17 +33,37 @@ _TABLES = """
 CREATE TABLE search_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE search_file (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL,
   mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, read INTEGER NOT NULL, torn INTEGER NOT NULL,
-  digest BLOB NOT NULL);
+  digest BLOB NOT NULL, is_log INTEGER NOT NULL, is_odd INTEGER NOT NULL);
 CREATE TABLE search_line (file INTEGER NOT NULL, at INTEGER NOT NULL, length INTEGER NOT NULL, hash INTEGER NOT NULL,
   key TEXT NOT NULL, PRIMARY KEY (file, at)) WITHOUT ROWID;
 CREATE INDEX search_line_key ON search_line (key);
 CREATE TABLE search_stale (key TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE search_due (key TEXT PRIMARY KEY, stamp TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE search_odd (key TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE search_tally (sight INTEGER NOT NULL, evidence INTEGER NOT NULL);
+CREATE TABLE search_newest (replica TEXT PRIMARY KEY, stamp TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE search_doc (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, ref TEXT NOT NULL, path TEXT NOT NULL,
   line INTEGER NOT NULL, head TEXT NOT NULL, body TEXT NOT NULL, who TEXT NOT NULL, at TEXT NOT NULL,
-  seen INTEGER NOT NULL, gone INTEGER NOT NULL, boost REAL NOT NULL);
+  seen INTEGER NOT NULL, gone INTEGER NOT NULL, boost REAL NOT NULL, published INTEGER NOT NULL,
+  withdrawn INTEGER NOT NULL, witnesses INTEGER NOT NULL, sessions INTEGER NOT NULL, points_to TEXT NOT NULL,
+  alike TEXT NOT NULL, is_timed INTEGER NOT NULL, mark INTEGER NOT NULL);
 CREATE UNIQUE INDEX search_doc_ref ON search_doc (ref) WHERE ref != '';
 CREATE UNIQUE INDEX search_doc_place ON search_doc (path, line) WHERE path != '';
+CREATE INDEX search_doc_sight ON search_doc (published DESC, seen DESC, ref) WHERE kind = 'pattern' AND gone = 0;
+CREATE INDEX search_doc_evidence ON search_doc (published DESC, witnesses DESC, sessions DESC, seen DESC, ref)
+  WHERE kind = 'pattern' AND gone = 0 AND withdrawn = 0;
+INSERT INTO search_tally VALUES (0, 0);
+CREATE TRIGGER search_doc_added AFTER INSERT ON search_doc WHEN new.kind = 'pattern' AND new.gone = 0
+  BEGIN UPDATE search_tally SET sight = sight + 1, evidence = evidence + (new.withdrawn = 0); END;
+CREATE TRIGGER search_doc_removed AFTER DELETE ON search_doc WHEN old.kind = 'pattern' AND old.gone = 0
+  BEGIN UPDATE search_tally SET sight = sight - 1, evidence = evidence - (old.withdrawn = 0); END;
+CREATE TRIGGER search_doc_changed AFTER UPDATE OF gone, withdrawn ON search_doc WHEN new.kind = 'pattern'
+  BEGIN UPDATE search_tally SET sight = sight + (new.gone = 0) - (old.gone = 0),
+  evidence = evidence + (new.gone = 0 AND new.withdrawn = 0) - (old.gone = 0 AND old.withdrawn = 0); END;
+CREATE INDEX search_doc_newest ON search_doc (at DESC, ref DESC) WHERE kind = 'discovery' AND gone = 0;
+CREATE INDEX search_doc_timed ON search_doc (ref) WHERE is_timed = 1;
+CREATE INDEX search_doc_points ON search_doc (points_to) WHERE points_to != '';
+CREATE INDEX search_doc_alike ON search_doc (alike) WHERE alike != '';
 """
 _WORDS = """
 CREATE VIRTUAL TABLE search_text USING fts5(head, body, content='search_doc', content_rowid='id',
@@ -51,7 +71,10 @@ CREATE VIRTUAL TABLE search_text USING fts5(head, body, content='search_doc', co
 """
 _NAMES = frozenset(re.findall(r"CREATE (?:VIRTUAL )?TABLE (\w+)", _TABLES + _WORDS))
 _SHADOWS = frozenset(f"search_text_{part}" for part in ("config", "data", "docsize", "idx"))
-_COLUMNS = "kind, ref, path, line, head, body, who, at, seen, gone, boost"
+_COLUMNS = (
+    "kind, ref, path, line, head, body, who, at, seen, gone, boost, "
+    "published, withdrawn, witnesses, sessions, points_to, alike, is_timed, mark"
+)
 _LIKE_SPECIAL = re.compile(r"[\\%_]")
 
 # None of these says that the tables are damaged: dropping them would help nobody.
@@ -77,8 +100,14 @@ class Doc(NamedTuple):
         who: whose it is.
         at: when, as it is told there: a stamp, or a heading's date.
         seen: how often a pattern was seen.
-        gone: 1 for a retired pattern.
+        gone: 1 for a retired pattern, 2 for what has nothing to show.
         boost: how much better than by its words alone it ranks.
+        published, withdrawn: what a pattern's ``state`` says.
+        witnesses, sessions: a pattern's evidence, as ``notebook.witnesses`` counts it.
+        points_to: the pattern it is merged into, or "".
+        alike: ``alike`` of a text that was edited and may differ from the one its id was made of, else "".
+        is_timed: 1 for a pattern with a ``trigger``: it is shown at a moment of its own.
+        mark: stands for the joined record: another one, another mark.
     """
 
     kind: str
@@ -92,6 +121,14 @@ class Doc(NamedTuple):
     seen: int = 0
     gone: int = 0
     boost: float = 0.0
+    published: int = 0
+    withdrawn: int = 0
+    witnesses: int = 0
+    sessions: int = 0
+    points_to: str = ""
+    alike: str = ""
+    is_timed: int = 0
+    mark: int = 0
 
 
 class Ask(NamedTuple):
@@ -164,7 +201,7 @@ class Index:
                 if statement.strip():
                     self.connection.execute(statement)
             self.connection.executemany(
-                "INSERT INTO search_meta VALUES (?, ?)", [("version", VERSION), ("generation", secrets.token_hex(8))]
+                "INSERT INTO search_meta VALUES (?, ?)", [("version", VERSION), ("generation", os.urandom(8).hex())]
             )
 
     def drop(self) -> None:
@@ -205,11 +242,13 @@ class Index:
 
     # --- writing, inside a transaction of the caller's ---
 
-    def replace_refs(self, docs: Sequence[Doc], refs: Sequence[str]) -> None:
-        """Make ``docs`` all that is known under these ids."""
+    def replace_refs(self, docs: Sequence[Doc], refs: Sequence[str]) -> list[str]:
+        """Make ``docs`` all that is known under these ids; return those whose record is another now."""
         known = {row[2]: row for row in self._rows("ref", refs)}
+        changed = [doc.ref for doc in docs if doc.ref not in known or known[doc.ref][-1] != doc.mark]
         self._replace([(known.pop(doc.ref, None), doc) for doc in docs])
         self._remove(known.values())
+        return changed
 
     def replace_page(self, path: str, docs: Iterable[Doc]) -> None:
         """Make ``docs`` all that is known of one file."""

@@ -9,17 +9,19 @@ looked at: a run that is killed goes on where it was.
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from fleet.keep import line as codec
 from fleet.keep import names, notebook, tail
 from fleet.keep.discoveries import Discovery, Findings
 from fleet.keep.errors import FleetError
 from fleet.keep.index import DISCOVERY, PARAMETERS_MAX, PATTERN, Doc, Index, boost, clean, is_damage
 from fleet.keep.line import BadLineError, Line
+from fleet.keep.normal import normalise
 from fleet.keep.notebook import Notebook
 from fleet.keep.reading import KINDS, Entry, Kind
 from fleet.keep.store import Store, without_cyclic_collection
@@ -53,12 +55,15 @@ class Page(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Everything that is searched: the clan's files up to a cut, and pages, all below one root."""
+    """Everything that is searched: the clan's files up to a cut, and pages, all below one root.
+
+    Without ``pages`` (None), what is known of pages is left as it is.
+    """
 
     root: Path
     store: Store
     cut: str
-    pages: tuple[Page, ...]
+    pages: tuple[Page, ...] | None
 
 
 class _Key(msgspec.Struct, gc=False):
@@ -78,6 +83,8 @@ class _Known(NamedTuple):
     read: int
     torn: int
     digest: bytes
+    is_log: bool
+    is_odd: bool
 
 
 class _File(NamedTuple):
@@ -101,7 +108,7 @@ def answer(workspace: Workspace, pages: Iterable[Page], ask: Callable[[Index], T
     """
     sources = Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, tuple(pages))
     try:
-        return _asked(workspace, sources, ask)
+        return asked(workspace, sources, ask)
     except (sqlite3.Error, UnicodeDecodeError, FleetError) as why:
         workspace.state.close()
         told = str(why).rstrip(".")
@@ -114,8 +121,16 @@ def answer(workspace: Workspace, pages: Iterable[Page], ask: Callable[[Index], T
         index.connection.close()
 
 
-def _asked(workspace: Workspace, sources: Sources, ask: Callable[[Index], T]) -> T:
-    lock = workspace.local / "locks" / "search.lock"
+def asked(workspace: Workspace, sources: Sources, ask: Callable[[Index], T]) -> T:
+    """Bring the index up to date and ask it; one that is damaged is made anew first.
+
+    Which records are other ones than before is added to ``workspace.changed``.
+
+    Raises:
+        sqlite3.Error: it cannot be used, or not now.
+        FleetError: the database cannot, or somebody else is busy with it.
+    """
+    lock = lock_file(workspace)
     for is_last in (False, True):
         index = Index(workspace.state.connection())
         generation = ""
@@ -123,7 +138,7 @@ def _asked(workspace: Workspace, sources: Sources, ask: Callable[[Index], T]) ->
             generation = index.generation()
             if not generation or not is_current(index, sources):
                 with workspace.disk.lock(lock):
-                    refresh(index, sources)
+                    workspace.changed |= refresh(index, sources)
                     generation = index.generation()
             return ask(index)
         except (sqlite3.Error, UnicodeDecodeError) as why:
@@ -133,6 +148,11 @@ def _asked(workspace: Workspace, sources: Sources, ask: Callable[[Index], T]) ->
             if _generation(index) == generation:  # else somebody else has mended it meanwhile
                 index.drop()
     raise AssertionError("the second time returns or raises")
+
+
+def lock_file(workspace: Workspace) -> Path:
+    """Return what is locked while the index is brought up to date."""
+    return workspace.local / "locks" / "search.lock"
 
 
 def _generation(index: Index) -> str:
@@ -148,8 +168,20 @@ def _generation(index: Index) -> str:
 def is_current(index: Index, sources: Sources) -> bool:
     """Tell whether nothing has changed since the last refresh."""
     return _seen(sources) == {
-        path: (known.size, known.mtime_ns, known.inode) for path, known in _known(index).items()
+        path: (known.size, known.mtime_ns, known.inode) for path, known in _known(index, sources).items()
     } and not _is_stale(index, sources.cut)
+
+
+def is_plain(index: Index) -> bool:
+    """Tell whether every line of the logs is one that this version reads and believes whole.
+
+    Only then do the joined records say all there is to say: nothing is refused, held back or carried.
+    """
+    asked = (
+        "SELECT EXISTS (SELECT 1 FROM search_odd) OR EXISTS (SELECT 1 FROM search_due) "
+        "OR EXISTS (SELECT 1 FROM search_file WHERE is_odd)"
+    )
+    return not index.connection.execute(asked).fetchone()[0]
 
 
 def _is_stale(index: Index, cut: str) -> bool:
@@ -157,16 +189,21 @@ def _is_stale(index: Index, cut: str) -> bool:
     return bool(index.connection.execute(asked, (cut,)).fetchone()[0])
 
 
-def refresh(index: Index, sources: Sources) -> None:
-    """Bring the index up to date. The caller sees to it that nobody else does so at the same time."""
+def refresh(index: Index, sources: Sources) -> set[str]:
+    """Bring the index up to date; return the ids whose joined record is another now.
+
+    The caller sees to it that nobody else does so at the same time.
+    """
     index.prepare()
+    changed: set[str] = set()
     with without_cyclic_collection():
         for _ in range(PASSES_MAX):  # what was replaced while we read is looked at again
             before = _seen(sources)
             _refresh_files(index, sources)
-            _refresh_refs(index, sources)
+            _refresh_refs(index, sources, changed)
             if _seen(sources) == before:
-                return
+                break
+    return changed
 
 
 def _files(sources: Sources) -> dict[str, _File]:
@@ -176,7 +213,7 @@ def _files(sources: Sources) -> dict[str, _File]:
         for name in sources.store.paths(kind):
             path = sources.store.clan / name
             found[path.relative_to(sources.root).as_posix()] = _File(path, kind, None)
-    for page in sources.pages:
+    for page in sources.pages or ():
         if page.path.is_file() and not page.path.is_symlink():
             found[page.path.relative_to(sources.root).as_posix()] = _File(page.path, None, page)
     return found
@@ -193,13 +230,14 @@ def _seen(sources: Sources) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def _known(index: Index) -> dict[str, _Known]:
-    rows = index.connection.execute("SELECT path, id, size, mtime_ns, inode, read, torn, digest FROM search_file")
+def _known(index: Index, sources: Sources) -> dict[str, _Known]:
+    asked = "SELECT path, id, size, mtime_ns, inode, read, torn, digest, is_log, is_odd FROM search_file"
+    rows = index.connection.execute(asked if sources.pages is not None else f"{asked} WHERE is_log")
     return {row[0]: _Known(*row[1:]) for row in rows}
 
 
 def _refresh_files(index: Index, sources: Sources) -> None:
-    known, files = _known(index), _files(sources)
+    known, files = _known(index, sources), _files(sources)
     for path, file in files.items():
         before = known.get(path)
         try:
@@ -225,13 +263,22 @@ def _refresh_files(index: Index, sources: Sources) -> None:
             index.connection.execute("DELETE FROM search_file WHERE id = ?", (known[path].id,))
 
 
-def _note_file(index: Index, path: str, stamp: tuple[int, int, int], read: tuple[int, int, bytes]) -> int:
+def _note_file(
+    index: Index,
+    path: str,
+    stamp: tuple[int, int, int],
+    read: tuple[int, int, bytes],
+    *,
+    is_log: bool = False,
+    is_odd: bool = False,
+) -> int:
     """Remember a file as it was read; return its number."""
     found = index.connection.execute(
-        "INSERT INTO search_file (path, size, mtime_ns, inode, read, torn, digest) VALUES (?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT (path) DO UPDATE SET (size, mtime_ns, inode, read, torn, digest) = (excluded.size, "
-        "excluded.mtime_ns, excluded.inode, excluded.read, excluded.torn, excluded.digest) RETURNING id",
-        (path, *stamp, *read),
+        "INSERT INTO search_file (path, size, mtime_ns, inode, read, torn, digest, is_log, is_odd) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET (size, mtime_ns, inode, read, torn, "
+        "digest, is_odd) = (excluded.size, excluded.mtime_ns, excluded.inode, excluded.read, excluded.torn, "
+        "excluded.digest, excluded.is_odd) RETURNING id",
+        (path, *stamp, *read, is_log, is_odd),
     ).fetchall()
     return int(found[0][0])
 
@@ -265,30 +312,33 @@ def _read_log(index: Index, path: str, known: _Known | None, handle: BinaryIO, s
     if known is not None:
         lines.resume(known.read, known.torn, known.digest)
     start = lines.torn
+    # A last line without an end is read again, and may be whole by now; so is what made a file odd before it.
+    was_odd = known is not None and known.is_odd and start > 0
     before: dict[int, str] = {}
     if known is not None:
         asked = "SELECT hash, key FROM search_line WHERE file = ? AND at >= ?"
         before = dict(index.connection.execute(asked, (known.id, start)))
-    rows = [row for block in lines.blocks() for row in _keyed(block, before)]
+    every = [row for block in lines.blocks() for row in _keyed(block, before)]
+    rows = [row for row in every if row[3]]
+    is_odd = was_odd or lines.has_oversize or len(rows) < len(every)
     now = {row[2]: row[3] for row in rows}
     stale = {key for mark, key in before.items() if mark not in now}
     stale.update(key for mark, key in now.items() if mark not in before)
     with index.transaction():
-        number = _note_file(index, path, stamp, (lines.read, lines.torn, lines.hasher.digest()))
+        read = (lines.read, lines.torn, lines.hasher.digest())
+        number = _note_file(index, path, stamp, read, is_log=True, is_odd=is_odd)
         index.connection.execute("DELETE FROM search_line WHERE file = ? AND at >= ?", (number, start))
         index.connection.executemany("INSERT INTO search_line VALUES (?, ?, ?, ?, ?)", ((number, *row) for row in rows))
         index.connection.executemany("INSERT OR IGNORE INTO search_stale VALUES (?)", ((key,) for key in sorted(stale)))
 
 
 def _keyed(block: list[tuple[int, bytes]], known: dict[int, str]) -> Iterator[tuple[int, int, int, str]]:
-    """Yield (where, length, hash, key) of each line that speaks of something. Only unknown ones are decoded."""
+    """Yield (where, length, hash, key) of each line; one that speaks of nothing has no key. New ones are decoded."""
     marks = [tail.mark(raw) for _, raw in block]
     new = [raw for mark, (_, raw) in zip(marks, block, strict=True) if mark not in known]
     keys = iter(_keys_of(new))
     for mark, (at, raw) in zip(marks, block, strict=True):
-        key = known[mark] if mark in known else next(keys)
-        if key:
-            yield at, len(raw), mark, key
+        yield at, len(raw), mark, known[mark] if mark in known else next(keys)
 
 
 def _keys_of(raws: list[bytes]) -> list[str]:
@@ -319,60 +369,88 @@ def _forget_lines(index: Index, number: int) -> None:
 # --- what lines say -------------------------------------------------------------------------------------------------
 
 
-def _refresh_refs(index: Index, sources: Sources) -> None:
+def _refresh_refs(index: Index, sources: Sources, changed: set[str]) -> None:
     """Join again what changed lines speak of, some hundred ids at a time: others write to this database, too."""
     with index.transaction():
         due = "INSERT OR IGNORE INTO search_stale SELECT key FROM search_due WHERE stamp <= ?"
         index.connection.execute(due, (sources.cut,))
     last = ""
-    with _Reader(sources) as reader:
+    with Reader(sources) as reader:
         while True:
             asked = "SELECT key FROM search_stale WHERE key > ? ORDER BY key LIMIT ?"
             keys = [str(row[0]) for row in index.connection.execute(asked, (last, PARAMETERS_MAX))]
             if not keys:
                 return
             last = keys[-1]
-            _refresh_some(index, sources.cut, keys, reader)
+            changed.update(_refresh_some(index, sources.cut, keys, reader))
 
 
-def _refresh_some(index: Index, cut: str, keys: list[str], reader: "_Reader") -> None:
+def _refresh_some(index: Index, cut: str, keys: list[str], reader: "Reader") -> list[str]:
+    joined = {key: Joined(Notebook(cut), Findings(cut)) for key in keys}
+    missed = set()
+    for place in places(index, keys):
+        if not reader.join(place, joined[place.key]):
+            missed.add(place.key)  # replaced while we read: the next pass knows where it stands now
+    done = [key for key in keys if key not in missed]
+    docs = [doc for key in done if (doc := joined[key].doc(key)) is not None]
+    due = [(key, stamp) for key in done if (stamp := joined[key].due())]
+    odd = [(key,) for key in done if joined[key].is_odd]
+    newest: dict[str, str] = {}
+    for key in done:
+        for replica, stamp in joined[key].notebook.newest_by.items():
+            newest[replica] = max(stamp, newest.get(replica, ""))
+    some = f"({','.join('?' * len(done))})"
+    with index.transaction():
+        changed = index.replace_refs(docs, done)
+        for table in ("search_due", "search_odd"):
+            index.connection.execute(f"DELETE FROM {table} WHERE key IN {some}", done)  # noqa: S608
+        index.connection.executemany("INSERT INTO search_due VALUES (?, ?)", due)
+        index.connection.executemany("INSERT INTO search_odd VALUES (?)", odd)
+        index.connection.executemany(
+            "INSERT INTO search_newest VALUES (?, ?) ON CONFLICT (replica) DO UPDATE "
+            "SET stamp = max(stamp, excluded.stamp)",
+            newest.items(),
+        )
+        index.connection.execute(f"DELETE FROM search_stale WHERE key IN {some}", done)  # noqa: S608
+    return changed
+
+
+class Place(NamedTuple):
+    """Where a line stands: what it speaks of, its file, where in it, its length, and the hash that it has."""
+
+    key: str
+    path: str
+    at: int
+    length: int
+    hash: int
+
+
+def places(index: Index, keys: Sequence[str]) -> list[Place]:
+    """Return where the lines stand that speak of some ids, at most ``PARAMETERS_MAX``."""
     some = f"({','.join('?' * len(keys))})"
     rows = index.connection.execute(
         "SELECT l.key, f.path, l.at, l.length, l.hash FROM search_line l JOIN search_file f ON f.id = l.file "  # noqa: S608
         f"WHERE l.key IN {some} ORDER BY l.key",
         keys,
-    ).fetchall()
-    joined = {key: _Joined(Notebook(cut), Findings(cut)) for key in keys}
-    missed = set()
-    for key, path, at, length, mark in rows:
-        raw = reader.raw(path, at, length)
-        if tail.mark(raw) != mark:
-            missed.add(key)  # replaced while we read: the next pass knows where it stands now
-        else:
-            reader.join(path, raw, joined[key])
-    done = [key for key in keys if key not in missed]
-    docs = [doc for key in done if (doc := joined[key].doc(key)) is not None]
-    due = [(key, stamp) for key in done if (stamp := joined[key].due())]
-    some = f"({','.join('?' * len(done))})"
-    with index.transaction():
-        index.replace_refs(docs, done)
-        index.connection.execute(f"DELETE FROM search_due WHERE key IN {some}", done)  # noqa: S608
-        index.connection.executemany("INSERT INTO search_due VALUES (?, ?)", due)
-        index.connection.execute(f"DELETE FROM search_stale WHERE key IN {some}", done)  # noqa: S608
+    )
+    return [Place(*row) for row in rows]
 
 
-class _Joined(NamedTuple):
-    """All lines that speak of one id, joined."""
+class Joined(msgspec.Struct):
+    """All lines that speak of one id, joined. ``is_odd``: one of them is not for this version to read."""
 
     notebook: Notebook
     findings: Findings
+    is_odd: bool = False
 
     def doc(self, key: str) -> Doc | None:
-        """Return what can be found under the id, if it says anything."""
+        """Return what is known under the id."""
         if line := self.notebook.get(key):
-            return _doc_of_pattern(line) if notebook.text(line) else None
-        shown = [entry for entry in self.findings.newest(len(self.findings.entries)) if entry.id == key]
-        return _doc_of_discovery(shown[0]) if shown else None
+            return _doc_of_pattern(line)
+        told = self.findings.entries.get(key)
+        if told is None or told.retracts:
+            return None
+        return _doc_of_discovery(told, is_shown=bool(self.findings.newest(1)))
 
     def due(self) -> str:
         """Return when more of it may be believed than now, or ""."""
@@ -381,17 +459,21 @@ class _Joined(NamedTuple):
         return min(held, default="")
 
 
-class _Reader:
+class Reader:
     """Reads single lines of logs by where they stand. A file stays open for as long as it is likely to be needed."""
 
     def __init__(self, sources: Sources) -> None:
         self._files = {path: file for path, file in _files(sources).items() if file.kind is not None}
         self._handles: dict[str, int] = {}
 
-    def __enter__(self) -> "_Reader":
+    def __enter__(self) -> "Reader":
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files."""
         for handle in self._handles.values():
             os.close(handle)
         self._handles.clear()
@@ -401,7 +483,7 @@ class _Reader:
         handle = self._handles.get(path)
         if handle is None:
             if len(self._handles) >= HANDLES_MAX:
-                self.__exit__()
+                self.close()
             try:
                 handle = os.open(self._files[path].path, os.O_RDONLY | os.O_CLOEXEC)
             except (KeyError, FileNotFoundError, NotADirectoryError):
@@ -409,14 +491,20 @@ class _Reader:
             self._handles[path] = handle
         return os.pread(handle, length, at)
 
-    def join(self, path: str, raw: bytes, into: _Joined) -> None:
-        """Join one line, if it is a good one that this version understands."""
-        kind = self._files[path].kind
+    def join(self, place: Place, into: Joined) -> bool:
+        """Join the line that stands at a place; tell whether it still stands there."""
+        raw = self.raw(place.path, place.at, place.length)
+        if tail.mark(raw) != place.hash:
+            return False
+        kind = self._files[place.path].kind
         entry = None if kind is None else _decoded(kind, raw)
         if isinstance(entry, Line):
             into.notebook.add(entry)
         elif isinstance(entry, Discovery):
             into.findings.add(entry)
+        else:
+            into.is_odd = True
+        return True
 
 
 def _decoded(kind: Kind, raw: bytes) -> Entry | None:
@@ -430,23 +518,37 @@ def _decoded(kind: Kind, raw: bytes) -> Entry | None:
 
 
 def _doc_of_pattern(line: Line) -> Doc:
+    text, state = notebook.text(line), line.set.get("state")
     said = [notebook.as_text(line.set.get(field)) for field in ("correct", "category", "title")]
     tags = line.set.get("tags")
     said += [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
-    seen, is_published = notebook.count(line, "seen"), line.set.get("state") == "published"
+    seen, is_published = notebook.count(line, "seen"), state == "published"
     return Doc(
         kind=PATTERN,
         ref=line.id,
         path="",
         line=0,
-        head=clean(notebook.text(line)),
+        head=clean(text),
         body=_PART.join(filter(None, map(clean, said))),
         who=_shown_agents(notebook.agents(line)),
         at=notebook.last_seen(line),
         seen=seen,
-        gone=int(not notebook.is_present(line)),
+        gone=int(not notebook.is_present(line)) if text else 2,
         boost=boost(seen, is_published=is_published),
+        published=int(is_published),
+        withdrawn=int(state == "retired"),
+        witnesses=notebook.witnesses(line),
+        sessions=notebook.count(line, "sessions"),
+        points_to=notebook.merged_into(line),
+        alike=mark_of(normalise(text)) if "text" in line.when else "",
+        is_timed=int("trigger" in line.set),
+        mark=tail.mark(codec.encode(line)),
     )
+
+
+def mark_of(normalised: str) -> str:
+    """Return what stands for a normalised text."""
+    return f"{tail.mark(normalised.encode()):x}"
 
 
 def _shown_agents(agents: list[str]) -> str:
@@ -455,7 +557,7 @@ def _shown_agents(agents: list[str]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _doc_of_discovery(entry: Discovery) -> Doc:
+def _doc_of_discovery(entry: Discovery, *, is_shown: bool) -> Doc:
     said = [entry.solution, entry.context, entry.type, *entry.tags] if entry.problem else [entry.context, *entry.tags]
     return Doc(
         kind=DISCOVERY,
@@ -466,4 +568,5 @@ def _doc_of_discovery(entry: Discovery) -> Doc:
         body=_PART.join(filter(None, map(clean, said))),
         who=_shown_agents([agent] if (agent := names.agent_of(entry.by)) else []),
         at=entry.at,
+        gone=0 if is_shown else 2,
     )

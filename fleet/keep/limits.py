@@ -10,10 +10,21 @@ INTEGER_MAX = 2**53 - 1  # beyond it a JavaScript reader of the same line would 
 BLOCK_BYTES = 4 * 1024 * 1024  # how much of a file is in memory at once while it is read
 
 AHEAD_HOURS_MAX = 24
+STALE_DAYS = 14  # a clan without a word from others for so long: the remote may be frozen
 SESSION_IDLE_MINUTES = 30
 WORKAROUND_MINUTES_MIN = 15
 
+SIGNAL_REPEAT_S = 60  # a signal of the same kind in the same session within this time is the same one
+SIGNAL_TITLE_CHARS_MAX = 80
+SIGNAL_QUOTE_CHARS_MAX = 2_000
+SIGNAL_COMMAND_CHARS_MAX = 500
+SIGNAL_LINES_MAX = 20  # of what a failed command said, the last so many
+SIGNAL_LINE_CHARS_MAX = 300
+SIGNAL_WINDOW_CHARS = 8 * 1024  # of what was said, so much is screened before it is cut
+
 TRUST_BYTES_MIN = 1024 * 1024  # a smaller edition is read again faster than it is looked up
+VIEW_BYTES_MIN = 128 * 1024  # a smaller clan is read as a whole faster than the index is asked
+REGION_BYTES_MIN = 64 * 1024  # comparing less costs less than remembering that it was compared
 EDITION_ALWAYS_BYTES = 256 * 1024  # below, every sync that changes something writes both editions
 EDITION_UNCOVERED_SHARE = 0.25  # above, an edition is written when this share of it is not covered
 
@@ -22,6 +33,20 @@ PAGE_COLUMNS_MAX = 120
 GOSSIP_DISCOVERIES = 20
 START_CHARS_MAX = 9_000
 HOT_CHARS_MAX = 4_000
+
+ATTEMPTS_MAX = 3  # failures in a row after which the same, unchanged, is stopped
+PROMOTE_OWN = 3
+PROMOTE_CLAN_SEEN = 3
+PROMOTE_CLAN_AGENTS = 2
+PROMOTE_CLAN_SESSIONS = 2
+SHOWN_BYTES_MAX = 4 * 1024 * 1024  # of one day's notes of what was shown to one agent
+SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembered
+
+SYNC_INTERVAL_S = 300.0
+SYNC_QUIET_S = 3.0
+RESCAN_S = 600.0
+
+LIVE_PORT = 8377
 
 LOCK_WAIT_S = 20.0
 QUARANTINE_BYTES_MAX = 16 * 1024 * 1024

@@ -5,12 +5,11 @@ name = "Popashot"
 emoji = "🎯"
 """
 
-import tomllib
 from collections.abc import Mapping
 
 import msgspec
 
-from fleet.keep import limits, names, screening
+from fleet.keep import limits, names, plain_toml, screening
 
 Members = dict[str, dict[str, str]]
 
@@ -22,8 +21,8 @@ def parse(data: bytes) -> Members:
     if len(data) > limits.LINE_BYTES_MAX:
         return {}
     try:
-        found = tomllib.loads(data.decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+        found = plain_toml.loads(data.decode().removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
         return {}
     return {
         agent: {key: screening.one_line(value)[:200] for key, value in table.items() if isinstance(value, str)}

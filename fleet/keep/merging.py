@@ -9,42 +9,19 @@ as "not merged" by versions that know no merges, too.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from crdt import orset
-from fleet.keep import edits, limits, names
+from fleet.keep import edits, limits
 from fleet.keep.errors import NoError
 from fleet.keep.line import Line
-from fleet.keep.notebook import Notebook, as_text, is_present, text
+from fleet.keep.notebook import MERGED_INTO, Notebook, is_present, text
 
-FIELD = "merged_into"
+FIELD = MERGED_INTO
 CLEARED = ""
-_IN_BYTES = f'"{FIELD}":'.encode()
-
-
-def target(line: Line) -> str:
-    """Return the id that a record is merged into, or ""; one that points to itself, or to no id, points nowhere."""
-    into = as_text(line.set.get(FIELD))
-    return into if into != line.id and into.startswith("p-") and names.is_id(into) else ""
-
-
-def edges(notebook: Notebook) -> dict[str, str]:
-    """Return who points to whom. Records that nobody asked for are looked at as bytes, and not decoded."""
-    found = {}
-    # Not through the methods of ``Records``: they would decode it all, and 100,000 calls take longer than the look.
-    held: dict[str, Any] = notebook.patterns
-    candidates = [
-        pattern_id
-        for pattern_id, line in dict.items(held)
-        if (_IN_BYTES in line if type(line) is bytes else FIELD in line.set)
-    ]
-    for pattern_id in candidates:
-        if into := target(notebook.patterns[pattern_id]):
-            found[pattern_id] = into
-    return found
 
 
 def sets(notebook: Notebook) -> dict[str, str]:
@@ -57,18 +34,22 @@ def sets(notebook: Notebook) -> dict[str, str]:
 
 def _members(notebook: Notebook) -> dict[str, list[str]]:
     found = {}
-    for group in _groups(edges(notebook)):
+    for group in groups(notebook.pointing()):
         here = [member for member in group if member in notebook.patterns]
         if len(here) > 1:
-            found[min(here, key=lambda member: _rank(notebook.patterns[member]))] = here
+            found[_representative(notebook, here)] = here
     return found
+
+
+def _representative(notebook: Notebook, members: Iterable[str]) -> str:
+    return min(members, key=lambda member: _rank(notebook.patterns[member]))
 
 
 def _rank(line: Line) -> tuple[bool, bool, str]:
     return (not (is_present(line) and text(line)), not text(line), line.id)
 
 
-def _groups(pointing: Mapping[str, str]) -> list[list[str]]:
+def groups(pointing: Mapping[str, str]) -> list[list[str]]:
     """Return the sets, each sorted, ids that are not here among them."""
     root: dict[str, str] = {}
 
@@ -89,7 +70,7 @@ def _groups(pointing: Mapping[str, str]) -> list[list[str]]:
 
 def group_of(notebook: Notebook, pattern_id: str) -> list[str]:
     """Return the ids of all records that are one lesson with this one, itself included, sorted."""
-    found = next((group for group in _groups(edges(notebook)) if pattern_id in group), [pattern_id])
+    found = next((group for group in groups(notebook.pointing()) if pattern_id in group), [pattern_id])
     return [member for member in found if member in notebook.patterns]
 
 
@@ -120,11 +101,12 @@ def everything(notebook: Notebook) -> Iterator[tuple[Line, str]]:
 
 def whole(notebook: Notebook, pattern_id: str) -> Line:
     """Return the lesson that a record is, or is a part of."""
-    members = _members(notebook)
-    for representative, ids in members.items():
-        if pattern_id in ids:
-            return united(notebook.patterns[representative], (notebook.patterns[member] for member in ids))
-    return notebook.patterns[pattern_id]
+    return united_of([notebook.patterns[member] for member in group_of(notebook, pattern_id)])
+
+
+def united_of(members: Sequence[Line]) -> Line:
+    """Return the lesson that the records of a merged set are; of a single one, that one."""
+    return members[0] if len(members) == 1 else united(min(members, key=_rank), members)
 
 
 def united(representative: Line, members: Iterable[Line]) -> Line:
@@ -178,9 +160,9 @@ def merge(notebook: Notebook, one: str, other: str, replica: str, tick: Callable
     """
     if one == other:
         raise NoError(f"{one} is one lesson already; nothing was changed")
-    pointing = edges(notebook)
-    groups = {member: group for group in _groups(pointing) for member in group}
-    mine, theirs = groups.get(one, [one]), groups.get(other, [other])
+    pointing = notebook.pointing()
+    sets_now = {member: group for group in groups(pointing) for member in group}
+    mine, theirs = sets_now.get(one, [one]), sets_now.get(other, [other])
     if other in mine:
         raise NoError(f"{one} and {other} are merged already; nothing was changed")
     # The best end to point from: one that is here before one that is not; then the larger.
@@ -216,7 +198,7 @@ def unmerge(notebook: Notebook, pattern_id: str, replica: str, tick: Callable[[]
     Raises:
         NoError: it is not merged.
     """
-    pointing = edges(notebook)
+    pointing = notebook.pointing()
     cleared = (
         [pattern_id] if pattern_id in pointing else sorted(m for m, into in pointing.items() if into == pattern_id)
     )

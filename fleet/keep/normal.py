@@ -5,14 +5,15 @@ meaning of an instruction stays: ``git branch -d`` is not ``-D``, ``C#`` is not 
 normaliser takes a new id prefix, since ids are computed once and never again.
 """
 
-import hashlib
-import re
 import unicodedata
+
+from fleet.keep.digests import blake2b
+from fleet.keep.lazily import compiled
 
 PATTERN_PREFIX = "p-"
 
-_CODE = re.compile(r"(?<!`)(`+)([^`]+)\1(?!`)")  # without the look-behind, a run of backticks takes quadratic time
-_MEANT_EXACTLY = re.compile(r"[-_./#+*0-9]")
+_CODE = compiled(r"(?<!`)(`+)([^`]+)\1(?!`)")  # without the look-behind, a run of backticks takes quadratic time
+_MEANT_EXACTLY = frozenset("-_./#+*0123456789")
 _FINAL = ".!?…"
 _AROUND = ".,;:!?…()[]{}\"'“”‘’«»"
 _MARKERS = ("***", "**", "*", "__", "_")
@@ -21,7 +22,7 @@ _ROUNDS_MAX = 64  # each round only shortens or folds; more than a few are never
 
 def pattern_id(text: str) -> str:
     """Return ``p-`` and 16 hex digits of BLAKE2b over the normalised text."""
-    return PATTERN_PREFIX + hashlib.blake2b(normalise(text).encode(), digest_size=8).hexdigest()
+    return PATTERN_PREFIX + blake2b(normalise(text).encode(), digest_size=8).hexdigest()
 
 
 def normalise(text: str) -> str:
@@ -52,7 +53,7 @@ def _words(text: str) -> list[tuple[str, bool]]:
     words: list[tuple[str, bool]] = []
     at = 0
     glued = False  # a code span may touch the words beside it: `x`, or (`x`)
-    for span in _CODE.finditer(text):
+    for span in _CODE.finditer(text) if "`" in text else ():
         glued = _put(words, text[at : span.start()], glued)
         if glued and words:
             words[-1] = (words[-1][0] + span[0], True)
@@ -75,7 +76,7 @@ def _put(words: list[tuple[str, bool]], plain: str, glued: bool) -> bool:
 
 
 def _fold(word: str) -> str:
-    return word if _MEANT_EXACTLY.search(word.strip(_AROUND) + _lead(word)) else word.casefold()
+    return word.casefold() if _MEANT_EXACTLY.isdisjoint(word.strip(_AROUND) + _lead(word)) else word
 
 
 def _lead(word: str) -> str:

@@ -6,7 +6,7 @@ the first load whose cut has passed them. So a peer's clock that runs years ahea
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -14,8 +14,16 @@ from crdt import clock, gcounter, orset
 from fleet.keep import line as codec
 from fleet.keep import names
 from fleet.keep.line import Carried, Line
+from fleet.keep.normal import normalise
+
+if TYPE_CHECKING:
+    from fleet.keep.index import Index
 
 MS_AN_HOUR = 3_600_000
+Order = Literal["sight", "evidence"]
+"""How lessons are ranked: as a page shows them, or for a session's start."""
+MERGED_INTO = "merged_into"
+"""The field by which one record says that it is the same lesson as another."""
 
 
 class Part(NamedTuple):
@@ -144,14 +152,35 @@ class Notebook:
             if stamp > newest.get(writer, ""):
                 newest[writer] = stamp
 
-    def edited_texts(self) -> Iterator[Line]:
-        """Yield the records whose text was set after it was first logged: only theirs can differ from their id's."""
-        for pattern_id in list(self.patterns):
-            raw = self.patterns.raw(pattern_id)
-            if raw is None or b'"when":{' in raw:
-                line = self.patterns[pattern_id]
-                if "text" in line.when:
-                    yield line
+    def reading_alike(self, normalised: str) -> Iterator[Line]:
+        """Yield the records whose text now normalises to this, but was another when it was first logged."""
+        for pattern_id in self.with_key(b'"when":{'):
+            line = self.patterns[pattern_id]
+            if "text" in line.when and normalise(text(line)) == normalised:
+                yield line
+
+    def with_key(self, key: bytes) -> list[str]:
+        """Return the ids of records in whose bytes a key stands, and of all that are decoded."""
+        # Not through the methods of ``Records``: they would decode it all, and 100,000 calls take longer than the look.
+        held: dict[str, Line | bytes] = self.patterns  # type: ignore[assignment]
+        return [pattern_id for pattern_id, line in dict.items(held) if type(line) is not bytes or key in line]
+
+    def pointing(self) -> dict[str, str]:
+        """Return which record is merged into which."""
+        return {
+            pattern_id: into
+            for pattern_id in self.with_key(f'"{MERGED_INTO}":'.encode())
+            if (into := merged_into(self.patterns[pattern_id]))
+        }
+
+    def timed(self) -> list[Line]:
+        """Return the records that are in and have a trigger."""
+        found = [self.patterns[pattern_id] for pattern_id in self.with_key(b'"trigger":')]
+        return sorted((line for line in found if "trigger" in line.set and is_present(line)), key=lambda line: line.id)
+
+    def beginning(self, prefix: str) -> list[str]:
+        """Return the ids that begin so, sorted."""
+        return sorted(pattern_id for pattern_id in self.patterns if pattern_id.startswith(prefix))
 
     def covers(self, entry: Line | Carried) -> bool:
         """Tell whether joining this line would change nothing, held parts included."""
@@ -165,6 +194,15 @@ class Notebook:
     def get(self, pattern_id: str) -> Line | None:
         """Return the record of one pattern."""
         return self.patterns.get(pattern_id)
+
+    @property
+    def index(self) -> "Index | None":
+        """The search index, where this notebook is asked from one."""
+        return None
+
+    def best(self, order: Order, count: int) -> tuple[list[Line], int] | None:  # noqa: ARG002
+        """Return the records among which the best lessons are, and how many there are; None where nobody knows yet."""
+        return None
 
     def present(self) -> Iterator[Line]:
         """Yield the records that are in and can be read: some add is live, and there is a text."""
@@ -232,6 +270,11 @@ def edition_cut(notebook: Notebook) -> str:
     return min(notebook.cut, clock.shifted(stamps[-2], 24 * MS_AN_HOUR))
 
 
+def is_listed(line: Line, order: Order) -> bool:
+    """Tell whether a lesson is shown: in, with words; and for a session's start, whatever its evidence, not retired."""
+    return is_present(line) and bool(text(line)) and (order == "sight" or line.set.get("state") != "retired")
+
+
 def is_present(line: Line) -> bool:
     """Tell whether the pattern is in: some add is not covered by a remove."""
     return orset.present(line.add, line.rem)
@@ -263,6 +306,20 @@ def agents(line: Line) -> list[str]:
         told = as_text(line.set.get(f"agent.{mark}")) if agent == names.IMPORT else ""
         found.add(told if names.is_agent(told) else agent)
     return sorted(found)
+
+
+def merged_into(line: Line) -> str:
+    """Return the id that a record is merged into, or ""; one that points to itself, or to no id, points nowhere."""
+    into = as_text(line.set.get(MERGED_INTO))
+    return into if into != line.id and into.startswith("p-") and names.is_id(into) else ""
+
+
+def witnesses(line: Line) -> int:
+    """Return how many agents logged this lesson. Imported records sit in a slot of their own: they are no agent."""
+    seen = line.n.get("seen", line.add)
+    if len(line.add) == 1 and seen.keys() == line.add.keys():
+        return int(not next(iter(line.add)).startswith(f"{names.IMPORT}."))  # most have one: no set, no sorting
+    return len({names.agent_of(replica) for replica in line.add.keys() | seen.keys()} - {names.IMPORT})
 
 
 def last_seen(line: Line) -> str:

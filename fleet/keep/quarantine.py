@@ -3,14 +3,12 @@
 ``.fleet/quarantine/refused.jsonl`` holds each distinct bad line once: when, where, why, and its bytes in base64.
 """
 
-import base64
-import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from fleet.keep import limits
+from fleet.keep.digests import blake2b
 from fleet.keep.disk import Disk
 from fleet.keep.errors import DiskError
 from fleet.keep.line import Refused
@@ -60,6 +58,9 @@ class Quarantine:
 
     def all(self) -> list[Kept]:
         """Return what is kept, oldest first."""
+        import base64  # most clans have nothing here
+        import json
+
         kept = []
         for raw in self._disk.read(self._path).splitlines():
             try:
@@ -76,10 +77,13 @@ class Quarantine:
 
 
 def _key(path: str, raw: bytes) -> bytes:
-    return hashlib.blake2b(path.encode() + b"\0" + raw, digest_size=16).digest()
+    return blake2b(path.encode() + b"\0" + raw, digest_size=16).digest()
 
 
 def _encode(refused: Refused, at: str) -> bytes:
+    import base64
+    import json
+
     raw = base64.b64encode(refused.raw[: limits.LINE_BYTES_MAX]).decode()
     found = {"at": at, "path": refused.path, "line": refused.number, "reason": refused.reason, "bytes": raw}
     return json.dumps(found, ensure_ascii=True, sort_keys=True).encode() + b"\n"

@@ -5,9 +5,10 @@ reason; both sides of a conflict are read; the good lines beside them always joi
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from fleet.keep import discoveries, limits
 from fleet.keep import line as codec
@@ -59,8 +60,7 @@ DISCOVERIES = Kind(
 KINDS = (PATTERNS, DISCOVERIES)
 
 
-@dataclass(slots=True)
-class Read:
+class Read(msgspec.Struct):
     """What reading came upon besides good lines.
 
     Attributes:
@@ -70,7 +70,7 @@ class Read:
         untidy: lines that were not in canonical form, blank ones aside.
     """
 
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[Refused] = []
     count: int = 0
     markers: int = 0
     untidy: int = 0
@@ -167,10 +167,11 @@ def _without_carriage_returns(block: bytes) -> Iterator[bytes]:
     yield block.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in block else block
 
 
-def chunks_of(path: Path) -> Iterator[bytes]:
-    """Yield a file's bytes in blocks; nothing for a file that is not there."""
+def chunks_of(path: Path, start: int = 0) -> Iterator[bytes]:
+    """Yield a file's bytes from some place on, in blocks; nothing for a file that is not there."""
     try:
         with path.open("rb") as file:
+            file.seek(start)
             while chunk := file.read(limits.BLOCK_BYTES):
                 yield chunk
     except (FileNotFoundError, NotADirectoryError):

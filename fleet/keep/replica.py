@@ -4,25 +4,22 @@
 when machine or folder are not those it was minted for, and old ones stay listed: their log entries are ours to send.
 """
 
-import hashlib
 import os
-import platform
-import socket
-import subprocess
-import tomllib
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from fleet.keep import names
+import msgspec
+
+from fleet.keep import names, plain_toml
+from fleet.keep.digests import blake2b
 from fleet.keep.errors import FleetError
 
 _HEADER = "# Who writes in this folder on this machine. Made by fleet; copying it to another machine does no harm.\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True):
     """One agent's install on one machine; or a lease, which is bound to no machine and no folder."""
 
     name: str
@@ -41,8 +38,7 @@ class Replica:
         return names.agent_of(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(msgspec.Struct, frozen=True):
     """The content of ``replica.toml``: later replicas of one agent replace earlier ones.
 
     In an ``ephemeral`` folder no id is ever minted: it is read, or written under a lease.
@@ -61,7 +57,7 @@ class Register:
 
     def with_replica(self, replica: Replica) -> "Register":
         """Return the register with one more replica."""
-        return replace(self, replicas=(*self.replicas, replica))
+        return msgspec.structs.replace(self, replicas=(*self.replicas, replica))
 
     def render(self) -> bytes:
         """Return the bytes of the file."""
@@ -82,7 +78,7 @@ def parse(data: bytes, path: Path) -> Register:
     if not data:
         return Register()
     try:
-        found = tomllib.loads(data.decode())
+        found = plain_toml.loads(data.decode())
         replicas = tuple(
             Replica(r["name"], r["machine"], r["folder"], r["minted"])
             for r in found.get("replica", [])
@@ -116,26 +112,28 @@ def folder_fingerprint(folder: Path) -> str:
 
 
 def _hash(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8, person=b"fleet").hexdigest()
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8, person=b"fleet").hexdigest()
 
 
 def _machine_id() -> str:
-    if platform.system() == "Darwin":
+    if sys.platform == "darwin":
+        import subprocess
+
         shown = subprocess.run(
             ["/usr/sbin/ioreg", "-rd1", "-c", "IOPlatformExpertDevice"], capture_output=True, text=True, check=False
         ).stdout
-        return next((line for line in shown.splitlines() if "IOPlatformUUID" in line), "") or socket.gethostname()
+        return next((line for line in shown.splitlines() if "IOPlatformUUID" in line), "") or os.uname().nodename
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         text = _first_line(path)
         # Containers of one image share its machine id; their host names differ.
         if text and not _in_container():
             return text
-    return socket.gethostname()
+    return os.uname().nodename
 
 
 def _first_line(path: str) -> str:
     try:
-        return Path(path).read_text("ascii").strip()
+        return Path(path).read_bytes().decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -5,14 +5,17 @@ Before the first, the database is copied beside itself, so that a person can go 
 """
 
 import os
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleet.keep.errors import FleetError
 
-Migration = Callable[[sqlite3.Connection], None]
+if TYPE_CHECKING:
+    import sqlite3
+
+Migration = Callable[["sqlite3.Connection"], None]
 
 MIGRATIONS: tuple[Migration, ...] = ()
 """The n-th takes version n to n + 1, counted from 1. Only ever added to: somebody has every version."""
@@ -25,7 +28,7 @@ def version_after(migrations: Sequence[Migration]) -> int:
     return 1 + len(migrations)
 
 
-def migrate(connection: sqlite3.Connection, path: Path, version: int, migrations: Sequence[Migration]) -> Path | None:
+def migrate(connection: "sqlite3.Connection", path: Path, version: int, migrations: Sequence[Migration]) -> Path | None:
     """Bring a database up to date; return where the old one was copied to, None for a new one.
 
     The caller holds a write transaction, in which nothing was written yet unless the database is new, and commits it.
@@ -39,6 +42,8 @@ def migrate(connection: sqlite3.Connection, path: Path, version: int, migrations
     Raises:
         FleetError: a migration failed. The caller rolls back, and nothing was changed.
     """
+    import sqlite3
+
     copied = _copy(path, version) if version else None
     for number, step in enumerate(migrations[max(version, 1) - 1 :], max(version, 1)):
         try:
@@ -54,6 +59,8 @@ def migrate(connection: sqlite3.Connection, path: Path, version: int, migrations
 
 def _copy(path: Path, version: int) -> Path:
     """Copy a database that others may be reading. SQLite's own way: what its journal still holds comes along."""
+    import sqlite3
+
     target = path.with_name(f"{path.stem}.schema-{version}.db")
     temporary = path.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

@@ -4,16 +4,19 @@ A sent mark is the hash of a line that this machine pushed: a line under one of 
 nor ever sent was written by a clone of us.
 """
 
-import hashlib
-import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleet.keep import schema
+from fleet.keep.digests import blake2b
 from fleet.keep.errors import BusyError, FleetError
 from fleet.keep.schema import Migration
+
+if TYPE_CHECKING:
+    import sqlite3
 
 SCHEMA_VERSION = schema.version_after(schema.MIGRATIONS)
 _BUSY_S = 20.0
@@ -41,12 +44,13 @@ class State:
         self._path = path
         self._durable = durable
         self._connection: sqlite3.Connection | None = None
+        self._is_frozen = False
 
     def get(self, key: str) -> str:
         """Return a value, or "" when there is none."""
         if not self._path.exists():
             return ""
-        with self._guarded() as connection:
+        with self._guarded(to_read=True) as connection:
             row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return str(row[0]) if row else ""
 
@@ -72,7 +76,7 @@ class State:
         """Return the hashes of all lines that this machine pushed, sorted."""
         if not self._path.exists():
             return []
-        with self._guarded() as connection:
+        with self._guarded(to_read=True) as connection:
             return [bytes(row[0]) for row in connection.execute("SELECT hash FROM sent ORDER BY hash")]
 
     def restore_sent(self, hashes: Iterable[bytes]) -> None:
@@ -80,16 +84,7 @@ class State:
         with self._transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO sent VALUES (?)", [(each,) for each in hashes])
 
-    def session(self, agent: str, now_ms: int, idle_ms: int, new_id: Callable[[], str]) -> str:
-        """Return the agent's running session; after an idle time a new one begins."""
-        with self._transaction() as connection:
-            row = connection.execute("SELECT id, last_ms FROM session WHERE agent = ?", (agent,)).fetchone()
-            is_running = row is not None and 0 <= now_ms - row[1] <= idle_ms
-            session_id = str(row[0]) if row is not None and is_running else new_id()
-            connection.execute("INSERT OR REPLACE INTO session VALUES (?, ?, ?)", (agent, session_id, now_ms))
-        return session_id
-
-    def connection(self) -> sqlite3.Connection:
+    def connection(self) -> "sqlite3.Connection":
         """Lend the open database to a module with tables of its own in it, which mends what goes wrong with them."""
         return self._open()
 
@@ -98,9 +93,10 @@ class State:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._is_frozen = False
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> "Iterator[sqlite3.Connection]":
         with self._guarded() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -111,9 +107,11 @@ class State:
             connection.commit()
 
     @contextmanager
-    def _guarded(self) -> Iterator[sqlite3.Connection]:
+    def _guarded(self, *, to_read: bool = False) -> "Iterator[sqlite3.Connection]":
         """Turn what SQLite may complain of into what a person can act on."""
-        connection = self._open()
+        import sqlite3
+
+        connection = self._open(to_read=to_read)
         try:
             yield connection
         except sqlite3.OperationalError as why:
@@ -128,8 +126,12 @@ class State:
                 "Run the command again"
             ) from why
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, *, to_read: bool = False) -> "sqlite3.Connection":
+        if self._is_frozen and not to_read:
+            self.close()  # there may be room again, or the right to write
         if self._connection is None:
+            import sqlite3
+
             if self._path.is_symlink() or self._path.parent.is_symlink():
                 raise FleetError(
                     f"{self._path} is a symbolic link, or lies in one; fleet writes to plain files only. "
@@ -140,6 +142,9 @@ class State:
                 self._connection = self._connect()
             except (sqlite3.DatabaseError, UnicodeDecodeError) as why:
                 if isinstance(why, sqlite3.OperationalError):
+                    if to_read and "locked" not in str(why) and (frozen := self._connect_frozen()):
+                        self._connection, self._is_frozen = frozen, True
+                        return frozen
                     raise FleetError(
                         f"{self._path} cannot be opened ({why}); lessons are safe in their files. "
                         "Check the disk and the rights of that folder"
@@ -155,20 +160,38 @@ class State:
             with suppress(FileNotFoundError):
                 self._path.with_name(self._path.name + beside).rename(aside.with_name(aside.name + beside))
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect_frozen(self) -> "sqlite3.Connection | None":
+        """Open the database as it lies there: on a full or read-only disk SQLite cannot make the files it opens with.
+
+        What a crash left beside it, in the write-ahead log, is not seen then.
+        """
+        import sqlite3
+
+        try:
+            connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?immutable=1", uri=True)
+            connection.execute("SELECT 1 FROM meta LIMIT 1")
+        except sqlite3.Error:
+            return None
+        return connection
+
+    def _connect(self) -> "sqlite3.Connection":
+        import sqlite3
+
         connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._durable else 'OFF'}")
-            connection.execute("BEGIN IMMEDIATE")
-            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
             known = schema.version_after(self._migrations)
-            if version == 0:
-                for statement in _SCHEMA.split(";"):
-                    connection.execute(statement)
+            version = _version(connection)
             if version < known:
-                schema.migrate(connection, self._path, version, self._migrations)
-            connection.commit()
+                connection.execute("BEGIN IMMEDIATE")
+                version = _version(connection)  # somebody may have been faster
+                if version == 0:
+                    for statement in _SCHEMA.split(";"):
+                        connection.execute(statement)
+                if version < known:
+                    schema.migrate(connection, self._path, version, self._migrations)
+                connection.commit()
         except BaseException:
             connection.close()
             raise
@@ -181,6 +204,10 @@ class State:
         return connection
 
 
+def _version(connection: "sqlite3.Connection") -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
 def line_hash(raw: bytes) -> bytes:
     """Return the 16 bytes that stand for a line."""
-    return hashlib.blake2b(raw, digest_size=16).digest()
+    return blake2b(raw, digest_size=16).digest()

@@ -7,20 +7,21 @@ together tell which lines are still to be sent: those here that the fetched tree
 import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fleet.keep import limits, names, reading
 from fleet.keep.discoveries import Findings
 from fleet.keep.disk import Disk
 from fleet.keep.notebook import Notebook
 from fleet.keep.reading import KINDS, PATTERNS, Entry, Join, Kind, Read
+from fleet.keep.regions import Regions
 from fleet.keep.trusted import Trusted, signature
 
 
-@dataclass(slots=True)
-class Held:
+class Held(msgspec.Struct):
     """Everything that one folder's files join to.
 
     Attributes:
@@ -31,7 +32,7 @@ class Held:
 
     notebook: Notebook
     findings: Findings
-    read: Read = field(default_factory=Read)
+    read: Read = msgspec.field(default_factory=Read)
 
     def of(self, kind: Kind) -> Join:
         """Return what the lines of a kind were joined into."""
@@ -52,6 +53,7 @@ class Store:
         self.clan = clan
         self.base = base
         self._trusted = Trusted(disk, base.parent / "trusted.json")
+        self._regions = Regions(disk, base.parent / "regions.json", clan, base)
 
     def load(self, cut: str, folder: Path | None = None) -> Held:
         """Join all lines of a folder, ``clan`` unless told otherwise."""
@@ -107,11 +109,11 @@ class Store:
         root = self.clan if folder is None else folder
         return reading.entries(kind, reading.chunks_of(root / path), path, read)
 
-    def append(self, kind: Kind, replica: str, lines: Iterable[Any]) -> None:
-        """Add lines to a replica's shard and return once they are on the disk."""
+    def append(self, kind: Kind, replica: str, lines: Iterable[Any], *, is_durable: bool = True) -> None:
+        """Add lines to a replica's shard and return once they are on the disk, or, not ``is_durable``, written."""
         data = b"".join(kind.encode(line) + b"\n" for line in lines)
         if data:
-            self.disk.append(self.clan / kind.shard(replica), data)
+            self.disk.append(self.clan / kind.shard(replica), data, is_durable=is_durable)
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes as people see it."""
@@ -122,19 +124,41 @@ class Store:
 
         A line that is too long to be one is passed over, and never in memory as a whole.
         """
-        theirs = self.read_base(path)
         file = self.clan / path
-        try:
-            if file.stat().st_size <= len(theirs) and theirs.startswith(self.read(path)):
-                return []
-        except (FileNotFoundError, NotADirectoryError):
+        if _size(file) == 0:
             return []
-        known = set(raw_lines(theirs))
+        start = self._regions.fetched(path)
+        known: set[bytes] = set()
+        if start is None or not self._ends_a_line(path, start):
+            start, known = 0, set(raw_lines(self.read_base(path)))
         found: dict[bytes, None] = {}
-        for block in reading.blocks(reading.chunks_of(file)):
+        for block in reading.blocks(reading.chunks_of(file, start)):
             if isinstance(block, bytes):
                 found.update((raw, None) for raw in block.split(b"\n") if raw and raw not in known)
         return list(found)
+
+    def fetched(self) -> dict[str, int] | None:
+        """Return how much of each file, by path, is what was fetched; None when that is not each one's beginning."""
+        found: dict[str, int] = {}
+        for kind in KINDS:
+            for path in self.paths(kind, self.base):
+                size = self._regions.fetched(path)
+                if size is None or not self._ends_a_line(path, size):
+                    return None
+                found[path] = size
+        return found
+
+    def _ends_a_line(self, path: str, size: int) -> bool:
+        """Whether what follows the first so many bytes begins a line of its own."""
+        if size in (0, _size(self.clan / path)):
+            return True
+        with (self.clan / path).open("rb") as file:
+            file.seek(size - 1)
+            return file.read(1) == b"\n"
+
+    def base_signature(self, path: str) -> list[int]:
+        """Return what changes when a fetched file is written: its size, time and inode; nothing for none."""
+        return signature(self.base / path) if (self.base / path).is_file() else []
 
     def read_base(self, path: str) -> bytes:
         """Return a file's bytes as last fetched."""

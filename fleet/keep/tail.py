@@ -4,11 +4,11 @@ A log is appended to, and now and then replaced. Only when the bytes that were r
 does what follows them say all that is new.
 """
 
-import hashlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from fleet.keep import limits
+from fleet.keep.digests import blake2b
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -24,12 +24,14 @@ class Lines:
         read: so many bytes are in the digest.
         torn: where the last line begins that has no end yet; ``read`` when there is none.
         hasher: of all that was read.
+        has_oversize: a line beyond the limit was passed over.
     """
 
     def __init__(self, handle: BinaryIO, end: int) -> None:
         self._handle = handle
         self._end = end
         self.read = self.torn = 0
+        self.has_oversize = False
         self.hasher = hasher()
 
     def resume(self, read: int, torn: int, digest: bytes) -> None:
@@ -62,28 +64,31 @@ class Lines:
                     first += len(lines.pop(0)) + 1
                     is_skipping = False
                 self.torn = at
-                yield list(_placed(first, lines))
+                yield self._placed(first, lines)
             rest = rest_new
             if len(rest) > limits.LINE_BYTES_MAX + 1:
-                rest, is_skipping = b"", True
+                rest, is_skipping, self.has_oversize = b"", True, True
         if rest and not is_skipping:
-            yield list(_placed(at, [rest]))
+            yield self._placed(at, [rest])
+
+    def _placed(self, at: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
+        placed = []
+        for line in lines:
+            mark = len(_BOM) if at == 0 and line.startswith(_BOM) else 0
+            raw = line[mark:].removesuffix(b"\r")
+            if len(raw) > limits.LINE_BYTES_MAX:
+                self.has_oversize = True
+            elif raw.strip():
+                placed.append((at + mark, raw))
+            at += len(line) + 1
+        return placed
 
 
-def _placed(at: int, lines: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    for line in lines:
-        mark = len(_BOM) if at == 0 and line.startswith(_BOM) else 0
-        raw = line[mark:].removesuffix(b"\r")
-        if raw and len(raw) <= limits.LINE_BYTES_MAX:
-            yield at + mark, raw
-        at += len(line) + 1
-
-
-def hasher(data: bytes = b"") -> "hashlib.blake2b":
+def hasher(data: bytes = b"") -> blake2b:
     """Return what makes the digest of a file."""
-    return hashlib.blake2b(data, digest_size=16)
+    return blake2b(data, digest_size=16)
 
 
 def mark(raw: bytes) -> int:
     """Return 64 bits that stand for a line."""
-    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(blake2b(raw, digest_size=8).digest(), "big", signed=True)

@@ -5,8 +5,8 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from crdt import clock
 from crdt.clock import Clock, Stamp
@@ -19,8 +19,7 @@ AHEAD_MS_MAX = limits.AHEAD_HOURS_MAX * 3_600_000
 _LAST_DAY = "9999-12-31"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What the clock says of itself.
 
     Attributes:

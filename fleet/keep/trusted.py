@@ -4,16 +4,16 @@
 file that was touched since is read and checked anew. Nothing here is needed: losing it costs one slow load.
 """
 
-import json
 import re
 from pathlib import Path
 
 from fleet.keep.disk import Disk
 from fleet.keep.errors import DiskError
+from fleet.keep.lazily import compiled
 from fleet.keep.notebook import Notebook
 
 # In a canonical line "id" stands before every part that may hold text of somebody's choice, and only once a line.
-_ID = re.compile(rb'^\{(?:"add":\{[^{}]*\},)?(?:"at":"[^"]*",)?(?:"by":"[^"]*",)?"id":"(p-[0-9a-f]{16})"', re.MULTILINE)
+_ID = compiled(rb'^\{(?:"add":\{[^{}]*\},)?(?:"at":"[^"]*",)?(?:"by":"[^"]*",)?"id":"(p-[0-9a-f]{16})"', re.MULTILINE)
 
 
 def signature(path: Path) -> list[int]:
@@ -53,6 +53,8 @@ class Trusted:
 
     def note(self, file: Path, notebook: Notebook) -> None:
         """Remember a file that was read whole: canonical, one line an id, nothing held, nothing carried."""
+        import json
+
         entry = {"signature": signature(file), "newest_by": notebook.newest_by}
         try:
             self._disk.replace(self._path, json.dumps({**self._all(), str(file): entry}).encode())
@@ -60,6 +62,8 @@ class Trusted:
             return  # a read-only disk: the next load is slow again, and as right
 
     def _all(self) -> dict[str, object]:
+        import json  # only of large editions is anything remembered
+
         try:
             found = json.loads(self._disk.read(self._path) or b"{}")
         except ValueError:

@@ -47,6 +47,7 @@ NEGATED_PHRASES = (
     ("other", "than"),
 )
 CHOOSING = frozenset("prefer choose pick favour favor use using take".split())
+PERMITTING = frozenset("allowed permitted recommended acceptable okay ok fine possible supported good".split())
 """After one of these, "over" and "to" say what is not chosen: "prefer awk over sed"."""
 
 CONDEMNING = frozenset(

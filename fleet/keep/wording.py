@@ -9,121 +9,57 @@ differing, and nothing is ever joined without somebody's word.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+import msgspec
+
+from fleet.keep import stems
 from fleet.keep import vocabulary as words
+from fleet.keep.lazily import compiled
+from fleet.keep.stemming import stem
 
 CHARS_MAX = 800
 """So much of a text is looked at: a lesson says what it is about in its first sentences."""
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-_LEXEME = re.compile(
-    rf"""
-      (?P<code>`+[^`]+`+)
-    | (?P<flag>(?<![\w`-])--?[A-Za-z][\w-]*)
-    | (?P<path>(?<![\w.])(?:~|\.{{1,2}})?/[\w.@-]+(?:/[\w.@-]+)*/? | (?<!\w)[\w-]+(?:/[\w.-]+)+\.[A-Za-z]\w*)
-    | (?P<dotfile>(?<![\w.])\.[A-Za-z][\w.-]*[\w])
-    | (?P<name>[A-Za-z]\w*(?:\.[A-Za-z_]\w+)+ | [A-Za-z]*_\w+ | [A-Za-z]+_\w*
-        | [a-z]+[A-Z][A-Za-z]* | [A-Z][a-z]+[A-Z][A-Za-z]*)
-    | (?P<number>\d+(?:[.,]\d+)*\s?%?)
-    | (?P<cjk>[{_CJK}]+)
-    | (?P<word>[^\W\d_{_CJK}]+(?:['’][^\W\d_]+)?)
-    | (?P<mark>[.;:!?,()—–…、。，；：！？（）])
-    | (?P<operator>[=!<>&|+*^]{{1,3}})
-    """,
-    re.VERBOSE,
-)
+
+
+def _lexeme(cjk: str, marks: str, flags: re.RegexFlag) -> re.Pattern[str]:
+    return compiled(
+        rf"""
+          (?P<code>`+[^`]+`+)
+        | (?P<flag>(?<![\w`-])--?[A-Za-z][\w-]*)
+        | (?P<path>(?<![\w.])(?:~|\.{{1,2}})?/[\w.@-]+(?:/[\w.@-]+)*/? | (?<!\w)[\w-]+(?:/[\w.-]+)+\.[A-Za-z]\w*)
+        | (?P<dotfile>(?<![\w.])\.[A-Za-z][\w.-]*[\w])
+        | (?P<name>[A-Za-z]\w*(?:\.[A-Za-z_]\w+)+ | [A-Za-z]*_\w+ | [A-Za-z]+_\w*
+            | [a-z]+[A-Z][A-Za-z]* | [A-Z][a-z]+[A-Z][A-Za-z]*)
+        | (?P<number>\d+(?:[.,]\d+)*\s?%?)
+        | (?P<cjk>{f"[{cjk}]+" if cjk else "(?!)"})
+        | (?P<word>[^\W\d_{cjk}]+(?:['’][^\W\d_]+)?)
+        | (?P<mark>[{marks}])
+        | (?P<operator>[=!<>&|+*^]{{1,3}})
+        """,
+        re.VERBOSE | flags,
+    )
+
+
+_MARKS = ".;:!?,()"
+_LEXEME = _lexeme(_CJK, _MARKS + "—–…、。，；：！？（）", re.NOFLAG)
+# The same for texts without such letters, as most are: compiled in a tenth of the time.
+_SPACED_LEXEME = _lexeme("", _MARKS + "—–…", re.NOFLAG)
+_ASCII_LEXEME = _lexeme("", _MARKS, re.ASCII)
 _ENDS = frozenset(".;:!?…。；：！？")
-_IRREGULAR = {
-    "built": "build", "broken": "break", "broke": "break", "bought": "buy", "caught": "catch", "chosen": "choose",
-    "chose": "choose", "done": "do", "fed": "feed", "found": "find", "gave": "give", "given": "give", "held": "hold",
-    "kept": "keep", "known": "know", "knew": "know", "led": "lead", "left": "left", "lost": "lose", "made": "make",
-    "met": "meet", "ran": "run", "rewritten": "rewrite", "rewrote": "rewrite", "said": "say", "saw": "see",
-    "seen": "see", "sent": "send", "shown": "show", "stood": "stand", "taken": "take", "took": "take",
-    "thrown": "throw", "threw": "throw", "told": "tell", "thought": "think", "written": "write", "wrote": "write",
-    "indices": "index", "indexes": "index", "data": "data", "children": "child", "people": "person", "hidden": "hide",
-    "this": "this", "does": "does", "process": "process", "always": "always", "less": "less", "unless": "unless",
-    "https": "https", "tls": "tls", "dns": "dns", "css": "css", "is": "is", "as": "as", "us": "us", "its": "its",
-    "was": "was", "has": "has", "during": "during", "string": "string", "nothing": "nothing", "something": "something",
-    "thing": "thing", "need": "need", "needed": "need", "needless": "need", "embed": "embed", "shared": "shared",
-    "red": "red", "only": "only", "early": "early", "apply": "apply", "applying": "apply", "rely": "rely",
-    "speed": "speed", "seed": "seed", "exceed": "exceed", "ring": "ring", "bring": "bring", "king": "king",
-    "used": "use", "using": "use", "uses": "use", "use": "use", "lies": "lie", "ties": "tie", "axes": "axis",
-}  # fmt: skip
-
-
-@lru_cache(maxsize=20_000)
-def stem(word: str) -> str:
-    """Return what the forms of an English word share, roughly: ``quotes``, ``quoted`` and ``quoting`` give ``quot``."""
-    word = word.casefold().replace("’", "'").removesuffix("'s").replace("'", "")
-    if word in _IRREGULAR:
-        word = _IRREGULAR[word]
-    elif len(word) > 3:
-        word = _without_ending(word)
-    return word.removesuffix("e") if len(word) > 3 else word
-
-
-def _without_ending(word: str) -> str:
-    if word.endswith("ies") and len(word) > 4:
-        word = word[:-3] + "y"
-    elif word.endswith(("sses", "xes", "ches", "shes")):
-        word = word[:-2]
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    if word.endswith("ibly"):
-        return word[:-1] + "e"
-    for ending, least in (("ment", 9), ("ation", 9), ("ing", 6), ("ied", 5), ("ed", 5), ("ly", 6)):
-        if word.endswith(ending) and len(word) >= least:
-            rest = word[: -len(ending)]
-            if ending == "ation":
-                return rest + "at"
-            if ending == "ied":
-                return rest + "y"
-            doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
-            return rest[:-1] if doubled and ending in ("ing", "ed") else rest
-    return word
-
-
-def _groups(rows: Sequence[str]) -> dict[str, frozenset[int]]:
-    found: dict[str, set[int]] = {}
-    for number, row in enumerate(rows):
-        for word in row.split():
-            found.setdefault(stem(word), set()).add(number)
-    return {word: frozenset(numbers) for word, numbers in found.items()}
-
-
-def _axes() -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
-    for number, (these, those) in enumerate(words.OPPOSITES):
-        for row, pole in ((these, 1), (those, -1)):
-            for word in row.split():
-                found.setdefault(stem(word), {})[number] = pole
-    return found
-
-
-GROUPS = _groups(words.SYNONYMS)
-AXES = _axes()
 _NO_GROUP: frozenset[int] = frozenset()
 _NO_AXIS: dict[int, int] = {}
-_STOP = frozenset(map(stem, words.STOP)) | frozenset(words.CJK_STOP)
-_LIGHT = (frozenset(map(stem, words.LIGHT)) | frozenset(words.CJK_LIGHT)) - _STOP
-_CHOOSING = frozenset(map(stem, words.CHOOSING))
-_NEGATIVE_VERBS = frozenset(map(stem, words.NEGATIVE_VERBS))
-_PHRASES = {tuple(stem(word) for word in phrase): meant.split() for phrase, meant in words.PHRASES.items()}
+_PHRASE_STARTS = frozenset(phrase[0] for phrase in stems.PHRASES)
 _NEGATED_PHRASES = frozenset(words.NEGATED_PHRASES)
+_NEGATED_STARTS = frozenset(phrase[0] for phrase in words.NEGATED_PHRASES)
 _WHOLE = frozenset(
     ("cannot", "禁止", "严禁", "不要", "不能", "不得", "不可", "不可以", "不允许", "不准", "不应", "不应该")
 )
 """Behind its subject, each of these negates the subject's clause: 密钥禁止提交到仓库."""
-_PERMITTING = frozenset(
-    map(
-        stem,
-        "allowed permitted recommended acceptable okay ok fine possible supported good".split(),
-    )
-)
 _COMPARATIVES = frozenset(
     "more less longer shorter larger bigger greater smaller later earlier older newer fewer higher".split()
 )
@@ -137,8 +73,17 @@ _TIME_WORDS = frozenset((*_TIME, *_BEFORE, *_AFTER, "先", "再", "然后", "最
 _TO = frozenset("to into onto from by with over than".split())
 
 
-@dataclass(slots=True)
-class Token:
+@cache
+def _groups(word: str) -> frozenset[int]:
+    return frozenset(stems.GROUPS[word]) if word in stems.GROUPS else _NO_GROUP
+
+
+@cache
+def _axes(word: str) -> dict[int, int]:
+    return dict(stems.AXES[word])
+
+
+class Token(msgspec.Struct):
     """One word of a lesson.
 
     Attributes:
@@ -159,22 +104,22 @@ class Token:
     @property
     def groups(self) -> frozenset[int]:
         """The groups of synonyms it stands in."""
-        return _NO_GROUP if self.exact else GROUPS.get(self.stem, _NO_GROUP)
+        return _NO_GROUP if self.exact else _groups(self.stem)
 
     @property
     def axes(self) -> dict[int, int]:
         """The pairs of opposites it stands in, and at which pole."""
-        return AXES.get(self.stem, _NO_AXIS)
+        return _axes(self.stem) if self.stem in stems.AXES else _NO_AXIS
 
     @property
     def is_stop(self) -> bool:
         """Whether it carries no lesson."""
-        return not self.exact and self.stem in _STOP
+        return not self.exact and self.stem in stems.STOP
 
     @property
     def is_light(self) -> bool:
         """Whether most lessons have it."""
-        return not self.exact and self.stem in _LIGHT
+        return not self.exact and self.stem in stems.LIGHT
 
     @property
     def is_time(self) -> bool:
@@ -189,8 +134,7 @@ class Quantity(NamedTuple):
     unit: str
 
 
-@dataclass(slots=True)
-class Wording:
+class Wording(msgspec.Struct):
     """A lesson taken apart.
 
     Attributes:
@@ -205,13 +149,13 @@ class Wording:
     """
 
     text: str
-    tokens: list[Token] = field(default_factory=list)
-    quantities: list[Quantity] = field(default_factory=list)
+    tokens: list[Token] = []
+    quantities: list[Quantity] = []
     weak_ones: int = 0
-    relations: dict[str, list[tuple[list[Token], list[Token]]]] = field(default_factory=dict)
+    relations: dict[str, list[tuple[list[Token], list[Token]]]] = {}
     negations: int = 0
     says_when: bool = False
-    bounds: set[int] = field(default_factory=set)
+    bounds: set[int] = set()
 
     @property
     def is_timed(self) -> bool:
@@ -285,7 +229,7 @@ def read(text: str) -> Wording:
     return wording
 
 
-_BOUND = re.compile(
+_BOUND = compiled(
     r"""
     (?P<no>\b(?:no|not|never|n't|cannot)\b[^.,;:!?]*?\s|不)?
     (?:
@@ -302,13 +246,19 @@ _BOUND = re.compile(
 
 def _bounds(text: str) -> set[int]:
     """Return in which directions a text bounds its numbers."""
-    if not _DIGITS.search(text) and not any(word in text.split() for word in words.NUMBER_WORDS):
+    if not _DIGITS.search(text) and words.NUMBER_WORDS.keys().isdisjoint(text.split()):
         return set()
     return {(1 if found["lower"] else -1) * (-1 if found["no"] else 1) for found in _BOUND.finditer(text)}
 
 
+def _found(text: str) -> Iterator[re.Match[str]]:
+    if text.isascii():
+        return _ASCII_LEXEME.finditer(text)
+    return (_SPACED_LEXEME if max(text) < "\u3000" else _LEXEME).finditer(text)
+
+
 def _lexemes(text: str) -> Iterator[_Lexeme]:
-    for found in _LEXEME.finditer(text):
+    for found in _found(text):
         kind = found.lastgroup or ""
         if kind == "cjk":
             yield from (_Lexeme("cjk", word) for word in _segmented(found[0]))
@@ -338,7 +288,7 @@ def _cjk_word() -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, chosen)))
 
 
-_CJK_COUNT = re.compile(rf"([零一二两三四五六七八九十百千万]+)(?=[{words.CJK_MEASURES}])(?!一)")
+_CJK_COUNT = compiled(rf"([零一二两三四五六七八九十百千万]+)(?=[{words.CJK_MEASURES}])(?!一)")
 
 
 def _segmented(run: str) -> Iterator[str]:
@@ -365,16 +315,15 @@ def _pairs(rest: str) -> Iterator[str]:
 def _joined(lexemes: list[_Lexeme]) -> list[_Lexeme]:
     """Replace phrases that mean something else than their words; join ``non-`` and ``re-`` to what follows."""
     found: list[_Lexeme] = []
+    said = [stem(lexeme.text) if lexeme.kind == "word" else "" for lexeme in lexemes]
     at = 0
     while at < len(lexemes):
-        for length in (3, 2):
-            part = lexemes[at : at + length]
-            if len(part) == length and all(lexeme.kind == "word" for lexeme in part):
-                meant = _PHRASES.get(tuple(stem(lexeme.text) for lexeme in part))
-                if meant:
-                    found += [_Lexeme("word", word) for word in meant]
-                    at += length
-                    break
+        for length in (3, 2) if said[at] in _PHRASE_STARTS else ():
+            part = tuple(said[at : at + length])
+            if len(part) == length and (meant := stems.PHRASES.get(part)):
+                found += [_Lexeme("word", word) for word in meant]
+                at += length
+                break
         else:
             head = lexemes[at]
             if head.kind == "word" and head.text.casefold() in ("non", "re", "un") and at + 1 < len(lexemes):
@@ -401,7 +350,7 @@ def _exact(kind: str, said: str, clause: int) -> Iterator[Token]:
             bare = "".join(inner.split())
             yield Token(bare, bare, clause, exact=True)
             return
-        for found in _LEXEME.finditer(inner):
+        for found in _found(inner):
             if found.lastgroup == "cjk":
                 yield from (Token(word, word, clause, exact=True) for word in _segmented(found[0]))
             elif found.lastgroup not in ("mark", "number"):
@@ -418,7 +367,7 @@ def _exact_token(kind: str, said: str, clause: int) -> Token:
     return Token(said, said.casefold() if len(said) > 1 else said, clause, exact=True)
 
 
-_DIGITS = re.compile(r"\d+(?:\.\d+)*")
+_DIGITS = compiled(r"\d+(?:\.\d+)*")
 
 
 def _digits(wording: Wording, token: Token) -> None:
@@ -509,7 +458,7 @@ def _understand(wording: Wording, clauses: list[list[Token]], openers: list[str]
 def _is_cut_short(clause: list[Token]) -> bool:
     """Tell whether a clause ends in a negation that is about the next one: "..., not where it is defined"."""
     said = next((token for token in reversed(clause) if _is_negator(token) or not token.is_stop), None)
-    return said is not None and (_is_negator(said) or (said.stem in _NEGATIVE_VERBS and not said.exact))
+    return said is not None and (_is_negator(said) or (said.stem in stems.NEGATIVE_VERBS and not said.exact))
 
 
 def _is_negator(token: Token) -> bool:
@@ -532,7 +481,7 @@ def _negate(wording: Wording, clause: list[Token]) -> None:
             clause[at].sign *= 0 if at in circumstances else -1
         if whole:
             says_more = any(
-                not (t.is_stop or t.is_light or t.stem in _PERMITTING) for t in clause[start + length : end]
+                not (t.is_stop or t.is_light or t.stem in stems.PERMITTING) for t in clause[start + length : end]
             )
             for token in clause[:start]:
                 token.sign *= 0 if says_more else -1
@@ -571,11 +520,12 @@ def _end_of_reach(said: list[str], start: int, length: int) -> int:
 def _negations(clause: list[Token], said: list[str]) -> Iterator[tuple[int, int, bool]]:
     """Yield (where, how many words, whether the whole clause is meant) of each negation."""
     for at, word in enumerate(said):
-        phrase = next((p for p in _NEGATED_PHRASES if tuple(said[at : at + len(p)]) == p), None)
+        may_begin = word in _NEGATED_STARTS
+        phrase = next((p for p in _NEGATED_PHRASES if may_begin and tuple(said[at : at + len(p)]) == p), None)
         before = said[at - 1] if at else ""
         if phrase:
             yield at, len(phrase), False
-        elif word in words.CONDEMNING or (clause[at].stem in _NEGATIVE_VERBS and before in ("be", "is", "are")):
+        elif word in words.CONDEMNING or (clause[at].stem in stems.NEGATIVE_VERBS and before in ("be", "is", "are")):
             yield at, 1, True
         elif word == "not" and said[at + 1 : at + 2] == ["only"]:
             continue
@@ -590,15 +540,19 @@ def _declines(clause: list[Token], at: int, word: str) -> bool:
     """Tell whether a word says no in another way: "avoid", "prefer awk over sed", "prefer awk to sed"."""
     if word in ("over", "to"):
         chosen = {token.stem for token in clause[:at]}
-        return "prefer" in chosen or (word == "over" and not chosen.isdisjoint(_CHOOSING))
-    return clause[at].stem in _NEGATIVE_VERBS and not clause[at].exact
+        return "prefer" in chosen or (word == "over" and not chosen.isdisjoint(stems.CHOOSING))
+    return clause[at].stem in stems.NEGATIVE_VERBS and not clause[at].exact
 
 
 def _without_double(
     clause: list[Token], said: list[str], negations: list[tuple[int, int, bool]]
 ) -> list[tuple[int, int, bool]]:
     """Return the negations that count: "never deploy without tests" asks for tests and forbids no deploying."""
-    if not negations or said[negations[0][0]] in words.EXCEPTING or clause[negations[0][0]].stem in _NEGATIVE_VERBS:
+    if (
+        not negations
+        or said[negations[0][0]] in words.EXCEPTING
+        or clause[negations[0][0]].stem in stems.NEGATIVE_VERBS
+    ):
         return negations
     head, rest = negations[0], negations[1:]
     without = next((n for n in rest if said[n[0]] in words.EXCEPTING), None)

@@ -7,8 +7,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from crdt import clock
 from fleet.keep import config, limits, names, replica
@@ -38,8 +40,7 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(frozen=True)
-class World:
+class World(msgspec.Struct, frozen=True):
     """What a workspace takes from outside.
 
     Attributes:
@@ -57,7 +58,14 @@ class World:
     durable: bool = True
 
 
-@dataclass
+class Kept(NamedTuple):
+    """What was read, for a process that goes on: good for as long as no file of the clan changes."""
+
+    signature: list[tuple[str, int, int, int]]
+    cut: str
+    held: Held
+
+
 class Workspace:
     """One folder in which one or more agents of a clan work.
 
@@ -68,19 +76,19 @@ class Workspace:
         warnings: what a person should be told, collected while we work.
     """
 
-    root: Path
-    world: World = field(default_factory=World)
-    disk: Disk = None  # type: ignore[assignment]
-    warnings: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if self.disk is None:
-            self.disk = Disk(self.root)
+    def __init__(self, root: Path, world: World | None = None, disk: Disk | None = None) -> None:
+        self.root = root
+        self.world = World() if world is None else world
+        self.disk = Disk(root) if disk is None else disk
+        self.warnings: list[str] = []
         self.config: Config = config.load(self.config_file)
         self.store = Store(self.disk, self.clan, self.local / "base")
         self.state = State(self.local / "state.db", durable=self.world.durable)
         self.quarantine = Quarantine(self.disk, self.local / "quarantine" / "refused.jsonl")
         self.timekeeper = Timekeeper(self.disk, self.local / "clock", self.world.wall_ms)
+        self.kept: Kept | None = None
+        self.changed: set[str] = set()  # ids that the index found changed, since somebody asked
+        self.closing: list[Callable[[], None]] = []  # what others opened for as long as this is open
 
     @property
     def config_file(self) -> Path:
@@ -292,7 +300,9 @@ class Workspace:
             self.store.append(PATTERNS, name, [line])
 
     def close(self) -> None:
-        """Let go of the state database."""
+        """Let go of the state database, and of all that was opened with this workspace."""
+        while self.closing:
+            self.closing.pop()()
         self.state.close()
 
 
@@ -324,9 +334,9 @@ class Writer:
         self.workspace.check_lease()
         return self.workspace.timekeeper.tick()
 
-    def append(self, kind: Kind, lines: Sequence[Line | Discovery]) -> None:
-        """Add lines to our shard; they are on the disk when this returns."""
-        self.workspace.store.append(kind, self.name, lines)
+    def append(self, kind: Kind, lines: Sequence[Line | Discovery], *, is_durable: bool = True) -> None:
+        """Add lines to our shard; they are on the disk when this returns, unless they can be made anew."""
+        self.workspace.store.append(kind, self.name, lines, is_durable=is_durable)
 
 
 def find_root(named: str, environment: Mapping[str, str], start: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sqlite3
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.keep import matching, wording
+from fleet.keep.index import CORRECTION, DISCOVERY, PATTERN, Doc, Index
 from fleet.keep.matching import Near
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +31,7 @@ report = load_report()
 PAIRS = report.pairs()
 KNOWN = sorted({text for pair in PAIRS for text in (pair.a, pair.b)})
 NEVER = ("opposite", "other-number", "other-tool")
+SOURCES = {"reading all": report.reading_all(KNOWN), "search index": report.search_index(KNOWN)}
 
 
 def judged(one: str, other: str) -> Near:
@@ -137,18 +140,23 @@ def test_what_reads_alike_and_differs_is_shown_as_a_conflict_and_never_offered(o
     assert why in (there.why, back.why)
 
 
-def test_no_opposite_other_number_or_other_tool_of_the_whole_set_is_ever_offered():
+@pytest.fixture(params=SOURCES)
+def source(request):
+    return SOURCES[request.param]
+
+
+def test_no_opposite_other_number_or_other_tool_of_the_whole_set_is_ever_offered(source):
     """The hard rule: in a large notebook and a small one, whichever of the two was logged first."""
     turned = [pair._replace(a=pair.b, b=pair.a) for pair in PAIRS]
     apart = [pair for pair in [*PAIRS, *turned] if pair.label in NEVER]
     assert len(apart) > 300
-    offered = [j.pair for j in report.judge(apart, KNOWN) if j.near.verdict == "same"]
+    offered = [j.pair for j in report.judge(apart, source) if j.near.verdict == "same"]
     offered += [pair for pair in apart if judged(pair.a, pair.b).verdict == "same"]
     assert offered == []
 
 
-def test_recall_on_the_held_out_half_does_not_rot():
-    held_out = report.judge([pair for pair in PAIRS if pair.is_held_out], KNOWN)
+def test_recall_on_the_held_out_half_does_not_rot(source):
+    held_out = report.judge([pair for pair in PAIRS if pair.is_held_out], source)
     found = report.figures(held_out)
     assert found.recall >= 0.6
     assert found.precision >= 0.95
@@ -240,9 +248,95 @@ def test_numbers_are_read_with_their_units(text, quantities):
     assert wording.read(text).quantities == [wording.Quantity(*quantity) for quantity in quantities]
 
 
-def test_the_other_wording_is_among_the_candidates():
+def test_the_other_wording_is_among_the_candidates(source):
     wanted = [pair for pair in PAIRS if pair.label == "same"]
-    assert all(j.was_candidate for j in report.judge(wanted, KNOWN))
+    assert all(j.was_candidate for j in report.judge(wanted, source))
+
+
+def index_of(*docs: Doc, has_words: bool = True) -> Index:
+    index = Index(sqlite3.connect(":memory:", isolation_level=None), has_words=has_words)
+    index.prepare()
+    with index.transaction():
+        index.replace_refs([doc for doc in docs if doc.ref], [doc.ref for doc in docs if doc.ref])
+        for doc in docs:
+            if doc.path:
+                index.replace_page(doc.path, [doc])
+    return index
+
+
+def pattern(ref: str, text: str, *, gone: int = 0) -> Doc:
+    return Doc(PATTERN, ref, "", 0, text, "Never commit secrets", "velma", "", gone=gone)
+
+
+def found_by(text: str, index: Index, count: int = matching.CANDIDATES_MAX) -> list[str]:
+    return [ref for ref, _ in matching.indexed(text, index, count).texts]
+
+
+SECRETS = "Never commit secrets to the repository"
+
+
+@pytest.mark.parametrize("has_words", [True, False])
+def test_the_index_supplies_present_patterns_alone_by_what_they_say_themselves(has_words):
+    index = index_of(
+        pattern("p-1", "Secrets must not be committed"),
+        pattern("p-2", "Repository secrets are never committed", gone=1),
+        pattern("p-3", "Keep functions short"),
+        Doc(DISCOVERY, "d-1", "", 0, SECRETS, "", "velma", ""),
+        Doc(CORRECTION, "", "agents/velma/corrections.md", 1, SECRETS, "", "velma", ""),
+        has_words=has_words,
+    )
+    assert found_by(SECRETS, index) == ["p-1"]
+
+
+def test_nothing_is_near_in_an_empty_index():
+    assert matching.near(SECRETS, matching.indexed(SECRETS, index_of())) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("禁止在循环里查询数据库", "不要在循环中查询数据库"),
+        ("用 pytest 运行测试", "请用 pytest 来运行全部测试"),
+        ("Execute the suite", "Run the tests"),
+        ("Run it with --dry-run first", "First, run it with --dry-run"),
+        ("Write logs to /var/log/app", "Logs are written to /var/log/app"),
+        ("Set `maxRetries` in the client", "In the client set `maxRetries`"),
+        ("Résumés are parsed on the server", "On the server parse résumés"),
+        ('Quote "every" path', 'Every path is "quoted"'),
+    ],
+)
+def test_words_of_every_kind_find_their_lesson_in_the_index(text, known):
+    others = [pattern(f"p-{n}", f"Something else entirely, number {n}") for n in range(50)]
+    others += [pattern(f"p-c{n}", f"完全不同的内容{n}") for n in range(50)]
+    assert found_by(text, index_of(pattern("p-wanted", known), *others))[:1] == ["p-wanted"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "==", '"', "\0", "NEAR(a b)", "head: x OR y", "a* AND -b", "x" * 9_000, "不" * 3_000]
+)
+def test_any_text_may_be_asked_of_the_index(text):
+    assert len(found_by(text, index_of(pattern("p-1", "Never commit generated files")))) <= 1
+
+
+def test_words_that_many_lessons_have_find_those_where_they_meet(monkeypatch):
+    monkeypatch.setattr(matching, "COMMON_MIN", 20)
+    spread = [pattern(f"p-{n:03}", f"{word} number {n}") for n, word in enumerate(["commit", "token", "cache"] * 100)]
+    index = index_of(*spread, pattern("p-meet", "The cache keeps no token"))
+    assert found_by("token cache", index, 5)[0] == "p-meet"
+    assert len(found_by("token", index, 5)) == 5
+
+
+def test_what_is_logged_often_does_not_hide_the_patterns():
+    """The log repeats each lesson: three hundred entries about secrets stand before the pattern."""
+    log = [Doc(CORRECTION, "", f"agents/velma/{n}.md", 1, SECRETS, "", "velma", "") for n in range(300)]
+    assert found_by(SECRETS, index_of(*log, pattern("p-1", "Secrets must not be committed"))) == ["p-1"]
+
+
+def test_a_rare_word_weighs_more_than_one_that_many_lessons_have():
+    index = index_of(*(pattern(f"p-{n}", f"Commit file {n}") for n in range(300)), pattern("p-s", "Commit secrets"))
+    weigh = matching.indexed("Commit secrets", index).weigh
+    common, rare = wording.read("Commit secrets").content
+    assert weigh(rare) > 2 * weigh(common)
 
 
 def test_near_gives_the_best_first_and_at_most_three():
@@ -294,3 +388,18 @@ def test_no_text_takes_long(text):
     began = time.perf_counter()
     matching.near(text, matching.candidates(text, [(f"p-{n}", f"{text[:8_000]} {n}") for n in range(40)]))
     assert time.perf_counter() - began < 5
+
+
+LETTERS = "ab Z9_-./`'’—–…éßΩж\u0301\t=!&,:;()%~+*^@#日本ア한、。（"
+
+
+@given(st.text(LETTERS, max_size=30))
+@settings(max_examples=2000, deadline=None)
+def test_texts_without_chinese_are_cut_as_all_texts_are(text):
+    def cut(found):
+        return [(each.lastgroup, each.group()) for each in found]
+
+    assert cut(wording._found(text)) == cut(wording._LEXEME.finditer(text))
+    assert cut(wording._found(text.encode("ascii", "ignore").decode())) == cut(
+        wording._LEXEME.finditer(text.encode("ascii", "ignore").decode())
+    )

@@ -329,7 +329,7 @@ def test_unmerging_what_was_just_merged_restores_all_sets(pairs, last):
 def test_unmerge_always_parts_a_record_from_what_it_pointed_to(pointed, named):
     notebook = notebook_of(*map(record, IDS))
     notebook.add_all(pointing(one, into, clock.pack(1_760_000_000_000 + at)) for one, into, at in pointed)
-    edges = merging.edges(notebook)
+    edges = notebook.pointing()
     partners = {edges[named]} if named in edges else {one for one, into in edges.items() if into == named}
     try:
         lines = merging.unmerge(notebook, named, TANK, Ticks())

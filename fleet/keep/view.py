@@ -1,0 +1,110 @@
+"""The clan as it is wanted: all of it where it is small, and where it is large what is asked for.
+
+A clan of 100,000 lessons must feel like one of 100, so whoever asks for few of them pays for few. ``glance`` gives what
+``Workspace.load`` gives, a notebook and findings, of which in a large clan nothing is in memory yet (``glimpse``).
+
+The index serves only what is plain (``indexing.is_plain``): as long as a line is refused, held back or carried, and
+wherever the index cannot be used, all of it is loaded.
+"""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from fleet.keep import limits, merging
+from fleet.keep.errors import FleetError
+from fleet.keep.line import Line
+from fleet.keep.notebook import Notebook, Order, is_listed
+from fleet.keep.reading import KINDS
+from fleet.keep.store import Held
+from fleet.keep.workspace import Kept, Workspace
+
+if TYPE_CHECKING:  # a small clan needs no database, and its commands no milliseconds for one
+    from fleet.keep.glimpse import View
+
+
+def glance(workspace: Workspace) -> Held:
+    """Return what ``workspace.load`` returns, read when it is asked for wherever that is quicker."""
+    cut = workspace.timekeeper.reading().cut
+    kept = workspace.kept
+    if kept is not None and kept.cut <= cut and kept.signature == workspace.store.signature():
+        return kept.held
+    view = opened(workspace)
+    if view is None:
+        return workspace.load()
+    from fleet.keep.glimpse import Glimpse, GlimpsedFindings
+
+    return Held(
+        Glimpse(cut, view, lambda: workspace.load().notebook),
+        GlimpsedFindings(cut, view, lambda: workspace.load().findings),
+    )
+
+
+def remember(workspace: Workspace, held: Held) -> None:
+    """Keep what was read and has been written since, for the next one to glance. The caller holds the write lock.
+
+    Only what is plain: a held part may join at any later time.
+    """
+    is_plain = not (held.notebook.held or held.read.count or held.read.markers or held.findings.held())
+    workspace.kept = Kept(workspace.store.signature(), held.notebook.cut, held) if is_plain else None
+
+
+def opened(workspace: Workspace) -> "View | None":
+    """Bring the index up to date and return a view of it; None where the files must be read as a whole.
+
+    Which records are other ones than before is added to ``workspace.changed``.
+    """
+    if is_small(workspace) or workspace.timekeeper.reading().wrong:
+        return None
+    import sqlite3
+
+    from fleet.keep import indexing
+    from fleet.keep.glimpse import View
+    from fleet.keep.indexing import is_plain
+
+    sources = indexing.Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, None)
+    try:
+        view = indexing.asked(workspace, sources, lambda index: View(index, sources) if is_plain(index) else None)
+    except (sqlite3.Error, UnicodeDecodeError, FleetError):
+        workspace.state.close()
+        return None  # `fleet search` and `fleet doctor` say what is wrong with it
+    if view is not None:
+        workspace.closing.append(view.close)
+    return view
+
+
+def is_small(workspace: Workspace) -> bool:
+    """Tell whether reading all of it is quicker than to ask the index."""
+    store, size = workspace.store, 0
+    for path in (path for kind in KINDS for path in store.paths(kind)):
+        with suppress(OSError):
+            size += (store.clan / path).stat().st_size
+    return size < limits.VIEW_BYTES_MIN
+
+
+def promising(workspace: Workspace, notebook: Notebook, count: int) -> tuple[list[Line], bool]:
+    """Return the lessons that may have come by evidence: of a small clan all, and whether these are all there are.
+
+    Of a large one the ``count`` best-evidenced, and those whose record changed while this process looked on.
+    """
+    found = notebook.best("evidence", count)
+    if found is None:
+        return list(merging.shown(notebook)), True
+    lessons = {line.id: line for line in found[0]}
+    groups = {member: group for group in merging.groups(notebook.pointing()) for member in group}
+    for changed in sorted(each for each in workspace.changed if each.startswith("p-")):
+        members = [line for each in groups.get(changed, [changed]) if (line := notebook.get(each)) is not None]
+        if members and is_listed(whole := merging.united_of(members), "evidence"):
+            lessons[whole.id] = whole
+    return list(lessons.values()), False
+
+
+def best(notebook: Notebook, order: Order, count: int) -> tuple[list[Line], int]:
+    """Return records among which the best ``count`` lessons are, merged ones as one, and how many lessons there are.
+
+    How to rank them is the caller's affair.
+    """
+    found = notebook.best(order, count)
+    if found is None:
+        lessons = [line for line in merging.shown(notebook) if is_listed(line, order)]
+        return lessons, len(lessons)
+    return found
