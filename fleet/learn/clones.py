@@ -4,7 +4,7 @@ We take a new id, and say again under it what the clan has not seen from us. Wha
 from now on belongs to the other one.
 """
 
-from dataclasses import replace
+import msgspec
 
 from fleet.keep.discoveries import Discovery
 from fleet.keep.line import Carried, Line
@@ -44,7 +44,7 @@ def _say_again(writer: Writer, old: str, base: Notebook, sent: set[tuple[str, st
         line = base.get(record.pattern)
         seen = max(line.add.get(old, ""), line.rem.get(old, "")) if line is not None else ""
         if record.replica == old and record.at > seen and (record.pattern, record.at) not in sent:
-            fresh.append(replace(record, replica=writer.name, at=writer.tick()))
+            fresh.append(msgspec.structs.replace(record, replica=writer.name, at=writer.tick()))
     if fresh:
         data = "".join(format_record(record) + "\n" for record in fresh)
         workspace.disk.append(log_file(workspace, writer.agent), data.encode())

@@ -7,6 +7,7 @@ from fleet.keep import limits
 from fleet.keep.discoveries import CONFIDENCES, PREFIX, TYPES, Discovery, Findings, discovery_id, retraction_id
 from fleet.keep.errors import NoError, RefusedError, UsageError
 from fleet.keep.reading import DISCOVERIES
+from fleet.keep.view import glance
 from fleet.keep.workspace import Workspace
 from fleet.learn import drafts
 
@@ -43,7 +44,7 @@ def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery
     if not problem or not solution:
         raise UsageError("a discovery needs a --problem and a --solution with words in them; nothing was written")
     with workspace.writing(agent) as writer:
-        held = workspace.load()
+        held = glance(workspace)
         workspace.admit(held.notebook)
         entry = Discovery(
             id=discovery_id(told.type, context, problem, solution),
@@ -57,8 +58,8 @@ def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery
             confidence=told.confidence,
             minutes=told.minutes,
         )
-        if entry.id in held.findings.entries:
-            return held.findings.entries[entry.id], False
+        if (known := held.findings.get(entry.id)) is not None:
+            return known, False
         writer.append(DISCOVERIES, [entry])
     return entry, True
 

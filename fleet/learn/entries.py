@@ -1,24 +1,24 @@
 """The text of ``corrections.md``: every shape that people and tools have written it in, and the one we write.
 
 The page is the write-ahead log of corrections (DESIGN, section 4). Reading never raises and never lets one broken entry
-harm another; what is written reads back as it was, because a value's further lines are indented by four blanks, where
-neither Markdown nor this module sees a heading, a field, a fence or a rule, and comment marks in it are escaped.
+harm another; what is written reads back as it was (see ``writing``).
 """
 
-import json
 import re
-import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from fleet.learn import markdown, times
+import msgspec
+
+from fleet.keep.lazily import compiled
+from fleet.learn import lessons, markdown, times, writing
+from fleet.learn.lessons import Lesson
 from fleet.learn.records import Record, format_record, read_record
+from fleet.learn.writing import fold
 
 __all__ = ["Entry", "Log", "Record", "fold", "format_entry", "format_record", "is_placeholder", "parse_log"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One correction.
 
     Attributes:
@@ -28,15 +28,17 @@ class Entry:
         wrong: what went wrong; in an auto-detected entry, what the user flagged.
         right: the correct approach; in a bare entry, the paragraph under the heading.
         source: who or what told.
-        pattern: the generalizable lesson; empty when it is missing or still to be inferred.
+        pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
+            this and ``right`` are what was stated later, at the end of the page.
         category: what the lesson is about, one word or two; empty if it has none.
         tags: words to find it by.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
         signal: what the hook heard.
         record: the first record comment between this heading and the next. By position only: a record for another
             entry, appended at the end of the page, may stand there too, so compare its id before it is believed.
-        content: canonical text of when, title, wrong, right, source and pattern, to be hashed. Category and tags may
-            be mended without making it another entry.
+        content: canonical text of when, title, wrong, right, source and pattern as the entry itself has them, to be
+            hashed. Category and tags may be mended without making it another entry, and a lesson stated later makes
+            none either.
     """
 
     line: int
@@ -54,12 +56,12 @@ class Entry:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """A whole page: its entries, and all its records, both in file order."""
+class Log(msgspec.Struct, frozen=True):
+    """A whole page: its entries, all its records, and the lessons that were stated later, each in file order."""
 
     entries: tuple[Entry, ...]
     records: tuple[Record, ...]
+    lessons: tuple[Lesson, ...] = ()
 
 
 FIELDS = {
@@ -86,46 +88,44 @@ FIELDS = {
 }
 """Field labels in the wild, and what they are here."""
 
-_INDENT = "    "
-_NAMES = "|".join(name.replace(" ", "[ \t]+") for name in sorted(FIELDS, key=len, reverse=True))
-_LABEL = re.compile(
+_NAME = r"[^\W\d_]+(?:[ \t]+[^\W\d_]+){0,3}"
+_LABEL = compiled(
     r" {0,3}(?:[-*+•][ \t]+)?"
-    rf"(?:(?P<bold>\*{{1,3}}|_{{1,3}})[ \t]*(?P<name>{_NAMES})[ \t]*"
+    rf"(?:(?P<bold>\*{{1,3}}|_{{1,3}})[ \t]*(?P<name>{_NAME})[ \t]*"
     r"(?:[:：][ \t]*(?P=bold)|(?P=bold)[ \t]*[:：])"
-    rf"|(?P<plain>{_NAMES})[ \t]*[:：])[ \t]*(?P<value>.*)",
-    re.IGNORECASE | re.DOTALL,
+    rf"|(?P<plain>{_NAME})[ \t]*[:：])[ \t]*(?P<value>.*)",
+    re.DOTALL,
 )
-_HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?:[ \t]+(?P<text>.*))?", re.DOTALL)
-_DATED = re.compile(rf"[\[(]?(?P<when>{times.WHEN.pattern})[\])]?(?=[\s:：|–—―-]|$)", re.ASCII | re.IGNORECASE)
-_DASH = re.compile(r"\s*(?:-{1,3}|[–—―:：|])?\s*")
-_UNDATED = "—"
-_PAGE_TITLE = re.compile(
+_HEADING = compiled(r" {0,3}(?P<level>#{1,6})(?:[ \t]+(?P<text>.*))?", re.DOTALL)
+_DATED = compiled(rf"[\[(]?(?P<when>{times.WHEN.pattern})[\])]?(?=[\s:：|–—―-]|$)", re.ASCII | re.IGNORECASE)
+_DASH = compiled(r"\s*(?:-{1,3}|[–—―:：|])?\s*")
+_PAGE_TITLE = compiled(
     r"(?:(?:my|our|the|agent) )?(?:corrections?|lessons?|learnings?|mistakes)(?:\.md| log| learned)?"
     r"(?:\s*[-–—:(|]+\s*\S+(?:\s+\S+){0,2})?\s*",
     re.IGNORECASE,
 )
 _NO_MARKS = str.maketrans("", "", "*_`~")
 _AROUND = " \"'()[]{}<>.…!:-–—"
-_TO_BE_INFERRED = re.compile(
+_TO_BE_INFERRED = compiled(
     r"(?:pattern )?(?:is )?(?:still |yet )?to be (?:inferred|determined|decided|filled in|extracted)"
     r"(?: (?:at|on|upon|during|before|by|later|when|after)(?: .{1,80})?)?|tbd"
 )
-_AUTO_DETECTED = re.compile(r"[\s(\[]*auto[- ]?detected\b", re.IGNORECASE)
+_AUTO_DETECTED = compiled(r"[\s(\[]*auto[- ]?detected\b", re.IGNORECASE)
 _PLACEHOLDER_CHARS_MAX = 200
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(msgspec.Struct):
     """A heading and what stands under it, while it is being read."""
 
     line: int
     level: int
     when: str
     title: str
-    body: list[str] = field(default_factory=list)  # what stands before the first field
-    values: dict[str, list[list[str]]] = field(default_factory=dict)
+    body: list[str] = []  # what stands before the first field
+    values: dict[str, list[list[str]]] = {}
     current: list[str] | None = None  # the value that further lines belong to; None: the body
     record: Record | None = None
+    lesson: Lesson | None = None  # the heading is no entry's, but what was learned from one
 
     def take(self, row: markdown.Row) -> None:
         """Add a line of content."""
@@ -133,9 +133,8 @@ class _Block:
         if row.kind == "literal":
             into.append(row.text)
         elif label := _label(row.text):
-            self.current = [label["value"]]
-            name = FIELDS[" ".join((label["name"] or label["plain"]).casefold().split())]
-            self.values.setdefault(name, []).append(self.current)
+            self.current = [label[1]]
+            self.values.setdefault(label[0], []).append(self.current)
         elif _is_rule(row.text):
             # A rule is the end of an entry: a remark under it is no part of the last field.
             self.current = None if self.current is None else []
@@ -146,9 +145,13 @@ class _Block:
         """Return a field; of several (both sides of a conflict) the first that says something."""
         for lines in self.values.get(name, ()):
             text = _joined(lines)
-            if text and not (name == "pattern" and is_placeholder(text)):
+            if text and not (name == "pattern" and (is_placeholder(text) or self._is_torn(text))):
                 return text
         return ""
+
+    def _is_torn(self, pattern: str) -> bool:
+        """Tell a signal's placeholder of which a crash left the beginning: as a lesson, it would be everybody's."""
+        return "signal" in self.values and writing.TO_BE_INFERRED.startswith(pattern)
 
 
 def parse_log(text: str | bytes) -> Log:
@@ -170,9 +173,26 @@ def parse_log(text: str | bytes) -> Log:
             blocks.append(block)
         elif blocks:
             blocks[-1].take(row)
+    stated = tuple(block.lesson for block in blocks if block.lesson is not None)
+    if stated:
+        # What somebody wrote below such a heading is an entry of theirs.
+        blocks = [b for b in blocks if b.lesson is None or b.values or _joined(b.body)]
     after: list[_Block | None] = [*blocks[1:], None]
-    entries = (_entry(block) for at, block in enumerate(blocks) if _is_entry(block, after[at], is_first=at == 0))
-    return Log(tuple(entries), tuple(records))
+    entries = [_entry(block) for at, block in enumerate(blocks) if _is_entry(block, after[at], is_first=at == 0)]
+    if stated:
+        entries = _with_lessons(entries, lessons.stated(stated, records))
+    return Log(tuple(entries), tuple(records), stated)
+
+
+def _with_lessons(entries: list[Entry], stated: dict[str, dict[lessons.Field, str]]) -> list[Entry]:
+    """Return the entries, each that has no pattern of its own with the one that was stated later."""
+    ids = writing.entry_ids(entry.content for entry in entries)
+    return [
+        msgspec.structs.replace(entry, pattern=said.get("pattern", ""), right=said.get("right", entry.right))
+        if not entry.pattern and (said := stated.get(found))
+        else entry
+        for entry, found in zip(entries, ids, strict=True)
+    ]
 
 
 def is_placeholder(text: str) -> bool:
@@ -182,11 +202,6 @@ def is_placeholder(text: str) -> bool:
         return False
     bare = " ".join(start.translate(_NO_MARKS).split()).strip(_AROUND)
     return _TO_BE_INFERRED.fullmatch(bare) is not None
-
-
-def fold(text: str) -> str:
-    """Return the text as it is compared: NFC, each run of white space one blank."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def format_entry(
@@ -210,9 +225,7 @@ def format_entry(
     """
     values = {"What I got wrong": wrong, "Correct approach": right, "Source": source, "Pattern": pattern}
     values |= {label: said for label, said in (("Category", category), ("Tags", ", ".join(tags))) if said}
-    lines = [_format_heading(when.strip(), title)]
-    lines += [f"**{label}:** {_format_value(value)}".rstrip() for label, value in values.items()]
-    return "\n".join(lines) + "\n"
+    return writing.format_block(_format_heading(when.strip(), title), values)
 
 
 def _plain(text: str | bytes) -> str:
@@ -239,13 +252,18 @@ def _opens_block(row: markdown.Row) -> _Block | None:
         return _Block(row.number, level, dated["when"], rest[_dash_length(rest) :].strip())
     if level > 2:
         return None
-    undated = text.removeprefix(_UNDATED) if text == _UNDATED or text.startswith(f"{_UNDATED} ") else text
-    return _Block(row.number, level, "", undated.strip())
+    undated = text.removeprefix(writing.DASH) if text == writing.DASH or text.startswith(f"{writing.DASH} ") else text
+    return _Block(row.number, level, "", undated.strip(), lesson=lessons.read_lesson(text))
 
 
-def _label(line: str) -> re.Match[str] | None:
+def _label(line: str) -> tuple[str, str] | None:
+    """Read a line that begins with a field's label: which field, and what stands behind it."""
     # Most lines of most pages are told by this alone, at a tenth of the price.
-    return _LABEL.fullmatch(line) if ":" in line or "：" in line else None
+    found = _LABEL.fullmatch(line) if ":" in line or "：" in line else None
+    if found is None:
+        return None
+    name = FIELDS.get(" ".join((found["name"] or found["plain"]).casefold().split()))
+    return (name, found["value"]) if name else None
 
 
 def _dash_length(text: str) -> int:
@@ -263,8 +281,8 @@ def _is_rule(line: str) -> bool:
 
 def _dedent(line: str) -> str:
     """Undo the indent of a value's further lines: ours exactly, a hand's slight one whole."""
-    if line.startswith(_INDENT):
-        return line[len(_INDENT) :]
+    if line.startswith(writing.INDENT):
+        return line[len(writing.INDENT) :]
     return line.removeprefix("\t") if line.startswith("\t") else line.lstrip(" ")
 
 
@@ -291,7 +309,6 @@ def _entry(block: _Block) -> Entry:
     right = block.value("right") or _joined(block.body)
     source, pattern = block.value("source"), block.value("pattern")
     is_detected = _AUTO_DETECTED.match(source.translate(_NO_MARKS)) is not None
-    said = (block.when, block.title, wrong, right, source, pattern)
     return Entry(
         line=block.line,
         when=block.when,
@@ -303,8 +320,9 @@ def _entry(block: _Block) -> Entry:
         auto=is_detected or "flagged" in block.values or "signal" in block.values,
         signal=block.value("signal"),
         record=block.record,
-        # ASCII, so that it has bytes to hash even where the text holds half a surrogate pair.
-        content=json.dumps([fold(part) for part in said], separators=(",", ":")),
+        content=writing.content(
+            when=block.when, title=block.title, wrong=wrong, right=right, source=source, pattern=pattern
+        ),
         category=fold(block.value("category")),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
     )
@@ -313,15 +331,9 @@ def _entry(block: _Block) -> Entry:
 def _format_heading(when: str, title: str) -> str:
     if when and not times.WHEN.fullmatch(when):
         raise ValueError(f"no date that a heading can hold: {when[:40]!r}; leave it empty for an entry without one")
-    title = markdown.escape(re.sub(r"\s*[\r\n]+\s*", " ", title).strip())
+    title = writing.format_title(title)
     if when:
-        return f"## {when} {_UNDATED} {title}".rstrip()
-    # A title that begins like a date or a dash would be read as one: a dash before it says that no date comes.
-    needs_dash = not title or title.startswith(_UNDATED) or _DATED.match(title)
-    return f"## {_UNDATED} {title}".rstrip() if needs_dash else f"## {title}"
-
-
-def _format_value(value: str) -> str:
-    """Indent a value's further lines, which makes them plain text whatever they hold, and escape comment marks."""
-    lines = markdown.escape(value.replace("\r\n", "\n").replace("\r", "\n").strip()).split("\n")
-    return "\n".join(_INDENT + line if number and line.strip() else line for number, line in enumerate(lines))
+        return f"## {when} {writing.DASH} {title}".rstrip()
+    # A title that begins like a date, a dash or a lesson would be read as one: a dash before it says that none comes.
+    needs_dash = not title or title.startswith(writing.DASH) or _DATED.match(title) or lessons.read_lesson(title)
+    return f"## {writing.DASH} {title}".rstrip() if needs_dash else f"## {title}"

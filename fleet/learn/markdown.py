@@ -9,6 +9,8 @@ import re
 from collections.abc import Generator, Iterator
 from typing import Literal, NamedTuple
 
+from fleet.keep.lazily import compiled
+
 Kind = Literal["text", "literal", "comment"]
 
 
@@ -20,16 +22,16 @@ class Row(NamedTuple):
     text: str
 
 
-_FENCE = re.compile(r" {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)")
-_TOKEN = re.compile(r"`+|<!--|-->")
-_COMMENT_EDGE = re.compile(r"<!--|-->")
-_RECORD_START = re.compile(r"\s*fleet\s")
+_FENCE = compiled(r" {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)")
+_TOKEN = compiled(r"`+|<!--|-->")
+_COMMENT_EDGE = compiled(r"<!--|-->")
+_RECORD_START = compiled(r"\s*fleet\s")
 _CONFLICT_STARTS = frozenset({"<<<<<<<", ">>>>>>>", "|||||||", "======="})
-_CONFLICT = re.compile(r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}")
+_CONFLICT = compiled(r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}")
 # A comment torn within its very mark would otherwise become the last word of a pattern, and so another pattern.
 _TORN_COMMENTS = frozenset({"<", "<!", "<!-"})
-_OPENING, _OPENING_ESCAPED = re.compile(r"<(\\*)!--"), re.compile(r"<\\(\\*)!--")
-_CLOSING, _CLOSING_ESCAPED = re.compile(r"--(\\*)>"), re.compile(r"--\\(\\*)>")
+_OPENING, _OPENING_ESCAPED = compiled(r"<(\\*)!--"), compiled(r"<\\(\\*)!--")
+_CLOSING, _CLOSING_ESCAPED = compiled(r"--(\\*)>"), compiled(r"--\\(\\*)>")
 
 
 def rows(text: str) -> Iterator[Row]:

@@ -5,17 +5,18 @@ say is worked out anew from the records that are newer than the slots. Deleting 
 or a crash recounts none, and a retired lesson does not come back by itself.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from crdt import clock
 from fleet.keep import limits, screening
+from fleet.keep.digests import blake2b
 from fleet.keep.line import Line
 from fleet.keep.normal import normalise, pattern_id
-from fleet.keep.notebook import Notebook, text
-from fleet.learn import times
+from fleet.keep.notebook import Notebook
+from fleet.keep.shown import RELAPSED
+from fleet.learn import echoes, times, writing
 from fleet.learn.entries import Entry, Log, Record
 
 
@@ -34,8 +35,8 @@ def bind(log: Log) -> list[Bound]:
     text may have been mended since; then one at the end of the file that remembers the same heading.
     """
     by_id = {record.id: record for record in log.records}
-    ids = _entry_ids(log.entries)
-    found = [by_id.get(entry_id) for entry_id in ids]
+    ids = writing.entry_ids(entry.content for entry in log.entries)
+    found = [by_id.get(each) for each in ids]
     claimed = {record.id for record in found if record is not None}
     for at, entry in enumerate(log.entries):
         behind = entry.record
@@ -49,39 +50,27 @@ def bind(log: Log) -> list[Bound]:
     return [Bound(entry, ids[at], found[at]) for at, entry in enumerate(log.entries)]
 
 
-def _entry_ids(entries: Iterable[Entry]) -> list[str]:
-    """The content's hash, and which of several equal entries it is."""
-    times: dict[str, int] = defaultdict(int)
-    ids = []
-    for entry in entries:
-        ids.append(entry_id(entry.content, times[entry.content]))
-        times[entry.content] += 1
-    return ids
-
-
-def entry_id(content: str, ordinal: int) -> str:
-    """Return ``c-`` and 16 hex digits for the n-th entry with this content."""
-    return "c-" + hashlib.blake2b(f"{content}\0{ordinal}".encode(), digest_size=8).hexdigest()
+entry_id = writing.entry_id
 
 
 def heading_mark(entry: Entry) -> str:
     """Return what a record remembers of its entry's heading, should the entry's text be mended later."""
-    return hashlib.blake2b(f"{entry.when}\0{entry.title}".encode(), digest_size=4).hexdigest()
+    return blake2b(f"{entry.when}\0{entry.title}".encode(), digest_size=4).hexdigest()
 
 
 def lesson_text(entry: Entry) -> str:
-    """Return the entry's pattern as it may enter a line: screened, one line; "" when it is not usable."""
-    clean = _clean(entry.pattern)
+    """Return the entry's pattern as it may enter a line: screened, one line; "" when it is not usable.
+
+    Nor is one that was copied from what fleet shows: an echo is no new observation.
+    """
+    clean = "" if echoes.injected_id(entry.pattern) else _clean(entry.pattern)
     return clean if normalise(clean) else ""
 
 
 def find_pattern(notebook: Notebook, lesson: str) -> str:
     """Return the id a lesson is logged under: of the pattern that now reads alike, else the hash of the text."""
-    wanted = normalise(lesson)
-    for line in notebook.edited_texts():
-        if normalise(text(line)) == wanted:
-            return line.id
-    return pattern_id(lesson)
+    found = next(notebook.reading_alike(normalise(lesson)), None)
+    return found.id if found is not None else pattern_id(lesson)
 
 
 def lines_owed(log: Log, notebook: Notebook, fields: Iterable[str]) -> Iterator[Line]:
@@ -105,6 +94,17 @@ def lines_owed(log: Log, notebook: Notebook, fields: Iterable[str]) -> Iterator[
             line.at = min([line.at, *(when for entry in entries if (when := _when(entry)) < line.at[:16] and when)])
             line.set = _fields(notebook, pattern, entries, fields)
             yield line
+
+
+def is_counted(records: Iterable[Record], notebook: Notebook) -> bool:
+    """Tell whether the slots of the notebook count all of these records."""
+    return all(record.at <= _newest_counted(notebook, record.pattern, record.replica) for record in records)
+
+
+def rights(log: Log) -> dict[str, str]:
+    """Return the right way by pattern, as it was last told in this log."""
+    counted = (bound for bound in bind(log) if bound.record is not None)
+    return {bound.record.pattern: way for bound in counted if bound.record and (way := _clean(bound.entry.right))}
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
@@ -133,6 +133,8 @@ def _raised(notebook: Notebook, pattern: str, replica: str, fresh: list[Record],
     totals = {"seen": {replica: counters.get("seen", {}).get(replica, 0) + len(fresh)}}
     if sessions:
         totals["sessions"] = {replica: counters.get("sessions", {}).get(replica, 0) + len(sessions)}
+    if relapses := sum((RELAPSED, "1") in record.extra for record in fresh):
+        totals[RELAPSED] = {replica: counters.get(RELAPSED, {}).get(replica, 0) + relapses}
     stamps = sorted(record.at for record in fresh)
     return Line(id=pattern, at=stamps[0], by=replica, add={replica: stamps[-1]}, n=totals)
 

@@ -1,19 +1,20 @@
 """The comment that trails a counted entry: ``<!-- fleet c-<16 hex> p-<16 hex> replica=... at=... session=... -->``."""
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from crdt import clock
 from fleet.keep import names
+from fleet.keep.lazily import compiled
 
-_TOKEN = re.compile(r"(?P<key>[a-z][a-z0-9_-]{0,31})=(?P<value>\S*)", re.ASCII)
-_CORRECTION_ID = re.compile(r"c-[0-9a-f]{16}", re.ASCII)
-_QUOTED = re.compile(r"(?:%[0-9a-fA-F]{2})+")
-_UNQUOTED = re.compile(r"[^A-Za-z0-9._:@/+-]")
+_TOKEN = compiled(r"(?P<key>[a-z][a-z0-9_-]{0,31})=(?P<value>\S*)", re.ASCII)
+_CORRECTION_ID = compiled(r"c-[0-9a-f]{16}", re.ASCII)
+_QUOTED = compiled(r"(?:%[0-9a-fA-F]{2})+")
+_UNQUOTED = compiled(r"[^A-Za-z0-9._:@/+-]")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """The trailing comment that says an entry was counted: which, as what, by whom, when, in which session."""
 
     id: str
@@ -37,6 +38,24 @@ def read_record(comment: str, line: int) -> Record | None:
         return None
     extra = tuple((key, value) for key, value in said if key not in {"replica", "at", "session"})
     return Record(words[1], words[2], replica, at, known.get("session", ""), extra, line)
+
+
+def records_of(pattern: str, page: bytes) -> list[Record]:
+    """Return the records of one pattern, in file order, without reading the rest of the page.
+
+    Also those in a code fence, which do not count: who asks must not take them for news.
+    """
+    found: list[Record] = []
+    wanted, at = pattern.encode(), 0
+    while (at := page.find(wanted, at)) >= 0:
+        start, end = page.rfind(b"\n", 0, at) + 1, page.find(b"\n", at)
+        end = len(page) if end < 0 else end
+        for piece in page[start:end].decode("utf-8", "replace").split("<!--")[1:]:
+            record = read_record(piece.partition("-->")[0], 0)
+            if record is not None and record.pattern == pattern:
+                found.append(record)
+        at = end
+    return found
 
 
 def format_record(record: Record) -> str:

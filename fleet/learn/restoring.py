@@ -8,8 +8,10 @@ import glob
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from crdt import clock
 from fleet.keep import archive, members, replica
@@ -22,6 +24,7 @@ from fleet.keep.workspace import Workspace
 from fleet.learn import reconcile
 from fleet.learn.corrections import FILE_NAME
 from fleet.learn.entries import Log, format_record, parse_log
+from fleet.learn.lessons import format_lesson
 
 _MARK = re.compile(rb"[0-9a-f]{32}")
 _PRINT = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -107,7 +110,9 @@ def _join_replicas(workspace: Workspace, data: bytes) -> None:
     mine = workspace.replicas()
     known = {r.name for r in mine.replicas}
     older = tuple(r for r in theirs.replicas if r.name not in known and not r.is_lease)
-    joined = replace(mine, default_agent=mine.default_agent or theirs.default_agent, replicas=(*older, *mine.replicas))
+    joined = msgspec.structs.replace(
+        mine, default_agent=mine.default_agent or theirs.default_agent, replicas=(*older, *mine.replicas)
+    )
     if joined != mine:
         workspace.disk.replace(workspace.replica_file, joined.render())
 
@@ -143,6 +148,8 @@ def _join_log(workspace: Workspace, path: str, data: bytes, done: Restored) -> N
     pieces = list(_missing_entries(mine, theirs, data))
     more = ("\n" + "\n\n".join(piece.strip("\n") for piece in pieces) + "\n") if pieces else ""
     records = {(record.id, record.replica, record.at) for record in (*mine.records, *parse_log(more).records)}
+    known_lessons = {*mine.lessons, *parse_log(more).lessons}
+    more += "".join(f"\n{format_lesson(lesson)}" for lesson in theirs.lessons if lesson not in known_lessons)
     more += "".join(
         f"{format_record(record)}\n"
         for record in theirs.records

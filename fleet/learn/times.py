@@ -4,7 +4,9 @@ import math
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-WHEN = re.compile(
+from fleet.keep.lazily import compiled
+
+WHEN = compiled(
     r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
     r"(?:(?:T|,?[ \t]{1,8})(?P<hour>\d{1,2}):(?P<minute>\d{2})(?!\d)"
     r"(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
@@ -13,7 +15,7 @@ WHEN = re.compile(
 )
 """A date, with or without time and zone. ``Z-0000`` is a fleet stamp's end."""
 
-_NUMBER = re.compile(r"\d{9,16}(?:\.\d{1,9})?", re.ASCII)
+_NUMBER = compiled(r"\d{9,16}(?:\.\d{1,9})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _CHARS_MAX = 64

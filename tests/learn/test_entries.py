@@ -551,3 +551,8 @@ def test_3000_entries_parse_well_under_200_ms():
     page = "".join(USUAL.replace("sed", f"sed {number}") + record(number) + "\n\n" for number in range(3000))
     assert len(parse_log(page).entries) == 3000
     assert milliseconds(page) < 200
+
+
+def test_a_letter_that_only_looks_like_one_of_a_label_makes_none():
+    entry = only("## 2026-03-15 14:30Z — x\n**R\u0131ght:** y\n**\u017fource:** z\n")
+    assert (entry.right, entry.source) == ("**R\u0131ght:** y", "z")

@@ -1,0 +1,145 @@
+"""Whether any file has changed since a moment: a look at the tree, with a limit on entries and on time.
+
+Asked is each file's *change* time (ctime), not its modification time: it moves with every write, and also with what
+leaves a modification time as it was: ``chmod +x``, ``mv``, ``cp -p``, ``tar x``. Nobody can set it back. A folder's
+tells that something in it was deleted. Beyond a limit the answer is yes: then nothing is stopped, which is the safe
+side. Standard library only, for the hook's sake.
+"""
+
+from __future__ import annotations
+
+import os
+
+_words = str.split
+
+ENTRIES_MAX = 30_000
+SECONDS_MAX = 0.6
+CLOCK_TICK_S_MAX = 0.012  # the kernels that stamp files by a coarse clock move it every 1 to 10 ms
+MADE_TOGETHER_NS = 20_000_000  # a folder is stamped as late after the one it is made in
+_POLL_S = 0.0005
+
+SKIPPED = frozenset(
+    _words(
+        ".git .hg .svn .jj .fleet node_modules bower_components __pycache__ .venv venv .tox .nox .eggs "
+        ".mypy_cache .ruff_cache .pytest_cache .hypothesis .cache .gradle .next .nuxt .svelte-kit .turbo "
+        ".parcel-cache .angular .dart_tool .terraform .bazel target build dist out coverage htmlcov .nyc_output "
+        ".idea .vscode .claude .codex .gemini .copilot .opencode .cursor"
+    )
+)
+"""What version control, builds, tests, editors and hosts write for themselves. A change in here opens no door."""
+
+CLAN = "clan-learnings"
+AGENTS = "agents"
+OWN_FILES = frozenset(
+    _words("corrections.md memory.md JOURNAL.md journals notes.jsonl .agents.local.md .agents skills MEMORY.md")
+)
+"""What fleet writes in an agent's folder: logging a failure is no change to what failed."""
+
+
+def any_since(root: str, cwd: str, since_ns: int) -> bool:
+    """Tell whether a file below the workspace's root, or below ``cwd``, changed at or after a moment.
+
+    A change in the very tick of the file system's clock counts: it cannot be told from a later one (see
+    ``moment``).
+
+    Args:
+        root: of the workspace.
+        cwd: where the command runs; "" when it is not known.
+        since_ns: as ``moment`` gave it.
+    """
+    import time
+
+    walk = _Walk(os.path.realpath(root), since_ns, time.monotonic() + SECONDS_MAX)
+    folders = [walk.root]
+    if cwd:
+        inside = os.path.realpath(cwd)
+        if inside != walk.root and not inside.startswith(walk.root.rstrip(os.sep) + os.sep):
+            folders.append(inside)
+    return any(walk.has_change(folder) for folder in folders)
+
+
+def moment(handle: int) -> int:
+    """Return the file system's clock, in ns, such that all that was written before is earlier than it.
+
+    Read by touching an open file of ours, since the system's own clock may run ahead of the one that files are stamped
+    with (by a tick of some ms, on a network by more). Then waits, at most ``CLOCK_TICK_S_MAX``, for the next tick:
+    what a build wrote up to now is before it, what is edited from now on is not. Where ticks are longer (seconds, on
+    some file systems), both share one, and count as changed.
+    """
+    import time
+
+    first = _touched(handle)
+    until = time.monotonic() + CLOCK_TICK_S_MAX
+    while (now := _touched(handle)) == first and time.monotonic() < until:
+        time.sleep(_POLL_S)
+    # A file server's clock may be ahead of ours; of both, the earlier is the safe one.
+    return min(now, time.time_ns())
+
+
+def _touched(handle: int) -> int:
+    os.utime(handle)
+    return os.fstat(handle).st_mtime_ns
+
+
+class _Walk:
+    def __init__(self, root: str, since_ns: int, until: float) -> None:
+        self.root = root
+        self.since_ns = since_ns
+        self.until = until
+        self.left = ENTRIES_MAX
+
+    def has_change(self, folder: str) -> bool:
+        """Walk down from a folder. What cannot be read is passed over."""
+        import time
+
+        waiting = [folder]
+        while waiting:
+            path = waiting.pop()
+            if time.monotonic() > self.until:
+                return True
+            try:
+                if os.lstat(path).st_ctime_ns >= self.since_ns and not self._is_our_doing(path):
+                    return True
+                with os.scandir(path) as entries:
+                    for entry in entries:
+                        self.left -= 1
+                        if self.left < 0:
+                            return True
+                        if self._is_skipped(path, entry.name):
+                            continue
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(entry.path)
+                        elif entry.stat(follow_symlinks=False).st_ctime_ns >= self.since_ns:
+                            return True
+            except OSError:
+                continue
+        return False
+
+    def _is_skipped(self, folder: str, name: str) -> bool:
+        if name in SKIPPED or (name == CLAN and folder == self.root):
+            return True
+        return name in OWN_FILES and os.path.dirname(folder) == os.path.join(self.root, AGENTS)  # noqa: PTH118, PTH120
+
+    def _is_our_doing(self, folder: str) -> bool:
+        """Tell whether a folder's own time says nothing: fleet replaces files in there, or made a folder in it."""
+        agents = os.path.join(self.root, AGENTS)  # noqa: PTH118
+        if folder == agents or os.path.dirname(folder) == agents:  # noqa: PTH120
+            return True
+        return folder == self.root and any(self._was_made_last(name) for name in (AGENTS, CLAN, ".fleet"))
+
+    def _was_made_last(self, name: str) -> bool:
+        """Tell whether the last entry that came to the root, or left it, was this folder."""
+        try:
+            made = os.lstat(os.path.join(self.root, name)).st_ctime_ns  # noqa: PTH118
+        except OSError:
+            return False
+        return abs(os.lstat(self.root).st_ctime_ns - made) <= MADE_TOGETHER_NS
+
+
+def is_own(root: str, path: str) -> bool:
+    """Tell whether a path is fleet's own: what is logged there changes nothing about what failed."""
+    below = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
+    parts = below.split(os.sep)  # noqa: PTH206
+    if parts[0] in (".fleet", CLAN):
+        return True
+    return len(parts) >= 3 and parts[0] == AGENTS and parts[2] in OWN_FILES

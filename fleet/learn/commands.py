@@ -1,0 +1,403 @@
+"""What a shell command is about: its family, whether it builds or tests, and whether it only looks.
+
+No shell is built here. A command is cut at ``&&``, ``||``, ``;``, ``|`` and line ends that stand outside quotes, and
+each piece loses what stands around the program: assignments, ``sudo``, ``timeout 60``, ``npx``, ``uv run``, a path.
+Anything goes in; what cannot be understood has its first word for a family. Standard library only, and no ``re``: a
+hook imports this before it knows whether there is work.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Protocol
+
+    class Settings(Protocol):
+        """What is asked of ``[attempts]``."""
+
+        @property
+        def builds(self) -> Iterable[str]:
+            """Which commands are builds and tests."""
+
+
+_words_of = str.split
+
+COMMAND_CHARS_MAX = 8 * 1024
+PIECES_MAX = 64
+SHELL_DEPTH_MAX = 3
+WORD_CHARS_MAX = 60
+
+_QUOTES = "'\""
+_BREAKS = (";", "\n", "|", "&")
+# How many words belong to the wrapper besides its options; those of its options that take a value; and the words that
+# must follow it for it to be one.
+_WRAPPERS: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
+    "sudo": (0, ("-u", "-g", "-h", "-p", "-C"), ()),
+    "doas": (0, ("-u",), ()),
+    "env": (0, ("-u", "-C", "-S"), ()),
+    "time": (0, ("-f", "-o"), ()),
+    "timeout": (1, ("-k", "-s", "--kill-after", "--signal"), ()),
+    "gtimeout": (1, ("-k", "-s"), ()),
+    "nice": (0, ("-n",), ()),
+    "ionice": (0, ("-c", "-n"), ()),
+    "nohup": (0, (), ()),
+    "setsid": (0, (), ()),
+    "stdbuf": (0, ("-i", "-o", "-e"), ()),
+    "xvfb-run": (0, ("-n", "-s"), ()),
+    "command": (0, (), ()),
+    "exec": (0, ("-a",), ()),
+    "builtin": (0, (), ()),
+    "npx": (0, ("-p", "--package"), ()),
+    "bunx": (0, (), ()),
+    "uvx": (0, ("--from", "--with", "-p", "--python"), ()),
+    "uv": (0, ("--with", "-p", "--python", "--extra", "--group", "--directory", "--project"), ("run",)),
+    "poetry": (0, ("-C", "--directory"), ("run",)),
+    "pipenv": (0, (), ("run",)),
+    "pdm": (0, ("-p",), ("run",)),
+    "hatch": (0, ("-e",), ("run",)),
+    "rye": (0, (), ("run",)),
+    "conda": (0, ("-n", "-p"), ("run",)),
+    "mamba": (0, ("-n", "-p"), ("run",)),
+    "bundle": (0, (), ("exec",)),
+    "pnpm": (0, (), ("exec",)),
+    "yarn": (0, (), ("exec",)),
+    "direnv": (1, (), ("exec",)),
+    "mise": (0, (), ("exec",)),
+}
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+_PYTHONS = ("python", "python2", "python3", "pypy", "pypy3", "py")
+_GROUPED = "(){}!"
+_KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "fi", "done", "esac"})
+# Programs that do many things: their families have a second word.
+_MANY = frozenset(
+    _words_of(
+        "apt apt-get aws az bazel brew bun bundle cargo cmake composer conda deno docker docker-compose dotnet "
+        "gcloud gem gh git go gradle helm just kubectl make meson mix mvn next nox npm pdm pip pipenv playwright "
+        "pnpm podman poetry rails rake ruff rustup swift systemctl terraform tox uv vite yarn zig cypress"
+    )
+)
+_RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
+_RUN_WORDS = frozenset({"run", "run-script"})
+_TAKE_VALUE = frozenset(
+    _words_of(
+        "-C -f -j -p -n -w --prefix --cwd --dir --directory --file --filter --workspace --manifest-path --project "
+        "--context --namespace --profile --region --jobs --target-dir --preset --config"
+    )
+)
+_SAME = {"gradlew": "gradle", "mvnw": "mvn", "py.test": "pytest", "gmake": "make", "t": "test", "tst": "test"}
+_SCRIPTS = frozenset({"python", "node", "ruby", "perl", "php", "deno", "bun", "tsx", "ts-node", "Rscript", "lua"})
+
+_SETUP = frozenset(
+    _words_of(
+        "cd pushd popd export set unset source . ulimit umask echo printf true : mkdir sleep wait date pwd shopt trap"
+    )
+)
+_LOOK = frozenset(
+    _words_of(
+        "cd pushd popd pwd echo printf true false test [ [[ sleep wait date export set unset source . : ls cat "
+        "head tail less more grep egrep fgrep rg ag ack find fd tree wc stat file which type whereis whoami id "
+        "hostname uname env printenv ps top df du free history jq yq sed awk gawk sort uniq cut tr nl od xxd "
+        "hexdump strings column diff cmp comm md5sum sha1sum sha256sum cksum basename dirname realpath readlink "
+        "seq expr bc man help lsof netstat ss fleet pytest unittest mypy pyright flake8 pylint ctest"
+    )
+)
+_GIT_LOOKS = frozenset(
+    _words_of(
+        "status log diff show branch blame grep ls-files ls-tree rev-parse rev-list remote describe shortlog "
+        "reflog cat-file config merge-base name-rev"
+    )
+)
+_CHANGING_WORDS = frozenset({"-i", "--in-place", "-delete", "-exec", "-execdir", "-ok", "-fprint", "--fix"})
+_NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
+
+
+def family(command: str) -> str:
+    """Return what a command is about: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``.
+
+    Of several commands, the first that is a build or a test by default; else the first that does not merely prepare.
+    """
+    from fleet.keep.builds import BUILDS
+
+    pieces = list(programs(command))
+    chosen = next((words for words in pieces if _is_any(words, BUILDS)), None)
+    if chosen is None:
+        chosen = next((words for words in pieces if words[0] not in _SETUP), pieces[0] if pieces else [])
+    return _named(chosen)
+
+
+def is_build(command: str, settings: Settings | None = None) -> bool:
+    """Tell whether any part of a command builds or tests, by ``[attempts] builds`` or by default."""
+    from fleet.keep.builds import BUILDS
+
+    builds = tuple(BUILDS if settings is None else settings.builds)
+    return any(_is_any(words, builds) for words in programs(command))
+
+
+def only_looks(command: str) -> bool:
+    """Tell whether a command surely changes nothing that another one could depend on: it reads, prints or checks."""
+    pieces = list(programs(command))
+    return bool(pieces) and not _writes(command) and all(map(_looks, pieces))
+
+
+def waits(command: str) -> bool:
+    """Tell whether a command lets time pass before it looks, as a poll does."""
+    return any(words[0] in ("sleep", "wait") for words in programs(command))
+
+
+def one_line(command: str) -> str:
+    """Return a command with each run of white space as one blank: what makes two commands the same."""
+    return " ".join(command.split())
+
+
+def programs(command: str, depth: int = 0) -> Iterator[list[str]]:
+    """Yield the words of each simple command in a command line, the program first and without what wraps it."""
+    for piece in _pieces(command[:COMMAND_CHARS_MAX]):
+        words = _unwrapped(_words(piece))
+        if not words:
+            continue
+        if words[0] in _SHELLS and depth < SHELL_DEPTH_MAX and (inner := _inner(words)):
+            yield from programs(inner, depth + 1)
+        else:
+            yield words
+
+
+def _pieces(command: str) -> list[str]:
+    """Cut a command line where a new command begins. What a here-document holds is no command."""
+    pieces: list[str] = []
+    quote, start, at = "", 0, 0
+    while at < len(command) and len(pieces) < PIECES_MAX:
+        char = command[at]
+        if char == "\\" and quote != "'":
+            at += 2
+            continue
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in _QUOTES:
+            quote = char
+        elif char == "<" and command.startswith("<<", at) and not command.startswith("<<<", at):
+            pieces.append(command[start:at])
+            at = start = _after_document(command, at)
+            continue
+        elif char in _BREAKS and not _is_redirection(command, at):
+            pieces.append(command[start:at])
+            start = at + 1
+        at += 1
+    if len(pieces) < PIECES_MAX:
+        pieces.append(command[start:])
+    return [piece for piece in pieces if piece.strip()]
+
+
+def _is_redirection(command: str, at: int) -> bool:
+    """``2>&1``, ``&>`` and ``>|`` break nothing."""
+    if command[at] == "&":
+        return command[at - 1 : at] in (">", "<") or command[at + 1 : at + 2] == ">"
+    return command[at] == "|" and command[at - 1 : at] == ">"
+
+
+def _after_document(command: str, at: int) -> int:
+    """Return where a command line goes on after the here-document that begins at ``<<``."""
+    line, _, body = command[at:].partition("\n")
+    mark = line[2:].lstrip("-").split()
+    if not mark:
+        return len(command)
+    end = mark[0].strip("'\"\\")
+    position = at + len(line) + 1
+    for row in body.split("\n"):
+        position += len(row) + 1
+        if row.strip() == end:
+            return min(position, len(command))
+    return len(command)
+
+
+def _words(piece: str) -> list[str]:
+    """Cut a piece into words; quotes go, and a redirection with them."""
+    words: list[str] = []
+    word, quote, is_word = "", "", False
+    at = 0
+    while at < len(piece):
+        char = piece[at]
+        if char == "\\" and quote != "'":
+            word += piece[at + 1 : at + 2]
+            at, is_word = at + 2, True
+            continue
+        if quote:
+            if char == quote:
+                quote = ""
+            else:
+                word += char
+        elif char in _QUOTES:
+            quote, is_word = char, True
+        elif char.isspace():
+            if is_word:
+                words.append(word)
+            word, is_word = "", False
+        else:
+            word, is_word = word + char, True
+        at += 1
+    if is_word:
+        words.append(word)
+    return _without_redirections(words)
+
+
+def _without_redirections(words: list[str]) -> list[str]:
+    kept: list[str] = []
+    is_target = False
+    for word in words:
+        if is_target:
+            is_target = False
+        elif (mark := word.lstrip("0123456789&")).startswith((">", "<")):
+            is_target = mark in (">", ">>", "<", ">|", "<>")
+        else:
+            kept.append(word)
+    return kept
+
+
+def _unwrapped(words: list[str]) -> list[str]:
+    """Take off what stands around the program; name the program by its last part."""
+    while words:
+        first = words[0].strip(_GROUPED)
+        if not first or first in _KEYWORDS or _is_assignment(first):
+            words = words[1:]
+            continue
+        program = first.rpartition("/")[2] or first
+        program = _SAME.get(program, program)
+        words = [program, *words[1:]]
+        if _is_python(program):
+            module = _module(words)
+            if not module:
+                return ["python", *words[1:]]
+            words = module
+        elif program in _WRAPPERS and (inner := _inside(words)) is not None:
+            words = inner
+        else:
+            return words
+    return []
+
+
+def _is_assignment(word: str) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isidentifier()
+
+
+def _is_python(program: str) -> bool:
+    return program.rstrip("0123456789.") in _PYTHONS or program in _PYTHONS
+
+
+def _module(words: list[str]) -> list[str]:
+    """Return what ``python -m`` runs, with its words; [] when it runs something else."""
+    for at, word in enumerate(words[1:], 1):
+        if word == "-m":
+            return words[at + 1 :]
+        if not word.startswith("-") or word == "-c":
+            return []
+    return []
+
+
+def _inside(words: list[str]) -> list[str] | None:
+    """Return the words of the command that a wrapper runs, or None when it wraps nothing here."""
+    more, valued, needed = _WRAPPERS[words[0]]
+    at = 1
+    wanted = list(needed)
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            at += 1
+            break
+        if word.startswith("-"):
+            at += 2 if word in valued else 1
+        elif wanted and word == wanted[0]:
+            wanted.pop(0)
+            at += 1
+        elif not wanted and (more or _is_assignment(word)):
+            more -= not _is_assignment(word)
+            at += 1
+        else:
+            break
+    return None if wanted or at >= len(words) else words[at:]
+
+
+def _inner(words: list[str]) -> str:
+    """Return what ``bash -c`` is given, or the script as a command of its own; "" when there is neither."""
+    for at, word in enumerate(words[1:], 1):
+        if word.startswith("-"):
+            if "c" in word[1:] and not word.startswith("--"):
+                return words[at + 1] if at + 1 < len(words) else ""
+            continue
+        return word if _is_plain(word) else ""
+    return ""
+
+
+def _is_plain(word: str) -> bool:
+    return bool(word) and not any(char in word for char in " \t\n;|&<>'\"\\")
+
+
+def _named(words: list[str]) -> str:
+    """Return a family's name."""
+    if not words:
+        return ""
+    program = words[0][:WORD_CHARS_MAX]
+    plain = _plain_words(words)
+    if program in _SCRIPTS and "-c" not in words and "-e" not in words:
+        return " ".join([program, *(word.rpartition("/")[2][:WORD_CHARS_MAX] for word in plain[1:2])])
+    if program not in _MANY:
+        return program
+    second = [word[:WORD_CHARS_MAX] for word in plain[1:2] if "=" not in word]
+    return " ".join([program, *second])
+
+
+def _plain_words(words: list[str]) -> list[str]:
+    """Return the program and the words that are no options, without ``run`` where the script is what matters."""
+    plain, at = [words[0]], 1
+    while at < len(words):
+        word = words[at]
+        at += 2 if word in _TAKE_VALUE else 1
+        if word.startswith(("-", "+")) or word.isdigit():
+            continue
+        if len(plain) == 1 and words[0] in _RUNNERS:
+            if word in _RUN_WORDS:
+                continue
+            word = _SAME.get(word, word)
+        plain.append(word)
+    return plain
+
+
+def _is_any(words: list[str], builds: Iterable[str]) -> bool:
+    plain = _plain_words(words)
+    return any(_is_like(words, plain, build) for build in builds if build.split())
+
+
+def _is_like(words: list[str], plain: list[str], build: str) -> bool:
+    wanted = _unwrapped(build.split()) or build.split()
+    if wanted[0] != words[0]:
+        return False
+    options = [word for word in wanted[1:] if word.startswith("-")]
+    rest = _plain_words([word for word in wanted if not word.startswith("-")])
+    has_words = len(plain) >= len(rest) and all(map(_is_word, plain, rest))
+    return has_words and all(option in words for option in options)
+
+
+def _is_word(word: str, wanted: str) -> bool:
+    return word == wanted or word.startswith(f"{wanted}:")  # npm run test:unit
+
+
+def _looks(words: list[str]) -> bool:
+    if any(word in _CHANGING_WORDS or word.startswith("-i.") for word in words):
+        return False
+    if words[0] == "git":
+        return _plain_words(words)[1:2] != [] and _plain_words(words)[1] in _GIT_LOOKS
+    return words[0] in _LOOK
+
+
+def _writes(command: str) -> bool:
+    """Tell whether a command writes a file by redirection, quotes or not: a doubt counts as a yes."""
+    rest = command[:COMMAND_CHARS_MAX]
+    if len(command) > COMMAND_CHARS_MAX or "tee " in rest or "xargs" in rest or "$(" in rest or "`" in rest:
+        return True
+    at = rest.find(">")
+    while at >= 0:
+        target = rest[at + 1 :].lstrip(">| \t")
+        if not target.startswith(_NOWHERE):
+            return True
+        at = rest.find(">", at + 1)
+    return False

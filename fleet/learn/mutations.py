@@ -1,0 +1,275 @@
+"""The mutation protocol: a stuck approach is given up by a declaration, and one that then works becomes a lesson.
+
+A declaration is a block in the journal, and opens the closed doors for one more try. When a command of a stuck family
+then succeeds, or the agent says so, the mutation has worked: the journal says ``✅``, and it is proposed as a pattern
+until it was logged as one, or dropped.
+"""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleet.keep.errors import NoError, UsageError
+from fleet.keep.workspace import Workspace
+from fleet.learn import attemptlog, attempts, journal
+from fleet.learn.corrections import log_file
+from fleet.learn.journal import Screened
+from fleet.learn.strategies import CODES, Strategy, named
+
+if TYPE_CHECKING:
+    from fleet.learn.attemptlog import Where
+    from fleet.learn.streaks import Event, Streak
+
+WIDTH = 64
+"""Of the block's lines."""
+STREAKS_SHOWN_MAX = 20
+_WORDS_SHOWN_MAX = 160
+
+
+class Declared(NamedTuple):
+    """A declaration as it was written.
+
+    Attributes:
+        id: ``m-`` and 8 hex.
+        strategy: what was chosen.
+        path: of the journal.
+        block: what stands in it.
+        failed: what did not work, screened.
+        opened: the families whose doors it opens, or whose failures it speaks of.
+        secrets: kinds of secrets that were taken out.
+    """
+
+    id: str
+    strategy: Strategy
+    path: Path
+    block: str
+    failed: str
+    opened: tuple[str, ...]
+    secrets: tuple[str, ...]
+
+
+class Proposal(NamedTuple):
+    """A mutation that worked, and the command that makes a lesson of it."""
+
+    id: str
+    code: str
+    name: str
+    failed: str
+    switch: str
+    why: str
+    command: str
+
+
+class Open(NamedTuple):
+    """Failures that nothing has ended yet.
+
+    Attributes:
+        session: whose.
+        family: of the commands.
+        command: the newest of them.
+        said: the error's last line.
+        times: failures in a row.
+        is_closed: whether trying it again unchanged would be stopped.
+    """
+
+    session: str
+    family: str
+    command: str
+    said: str
+    times: int
+    is_closed: bool
+
+
+def strategies(workspace: Workspace) -> tuple[Strategy, ...]:
+    """Return the eight strategies under the names that they have here.
+
+    Raises:
+        UsageError: ``fleet.toml`` names one that does not exist.
+    """
+    names = workspace.config.attempts.names
+    if unknown := sorted(names.keys() - set(CODES)):
+        raise UsageError(
+            f"[attempts] names has {unknown[0][:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written; "
+            "mend fleet.toml and try again"
+        )
+    return named(names)
+
+
+def find(workspace: Workspace, said: str) -> Strategy:
+    """Return the strategy that a code, or a name, means.
+
+    Raises:
+        UsageError: there is none.
+    """
+    wanted = said.strip().casefold()
+    for strategy in strategies(workspace):
+        if wanted in (strategy.code.casefold(), strategy.name.casefold()):
+            return strategy
+    raise UsageError(
+        f"there is no mutation {said[:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written. "
+        "`fleet mutate --list` says which is for what"
+    )
+
+
+def declare(workspace: Workspace, agent: str, session: str, code: str, failed: str, switch: str, why: str) -> Declared:
+    """Declare a mutation: into the journal, durable, and the closed doors are open for one more try.
+
+    Without a session it counts for all sessions of the agent: a command line does not know the host's.
+
+    Raises:
+        UsageError: an unknown code, or a field without words.
+        RefusedError: a field is too long.
+        DiskError: it did not reach the disk.
+    """
+    strategy = find(workspace, code)
+    screened = Screened()
+    texts = {name: screened.line(name, text) for name, text in (("failed", failed), ("switch", switch), ("why", why))}
+    if empty := next((name for name, text in texts.items() if not text), ""):
+        raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
+    limit = workspace.config.attempts.limit
+    stuck = _stuck(attempts.state(workspace, agent).of(session), limit)
+    times = max((streak.count for streak in stuck), default=limit)
+    block = _block(strategy, max(times, limit), texts["failed"], texts["switch"], texts["why"])
+    path, _ = journal.append(workspace, agent, block)
+    declared = Declared(
+        id=f"m-{workspace.world.entropy(4).hex()}",
+        strategy=strategy,
+        path=path,
+        block=block,
+        failed=texts["failed"],
+        opened=tuple(dict.fromkeys(streak.family for streak in stuck)),
+        secrets=tuple(sorted(screened.secrets)),
+    )
+    attempts.append(
+        workspace,
+        agent,
+        {
+            "event": "declared",
+            "id": declared.id,
+            "session": session,
+            "families": list(declared.opened),
+            "code": strategy.code,
+            "name": strategy.name,
+            **texts,
+            "at_ns": workspace.world.wall_ms() * 1_000_000,
+        },
+    )
+    return declared
+
+
+def _stuck(streaks: list[Streak], limit: int) -> list[Streak]:
+    """Return what a declaration speaks of: closed doors; where there are none, what has failed at all."""
+    return [streak for streak in streaks if streak.count >= limit] or streaks
+
+
+def _block(strategy: Strategy, times: int, failed: str, switch: str, why: str) -> str:
+    rows = [f"## MUTATION: {strategy.code} ({strategy.name})"]
+    for label, text in ((f"Failed {times}x on: ", failed), ("Switching to: ", switch), ("Rationale: ", why)):
+        indent = " " * len(label)
+        rows += textwrap.wrap(
+            label + text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    return "\n".join(rows)
+
+
+def record_success(where: Where, agent: str, mutation: Event, proof: str) -> None:
+    """Note that a mutation worked: in the log of attempts, and as a line of the journal.
+
+    Args:
+        where: the workspace, or the path of its root.
+        agent: whose.
+        mutation: as it was declared.
+        proof: what shows it, screened: a command, or the agent's words.
+    """
+    won = {key: mutation.get(key, "") for key in ("id", "session", "code", "name", "failed", "switch", "why", "at_ns")}
+    attempts.append(where, agent, won | {"event": "won"})
+    workspace = where if isinstance(where, Workspace) else Workspace(Path(attemptlog.root_of(where)))
+    try:
+        about = f"{won['code']} ({won['name']}) worked on: {_short(won['failed'])}"
+        journal.add_line(workspace, agent, f"✅ {about}{f' — {proof}' if proof else ''}")
+    finally:
+        if workspace is not where:
+            workspace.close()
+
+
+def worked(workspace: Workspace, agent: str, session: str, proof: str) -> Event:
+    """Record, on the agent's word, that the newest declared mutation worked; return it.
+
+    Raises:
+        NoError: none is waiting.
+    """
+    waiting = [
+        event
+        for event in attempts.state(workspace, agent).declared.values()
+        if not session or event.get("session") in ("", session)
+    ]
+    if not waiting:
+        raise NoError("no declared mutation waits for its success; nothing was written")
+    record_success(workspace, agent, waiting[-1], Screened().line("ok", proof))
+    return waiting[-1]
+
+
+def proposals(workspace: Workspace, agent: str) -> list[Proposal]:
+    """Return the mutations that worked and are no pattern yet, oldest first, each with a ready command."""
+    won = attempts.state(workspace, agent).won
+    if not won:
+        return []
+    logged = workspace.disk.read(log_file(workspace, agent))
+    return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
+
+
+def _proposal(event: Event) -> Proposal:
+    from fleet.keep.screening import for_terminal, one_line, redact
+
+    code, name, failed, switch, why = (
+        one_line(redact(for_terminal(str(event.get(key, ""))))) for key in ("code", "name", "failed", "switch", "why")
+    )
+    words = {
+        "--wrong": failed,
+        "--right": switch,
+        "--pattern": f"When stuck on {_short(failed)}: {_short(switch)}",
+        "--source": f"mutation {code} ({name}) {event['id']}",
+    }
+    command = " ".join(["fleet correct", *(f"{option} {shlex.quote(text)}" for option, text in words.items())])
+    return Proposal(str(event["id"]), code, name, failed, switch, why, command)
+
+
+def drop(workspace: Workspace, agent: str, prefix: str) -> Proposal:
+    """Propose a mutation no more.
+
+    Raises:
+        NoError: no proposal begins like this, or more than one.
+    """
+    wanted = prefix if prefix.startswith("m-") else f"m-{prefix}"
+    found = [each for each in proposals(workspace, agent) if each.id.startswith(wanted)]
+    if len(found) != 1:
+        raise NoError(
+            f"{len(found) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
+            "`fleet mutate --proposed` lists them"
+        )
+    attempts.append(workspace, agent, {"event": "dropped", "id": found[0].id})
+    return found[0]
+
+
+def open_attempts(workspace: Workspace, agent: str, session: str = "") -> list[Open]:
+    """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
+    settings = workspace.config.attempts
+    found = sorted(attempts.state(workspace, agent).of(session), key=lambda streak: streak.last.at_ns, reverse=True)
+    return [
+        Open(
+            streak.session,
+            streak.family,
+            streak.last.command,
+            streak.said,
+            streak.count,
+            streak.is_closed(settings.limit) and not settings.off,
+        )
+        for streak in found[:STREAKS_SHOWN_MAX]
+    ]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WORDS_SHOWN_MAX else text[: _WORDS_SHOWN_MAX - 1].rstrip() + "…"

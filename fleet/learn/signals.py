@@ -1,0 +1,366 @@
+"""A signal becomes an entry of ``corrections.md`` whose pattern is still to be inferred: durable before the next reply.
+
+Somebody objected, a command failed, an agent noticed its own mistake: that is logged at once, and counts for nothing
+until the lesson is stated (``filling``). A hook does this while its host waits, so nothing here reads the notebook, the
+configuration or the whole log, and imports stay few: a failure is logged in less time than ``import msgspec`` and its
+configuration take.
+
+Behind each entry stands a comment, ``<!-- fleet flagged c-<16 hex> at=... kind=... session=... -->``: by it a repeat is
+known, in whatever process, and which session still owes a lesson. It is written with the entry, in one write.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from fleet.keep import limits, names, screening
+from fleet.keep.disk import Disk
+from fleet.keep.errors import UsageError
+from fleet.learn import writing
+from fleet.learn.sessions import as_word
+
+if TYPE_CHECKING:
+    from fleet.learn.entries import Log
+    from fleet.learn.triggers import Signal
+
+Kind = Literal["human", "agent", "failure", "self"]
+
+FILE_NAME = "corrections.md"
+TAIL_BYTES = 256 * 1024  # a repeat is looked for in so much of the log's end: a hundred of the largest signals
+_EQUAL_MAX = 100
+_SOURCES: dict[Kind, str] = {
+    "human": "a person",
+    "agent": "another agent",
+    "failure": "a failed command",
+    "self": "self-observed",
+}
+_MARK = re.compile(
+    rb"<!-- fleet flagged (?P<id>c-[0-9a-f]{16}) at=(?P<at>\S{24}) kind=(?P<kind>[a-z]+) session=(?P<session>\S*) -->"
+)
+_RECORD = re.compile(rb"<!-- fleet (c-[0-9a-f]{16}) p-")
+_CONFIDENCE = re.compile(r"[a-z0-9.]{1,16}", re.ASCII)
+
+
+class Flag(NamedTuple):
+    """A signal as it was detected, unscreened.
+
+    Attributes:
+        kind: who gave it.
+        quote: what was said, or what failed and how.
+        title: one line; else the beginning of the quote.
+        source: more about where it comes from than the kind says.
+        confidence: strong, medium, weak, or a number as text.
+        heard: what the detection calls it: correction, frustration, knowledge, failure, ...
+        agent: of kind ``agent``: who said it.
+        secrets: kinds of secrets that were taken out already.
+    """
+
+    kind: Kind
+    quote: str
+    title: str = ""
+    source: str = ""
+    confidence: str = "strong"
+    heard: str = "correction"
+    agent: str = ""
+    secrets: tuple[str, ...] = ()
+
+
+class Flagged(NamedTuple):
+    """What became of a signal.
+
+    Attributes:
+        id: of the entry; of a repeat, the entry that it repeats.
+        is_new: False for a repeat: nothing was written.
+        secrets: kinds of secrets that were taken out.
+    """
+
+    id: str
+    is_new: bool
+    secrets: tuple[str, ...] = ()
+
+
+class Waiting(NamedTuple):
+    """An entry whose lesson is still to be stated."""
+
+    id: str
+    title: str
+    when: str
+
+
+class _Mark(NamedTuple):
+    id: str
+    at: str
+    kind: str
+    session: str
+
+
+class _Clocked(Protocol):
+    @property
+    def wall_ms(self) -> Callable[[], int]:
+        """Reads the wall clock, milliseconds since 1970."""
+
+
+class Ground(Protocol):
+    """What a signal needs of a workspace."""
+
+    disk: Disk
+
+    @property
+    def world(self) -> _Clocked:
+        """Where the time comes from."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nobody may write here."""
+
+    def home(self, agent: str) -> Path:
+        """Return the folder of one agent's own files."""
+
+    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
+        """Hold the workspace's write lock."""
+
+
+class Slim:
+    """A workspace as far as a signal needs one, for a hook: no configuration, no database, no replica.
+
+    Args:
+        root: the folder with ``fleet.toml``.
+        wall_ms: reads the wall clock, milliseconds since 1970.
+    """
+
+    def __init__(self, root: Path, wall_ms: Callable[[], int] | None = None) -> None:
+        self.root = root
+        self.disk = Disk(root)
+        self.wall_ms = wall_ms or _wall_ms
+
+    @property
+    def world(self) -> _Clocked:
+        """Where the time comes from."""
+        return self
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nobody may write here: an ephemeral folder, and no lease."""
+        register = self.disk.read(self.root / ".fleet" / "replica.toml")
+        return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
+
+    def home(self, agent: str) -> Path:
+        """Return the folder of one agent's own files."""
+        return self.root / "agents" / agent
+
+    @contextmanager
+    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
+        """Hold the workspace's write lock, the one that every command takes."""
+        with self.disk.lock(self.root / ".fleet" / "locks" / "write.lock", wait_s):
+            yield
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def failure(command: str, exit_code: int | None, last_lines: str) -> Flag:
+    """Return the signal of a failed command, cut to what helps: the command, how it ended, the last lines it said.
+
+    Args:
+        command: as it was run.
+        exit_code: None when the host does not tell.
+        last_lines: all that it said, or the end of it, of any length.
+    """
+    told, in_command = _capped(command, limits.SIGNAL_COMMAND_CHARS_MAX)
+    ended = "failed" if exit_code is None else f"exit code {exit_code}"
+    first = _first_line(told, limits.SIGNAL_TITLE_CHARS_MAX - len(ended) - 2)
+    head = f"{ended}: {told}"
+    said, in_lines = _last_lines(last_lines, limits.SIGNAL_QUOTE_CHARS_MAX - len(head) - 1)
+    return Flag(
+        kind="failure",
+        quote=f"{head}\n{said}".strip(),
+        title=f"{first}: {ended}",
+        heard="failure",
+        secrets=tuple(sorted({*in_command, *in_lines})),
+    )
+
+
+def message(signal: "Signal") -> Flag:
+    """Return the signal that was detected in a message: a person's, or another agent's where the host marks it so."""
+    return Flag(
+        kind="agent" if signal.sender else "human",
+        quote=signal.excerpt,
+        confidence=signal.confidence,
+        heard=signal.kind,
+        agent=signal.sender,
+    )
+
+
+def flag(
+    workspace: Ground, agent: str, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S
+) -> Flagged:
+    """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
+
+    The same kind of signal in the same session within ``SIGNAL_REPEAT_S`` is the same one, and is not written again; a
+    clock that was set back repeats nothing.
+
+    Args:
+        workspace: a ``Workspace``, or the ``Slim`` part of one.
+        agent: whose session it is.
+        signal: unscreened.
+        session: the host's session, if there is one.
+        wait_s: how long another process may hold the lock.
+
+    Raises:
+        UsageError: nobody writes here, or the agent's name is none.
+        BusyError: another process holds the lock; nothing was written.
+        DiskError: it did not reach the disk.
+    """
+    if not names.is_agent(agent):
+        raise UsageError(f"{agent[:40]!r} is no agent's name; the signal was not logged")
+    if workspace.is_read_only:
+        raise UsageError("this workspace is only read here, and no replica was lent to it: the signal was not logged")
+    title, wrong, source, secrets = _screened(signal)
+    word = as_word(session) if session else ""
+    path = workspace.home(agent) / FILE_NAME
+    with workspace.locked(wait_s):
+        known = workspace.disk.read(path)
+        now_ms = workspace.world.wall_ms()
+        since, now = _iso(now_ms - limits.SIGNAL_REPEAT_S * 1000), _iso(now_ms)
+        for mark in _marks(known[-TAIL_BYTES:]):
+            if (mark.kind, mark.session) == (signal.kind, word) and since < mark.at <= now:
+                return Flagged(mark.id, is_new=False)
+        when = f"{now[:10]} {now[11:16]}Z"
+        heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
+        label = "User flagged" if signal.kind in {"human", "agent"} else "What I got wrong"
+        body = writing.format_signal(when=when, title=title, label=label, wrong=wrong, heard=heard, source=source)
+        content = writing.content(when=when, title=title, wrong=wrong, right="", source=source, pattern="")
+        entry = writing.entry_id(content, _ordinal(known, body, content))
+        head = "" if known else f"# Corrections — {agent}\n"
+        comment = f"<!-- fleet flagged {entry} at={now} kind={signal.kind} session={word} -->"
+        workspace.disk.append(path, f"{head}\n{body}{comment}\n".encode())
+    return Flagged(entry, is_new=True, secrets=secrets)
+
+
+def waiting(workspace: Ground, agent: str, session: str = "") -> list[Waiting]:
+    """Return the entries whose lesson is still to be stated, in file order; of one session, when it is named.
+
+    For a session that owes nothing the log is searched and not parsed.
+    """
+    known = workspace.disk.read(workspace.home(agent) / FILE_NAME)
+    here = {mark.id: mark for mark in _marks(known)}
+    if session:
+        word, counted = as_word(session), {found[1].decode() for found in _RECORD.finditer(known)}
+        here = {each: mark for each, mark in here.items() if mark.session == word and each not in counted}
+        if not here:
+            return []
+    from fleet.learn.reconcile import bind  # the parser and all that counts: 40 ms that a turn without signals has not
+
+    return [
+        Waiting(bound.id, bound.entry.title or _first_line(bound.entry.wrong or bound.entry.right), bound.entry.when)
+        for bound in bind(_parsed(known))
+        if bound.record is None and not bound.entry.pattern and (not session or bound.id in here)
+    ]
+
+
+def origin(known: bytes, entry: str) -> tuple[str, int | None]:
+    """Return the session in which a signal was flagged, and when, milliseconds since 1970; "" and None if unknown."""
+    mark = next((mark for mark in _marks(known) if mark.id == entry), None)
+    if mark is None:
+        return "", None
+    from fleet.learn.times import to_ms
+
+    return mark.session, to_ms(mark.at)
+
+
+def _parsed(known: bytes) -> "Log":
+    from fleet.learn.entries import parse_log
+
+    return parse_log(known)
+
+
+def _marks(data: bytes) -> Iterator[_Mark]:
+    for found in _MARK.finditer(data):
+        yield _Mark(*(part.decode("utf-8", "replace") for part in found.groups()))
+
+
+def _ordinal(known: bytes, body: str, content: str) -> int:
+    """Return how many entries have this very content already. The log is parsed only if its text leaves that open."""
+    equal = known.count(body.encode())
+    if equal <= _EQUAL_MAX and all(
+        (writing.entry_id(content, number).encode() in known) == (number < equal) for number in range(equal + 1)
+    ):
+        return equal
+    return sum(entry.content == content for entry in _parsed(known).entries)
+
+
+def _screened(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:
+    """Return title, quote and source as they may be written, and the kinds of secrets that were taken out."""
+    quote, in_quote = _capped(signal.quote, limits.SIGNAL_QUOTE_CHARS_MAX)
+    title, in_title = _capped(signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
+    more, in_source = _capped(signal.source, limits.SIGNAL_TITLE_CHARS_MAX)
+    who = signal.agent if signal.kind == "agent" and names.is_agent(signal.agent) else _SOURCES[signal.kind]
+    source = ": ".join(filter(None, [f"auto-detected ({who})", screening.one_line(more)]))
+    title = screening.one_line(title) or _first_line(quote) or "a signal without words"
+    return title, quote, source, tuple(sorted({*in_quote, *in_title, *in_source, *signal.secrets}))
+
+
+def _capped(text: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
+    """Screen a text and cut it, in this order: half of a secret is not known as one. The mark of the cut shows."""
+    window = text[: limits.SIGNAL_WINDOW_CHARS]
+    if len(window) < len(text):
+        window = " ".join(window.rsplit(None, 1)[:-1]) or window  # its last word may be the half of a secret
+    screened = _screen(window)
+    clean = "\n".join(line.rstrip() for line in screened.text.split("\n")).strip()
+    if len(clean) > chars_max or len(text) > len(window):
+        clean = clean[: chars_max - 1].rstrip() + "…"
+    return clean, screened.secrets
+
+
+def _screen(text: str) -> screening.Screened:
+    return screening.screen(text, home=os.path.expanduser("~"))  # noqa: PTH111 - text in, text out
+
+
+def _last_lines(said: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
+    """Return the last lines of what a command said, screened, whole, as many as fit; and the kinds of secrets in it."""
+    window = said[-limits.SIGNAL_WINDOW_CHARS :]
+    before = said[-limits.SIGNAL_WINDOW_CHARS - screening.KEY_BLOCK_CHARS_MAX : -limits.SIGNAL_WINDOW_CHARS]
+    if "PRIVATE KEY" in before:
+        window = before + window  # a key that began there is known by its beginning alone
+    is_cut = len(window) < len(said)
+    if is_cut:  # what comes first has lost its beginning, and with it maybe a secret's
+        window = window.partition("\n")[2] or window.partition(" ")[2] or window
+    # What a progress bar wrote over was gone from the screen, too.
+    screened = _screen("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in window.split("\n")))
+    lines = [line.rstrip() for line in screened.text.split("\n") if line.strip()]
+    kept: list[str] = []
+    for line in reversed(lines[-limits.SIGNAL_LINES_MAX :]):
+        short = _cut_line(line, is_torn=is_cut and len(lines) == 1)
+        chars_max -= len(short) + 1
+        if chars_max < 0:
+            break
+        kept.append(short)
+    return "\n".join(reversed(kept)), screened.secrets
+
+
+def _cut_line(line: str, *, is_torn: bool) -> str:
+    """Cut a long line at its end; one whose beginning is lost at its beginning, where half a secret might stand."""
+    room = limits.SIGNAL_LINE_CHARS_MAX
+    if is_torn:
+        return "…" + line[-(room - 1) :]
+    return line if len(line) <= room else line[: room - 1] + "…"
+
+
+def _first_line(text: str, chars_max: int = limits.SIGNAL_TITLE_CHARS_MAX) -> str:
+    first = text.split("\n", 1)[0].strip()
+    return first if len(first) <= chars_max else first[: chars_max - 1].rstrip() + "…"
+
+
+def _word(text: str, otherwise: str) -> str:
+    return text if _CONFIDENCE.fullmatch(text) else otherwise
+
+
+def _iso(ms: int) -> str:
+    """Return a moment as text that sorts: UTC, to the millisecond."""
+    ms = min(max(ms, 0), 253_402_300_799_999)  # the year 9999
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"

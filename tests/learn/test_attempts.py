@@ -1,0 +1,781 @@
+"""The mutation protocol's memory: what is stuck is stopped, and ordinary work never is."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fleet.keep import config
+from fleet.keep.errors import DiskError
+from fleet.learn import attemptlog, attempts, changes, commands, streaks, symptoms
+
+ROOT = Path(__file__).resolve().parents[2]
+SEQUENCES = sorted((Path(__file__).parent / "sequences").glob("*.jsonl"))
+ERROR = "Exit code 1\nE   AssertionError: expected 3, got 4\n1 failed in 0.12s"
+AGENT, SESSION = "tank", "s-1"
+
+
+class Desk:
+    """A workspace with one source file, and one agent at work in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "fleet.toml").write_text("")
+        (root / "src").mkdir()
+        (root / "src" / "a.py").write_text("1\n")
+
+    def fail(self, command="pytest -q", error=ERROR, times=1, session=SESSION, code=1):
+        for _ in range(times):
+            count = attempts.note_failure(self.root, AGENT, session, command, error, code, str(self.root))
+        return count
+
+    def succeed(self, command, session=SESSION):
+        return attempts.note_success(self.root, AGENT, session, command, str(self.root))
+
+    def stopped(self, command="pytest -q", session=SESSION, cwd=None):
+        return attempts.verdict(self.root, AGENT, session, command, str(cwd or self.root))
+
+    @property
+    def log(self) -> Path:
+        return self.root / ".fleet" / "attempts" / f"{AGENT}.jsonl"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path)
+
+
+# --- the door -------------------------------------------------------------------------------------------------------
+
+
+def test_the_fourth_try_of_the_same_thing_is_stopped(desk):
+    assert [desk.fail() for _ in range(2)] == [1, 2]
+    assert desk.stopped() is None
+    assert desk.fail() == 3
+    found = desk.stopped()
+    assert (found.command, found.family, found.count) == ("pytest -q", "pytest", 3)
+
+
+def test_white_space_makes_no_other_command(desk):
+    desk.fail(times=3)
+    assert desk.stopped("  pytest\t -q\n")
+
+
+@pytest.mark.parametrize("other", ["pytest -q -x", "pytest", "python -m pytest -q", "ls", "pytest -q | tail", ""])
+def test_another_command_is_never_stopped(desk, other):
+    desk.fail(times=9)
+    assert desk.stopped(other) is None
+
+
+def test_another_folder_makes_another_command(desk):
+    desk.fail(times=3)
+    assert desk.stopped(cwd=desk.root / "src") is None
+
+
+def test_other_commands_of_the_family_count_for_the_streak(desk):
+    for command in ("pytest -q", "pytest -q -x", "python -m pytest src"):
+        desk.fail(command)
+    assert desk.stopped("pytest -q -x")
+    assert desk.stopped("pytest -k other") is None
+
+
+def test_another_error_begins_anew(desk):
+    desk.fail(times=2)
+    assert desk.fail(error="E   KeyError: 'region'") == 1
+    assert desk.stopped() is None
+
+
+def test_the_same_error_in_other_numbers_and_times_is_the_same(desk):
+    desk.fail(error="/tmp/x1/a.py:12: AssertionError: got 4\n1 failed in 0.12s")
+    desk.fail(error="/tmp/y2/a.py:99: AssertionError: got 5\n1 failed in 3.5s")
+    assert desk.fail(error="/home/u/a.py:7: AssertionError: got 6\n1 failed in 2 minutes") == 3
+
+
+def test_one_module_after_the_other_is_progress(desk):
+    for module in "abcdef":
+        assert desk.fail(error=f"ModuleNotFoundError: No module named '{module}'") == 1
+
+
+def test_a_success_of_the_family_ends_the_streak(desk):
+    desk.fail(times=3)
+    desk.succeed("pytest src/a.py")
+    assert desk.stopped() is None
+    assert desk.fail() == 1
+
+
+def test_other_families_do_not_touch_a_streak(desk):
+    desk.fail(times=2)
+    desk.fail("cargo test", "error[E0308]: mismatched types")
+    assert desk.fail() == 3
+
+
+def test_sessions_are_apart(desk):
+    desk.fail(times=3, session="s-2")
+    assert desk.stopped() is None
+    assert desk.stopped(session="s-2")
+
+
+def test_failures_without_a_word_are_told_apart_by_their_exit_codes(desk):
+    desk.fail("false", "Exit code 1", times=2)
+    assert desk.fail("false", "", code=137) == 1
+
+
+def test_a_poll_is_no_repetition_but_a_build_that_sleeps_is(desk):
+    desk.fail("sleep 2 && curl -s localhost:8000/health", "Exit code 7", times=9, code=7)
+    assert desk.stopped("sleep 2 && curl -s localhost:8000/health") is None
+    desk.fail("sleep 2 && pytest -q", times=3)
+    assert desk.stopped("sleep 2 && pytest -q")
+
+
+# --- what opens it --------------------------------------------------------------------------------------------------
+
+
+def edit(path):
+    path.write_text("2\n")
+
+
+OPENERS = {
+    "an edit": lambda desk: edit(desk.root / "src" / "a.py"),
+    "a new file": lambda desk: edit(desk.root / "src" / "b.py"),
+    "a deletion": lambda desk: (desk.root / "src" / "a.py").unlink(),
+    "a renaming": lambda desk: (desk.root / "src" / "a.py").rename(desk.root / "src" / "c.py"),
+    "a mode": lambda desk: (desk.root / "src" / "a.py").chmod(0o755),
+    "an old file put back": lambda desk: os.utime(desk.root / "src" / "a.py", (0, 0)),
+    "a reported edit": lambda desk: attempts.note_edit(desk.root, AGENT, SESSION, "/etc/hosts"),
+    "a person's word": lambda desk: attempts.note_edit(desk.root, AGENT, SESSION),
+    "an install": lambda desk: desk.succeed("pip install requests"),
+    "a stopped process": lambda desk: desk.succeed("kill 4711"),
+    "a script": lambda desk: desk.succeed("python fix.py"),
+}
+
+
+@pytest.mark.parametrize("what", OPENERS)
+def test_a_change_opens_the_door(desk, what):
+    desk.fail(times=3)
+    assert desk.stopped()
+    OPENERS[what](desk)
+    assert desk.stopped() is None
+
+
+def test_a_change_at_once_after_the_failure_counts(desk):
+    """The clock that files are stamped with moves in steps: an edit in the very step of the failure is one."""
+    for turn in range(30):
+        desk.fail(times=3, command=f"pytest -k {turn}")
+        edit(desk.root / "src" / "a.py")
+        assert desk.stopped(f"pytest -k {turn}") is None
+
+
+def test_what_cannot_be_told_from_a_later_change_is_one(tmp_path):
+    edit(tmp_path / "a")
+    at_ns = (tmp_path / "a").stat().st_ctime_ns
+    assert changes.any_since(str(tmp_path), "", at_ns)
+    assert not changes.any_since(str(tmp_path), "", at_ns + 1)
+
+
+def test_a_failure_is_dated_after_the_step_of_the_clock_in_which_it_fell(monkeypatch):
+    now = time.time_ns()
+    told = iter([now - 9, now - 9, now - 9, now - 5])
+    monkeypatch.setattr(changes, "_touched", lambda _: next(told))
+    assert changes.moment(0) == now - 5
+    monkeypatch.setattr(changes, "_touched", lambda _: 7)  # a clock in steps of seconds: given up, and the same step
+    assert changes.moment(0) == 7
+    monkeypatch.setattr(changes, "_touched", lambda _: now + 10**12)  # a file server's clock that runs ahead
+    assert changes.moment(0) < now + 10**11
+
+
+def test_what_the_build_wrote_itself_opens_nothing(desk):
+    for turn in range(30):
+        for _ in range(3):
+            edit(desk.root / "src" / f"out-{turn}.txt")
+            desk.fail(command=f"make t{turn}")
+        assert desk.stopped(f"make t{turn}"), turn
+
+
+@pytest.mark.parametrize(
+    "command", ["ls -la", "git status && git diff | head", "cat a 2>/dev/null", "grep -rn x . | wc -l"]
+)
+def test_looking_opens_nothing(desk, command):
+    desk.fail(times=3)
+    desk.succeed(command)
+    assert desk.stopped()
+
+
+@pytest.mark.parametrize("name", [".git/index", "node_modules/a.js", "src/__pycache__/a.pyc", "target/o", ".venv/x"])
+def test_caches_open_nothing(desk, name):
+    path = desk.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    edit(path)
+    desk.fail(times=3)
+    edit(path)
+    assert desk.stopped()
+
+
+@pytest.mark.parametrize("name", ["corrections.md", "JOURNAL.md", "memory.md", "journals/x.md", "skills/a/SKILL.md"])
+def test_fleets_own_files_open_nothing(desk, name):
+    path = desk.root / "agents" / AGENT / name
+    path.parent.mkdir(parents=True)
+    desk.fail(times=3)
+    edit(path)
+    edit(desk.root / ".fleet" / "other")
+    attempts.note_edit(desk.root, AGENT, SESSION, str(path))
+    assert desk.stopped()
+    edit(desk.root / "agents" / AGENT / "program.py")
+    assert desk.stopped() is None
+
+
+def test_a_deletion_in_the_root_opens_the_door_but_fleets_first_folder_there_does_not(desk):
+    edit(desk.root / "Makefile")
+    desk.fail(times=3)
+    edit_of = desk.root / "agents" / AGENT / "corrections.md"
+    edit_of.parent.mkdir(parents=True)
+    edit(edit_of)
+    assert desk.stopped()
+    time.sleep(0.05)
+    (desk.root / "Makefile").unlink()
+    assert desk.stopped() is None
+
+
+def test_a_change_in_the_working_folder_outside_the_workspace_counts(desk, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for _ in range(3):
+        attempts.note_failure(desk.root, AGENT, SESSION, "make", ERROR, 2, str(elsewhere))
+    assert desk.stopped("make", cwd=elsewhere)
+    edit(elsewhere / "new.c")
+    assert desk.stopped("make", cwd=elsewhere) is None
+
+
+def test_beyond_a_limit_nothing_is_stopped(desk, monkeypatch):
+    desk.fail(times=3)
+    monkeypatch.setattr(changes, "ENTRIES_MAX", 2)
+    assert desk.stopped() is None
+    monkeypatch.setattr(changes, "ENTRIES_MAX", 10_000)
+    assert desk.stopped()
+    monkeypatch.setattr(changes, "SECONDS_MAX", -1.0)
+    assert desk.stopped() is None
+
+
+def test_a_declaration_opens_the_door_once(desk):
+    desk.fail(times=3)
+    attempts.append(desk.root, AGENT, {"event": "declared", "id": "m-1", "session": "", "families": ["pytest"]})
+    assert desk.stopped() is None
+    assert desk.fail() == 4
+    assert desk.stopped()
+
+
+def test_a_declaration_of_another_session_opens_nothing(desk):
+    desk.fail(times=3)
+    attempts.append(desk.root, AGENT, {"event": "declared", "id": "m-1", "session": "s-2", "families": ["pytest"]})
+    assert desk.stopped()
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("toml", "times", "is_stopped"),
+    [
+        ("[attempts]\nlimit = 2\n", 2, True),
+        ("[attempts]\nlimit = 5\n", 4, False),
+        ("[attempts]\nlimit = 5\n", 5, True),
+        ("[attempts]\noff = true\n", 9, False),
+        ("[attempts\n", 9, False),
+        ("[attempts]\nlimit = 1\n", 9, False),
+    ],
+)
+def test_settings(desk, toml, times, is_stopped):
+    (desk.root / "fleet.toml").write_text(toml)
+    desk.fail(times=times)
+    assert bool(desk.stopped()) == is_stopped
+
+
+def test_the_settings_read_without_the_library_are_those_read_with_it(tmp_path):
+    text = '[attempts]\nlimit = 4\nbuilds = ["just ci"]\nnames = { M4 = "Other tool" }\n'
+    (tmp_path / "fleet.toml").write_text(text)
+    for told in (text, config.render("", "fleet")):
+        (tmp_path / "fleet.toml").write_text(told)
+        quick, whole = attempts.read_settings(tmp_path), config.load(tmp_path / "fleet.toml").attempts
+        assert (quick.limit, quick.off, dict(quick.names)) == (whole.limit, whole.off, whole.names)
+        assert list(quick.builds) == whole.builds
+
+
+def test_the_rendered_settings_are_the_defaults(tmp_path):
+    head, _, rest = config.render("", "fleet").partition("[attempts]\n")
+    section = rest.partition("\n[")[0]
+    (tmp_path / "fleet.toml").write_text(
+        "[attempts]\n" + "".join(row.removeprefix("#") + "\n" for row in section.splitlines())
+    )
+    assert config.load(tmp_path / "fleet.toml").attempts == config.Attempts()
+    assert "[attempts]" not in head
+
+
+def test_the_message_names_the_way_out(desk):
+    (desk.root / "fleet.toml").write_text('[attempts]\nnames = { M4 = "Other tool" }\n')
+    desk.fail(times=3)
+    told = desk.stopped().message()
+    assert "AssertionError: expected 3, got 4" in told
+    assert 'fleet mutate M5 --failed "' in told
+    assert [code for code in streaks_codes() if told.count(f"  {code} ") != 1] == []
+    assert "M4 Other tool" in told
+    assert "another try of `pytest -q`" in told
+    assert "any other command is free" in told
+
+
+def streaks_codes():
+    return [f"M{number}" for number in range(1, 9)]
+
+
+def test_neither_log_nor_message_tells_a_secret_or_moves_a_terminal(desk):
+    secret = "ghp_" + "a1B2" * 9
+    for _ in range(3):
+        attempts.note_failure(
+            desk.root, AGENT, SESSION, f"TOKEN={secret} pytest", f"\x1b[31mError: {secret} \u202e refused", 1, ""
+        )
+    told = attempts.verdict(desk.root, AGENT, SESSION, f"TOKEN={secret} pytest").message()
+    assert secret not in told + desk.log.read_text()
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+
+
+def test_what_somebody_else_wrote_into_the_log_is_screened_on_its_way_out(desk):
+    secret = "ghp_" + "a1B2" * 9
+    desk.fail(times=3)
+    rows = desk.log.read_text().replace("AssertionError", f"{secret} \\u001b[31m \\u202e")
+    desk.log.write_text(rows)
+    told = desk.stopped().message()
+    assert secret not in told
+    assert not {"\x1b", "\u202e"} & set(told)
+
+
+# --- the log --------------------------------------------------------------------------------------------------------
+
+
+def test_broken_lines_harm_nobody(desk):
+    desk.fail(times=2)
+    with desk.log.open("ab") as file:
+        file.write(
+            b'\xff\xfe\n[1]\n{"event":"failed"}\n{"event":7}\n{"event":"failed","session":1}\n{"event":"what"}\n'
+            b'{"event":"failed","session":"s-1","family":"pytest","key":"k","error":"e","at_ns":"x"}\n'
+            b'{"event":"passed","session":[],"family":{}}\n{"event":"declared","id":["m"]}\n{"event":"won","id":{}}\n'
+            b'{"event":"failed","session":"s-1","family":"pytest","key":["k"],"error":"e","at_ns":1}\n'
+            b'{"event":"failed","sess'
+        )
+    assert desk.fail() == 3
+    assert desk.stopped()
+
+
+@pytest.mark.parametrize("data", [b"\x00" * 5000, b"{" * 100_000, b'{"event":' * 20_000, b"[" * 200_000 + b"\n"])
+def test_a_log_of_rubbish_stops_nothing(desk, data):
+    desk.log.parent.mkdir(parents=True)
+    desk.log.write_bytes(data)
+    assert desk.stopped() is None
+    assert desk.succeed("ls") == []
+    assert desk.fail() == 1
+
+
+def test_a_link_is_no_log(desk, tmp_path_factory):
+    target = tmp_path_factory.mktemp("outside") / "target"
+    target.write_text("")
+    desk.log.parent.mkdir(parents=True)
+    desk.log.symlink_to(target)
+    with pytest.raises(DiskError):
+        desk.fail()
+    assert target.read_text() == ""
+    assert desk.stopped() is None
+
+
+def test_a_linked_folder_is_not_written_through(desk, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (desk.root / ".fleet").mkdir()
+    (desk.root / ".fleet" / "attempts").symlink_to(outside)
+    with pytest.raises(DiskError):
+        desk.fail()
+    assert not list(outside.iterdir())
+
+
+def test_a_pipe_in_the_logs_place_does_not_hang(desk):
+    desk.log.parent.mkdir(parents=True)
+    os.mkfifo(desk.log)
+    assert desk.stopped() is None
+
+
+@pytest.mark.parametrize("name", ["../tank", "a/b", "", "A", "x" * 33, "a\0b", "."])
+def test_no_path_is_built_from_what_is_no_name(desk, name):
+    assert attempts.verdict(desk.root, name, SESSION, "ls") is None
+    with pytest.raises(ValueError, match="agent's name"):
+        attempts.note_failure(desk.root, name, SESSION, "ls")
+
+
+def test_a_long_log_is_shortened_and_says_the_same(desk, monkeypatch):
+    monkeypatch.setattr(attemptlog, "FILE_BYTES_MAX", 20_000)
+    monkeypatch.setattr(attemptlog, "KEPT_BYTES_MAX", 10_000)
+    desk.fail(times=3)
+    desk.fail("make", "No rule to make target 'x'", times=2)
+    attempts.append(desk.root, AGENT, {"event": "won", "id": "m-2", "failed": "f"})
+    attempts.append(
+        desk.root,
+        AGENT,
+        {"event": "declared", "id": "m-3", "session": SESSION, "families": ["make"], "at_ns": time.time_ns()},
+    )
+    desk.fail(times=1)
+    sizes = []
+    for turn in range(150):
+        desk.fail(f"cargo test t{turn % 7}", "error: could not compile", session="s-other")
+        if turn % 3 == 2:
+            desk.succeed("cargo test", session="s-other")
+        sizes.append(desk.log.stat().st_size)
+    assert max(sizes) < 21_000
+    assert min(sizes[80:]) < 10_000
+    found = attempts.state(desk.root, AGENT)
+    assert found.streaks[SESSION, "pytest"].count == 4
+    assert desk.stopped()
+    assert found.streaks[SESSION, "make"].count == 2
+    assert found.streaks[SESSION, "make"].last.is_open
+    assert list(found.won) == ["m-2"]
+    assert [each["id"] for each in found.waiting(SESSION, "make")] == ["m-3"]
+
+
+def test_shortening_keeps_what_a_log_comes_to():
+    now = time.time_ns()
+
+    def failed(key, session="s", family="pytest", error="e"):
+        return {"event": "failed", "session": session, "family": family, "key": key, "error": error, "at_ns": now}
+
+    events = [
+        *(failed(key) for key in "abcab"),
+        {"event": "changed", "session": "s"},
+        *(failed(key) for key in "ad"),
+        *(failed(key, family="make") for key in "xxx"),
+        failed("a", session="s2"),
+    ]
+    data = b"".join(map(streaks.as_line, events))
+    for room in (100_000, 3_000):
+        short = streaks.shortened(data, now, room)
+        assert streaks.shortened(short, now, room) == short
+    told = [
+        {
+            where: (each.count, {key: tried.is_open for key, tried in each.tries.items()})
+            for where, each in streaks.fold(streaks.events(log)).streaks.items()
+        }
+        for log in (data, streaks.shortened(data, now, 100_000))
+    ]
+    assert told[0] == told[1]
+    assert streaks.shortened(data, now + 8 * 24 * 3600 * 10**9, 100_000) == b""
+    assert len(streaks.shortened(data, now, 200)) <= 200
+
+
+def test_twenty_processes_lose_no_line_even_while_the_log_is_shortened(desk):
+    program = """
+import sys, fleet.learn.attempts as a, fleet.learn.attemptlog as log
+log.FILE_BYTES_MAX, log.KEPT_BYTES_MAX = 6000, 4000
+for turn in range(15):
+    a.append(sys.argv[1], "tank", {"event": "won", "id": f"m-{sys.argv[2]}-{turn}"})
+    a.append(sys.argv[1], "tank", {"event": "dropped", "id": f"m-{sys.argv[2]}-{turn}"})
+a.append(sys.argv[1], "tank", {"event": "won", "id": f"m-{sys.argv[2]}-last"})
+"""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(desk.root), str(number)], env=os.environ | {"PYTHONPATH": str(ROOT)}
+        )
+        for number in range(20)
+    ]
+    assert [process.wait(timeout=60) for process in running] == [0] * 20
+    assert set(attempts.state(desk.root, AGENT).won) == {f"m-{number}-last" for number in range(20)}
+    assert desk.log.stat().st_size < 10_000
+    assert [path.name for path in desk.log.parent.iterdir()] == [desk.log.name]
+
+
+def test_a_log_that_is_replaced_while_it_is_opened_is_opened_again(desk, monkeypatch):
+    import fcntl
+
+    desk.fail()
+    kept, locked = desk.log.with_suffix(".new"), fcntl.flock
+    kept.write_bytes(desk.log.read_bytes())
+
+    def late(handle, how):
+        if kept.exists():
+            kept.rename(desk.log)
+        locked(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert desk.fail() == 2
+
+
+def test_a_disk_that_cannot_be_written_says_so_and_stops_nothing(desk, monkeypatch):
+    desk.fail(times=3)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(DiskError, match="not counted"):
+        desk.fail()
+    assert desk.stopped()
+
+
+# --- what a command is about ----------------------------------------------------------------------------------------
+
+FAMILIES = {
+    "pytest tests/x.py -k foo": "pytest",
+    "python -m pytest -q": "pytest",
+    "python3.11 -m pytest": "pytest",
+    "PYTHONPATH=. .venv/bin/python -m pytest -q 2>&1 | tail -5": "pytest",
+    "cd x && FOO=1 sudo -E timeout -k 5 60 npx jest --watch": "jest",
+    "uv run pytest": "pytest",
+    "uv run --with x pytest": "pytest",
+    "poetry run pytest": "pytest",
+    "time nice -n 10 make -j 4 test": "make test",
+    "make -C sub": "make",
+    "npm run build": "npm build",
+    "npm t": "npm test",
+    "npm --prefix web run test:unit": "npm test:unit",
+    "cargo +nightly test --all": "cargo test",
+    "(cd x; go test ./...)": "go test",
+    "./gradlew test": "gradle test",
+    "bash -c 'cd a && pytest -q'": "pytest",
+    "bash ./run.sh a": "run.sh",
+    "./run.sh": "run.sh",
+    "python scripts/a.py --x": "python a.py",
+    "python -c 'print(1)'": "python",
+    "cat > f <<'EOT'\nmake && cargo test\nEOT\npytest f": "pytest",
+    "pip install x && pytest": "pytest",
+    "git -C x status": "git status",
+    "if pytest; then echo ok; fi": "pytest",
+    "echo 'a && make'": "echo",
+    "docker compose up -d": "docker compose",
+    "": "",
+    "'": "",
+    "&& | ;": "",
+}
+
+
+@pytest.mark.parametrize("command", FAMILIES)
+def test_families(command):
+    assert attempts.family(command) == FAMILIES[command]
+
+
+class Only:
+    def __init__(self, *builds):
+        self.builds = builds
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("pytest", True),
+        ("cd a && make", True),
+        ("npm run test:unit", True),
+        ("yarn run build", True),
+        ("npx tsc --noEmit", True),
+        ("cmake --build out -j4", True),
+        ("cmake -S . -B out", False),
+        ("python manage.py test", True),
+        ("python3 manage.py runserver", False),
+        ("docker build .", True),
+        ("docker ps", False),
+        ("git commit -m 'make tests'", False),
+        ("cat Makefile", False),
+        ("grep -rn pytest .", False),
+        ("", False),
+    ],
+)
+def test_builds(command, expected):
+    assert attempts.is_build(command) == expected
+
+
+def test_builds_are_what_the_settings_say():
+    assert attempts.is_build("./ci/run.sh all", Only("ci/run.sh"))
+    assert attempts.is_build("just ci", Only("just ci"))
+    assert not attempts.is_build("just fmt", Only("just ci"))
+    assert not attempts.is_build("pytest", Only("just ci", "", "  "))
+
+
+def test_no_command_is_too_odd_or_too_long():
+    for command in (
+        "'" * 70_000,
+        "\\" * 70_000,
+        "a" * 70_000,
+        "&&" * 70_000,
+        "<<" * 70_000,
+        "bash -c " * 9_000,
+        "\0",
+        "sudo",
+    ):
+        began = time.perf_counter()
+        attempts.family(command)
+        attempts.is_build(command)
+        commands.only_looks(command)
+        assert time.perf_counter() - began < 0.2, command[:20]
+
+
+@pytest.mark.parametrize(
+    "command", ["ls > out", "sed -i s/a/b/ f", "find . -delete", "git commit -m x", "tee f", "ls $(make)"]
+)
+def test_what_may_change_something_does_not_only_look(command):
+    assert not commands.only_looks(command)
+
+
+# --- what an error says ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Error at 0x7ffe01 in /a/b.c:12", "Error at 0xdeadbeef in /c/d.c:7"),
+        ("2026-01-01T10:00:00Z error: refused", "2026-02-03 11:12:13.5 error: refused"),
+        ("error: took 1.5s", "error: took 300 ms"),
+        ("error ‘x’ “y”", "error 'x' \"y\""),
+        ("error in commit 3f9c1a2b", "error in commit 77aa0c1"),
+        ("\x1b[31merror\x1b[0m: no", "error:   no"),
+        ("error 550e8400-e29b-41d4-a716-446655440000", "error 123e4567-e89b-12d3-a456-426614174000"),
+        ("fine\nok\nerror: x", "error: x\nall done\n-----"),
+        ("error: x\nexit code 1", "error: x"),
+        (
+            "src/a/b.ts(3,4): error TS2304: Cannot find name 'q'.",
+            "lib/c.ts(30,14): error TS2304: Cannot find name 'q'.",
+        ),
+    ],
+)
+def test_what_is_the_same_error(one, other):
+    assert symptoms.normalised(one) == symptoms.normalised(other) != ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("No module named 'a'", "No module named 'b'"),
+        ("error: x", "error: y"),
+        ("KeyError: 'region'", "KeyError: 'tenant'"),
+        ("FAILED tests/a.py::test_one", "FAILED tests/a.py::test_two"),
+        ("make: *** No rule to make target 'a'.", "make: *** No rule to make target 'b'."),
+    ],
+)
+def test_what_is_another_error(one, other):
+    assert symptoms.normalised(one) != symptoms.normalised(other)
+
+
+def test_the_line_shown_says_what_went_wrong():
+    assert symptoms.last_line(ERROR) == "E   AssertionError: expected 3, got 4"
+    assert symptoms.last_line("Exit code 1") == ""
+    assert symptoms.last_line("one\ntwo\n") == "two"
+
+
+@pytest.mark.parametrize("letter", ["a", "/", "0", " ", "'", "-", "a/", "1:", "e-", ".", "=", "a.", "error "])
+def test_64_kib_of_one_letter_are_read_at_once(letter):
+    symptoms.normalised("warm")
+    text = letter * (65_536 // len(letter))
+    best = min(_timed(text) for _ in range(3))
+    assert best < 0.05
+
+
+def _timed(text):
+    began = time.perf_counter()
+    symptoms.normalised(text)
+    return time.perf_counter() - began
+
+
+def test_an_error_of_10_mb_is_capped(desk):
+    began = time.perf_counter()
+    desk.fail(error="E   AssertionError: x\n" * 450_000)
+    assert time.perf_counter() - began < 2.0
+    assert desk.log.stat().st_size < 2_000
+
+
+# --- recorded work --------------------------------------------------------------------------------------------------
+
+
+def replay(desk, path, *, sees_edits=True, reports_edits=False, repeat=None):
+    """Run a recorded sequence through the protocol; return the commands that would have been stopped."""
+    steps = [json.loads(line) for line in path.read_text().splitlines()][1:]
+    stopped = []
+    for number, step in enumerate(steps):
+        if "edit" in step:
+            if sees_edits:
+                edit(desk.root / "src" / f"{len(step['edit'])}.py")
+            if reports_edits:
+                attempts.note_edit(desk.root, AGENT, SESSION, step["edit"])
+        if "run" not in step:
+            continue
+        for _ in range(repeat(number) if repeat else 1):
+            if desk.stopped(step["run"]):
+                stopped.append(step["run"])
+            elif step["exit"]:
+                desk.fail(step["run"], f"Exit code {step['exit']}\n{step.get('error', '')}", code=step["exit"])
+            else:
+                desk.succeed(step["run"])
+    return steps, stopped
+
+
+@pytest.mark.parametrize("path", SEQUENCES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "edits", [{"sees_edits": True}, {"sees_edits": False, "reports_edits": True}], ids=["seen", "told"]
+)
+def test_ordinary_work_is_never_stopped(desk, path, edits):
+    steps, stopped = replay(desk, path, **edits)
+    assert len(steps) >= 60
+    assert sum(bool(step.get("exit")) for step in steps) >= 3
+    assert not stopped
+
+
+def test_there_are_sequences_of_edits_and_tests():
+    assert len(SEQUENCES) >= 3
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SEQUENCES if path.stem.startswith("swe_")], ids=lambda path: path.stem
+)
+def test_the_same_work_would_be_stopped_if_its_changes_went_unseen(desk, path, monkeypatch):
+    """These come close: their agents try one command again and again, and change something in between."""
+    monkeypatch.setattr(commands, "only_looks", lambda _: True)
+    assert replay(desk, path, sees_edits=False)[1]
+
+
+@pytest.mark.parametrize("path", SEQUENCES, ids=lambda path: path.stem)
+def test_each_failure_tried_four_times_over_would_have_been_stopped(desk, path):
+    """The same work by an agent that tries each failing command again until it is stopped: the guard is awake."""
+    steps, stopped = replay(desk, path, repeat=lambda _: 5)
+    failing = {step["run"] for step in steps if step.get("exit") and not is_poll(step["run"])}
+    assert set(stopped) == failing
+
+
+def is_poll(command):
+    return commands.waits(command) and not commands.is_build(command)
+
+
+def test_a_stuck_sequence_is_stopped_whatever_is_looked_at_in_between(desk):
+    desk.fail()
+    for look in ("cat src/a.py", "git diff"):
+        desk.succeed(look)
+        assert desk.stopped() is None
+        desk.fail()
+    desk.succeed("ls")
+    assert desk.stopped()
+
+
+# --- speed ----------------------------------------------------------------------------------------------------------
+
+
+def test_asking_where_there_is_no_log_imports_nothing_and_costs_under_2_ms(tmp_path):
+    program = """
+import os, sys, time
+before = set(sys.modules)
+began = time.perf_counter()
+from fleet.learn import attempts
+assert attempts.verdict(sys.argv[1], "tank", "s", "pytest -q", sys.argv[1]) is None
+assert attempts.note_success(sys.argv[1], "tank", "s", "pytest -q", sys.argv[1]) == []
+print(time.perf_counter() - began, *sorted(set(sys.modules) - before))
+"""
+    best, loaded = 1.0, ""
+    for _ in range(7):
+        said = subprocess.run(
+            [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{program}", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        best, loaded = min(best, float(said[0])), said[1:]
+    assert set(loaded) == {"__future__", "fleet", "fleet.learn", "fleet.learn.attemptlog", "fleet.learn.attempts"}
+    assert best < 0.002

@@ -1,0 +1,380 @@
+"""The lesson of a signal: stated at the end of the log, counted once, and never mistaken for an entry."""
+
+import itertools
+import json
+import random
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.keep import shown
+from fleet.keep.errors import NoError, RefusedError, UsageError
+from fleet.keep.notebook import count, text
+from fleet.keep.workspace import Workspace, World
+from fleet.learn import corrections, lessons, reconcile, restoring, signals, writing
+from fleet.learn.corrections import Correction, correct
+from fleet.learn.entries import format_entry, parse_log
+from fleet.learn.filling import fill
+from fleet.learn.lessons import Lesson, format_lesson
+from fleet.learn.signals import Flag, flag
+
+NOON = 1_795_262_400_000  # 2026-11-21 12:00:00 UTC
+LESSON = "In this repository use pnpm, never npm"
+
+
+class Wall:
+    def __init__(self):
+        self.ms = NOON
+
+    def __call__(self):
+        return self.ms
+
+
+@pytest.fixture
+def wall():
+    return Wall()
+
+
+@pytest.fixture
+def workspace(tmp_path, wall):
+    (tmp_path / "fleet.toml").write_text("")
+    opened = Workspace(tmp_path, World(wall_ms=wall, durable=False))
+    yield opened
+    opened.close()
+
+
+def log_of(workspace):
+    return workspace.home("velma") / "corrections.md"
+
+
+def flagged(workspace, quote="no, use pnpm here", session="s-1", kind="human"):
+    return flag(workspace, "velma", Flag(kind, quote), session=session).id
+
+
+def seen(workspace):
+    """Return text to count, as everybody who reads the files now sees it."""
+    return {text(line): count(line, "seen") for line in workspace.load().notebook.present()}
+
+
+def bound_of(workspace):
+    return reconcile.bind(parse_log(log_of(workspace).read_bytes()))
+
+
+# Counting
+
+
+def test_a_filled_entry_counts_like_any_correction(workspace):
+    entry = flagged(workspace)
+    assert seen(workspace) == {}
+    done = fill(workspace, "velma", entry, LESSON, "pnpm install")
+    assert (done.entry, done.logged.text, done.logged.seen) == (entry, LESSON, 1)
+    assert seen(workspace) == {LESSON: 1}
+    (line,) = workspace.load().notebook.present()
+    assert (line.id, line.set["correct"], count(line, "sessions")) == (done.logged.id, "pnpm install", 1)
+    assert corrections.unfilled(workspace, "velma") == 0
+    assert signals.waiting(workspace, "velma") == []
+    corrections.settle_all(workspace)
+    assert seen(workspace) == {LESSON: 1}
+
+
+def test_what_stood_in_the_file_stays_byte_for_byte(workspace):
+    entry = flagged(workspace)
+    before = log_of(workspace).read_bytes()
+    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    after = log_of(workspace).read_bytes()
+    assert after.startswith(before)
+    added = after[len(before) :].decode()
+    assert added.startswith(
+        f"\n## Learned from {entry} — {LESSON}\n## Right way for {entry} — pnpm install\n<!-- fleet {entry} p-"
+    )
+    assert added.count("\n") == 4
+
+
+def test_all_four_triggers_count_alike(workspace, wall):
+    told = (
+        Flag("human", "no, use pnpm"),
+        Flag("agent", "use pnpm", agent="splinter"),
+        signals.failure("npm ci", 1, "lockfile missing"),
+        Flag("self", "ran npm by habit"),
+    )
+    for number, signal in enumerate(told, 1):
+        done = flag(workspace, "velma", signal, session=f"s-{number}")
+        assert fill(workspace, "velma", done.id, LESSON).logged.seen == number
+    correct(workspace, "velma", Correction("ran npm", "run pnpm", LESSON, source="self"), session="s-5")
+    (line,) = workspace.load().notebook.present()
+    assert (count(line, "seen"), count(line, "sessions")) == (5, 5)
+    assert len({bound.record.pattern for bound in bound_of(workspace)}) == 1
+
+
+def test_the_same_lesson_of_another_entry_is_the_same_pattern(workspace):
+    correct(workspace, "velma", Correction("w", "r", LESSON))
+    done = fill(workspace, "velma", flagged(workspace), f"**{LESSON}**.")
+    assert done.logged.seen == 2
+
+
+def test_same_counts_it_as_an_existing_pattern_with_or_without_words(workspace):
+    known = correct(workspace, "velma", Correction("w", "r", LESSON)).id
+    done = fill(workspace, "velma", flagged(workspace), "pnpm is what we use", same=known)
+    assert (done.logged.id, done.logged.seen, done.logged.text) == (known, 2, LESSON)
+    fill(workspace, "velma", flagged(workspace, "again", "s-2"), "", same=known)
+    assert seen(workspace) == {LESSON: 3}
+    assert [bound.entry.pattern for bound in bound_of(workspace)] == [LESSON, "pnpm is what we use", LESSON]
+    with pytest.raises(NoError, match="there is no pattern"):
+        fill(workspace, "velma", flagged(workspace, "x", "s-3"), "y", same="p-0000000000000000")
+
+
+def test_the_session_is_the_one_in_which_it_was_flagged(workspace):
+    fill(workspace, "velma", flagged(workspace, session="then"), LESSON, session="now")
+    fill(workspace, "velma", flagged(workspace, "b", session=""), "Another lesson", session="now")
+    assert [bound.record.session for bound in bound_of(workspace)] == ["then", "now"]
+
+
+def test_whether_it_is_a_relapse_is_a_matter_of_when_it_was_flagged(workspace, wall):
+    known = correct(workspace, "velma", Correction("w", "r", LESSON)).id
+    wall.ms += 1_000
+    early = flagged(workspace, "early", "s-1")
+    wall.ms += 1_000
+    shown.note(workspace.root, "velma", "s-2", [known], wall.ms)
+    wall.ms += 1_000
+    late = flagged(workspace, "late", "s-2")
+    for entry in (early, late):
+        fill(workspace, "velma", entry, LESSON)
+    said = {bound.id: dict(bound.record.extra).get("relapsed") for bound in bound_of(workspace)}
+    assert (said[early], said[late]) == (None, "1")
+
+
+# Refusals
+
+
+def test_what_is_filled_is_not_filled_again(workspace):
+    entry = flagged(workspace)
+    pattern = fill(workspace, "velma", entry, LESSON).logged.id
+    before = log_of(workspace).read_bytes()
+    for words, same in ((LESSON, ""), ("Something else", ""), ("", pattern)):
+        with pytest.raises(NoError, match=f"is filled already, and counted as {pattern}: {LESSON}.*fleet merge"):
+            fill(workspace, "velma", entry, words, same=same)
+    assert log_of(workspace).read_bytes() == before
+
+
+def test_what_a_person_filled_in_by_hand_keeps_working(workspace):
+    entry = flagged(workspace)
+    path = log_of(workspace)
+    path.write_text(path.read_text().replace(writing.TO_BE_INFERRED, "Use pnpm by hand"))
+    (bound,) = bound_of(workspace)
+    assert bound.id != entry
+    with pytest.raises(NoError, match="filled already, by hand"):
+        fill(workspace, "velma", bound.id, LESSON)
+    corrections.settle_all(workspace)
+    assert seen(workspace) == {"Use pnpm by hand": 1}
+
+
+def test_a_pattern_that_a_person_writes_into_a_filled_entry_counts_no_second_time(workspace):
+    fill(workspace, "velma", flagged(workspace), LESSON)
+    path = log_of(workspace)
+    path.write_text(path.read_text().replace(writing.TO_BE_INFERRED, "Use pnpm by hand"))
+    corrections.settle_all(workspace)
+    assert seen(workspace) == {LESSON: 1}
+
+
+def test_an_unknown_or_ambiguous_beginning_is_told(workspace):
+    ids = [flagged(workspace, f"no {number}", f"s-{number}") for number in range(20)]
+    start = next(a for a, b in itertools.combinations(sorted(each[:3] for each in ids), 2) if a == b)
+    with pytest.raises(NoError, match="not unique"):
+        fill(workspace, "velma", start, LESSON)
+    with pytest.raises(NoError, match="begins with 'c-zzzz'"):
+        fill(workspace, "velma", "c-zzzz", LESSON)
+    with pytest.raises(NoError, match="splinter's"):
+        fill(workspace, "splinter", ids[0], LESSON)
+    with pytest.raises(UsageError):
+        fill(workspace, "velma", "", LESSON)
+    assert fill(workspace, "velma", ids[0].removeprefix("c-")[:8], LESSON).entry == ids[0]
+
+
+def test_words_are_screened_and_limited(workspace):
+    entry = flagged(workspace)
+    token = "ghp_" + "a1B2" * 9
+    with pytest.raises(RefusedError):
+        fill(workspace, "velma", entry, "x " * 9_000)
+    with pytest.raises(UsageError):
+        fill(workspace, "velma", entry, "...")
+    done = fill(workspace, "velma", entry, f"Never print\n{token}\x1b[2J 中文", f"hide {token} <!-- -->")
+    assert "github-classic" in done.logged.secrets
+    assert "a1B2" not in log_of(workspace).read_text()
+    assert done.logged.text == "Never print [REDACTED:github-classic] 中文"
+    (line,) = workspace.load().notebook.present()
+    assert line.set["correct"] == "hide [REDACTED:github-classic] <!-- -->"
+
+
+# The text
+
+
+hostile = st.one_of(
+    st.text(max_size=60),
+    st.lists(
+        st.sampled_from(["<!--", "-->", "--\\>", "`", "```", "#", "##", "—", "-", ":", " ", "\n", "**Pattern:**", "TBD",
+                         "Learned from c-0123456789abcdef — x", "fleet c-0123456789abcdef", "中文", "x", "\\", "_"]),
+        min_size=1, max_size=8,
+    ).map("".join),
+)  # fmt: skip
+
+
+@given(words=hostile, field=st.sampled_from(["pattern", "right"]))
+def test_a_stated_lesson_reads_back(words, field):
+    words = " ".join(words.split())
+    if not words:
+        return
+    said = Lesson("c-0123456789abcdef", field, words)
+    log = parse_log(format_lesson(said))
+    assert (log.lessons, log.entries, log.records) == ((said,), (), ())
+
+
+@given(title=hostile, when=st.sampled_from(["", "2026-03-15 14:30Z"]))
+def test_no_title_is_taken_for_a_lesson(title, when):
+    for start in ("Learned from c-0123456789abcdef — ", "Right way for c-0123456789abcdef: "):
+        page = format_entry(when=when, title=start + title, wrong="w", right="", source="", pattern="p")
+        log = parse_log(page)
+        assert (log.lessons, [entry.wrong for entry in log.entries]) == ((), ["w"])
+        assert log.entries[0].title == " ".join((start + title).split("\n")).strip() or "\n" in title
+
+
+def test_a_reader_that_knows_no_lessons_sees_the_entries_as_they_are(workspace, monkeypatch):
+    correct(workspace, "velma", Correction("w", "r", "Another lesson"))
+    ids = [flagged(workspace), flagged(workspace, "b", "s-2")]
+    before = parse_log(log_of(workspace).read_bytes())
+    for entry in ids:
+        fill(workspace, "velma", entry, LESSON, "pnpm install")
+    path = log_of(workspace)
+    path.write_text(path.read_text() + "\n## 2026-11-22 12:00Z — by hand\n**Pattern:** By hand\n")
+    monkeypatch.setattr(lessons, "read_lesson", lambda heading: None)
+    after = parse_log(path.read_bytes())
+    assert [e.content for e in after.entries[:-1]] == [e.content for e in before.entries]
+    assert after.entries[-1].pattern == "By hand"
+    assert {record.id for record in after.records} >= set(ids)
+
+
+def test_wherever_the_write_was_torn_off_nothing_false_is_learned(workspace):
+    entry = flagged(workspace)
+    before = log_of(workspace).read_bytes()
+    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    whole = log_of(workspace).read_bytes()
+    for cut in range(len(before), len(whole)):
+        (bound,) = reconcile.bind(parse_log(whole[:cut]))
+        assert bound.id == entry
+        assert (bound.record, bound.entry.pattern) == (None, "") or cut == len(whole) - 1, cut
+
+
+@pytest.mark.parametrize("cut", [3, 30, 60, 100, 150, 250])
+def test_after_a_torn_write_it_is_said_again_and_counts_once(workspace, cut):
+    entry = flagged(workspace)
+    before = log_of(workspace).read_bytes()
+    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    whole = log_of(workspace).read_bytes()
+    shutil.rmtree(workspace.clan)
+    log_of(workspace).write_bytes(whole[: len(before) + cut])
+    assert corrections.unfilled(workspace, "velma") == 1
+    done = fill(workspace, "velma", entry, LESSON, "pnpm install")
+    assert (done.logged.seen, done.logged.text) == (1, LESSON)
+    (line,) = workspace.load().notebook.present()
+    assert line.set["correct"] == "pnpm install"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_order_a_merge_leaves_the_lines_in_each_lesson_finds_its_entry(workspace, seed):
+    ids = [flagged(workspace, f"no {number}", f"s-{number}") for number in range(4)]
+    cut = len(log_of(workspace).read_text())
+    for number, entry in enumerate(ids):
+        fill(workspace, "velma", entry, f"Lesson number {number}", f"Way {number}")
+    whole = log_of(workspace).read_text()
+    rows = whole[cut:].splitlines(keepends=True)
+    random.Random(seed).shuffle(rows)
+    log = parse_log(whole[:cut] + "".join(rows))
+    found = {bound.id: (bound.entry.pattern, bound.entry.right, bound.record.id) for bound in reconcile.bind(log)}
+    assert found == {entry: (f"Lesson number {n}", f"Way {n}", entry) for n, entry in enumerate(ids)}
+
+
+def test_two_branches_that_filled_different_entries_are_united_by_git(workspace, tmp_path):
+    ids = [flagged(workspace, f"no {number}", f"s-{number}") for number in range(2)]
+    base = log_of(workspace).read_bytes()
+    sides = []
+    for number, entry in enumerate(ids):
+        log_of(workspace).write_bytes(base)
+        fill(workspace, "velma", entry, f"Lesson number {number}")
+        sides.append(tmp_path / f"side-{number}")
+        sides[-1].write_bytes(log_of(workspace).read_bytes())
+    (tmp_path / "base").write_bytes(base)
+    merged = subprocess.run(
+        ["git", "merge-file", "--union", "-p", str(sides[0]), str(tmp_path / "base"), str(sides[1])],
+        capture_output=True,
+        check=True,
+    ).stdout
+    found = reconcile.bind(parse_log(merged))
+    assert {bound.id: bound.entry.pattern for bound in found} == dict(
+        zip(ids, ["Lesson number 0", "Lesson number 1"], strict=True)
+    )
+    assert all(bound.record is not None for bound in found)
+
+
+def test_one_entry_filled_twice_in_two_branches_is_what_its_newest_record_says(workspace):
+    entry = flagged(workspace)
+    base = log_of(workspace).read_bytes()
+    added = []
+    for words in ("One lesson", "Zebra lesson", "Another lesson"):
+        log_of(workspace).write_bytes(base)
+        fill(workspace, "velma", entry, words)
+        added.append(log_of(workspace).read_bytes()[len(base) :])
+    for order in itertools.permutations(added):
+        (bound,) = reconcile.bind(parse_log(base + b"".join(order)))
+        assert bound.entry.pattern == "Another lesson"
+
+
+def test_what_somebody_writes_below_a_lesson_is_not_lost(workspace):
+    fill(workspace, "velma", flagged(workspace), LESSON)
+    path = log_of(workspace)
+    path.write_text(path.read_text() + "**What I got wrong:** x\n**Pattern:** A lesson without a heading\n")
+    corrections.settle_all(workspace)
+    assert seen(workspace) == {LESSON: 1, "A lesson without a heading": 1}
+
+
+def test_a_bare_entry_before_a_lesson_is_an_entry_still(workspace):
+    entry = flagged(workspace)
+    path = log_of(workspace)
+    path.write_text(path.read_text() + "\n# Never bulk-commit\n\nSplit.\n")
+    fill(workspace, "velma", entry, LESSON)
+    assert [each.title for each in signals.waiting(workspace, "velma")] == ["Never bulk-commit"]
+
+
+def test_the_pattern_that_stands_in_an_entry_is_the_one_that_counts(workspace):
+    correct(workspace, "velma", Correction("w", "r", LESSON))
+    (bound,) = bound_of(workspace)
+    path = log_of(workspace)
+    path.write_text(path.read_text() + format_lesson(Lesson(bound.id, "pattern", "Something else")))
+    (again,) = bound_of(workspace)
+    assert (again.entry.pattern, again.id) == (LESSON, bound.id)
+
+
+def test_a_backup_brings_a_lesson_back(workspace):
+    entry = flagged(workspace)
+    before = log_of(workspace).read_bytes()
+    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    backed_up = log_of(workspace).read_bytes()
+    log_of(workspace).write_bytes(before)
+    shutil.rmtree(workspace.clan)
+    for _ in range(2):
+        restoring._join_log(workspace, "agents/velma/corrections.md", backed_up, restoring.Restored())
+    (bound,) = bound_of(workspace)
+    assert (bound.entry.pattern, bound.entry.right) == (LESSON, "pnpm install")
+    assert log_of(workspace).read_text().count("## Learned from") == 1
+    corrections.settle_all(workspace)
+    assert seen(workspace) == {LESSON: 1}
+
+
+def test_the_content_stays_the_one_that_was_hashed(workspace):
+    entry = flagged(workspace)
+    (before,) = bound_of(workspace)
+    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    (after,) = bound_of(workspace)
+    assert (before.entry.content, before.id) == (after.entry.content, after.id)
+    assert json.loads(after.entry.content)[5] == ""

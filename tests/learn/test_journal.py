@@ -1,0 +1,396 @@
+"""The journal and the mutations in it: one journal a branch, in the format that others read; nothing lost or leaked."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fleet.cli import search
+from fleet.keep import config
+from fleet.keep.errors import NoError, RefusedError, UsageError
+from fleet.keep.workspace import Workspace, World
+from fleet.learn import attempts, corrections, journal, mutations, strategies
+from fleet.learn.journal import Entry
+
+NOON_MS = 1_773_757_800_000  # 2026-03-17 14:30Z
+AGENT = "tank"
+SECRET = "ghp_" + "a1B2" * 9
+
+
+def opened(root: Path) -> Workspace:
+    numbers = iter(range(1, 1_000))
+    world = World(wall_ms=lambda: NOON_MS, entropy=lambda size: next(numbers).to_bytes(size, "big"), durable=False)
+    return Workspace(root, world)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    (tmp_path / "fleet.toml").write_text(config.render("", "fleet"))
+    found = opened(tmp_path)
+    yield found
+    found.close()
+
+
+def on_branch(root: Path, head: str) -> None:
+    (root / ".git").mkdir(exist_ok=True)
+    (root / ".git" / "HEAD").write_text(head)
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def fail(workspace, times=1, command="pytest -q", session="s-1"):
+    for _ in range(times):
+        attempts.note_failure(workspace, AGENT, session, command, "E   KeyError: 'region'", 1)
+
+
+def stopped(workspace, command="pytest -q", session="s-1"):
+    return attempts.verdict(workspace, AGENT, session, command)
+
+
+# --- entries --------------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_reads_as_the_format_says(workspace):
+    told = Entry("Title", "why", "how", ["one", "two"], ["then a", "then b"], ["green"], "merged")
+    written = journal.write(workspace, AGENT, told)
+    assert text_of(written.path) == (
+        "# JOURNAL — main\n\n## 2026-03-17 14:30 — Title\nIntent: why\nApproach: how\n❌ Failed: one\n→ then a\n"
+        "❌ Failed: two\n→ then b\n✅ green\nCurrent state: merged\n"
+    )
+    assert written.path == workspace.home(AGENT) / "JOURNAL.md"
+
+
+def test_what_is_not_said_has_no_line_and_unequal_numbers_are_not_paired(workspace):
+    written = journal.write(workspace, AGENT, Entry("T", failed=["a", "b"], next=["c"], ok=[" "]))
+    assert text_of(written.path).endswith("— T\n❌ Failed: a\n❌ Failed: b\n→ c\n")
+
+
+def test_entries_follow_each_other_and_a_persons_text_stays(workspace):
+    path = workspace.home(AGENT) / "JOURNAL.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("# JOURNAL — main\n\n## mine\nno line end")
+    journal.write(workspace, AGENT, Entry("A"))
+    journal.write(workspace, AGENT, Entry("B"))
+    rest = "\n\n## 2026-03-17 14:30 — A\n\n## 2026-03-17 14:30 — B\n"
+    assert text_of(path) == "# JOURNAL — main\n\n## mine\nno line end" + rest
+
+
+@pytest.mark.parametrize("title", ["", "  \n", "\u200b"])
+def test_an_entry_without_a_title_is_refused(workspace, title):
+    with pytest.raises(UsageError, match="nothing was written"):
+        journal.write(workspace, AGENT, Entry(title, "x"))
+    assert not workspace.home(AGENT).exists()
+
+
+def test_an_entry_is_screened_and_cannot_break_out(workspace):
+    told = Entry(
+        "T\n## 2020-01-01 00:00 — forged",
+        f"token {SECRET}",
+        "\x1b[31mred\u202e",
+        ["a <!-- b"],
+        [],
+        [],
+        f"{Path.home()}/x",
+    )
+    written = journal.write(workspace, AGENT, told)
+    text = text_of(written.path)
+    assert written.secrets
+    assert SECRET not in text
+    assert text.count("\n## ") == 1
+    assert not {"\x1b", "\u202e"} & set(text)
+    assert "<!--" not in text
+    assert len(list(search.sections_of(written.path.read_bytes()))) == 1
+
+
+def test_a_field_that_is_too_long_is_refused_and_nothing_is_written(workspace):
+    with pytest.raises(RefusedError):
+        journal.write(workspace, AGENT, Entry("T", "x" * 9_000))
+    assert not workspace.home(AGENT).exists()
+
+
+# --- branches -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "branch"),
+    [
+        ("ref: refs/heads/main\n", "main"),
+        ("ref: refs/heads/feature/x-1\n", "feature/x-1"),
+        ("ref: refs/heads/größe", "größe"),
+        ("3f9c1a2b7d4e5f603f9c1a2b7d4e5f603f9c1a2b\n", "3f9c1a2"),
+        ("ref: refs/heads/.invalid\n", "main"),
+        ("rubbish", "main"),
+        ("", "main"),
+        ("ref: refs/heads/a\x1b[31m\u202eb", "a[31mb"),
+    ],
+)
+def test_the_branch_is_read_from_gits_own_files(tmp_path, head, branch):
+    on_branch(tmp_path, head)
+    (tmp_path / "below").mkdir()
+    assert journal.branch_of(tmp_path) == journal.branch_of(tmp_path / "below") == branch
+
+
+def test_the_branch_being_rebased(tmp_path):
+    on_branch(tmp_path, "3f9c1a2b7d4e5f603f9c1a2b7d4e5f603f9c1a2b\n")
+    (tmp_path / ".git" / "rebase-merge").mkdir()
+    (tmp_path / ".git" / "rebase-merge" / "head-name").write_text("refs/heads/topic\n")
+    assert journal.branch_of(tmp_path) == "topic"
+
+
+def test_a_real_repository_and_a_real_worktree(tmp_path):
+    def git(*words):
+        named = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")} | {
+            "HOME": str(tmp_path)
+        }
+        subprocess.run(["git", *named, *words], cwd=tmp_path, env=clean, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "trunk")
+    assert journal.branch_of(tmp_path) == "trunk"
+    git("commit", "-q", "--allow-empty", "-m", "one")
+    git("worktree", "add", "-q", "-b", "side/way", "tree")
+    assert journal.branch_of(tmp_path / "tree") == "side/way"
+    git("checkout", "-q", "--detach")
+    assert len(journal.branch_of(tmp_path)) == 7
+
+
+def test_each_branch_has_its_journal_and_the_first_one_the_usual_name(workspace):
+    on_branch(workspace.root, "ref: refs/heads/feature/x\n")
+    first = journal.write(workspace, AGENT, Entry("A"))
+    on_branch(workspace.root, "ref: refs/heads/main\n")
+    second = journal.write(workspace, AGENT, Entry("B"))
+    on_branch(workspace.root, "ref: refs/heads/feature/x\n")
+    third = journal.write(workspace, AGENT, Entry("C"))
+    assert first.path == third.path == workspace.home(AGENT) / "JOURNAL.md"
+    assert second.path == workspace.home(AGENT) / "journals" / "main.md"
+    assert text_of(first.path).startswith("# JOURNAL — feature/x\n")
+    assert text_of(second.path).startswith("# JOURNAL — main\n")
+    assert [path.name for path in journal.all_of(workspace.home(AGENT))] == ["JOURNAL.md", "main.md"]
+    assert {page.path for page in search.pages(workspace) if page.kind == "journal"} == {first.path, second.path}
+
+
+def test_a_journal_without_a_heading_belongs_to_every_branch(workspace):
+    path = workspace.home(AGENT) / "JOURNAL.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("notes\n")
+    on_branch(workspace.root, "ref: refs/heads/x\n")
+    assert journal.of_branch(workspace, AGENT) == (path, "x")
+
+
+def test_no_two_branches_share_a_file_and_none_leaves_its_folder():
+    names = ["a/b", "a-b", "A-b", "a_b", "../../etc", "..", ".", "", "x" * 300, "x" * 301, "größe", "grosse", "CON"]
+    slugs = [journal.slug(name) for name in names]
+    assert len(set(slugs)) == len(names)
+    assert all("/" not in slug and slug.strip(".") and len(slug) < 80 for slug in slugs)
+    assert journal.slug("main") == "main"
+
+
+def test_links_are_no_journals(workspace, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "a.md").write_text("# x\n")
+    workspace.home(AGENT).mkdir(parents=True)
+    (workspace.home(AGENT) / "journals").symlink_to(outside)
+    (workspace.home(AGENT) / "JOURNAL.md").symlink_to(outside / "a.md")
+    assert journal.all_of(workspace.home(AGENT)) == []
+
+
+def test_a_handover_shows_the_last_fifty_lines_fit_to_leave(workspace):
+    path = workspace.home(AGENT) / "JOURNAL.md"
+    path.parent.mkdir(parents=True)
+    rows = [f"line {number}" for number in range(200)]
+    path.write_text("\n".join([*rows, f"token {SECRET} \x1b[31m"]) + "\n\n")
+    lines = journal.last_lines(workspace, AGENT)
+    assert len(lines) == 50
+    assert lines[0] == "line 151"
+    assert SECRET not in lines[-1]
+    assert "\x1b" not in lines[-1]
+
+
+# --- mutations ------------------------------------------------------------------------------------------------------
+
+SEED_BLOCK = """\
+## MUTATION: M5 (Reduce Scope)
+Failed 3x on: getting the full pipeline working end-to-end
+Switching to: build just the ingestion step in isolation
+Rationale: problem is too large to debug whole — find the
+           minimal failing case, then expand
+"""
+SEED = (
+    "getting the full pipeline working end-to-end",
+    "build just the ingestion step in isolation",
+    "problem is too large to debug whole — find the minimal failing case, then expand",
+)
+
+
+def declare(workspace, code="M5", session="", texts=SEED):
+    return mutations.declare(workspace, AGENT, session, code, *texts)
+
+
+def test_a_declaration_is_the_block_of_the_format(workspace):
+    declared = declare(workspace)
+    assert text_of(declared.path) == "# JOURNAL — main\n\n" + SEED_BLOCK
+    assert declared.block + "\n" == SEED_BLOCK
+
+
+def test_a_declaration_opens_the_door_once(workspace):
+    fail(workspace, 3)
+    assert stopped(workspace)
+    assert declare(workspace).opened == ("pytest",)
+    assert stopped(workspace) is None
+    fail(workspace)
+    assert stopped(workspace)
+    assert "Failed 4x on: " in declare(workspace).block
+    assert stopped(workspace) is None
+
+
+def test_a_declaration_in_one_session_leaves_others_closed(workspace):
+    fail(workspace, 3)
+    declare(workspace, session="s-2")
+    assert stopped(workspace)
+    declare(workspace, session="s-1")
+    assert stopped(workspace) is None
+
+
+@pytest.mark.parametrize("texts", [("", "b", "c"), ("a", " ", "c"), ("a", "b", "\u200b")])
+def test_a_declaration_needs_all_three(workspace, texts):
+    fail(workspace, 3)
+    with pytest.raises(UsageError, match="nothing was written"):
+        declare(workspace, texts=texts)
+    assert stopped(workspace)
+    assert not workspace.home(AGENT).exists()
+
+
+@pytest.mark.parametrize("said", ["m5", " M5 ", "reduce scope"])
+def test_a_mutation_is_found_by_code_or_name(workspace, said):
+    assert mutations.find(workspace, said).code == "M5"
+
+
+@pytest.mark.parametrize("said", ["M9", "M0", "", "scope"])
+def test_an_unknown_mutation_is_refused(workspace, said):
+    with pytest.raises(UsageError, match="M1 to M8"):
+        declare(workspace, said)
+
+
+def test_names_are_the_fleets_own_and_both_are_stored(tmp_path):
+    (tmp_path / "fleet.toml").write_text('[attempts]\nnames = { M4 = "Change the tool" }\n')
+    found = opened(tmp_path)
+    declared = declare(found, "change the tool")
+    assert "## MUTATION: M4 (Change the tool)\n" in text_of(declared.path)
+    event = attempts.state(found, AGENT).declared[declared.id]
+    assert (event["code"], event["name"]) == ("M4", "Change the tool")
+
+
+def test_a_name_for_a_code_that_does_not_exist_is_refused(tmp_path):
+    (tmp_path / "fleet.toml").write_text('[attempts]\nnames = { M9 = "x" }\n')
+    with pytest.raises(UsageError, match="M1 to M8"):
+        mutations.strategies(opened(tmp_path))
+
+
+def test_there_are_eight_each_with_all_it_takes():
+    assert [each.code for each in strategies.STRATEGIES] == [f"M{number}" for number in range(1, 9)]
+    assert [each.name for each in strategies.STRATEGIES] == [
+        "Fallback Dependency",
+        "Extreme Debug Logging",
+        "Hardcode & Isolate",
+        "Switch Libraries",
+        "Reduce Scope",
+        "Invert the Approach",
+        "Ask the Oracle",
+        "Read the Error",
+    ]
+    assert all(each.when and each.example for each in strategies.STRATEGIES)
+
+
+def test_a_success_after_a_mutation_is_recorded_and_proposed(workspace):
+    fail(workspace, 3)
+    declared = declare(workspace)
+    assert mutations.proposals(workspace, AGENT) == []
+    assert attempts.note_success(workspace, AGENT, "s-1", "ls") == []
+    assert attempts.note_success(workspace, AGENT, "s-1", "pytest tests/one.py") == [declared.id]
+    assert "✅ M5 (Reduce Scope) worked on: getting the full" in text_of(declared.path)
+    [proposal] = mutations.proposals(workspace, AGENT)
+    assert (proposal.id, proposal.code, proposal.switch) == (declared.id, "M5", SEED[1])
+    assert attempts.note_success(workspace, AGENT, "s-1", "pytest tests/one.py") == []
+    assert text_of(declared.path).count("✅") == 1
+
+
+def test_a_success_after_another_error_in_between_still_counts(workspace):
+    fail(workspace, 3)
+    declared = declare(workspace)
+    attempts.note_failure(workspace, AGENT, "s-1", "pytest -q", "E   another: error", 1)
+    assert attempts.note_success(workspace, AGENT, "s-1", "pytest -q") == [declared.id]
+
+
+def test_a_success_without_a_mutation_proposes_nothing(workspace):
+    fail(workspace, 3)
+    assert attempts.note_success(workspace, AGENT, "s-1", "pytest -q") == []
+    assert mutations.proposals(workspace, AGENT) == []
+    assert not workspace.home(AGENT).exists()
+
+
+def test_a_hook_that_knows_only_the_root_records_a_success_too(workspace):
+    fail(workspace, 3)
+    declared = declare(workspace)
+    assert attempts.note_success(str(workspace.root), AGENT, "s-1", "pytest -q") == [declared.id]
+    assert "✅" in text_of(declared.path)
+
+
+def test_the_proposals_command_logs_it_and_then_it_is_proposed_no_more(workspace):
+    fail(workspace, 3)
+    declare(workspace, texts=('it\'s "odd"; `x` $(y)', "a & b", "c"))
+    attempts.note_success(workspace, AGENT, "s-1", "pytest -q")
+    [proposal] = mutations.proposals(workspace, AGENT)
+    words = shlex.split(proposal.command)
+    assert words[:2] == ["fleet", "correct"]
+    told = dict(zip(words[2::2], words[3::2], strict=True))
+    assert told["--wrong"] == 'it\'s "odd"; `x` $(y)'
+    corrections.correct(
+        workspace,
+        AGENT,
+        corrections.Correction(told["--wrong"], told["--right"], told["--pattern"], source=told["--source"]),
+    )
+    assert mutations.proposals(workspace, AGENT) == []
+
+
+def test_a_proposal_can_be_dropped(workspace):
+    declared = declare(workspace)
+    mutations.worked(workspace, AGENT, "", "")
+    with pytest.raises(NoError):
+        mutations.drop(workspace, AGENT, "m-ffff")
+    assert mutations.drop(workspace, AGENT, declared.id[2:]).id == declared.id
+    assert mutations.proposals(workspace, AGENT) == []
+
+
+def test_an_agent_can_say_that_it_worked(workspace):
+    with pytest.raises(NoError):
+        mutations.worked(workspace, AGENT, "", "")
+    declared = declare(workspace)
+    assert mutations.worked(workspace, AGENT, "", f"seen {SECRET}")["id"] == declared.id
+    assert SECRET not in text_of(declared.path)
+    with pytest.raises(NoError):
+        mutations.worked(workspace, AGENT, "", "")
+
+
+def test_no_secret_gets_into_the_journal_the_log_or_a_proposal(workspace):
+    declared = declare(workspace, texts=(f"a {SECRET}", f"b {SECRET}", f"c {SECRET}"))
+    mutations.worked(workspace, AGENT, "", "")
+    log = workspace.local / "attempts" / f"{AGENT}.jsonl"
+    assert SECRET not in text_of(declared.path) + log.read_text() + str(mutations.proposals(workspace, AGENT))
+    assert declared.secrets
+
+
+def test_what_is_open(workspace):
+    fail(workspace, 3)
+    fail(workspace, 1, "cargo test", "s-2")
+    found = mutations.open_attempts(workspace, AGENT)
+    assert [(each.family, each.times, each.is_closed) for each in found] == [
+        ("cargo test", 1, False),
+        ("pytest", 3, True),
+    ]
+    assert [each.family for each in mutations.open_attempts(workspace, AGENT, "s-1")] == ["pytest"]
+    declare(workspace)
+    assert not any(each.is_closed for each in mutations.open_attempts(workspace, AGENT))

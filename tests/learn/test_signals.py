@@ -1,0 +1,478 @@
+"""A signal is in the log before anybody answers: once, screened, capped, cheap, and it counts for nothing yet."""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.keep import limits
+from fleet.keep.disk import Disk
+from fleet.keep.errors import DiskError, UsageError
+from fleet.keep.workspace import Workspace, World
+from fleet.learn import corrections, signals, writing
+from fleet.learn.entries import parse_log
+from fleet.learn.reconcile import bind
+from fleet.learn.signals import Flag, Slim, failure, flag, waiting
+
+ROOT = Path(__file__).resolve().parents[2]
+NOON = 1_795_262_400_000  # 2026-11-21 12:00:00 UTC
+TOKEN = "ghp_" + "a1B2" * 9
+SAID = Flag("human", "no, use pnpm here")
+
+
+class Wall:
+    """A clock that a test holds."""
+
+    def __init__(self, ms=NOON):
+        self.ms = ms
+
+    def __call__(self):
+        return self.ms
+
+
+@pytest.fixture
+def wall():
+    return Wall()
+
+
+@pytest.fixture
+def ground(tmp_path, wall):
+    (tmp_path / "fleet.toml").write_text("")
+    return Slim(tmp_path, wall)
+
+
+def page(ground):
+    return ground.disk.read(ground.home("velma") / "corrections.md").decode("utf-8", "replace")
+
+
+def entries(ground):
+    return parse_log(page(ground)).entries
+
+
+# The entry
+
+
+def test_a_persons_signal_is_an_auto_detected_entry(ground):
+    done = flag(ground, "velma", Flag("human", "no, use pnpm here\nnot npm", confidence="medium"), session="s-1")
+    assert done.is_new
+    assert page(ground) == (
+        "# Corrections — velma\n"
+        "\n"
+        "## 2026-11-21 12:00Z — no, use pnpm here\n"
+        "**User flagged:** no, use pnpm here\n"
+        "    not npm\n"
+        "**Signal:** correction (confidence=medium)\n"
+        "**Source:** auto-detected (a person)\n"
+        "**Pattern:** _to be inferred at promotion time_\n"
+        f"<!-- fleet flagged {done.id} at=2026-11-21T12:00:00.000Z kind=human session=s-1 -->\n"
+    )
+    (entry,) = entries(ground)
+    assert (entry.auto, entry.pattern, entry.record) == (True, "", None)
+    assert entry.wrong == "no, use pnpm here\nnot npm"
+
+
+@pytest.mark.parametrize(
+    ("told", "source", "heard"),
+    [
+        (Flag("human", "no"), "auto-detected (a person)", "correction"),
+        (Flag("agent", "no", agent="splinter"), "auto-detected (splinter)", "correction"),
+        (Flag("agent", "no", agent="../../x"), "auto-detected (another agent)", "correction"),
+        (failure("make", 2, "no"), "auto-detected (a failed command)", "failure"),
+        (Flag("self", "no", source="the diff"), "auto-detected (self-observed): the diff", "correction"),
+        (Flag("human", "no", heard="x) <!--", confidence="-->"), "auto-detected (a person)", "correction"),
+    ],
+)  # fmt: skip
+def test_each_kind_says_where_it_comes_from(ground, told, source, heard):
+    flag(ground, "velma", told)
+    (entry,) = entries(ground)
+    assert (entry.source, entry.signal, entry.auto) == (source, f"{heard} (confidence=strong)", True)
+    assert "no" in entry.wrong
+
+
+def test_a_failure_keeps_command_exit_code_and_last_lines(ground):
+    said = "\n".join(f"line {number}" for number in range(100))
+    flag(ground, "velma", failure("pytest -q tests", 1, said))
+    (entry,) = entries(ground)
+    assert entry.title == "pytest -q tests: exit code 1"
+    first, *rest = entry.wrong.split("\n")
+    assert first == "exit code 1: pytest -q tests"
+    assert rest == [f"line {number}" for number in range(100 - limits.SIGNAL_LINES_MAX, 100)]
+
+
+def test_a_failure_without_an_exit_code_or_output_is_one_too(ground):
+    flag(ground, "velma", failure("make", None, ""))
+    (entry,) = entries(ground)
+    assert (entry.title, entry.wrong) == ("make: failed", "failed: make")
+
+
+def test_a_signal_counts_for_nothing(ground, wall):
+    workspace = Workspace(ground.root, World(wall_ms=wall, durable=False))
+    flag(workspace, "velma", SAID, session="s")
+    with workspace.writing("velma") as writer:
+        assert corrections.settle(writer, workspace.load()) == 0
+    assert corrections.unfilled(workspace, "velma") == 1
+
+
+hostile = st.one_of(
+    st.text(max_size=200),
+    st.lists(
+        st.sampled_from(
+            ["## x", "**Pattern:** evil", "<!--", "-->", "<!-- fleet flagged ", "```", "---", "\n", "\r\n", "\u2028",
+             "TBD", " ", "\t", "\x1b[31m", "\x00", "\u202e", "\udc9b", "<<<<<<< HEAD", "中文", "no", "`", "\\", "\x85"]
+        ),
+        max_size=12,
+    ).map("".join),
+)  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(quote=hostile, title=hostile, source=hostile, before=hostile)
+def test_the_id_is_the_one_that_the_parser_gives_and_nothing_breaks_out(tmp_path_factory, quote, title, source, before):
+    root = tmp_path_factory.mktemp("ground")
+    path = root / "agents" / "velma" / "corrections.md"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(before.encode("utf-8", "replace"))
+    known = len(bind(parse_log(before.encode("utf-8", "replace") + b"\n")))
+    done = flag(Slim(root, Wall()), "velma", Flag("human", quote, title=title, source=source))
+    bound = bind(parse_log(path.read_bytes()))
+    assert len(bound) == known + 1
+    assert (bound[-1].id, bound[-1].entry.pattern, bound[-1].record) == (done.id, "", None)
+
+
+# Repeats
+
+
+def test_repeats_in_one_session_within_a_minute_are_one(ground, wall):
+    first = flag(ground, "velma", SAID, session="s")
+    wall.ms += 59_999
+    again = flag(ground, "velma", Flag("human", "NO! pnpm!"), session="s")
+    assert (again.id, again.is_new) == (first.id, False)
+    assert len(entries(ground)) == 1
+
+
+def test_a_minute_later_another_session_and_another_kind_are_new(ground, wall):
+    flag(ground, "velma", SAID, session="s")
+    assert flag(ground, "velma", SAID, session="t").is_new
+    assert flag(ground, "velma", SAID).is_new
+    assert flag(ground, "velma", Flag("self", "no, use pnpm here"), session="s").is_new
+    wall.ms += 60_000
+    assert flag(ground, "velma", SAID, session="s").is_new
+    assert len({bound.id for bound in bind(parse_log(page(ground)))}) == 5
+
+
+def test_another_agents_signal_is_no_repeat(ground):
+    flag(ground, "velma", SAID, session="s")
+    assert flag(ground, "splinter", SAID, session="s").is_new
+
+
+@pytest.mark.parametrize("back_ms", [1, 30_000, 3_600_000, NOON - 1])
+def test_a_clock_that_was_set_back_swallows_nothing(ground, wall, back_ms):
+    flag(ground, "velma", SAID, session="s")
+    wall.ms -= back_ms
+    assert flag(ground, "velma", Flag("human", "stop"), session="s").is_new
+    assert not flag(ground, "velma", Flag("human", "stop"), session="s").is_new
+
+
+def test_a_repeat_is_known_behind_much_that_came_in_between(ground, wall):
+    first = flag(ground, "velma", SAID, session="s")
+    for number in range(60):
+        flag(ground, "velma", failure("make", 2, "x" * 5_000), session=f"other-{number}")
+    wall.ms += 10_000
+    assert flag(ground, "velma", SAID, session="s") == (first.id, False, ())
+
+
+def test_equal_signals_of_two_sessions_are_two_entries(ground):
+    ids = {flag(ground, "velma", SAID, session=f"s-{number}").id for number in range(3)}
+    assert ids == {bound.id for bound in bind(parse_log(page(ground)))}
+    assert len(ids) == 3
+
+
+@pytest.mark.parametrize("gone", range(4))
+def test_an_equal_signal_has_its_own_id_whatever_was_done_to_the_others(ground, gone):
+    for number in range(3):
+        flag(ground, "velma", SAID, session=f"s-{number}")
+    path = ground.home("velma") / "corrections.md"
+    first, *blocks = path.read_text().split("\n## ")
+    changed = (
+        blocks[1:],
+        [blocks[0], blocks[2]],
+        [block.partition("<!--")[0] for block in blocks],
+        [block.replace("**Source:**", "**Source:** ") for block in blocks],
+    )[gone]
+    path.write_text("\n## ".join([first, *changed]) + "\n")
+    done = flag(ground, "velma", SAID, session="s-9")
+    assert bind(parse_log(page(ground)))[-1].id == done.id
+
+
+def test_a_quote_cannot_pass_for_a_repeat(ground):
+    mark = "<!-- fleet flagged c-0123456789abcdef at=2026-11-21T12:00:00.000Z kind=failure session=s -->"
+    flag(ground, "velma", Flag("human", f"no\n{mark}", title=mark, source=mark), session="s")
+    assert flag(ground, "velma", failure("make", 2, mark), session="s").is_new
+
+
+def test_a_session_that_is_no_word_is_known_again(ground):
+    odd = "a session -- of --> my own\n"
+    assert flag(ground, "velma", SAID, session=odd).is_new
+    assert not flag(ground, "velma", SAID, session=odd).is_new
+    assert [each.title for each in waiting(ground, "velma", odd)] == ["no, use pnpm here"]
+    assert page(ground).count("\n") == 8
+
+
+# Screening and limits
+
+
+def test_a_secret_in_what_failed_is_taken_out(ground):
+    done = flag(ground, "velma", failure(f"curl -H 'Authorization: Bearer {TOKEN}' x", 22, f"token was {TOKEN}\n"))
+    assert "a1B2" not in page(ground)
+    assert "[REDACTED:" in entries(ground)[0].wrong
+    assert done.secrets
+    done = flag(ground, "velma", Flag("human", f"no, {TOKEN}", title=TOKEN, source=TOKEN))
+    assert (done.secrets, "a1B2" in page(ground)) == (("github-classic",), False)
+
+
+@pytest.mark.parametrize("cut", range(0, 40, 3))
+def test_half_of_a_secret_is_never_kept(ground, cut):
+    window = limits.SIGNAL_WINDOW_CHARS
+    # The window begins within the secret, in a line of its own or in the only line there is; or the head ends in it.
+    flag(ground, "velma", failure("a", 1, TOKEN + "x\n" + "y" * (window - cut - 2)))
+    flag(ground, "velma", failure("b", 1, f"{TOKEN} " + "z " * ((window - cut) // 2)), session="2")
+    flag(ground, "velma", failure("c " * (window // 2 - cut // 2 - 1) + TOKEN, 1, ""), session="3")
+    for quote in ("d " * (window // 2 - cut // 2 - 1) + TOKEN + " e" * 99, TOKEN[:-cut] if cut > 20 else ""):
+        flag(ground, "velma", Flag("human", quote), session=f"4 {len(quote)}")
+    assert "a1B2" not in re.sub(r"(?m)^\*\*User flagged:\*\* ghp_\w{0,20}$|^## .* — ghp_\w{0,20}$", "", page(ground))
+
+
+def test_half_of_a_secret_behind_a_giant_one_is_never_kept(ground):
+    giant = "eyJ" + "aB3" * 2_600 + ".abcdef"
+    flag(
+        ground, "velma", Flag("human", f"{giant} " + "p" * (limits.SIGNAL_WINDOW_CHARS - len(giant) - 20) + f" {TOKEN}")
+    )
+    assert "ghp_" not in page(ground)
+    assert "[REDACTED:jwt]" in page(ground)
+
+
+def test_a_private_key_that_begins_before_the_window_is_taken_out(ground):
+    key = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIB\n" * 300
+    flag(ground, "velma", failure("cat key", 1, f"{key}-----END PRIVATE KEY-----\nfailed\n"))
+    assert "MIIE" not in page(ground)
+    assert entries(ground)[0].wrong.endswith("failed")
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["x" * 10_000_000, "line\n" * 2_000_000, "中文 " * 3_000_000, "\r".join(["progress"] * 1_000_000), "\n" * 9_000_000,
+     "wide " * 400 + "\n" + "wide " * 400],
+    ids=["one line", "lines", "Chinese", "progress bar", "nothing", "wide lines"],
+)  # fmt: skip
+def test_ten_megabytes_are_capped(ground, said):
+    flag(ground, "velma", failure("make " + "y" * 5_000, 2, said))
+    (entry,) = entries(ground)
+    assert len(entry.wrong) <= limits.SIGNAL_QUOTE_CHARS_MAX
+    assert len(entry.title) <= limits.SIGNAL_TITLE_CHARS_MAX
+    assert all(len(line) <= limits.SIGNAL_LINE_CHARS_MAX for line in entry.wrong.split("\n")[1:])
+    assert len(page(ground).encode()) < 16_000
+
+
+def test_a_long_message_is_cut_and_says_so(ground):
+    flag(ground, "velma", Flag("human", "no " * 1_000_000))
+    (entry,) = entries(ground)
+    assert len(entry.wrong) <= limits.SIGNAL_QUOTE_CHARS_MAX
+    assert entry.wrong.endswith("…")
+    assert entry.title.endswith("…")
+
+
+def test_control_characters_go_and_what_a_progress_bar_wrote_over(ground):
+    flag(ground, "velma", failure("make\x00 \u202eall", 2, "10%\r50%\rdone\n\x1b[31mFAILED\x1b[0m \x07bell\n"))
+    (entry,) = entries(ground)
+    assert entry.wrong == "exit code 2: make all\ndone\nFAILED bell"
+
+
+def test_chinese_stays_as_it_is(ground):
+    flag(ground, "velma", Flag("human", "不对，应该用 pnpm"))
+    assert (entries(ground)[0].wrong, entries(ground)[0].title) == ("不对，应该用 pnpm", "不对，应该用 pnpm")
+
+
+def test_half_a_surrogate_pair_is_no_trouble(ground):
+    flag(ground, "velma", Flag("human", "no \udc9b\ud800 that"))
+    assert entries(ground)[0].wrong == "no  that"
+
+
+# The disk, and other processes
+
+
+class Recorder(Disk):
+    """Notes each write and each wait for the disk, in order."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.done = []
+
+    def _write_all(self, handle, data):
+        super()._write_all(handle, data)
+        self.done.append(("write", bytes(data)))
+
+    def _fsync(self, handle):
+        super()._fsync(handle)
+        self.done.append(("fsync", Path(f"/proc/self/fd/{handle}").readlink().name))
+
+
+def test_it_is_one_write_and_on_the_disk_before_it_is_acknowledged(ground):
+    flag(ground, "velma", SAID, session="a")
+    ground.disk = Recorder(ground.root)
+    flag(ground, "velma", SAID, session="b")
+    (write, data), (fsync, name) = ground.disk.done
+    assert (write, fsync, name) == ("write", "fsync", "corrections.md")
+    assert b"User flagged" in data
+    assert b"session=b -->\n" in data
+
+
+def test_what_did_not_reach_the_disk_is_not_acknowledged(ground):
+    class Full(Disk):
+        def _fsync(self, handle):
+            raise OSError(28, "No space left on device")
+
+    ground.disk = Full(ground.root)
+    with pytest.raises(DiskError, match="no space left"):
+        flag(ground, "velma", SAID)
+
+
+@pytest.mark.parametrize("cut", range(1, 340, 7))
+def test_a_torn_tail_harms_itself_alone(ground, cut):
+    flag(ground, "velma", Flag("human", "first"), session="a")
+    flag(ground, "velma", Flag("human", "second: x"), session="b")
+    path = ground.home("velma") / "corrections.md"
+    data = path.read_bytes()
+    path.write_bytes(data[:-cut])
+    flag(ground, "velma", Flag("human", "third"), session="c")
+    read = entries(ground)
+    assert [read[0].wrong, read[-1].wrong] == ["first", "third"]
+    assert all(not entry.pattern for entry in read)
+    assert [each.title for each in waiting(ground, "velma", "c")] == ["third"]
+
+
+def test_wherever_the_write_was_torn_off_nothing_is_learned(ground):
+    flag(ground, "velma", SAID, session="s")
+    data = ground.disk.read(ground.home("velma") / "corrections.md")
+    for cut in range(len(data)):
+        assert not any(entry.pattern for entry in parse_log(data[:cut]).entries), data[:cut]
+
+
+FLAG_ONE = """
+import sys
+from pathlib import Path
+from fleet.learn.signals import Flag, Slim, flag
+done = flag(Slim(Path(sys.argv[1])), "velma", Flag("human", "no, use pnpm here"), session=sys.argv[2])
+print(done.id, done.is_new)
+"""
+
+
+def process(code, *words):
+    environment = {"PYTHONPATH": str(ROOT), "HOME": "/nonexistent", "PATH": os.environ["PATH"]}
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True, timeout=120, check=True
+    ).stdout.split()
+
+
+def test_fifty_processes_at_once_lose_nothing(ground):
+    with ThreadPoolExecutor(10) as pool:
+        said = list(pool.map(lambda n: process(FLAG_ONE, str(ground.root), f"s-{n % 25}"), range(50)))
+    ids = {bound.id for bound in bind(parse_log(page(ground)))}
+    # Two of each session, one after the other: the second is a repeat, unless a minute went by.
+    assert {entry for entry, _ in said} == ids
+    assert len(ids) == sum(is_new == "True" for _, is_new in said) == page(ground).count("## ") >= 25
+    assert len(waiting(ground, "velma")) == len(ids)
+
+
+LOADED = """
+import sys
+from pathlib import Path
+from fleet.learn.signals import Slim, failure, flag
+for session in ("a", "b"):
+    flag(Slim(Path(sys.argv[1])), "velma", failure("make", 2, session), session=session)
+print(*sorted(sys.modules))
+"""
+
+
+def test_a_hook_need_not_load_what_it_does_not_use(ground):
+    loaded = set(process(LOADED, str(ground.root)))
+    heavy = {"msgspec", "typer", "rapidfuzz", "sqlite3", "dataclasses", "inspect", "tomllib", "subprocess", "socket"}
+    assert not loaded & heavy
+    assert not {name for name in loaded if name.startswith(("fleet.keep.config", "fleet.keep.note", "fleet.keep.work"))}
+    assert "fleet.learn.entries" not in loaded, "the log was parsed, though nothing in it is equal"
+
+
+def test_a_workspace_is_as_good_a_ground(tmp_path, wall):
+    (tmp_path / "fleet.toml").write_text("")
+    workspace = Workspace(tmp_path, World(wall_ms=wall, durable=False))
+    first = flag(workspace, "velma", SAID, session="s")
+    assert flag(Slim(tmp_path, wall), "velma", SAID, session="s") == (first.id, False, ())
+    assert waiting(workspace, "velma", "s") == waiting(Slim(tmp_path), "velma", "s") != []
+
+
+def test_nothing_is_written_where_nobody_may_write(ground, monkeypatch):
+    register = ground.root / ".fleet" / "replica.toml"
+    register.parent.mkdir()
+    register.write_text('# Who writes\ndefault_agent = "velma"\nephemeral = true\n')
+    with pytest.raises(UsageError, match="only read"):
+        flag(ground, "velma", SAID)
+    assert page(ground) == ""
+    monkeypatch.setenv("FLEET_REPLICA", "velma.0a1b2c3d")
+    assert flag(ground, "velma", SAID).is_new
+    with pytest.raises(UsageError, match="no agent's name"):
+        flag(ground, "../velma", SAID)
+
+
+def test_a_link_in_the_place_of_the_log_is_not_written_through(ground):
+    (ground.root / "elsewhere").write_text("")
+    ground.home("velma").mkdir(parents=True)
+    (ground.home("velma") / "corrections.md").symlink_to(ground.root / "elsewhere")
+    with pytest.raises(DiskError):
+        flag(ground, "velma", SAID)
+    assert (ground.root / "elsewhere").read_text() == ""
+
+
+# What waits
+
+
+def test_what_waits_is_told_by_session_and_in_order(ground, wall):
+    for number, session in enumerate(("a", "b", "a")):
+        wall.ms += 61_000
+        flag(ground, "velma", Flag("human", f"no {number}"), session=session)
+    assert [each.title for each in waiting(ground, "velma")] == ["no 0", "no 1", "no 2"]
+    assert [each.title for each in waiting(ground, "velma", "a")] == ["no 0", "no 2"]
+    assert waiting(ground, "velma", "c") == waiting(ground, "splinter") == []
+
+
+def test_an_entry_that_a_person_filled_in_by_hand_waits_no_more(ground):
+    flag(ground, "velma", SAID, session="s")
+    path = ground.home("velma") / "corrections.md"
+    path.write_text(path.read_text().replace(writing.TO_BE_INFERRED, "Use pnpm"))
+    assert waiting(ground, "velma") == waiting(ground, "velma", "s") == []
+
+
+def test_a_session_that_owes_nothing_is_told_without_parsing(ground, monkeypatch):
+    flag(ground, "velma", SAID, session="s")
+    monkeypatch.setattr(signals, "_parsed", lambda known: pytest.fail("the log was parsed"))
+    assert waiting(ground, "velma", "another") == []
+
+
+def test_a_bare_heading_waits_too(ground):
+    path = ground.home("velma") / "corrections.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("# Corrections\n\n## Call the user Stevie\n\nAlways.\n")
+    assert [each.title for each in waiting(ground, "velma")] == ["Call the user Stevie"]
+
+
+def test_a_detected_message_becomes_a_signal():
+    from fleet.learn.triggers import Signal
+
+    heard = Signal(kind="frustration", confidence="medium", phrase="again", excerpt="wrong again", sender="")
+    assert signals.message(heard) == Flag("human", "wrong again", confidence="medium", heard="frustration")
+    assert signals.message(heard._replace(sender="tank")).kind == "agent"
+    assert signals.message(heard._replace(sender="tank")).agent == "tank"
