@@ -1,0 +1,1 @@
+"""What recurs becomes permanent: promotion into memory, and how well it works."""

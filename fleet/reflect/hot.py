@@ -1,0 +1,212 @@
+"""``memory.md`` as a file: a block that fleet keeps, and around it a person's own text, which stays byte for byte.
+
+A lesson is one line of the block. Promoting adds a line, demoting takes one away, and no other line of the block is
+written anew, so that a lesson reads as it was when it was promoted. One comment in the block remembers every id that
+was ever promoted here: an id without a line was taken out, by ``fleet demote`` or by hand, and does not come back by
+itself.
+
+Where the block is cannot be guessed: with a mark missing, doubled, or inside code or a comment, nothing is written.
+"""
+
+import re
+from typing import NamedTuple
+
+from fleet.keep import hot_text
+from fleet.keep.lazily import compiled
+from fleet.keep.screening import markdown_escape
+from fleet.reflect.promotion import readable
+
+FILE_NAME = "memory.md"
+OPENING = "<!-- fleet:hot: `fleet promote` and `fleet demote` keep these lines; your own text goes outside -->"
+CLOSING = "<!-- /fleet:hot -->"
+
+_MARK = compiled(r"<!--[ \t]{0,8}/?[ \t]{0,8}fleet:hot", re.IGNORECASE)
+_OPENS = compiled(r"<!--[ \t]*fleet:hot(?![\w-])(?:(?!-->).)*-->[ \t]*")
+_CLOSES = compiled(r"<!--[ \t]*/fleet:hot[ \t]*-->[ \t]*")
+_PROMOTED = compiled(r"<!-- fleet:promoted((?: p-[0-9a-f]{16})*) -->[ \t]*")
+_EVIDENCE = compiled(r"; (p-[0-9a-f]{16})\)[ \t]*$")
+_FENCE = compiled(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_NOTES = compiled(r" {0,3}#{1,6}[ \t]+Notes[ \t]*#*[ \t]*", re.IGNORECASE)
+_TITLE = compiled(r"# .*")
+_BOM = "\ufeff"
+_TAG = compiled(r"<([/!?]?[A-Za-z-][^<>]*)>")
+_TAG_BEGINS = compiled(r"<(?=[/!?A-Za-z])")
+
+
+class Memory(NamedTuple):
+    """A memory file, taken apart. Put together again, it is the same bytes.
+
+    Attributes:
+        head: what stands before the block, or before the place where it would go.
+        opening: the line that begins the block, "" when there is none.
+        rows: the block's lines, each with its line end.
+        closing: the line that ends it.
+        tail: what follows.
+        eol: the line end of this file.
+        trouble: why nothing can be written, or "".
+    """
+
+    head: str
+    opening: str
+    rows: tuple[str, ...]
+    closing: str
+    tail: str
+    eol: str = "\n"
+    trouble: str = ""
+
+    def render(self) -> bytes:
+        """Return the file's bytes."""
+        whole = self.head + self.opening + "".join(self.rows) + self.closing + self.tail
+        return whole.encode("utf-8", "surrogateescape")
+
+    def ids(self) -> list[str]:
+        """Return the ids of the lessons in the block, in their order."""
+        return list(dict.fromkeys(found for row in self.rows if (found := id_of(row))))
+
+    def known(self) -> set[str]:
+        """Return the ids in the block, and those that were and were taken out."""
+        return {*self.ids(), *(pattern for row in self.rows for pattern in _promoted(row))}
+
+    def size(self) -> int:
+        """Return how many characters of it an agent reads."""
+        return len(hot_text.hot(self.render().decode("utf-8", "replace")))
+
+
+def parse(data: bytes) -> Memory:
+    """Take a memory file apart. Never raises: what stands in the way is in ``trouble``."""
+    text = data.decode("utf-8", "surrogateescape")
+    eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
+    if "\0" in text:
+        return _troubled(text, "is no UTF-8 text")
+    marks = [(found.start(), _row_at(text, found.start())) for found in _MARK.finditer(text)]
+    if not marks:
+        at = _place(text)
+        return Memory(text[:at], "", (), "", text[at:], eol)
+    opens = [at for at, row in marks if row and _OPENS.fullmatch(row)]
+    closes = [at for at, row in marks if row and _CLOSES.fullmatch(row)]
+    if len(opens) + len(closes) < len(marks):
+        return _troubled(text, "has a fleet:hot mark that does not stand alone on its line")
+    if (len(opens), len(closes)) != (1, 1) or opens[0] > closes[0]:
+        return _troubled(text, "has fleet:hot marks that are no pair: one that opens, then one that closes")
+    begin, end = opens[0], closes[0]
+    if _is_in_code(text[:begin]) or _is_in_code(text[:end]) or hot_text.opens_comment(text[:begin]):
+        return _troubled(text, "has a fleet:hot mark inside code, or inside a comment")
+    inner, rest = _line_end(text, begin), _line_end(text, end)
+    rows = tuple(re.findall(r"[^\n]*\n", text[inner:end]))
+    return Memory(text[:begin], text[begin:inner], rows, text[end:rest], text[rest:], eol)
+
+
+def _troubled(text: str, why: str) -> Memory:
+    return Memory(text, "", (), "", "", trouble=f"{FILE_NAME} {why}; nothing is written into it until that is mended")
+
+
+def _row_at(text: str, at: int) -> str:
+    """Return the line that a mark begins, "" when something stands before it."""
+    if at and text[at - 1] != "\n" and text[:at] != _BOM:
+        return ""
+    return text[at : _line_end(text, at)].rstrip("\r\n")
+
+
+def _line_end(text: str, at: int) -> int:
+    return text.find("\n", at) + 1 or len(text)
+
+
+def _is_in_code(text: str) -> bool:
+    """Tell whether a code fence is open where this text ends."""
+    fence = ""
+    for row in text.split("\n"):
+        found = _FENCE.match(row)
+        if found is None:
+            continue
+        if not fence:
+            fence = found[1]
+        elif found[1].startswith(fence) and not row.strip(" \r\t").strip(fence[0]):
+            fence = ""
+    return bool(fence)
+
+
+def _place(text: str) -> int:
+    """Return where a first block goes: before the notes, else behind the title, else at the top.
+
+    Never where a comment is open: the block's own marks would end it, and hide from the agent what is between.
+    """
+    for found in re.finditer(r"(?m)^.*", text):
+        if _NOTES.fullmatch(found[0].rstrip("\r")):
+            head = text[: found.start()]
+            if not _is_in_code(head) and not hot_text.opens_comment(head):
+                return found.start()
+            break
+    top = _behind_front_matter(text, len(_BOM) if text.startswith(_BOM) else 0)
+    title = compiled(r"\s*").match(text, top)
+    begin = title.end() if title else top
+    end = _line_end(text, begin)
+    if _TITLE.match(text, begin) and not hot_text.opens_comment(text[:end]):
+        return end
+    return top
+
+
+def _behind_front_matter(text: str, at: int) -> int:
+    first = _line_end(text, at)
+    if text[at:first].rstrip() != "---":
+        return at
+    found = compiled(r"^(?:---|\.\.\.)[ \t]*\r?$\n?", re.MULTILINE).search(text, first)
+    return found.end() if found and not hot_text.opens_comment(text[: found.end()]) else at
+
+
+def lesson_row(said: str, right: str, evidence: str, pattern: str) -> str:
+    """Return a lesson as a line of the block, without a line end: screened, and nothing in it is Markdown or HTML."""
+    shown, way = inert(said), inert(right)
+    return f"- {shown}{f' — right: {way}' if way else ''} ({evidence}; {pattern})"
+
+
+def inert(words: str) -> str:
+    """Return words that stand in a memory as words: no comment, tag or Markdown begins or ends in them."""
+    clean = _TAG_BEGINS.sub("‹", _TAG.sub(r"‹\1›", readable(words))).replace("-->", "--›")
+    return markdown_escape(clean)
+
+
+def id_of(row: str) -> str:
+    """Return the id at the end of a lesson's line, or ""."""
+    found = _EVIDENCE.search(row.rstrip("\r\n"))
+    return found[1] if found else ""
+
+
+def _promoted(row: str) -> list[str]:
+    found = _PROMOTED.fullmatch(row.rstrip("\r\n"))
+    return found[1].split() if found else []
+
+
+def with_lesson(memory: Memory, row: str, agent: str) -> Memory:
+    """Return the memory with one more lesson, and its id remembered. A file without a block gets one."""
+    memory = _with_block(memory, agent)
+    at = next((n for n, known in enumerate(memory.rows) if _PROMOTED.fullmatch(known.rstrip("\r\n"))), len(memory.rows))
+    rows = (*memory.rows[:at], row + memory.eol, *memory.rows[at:])
+    return _remembering(memory._replace(rows=rows), [id_of(row)])
+
+
+def without_lessons(memory: Memory, ids: list[str], agent: str) -> Memory:
+    """Return the memory without these lessons, which are remembered, so that they do not come back by themselves."""
+    memory = _with_block(memory, agent)
+    rows = tuple(row for row in memory.rows if id_of(row) not in ids)
+    return _remembering(memory._replace(rows=rows), ids)
+
+
+def _remembering(memory: Memory, ids: list[str]) -> Memory:
+    before = [pattern for row in memory.rows for pattern in _promoted(row)]
+    rest = [row for row in memory.rows if not _PROMOTED.fullmatch(row.rstrip("\r\n"))]
+    said = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
+    return memory._replace(rows=(*rest, f"<!-- fleet:promoted{said} -->{memory.eol}"))
+
+
+def _with_block(memory: Memory, agent: str) -> Memory:
+    if memory.opening:
+        return memory
+    eol = memory.eol
+    head, tail = memory.head, memory.tail
+    if not head and not tail:
+        return Memory(f"# Memory — {agent}{eol}{eol}", OPENING + eol, (), CLOSING + eol, f"{eol}## Notes{eol}", eol)
+    if head.strip(_BOM) and not head.endswith("\n"):
+        head += eol
+    if head.strip(_BOM) and not head.endswith((f"{eol}{eol}", "\n\n")):
+        head += eol
+    return Memory(head, OPENING + eol, (), CLOSING + eol, (eol if tail.strip() else "") + tail, eol)
