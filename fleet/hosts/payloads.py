@@ -1,0 +1,225 @@
+"""What a host's hook sends, read once at the border: from here on there are fields of known types, never raw JSON.
+
+Standard library only, and little of it: this runs on every tool call of every host. Shapes as captured from the clients
+themselves; a field that is missing, or of another type than it should be, is empty.
+"""
+
+import json
+from collections.abc import Mapping
+
+CLAUDE_CODE, CODEX, COPILOT, GEMINI, CURSOR, UNKNOWN = "claude-code", "codex", "copilot", "gemini", "cursor", "unknown"
+
+PAYLOAD_BYTES_MAX = 8 * 1024 * 1024
+FIELD_CHARS_MAX = 64 * 1024
+ID_CHARS_MAX = 200
+
+EVENTS = {
+    "sessionstart": "SessionStart",
+    "userpromptsubmit": "UserPromptSubmit",
+    "userpromptsubmitted": "UserPromptSubmit",
+    "beforeagent": "UserPromptSubmit",
+    "pretooluse": "PreToolUse",
+    "beforetool": "PreToolUse",
+    "posttooluse": "PostToolUse",
+    "aftertool": "PostToolUse",
+    "posttoolusefailure": "PostToolUseFailure",
+    "stop": "Stop",
+    "agentstop": "Stop",
+    "afteragent": "Stop",
+    "precompact": "PreCompact",
+    "precompress": "PreCompact",
+    "postcompact": "PostCompact",
+    "sessionend": "SessionEnd",
+}
+"""Each host's word for an event, in lower case, to Claude Code's."""
+
+_TOOLS = {
+    "bash": "Bash",
+    "shell": "Bash",
+    "shell_command": "Bash",
+    "local_shell": "Bash",
+    "exec_command": "Bash",
+    "run_shell_command": "Bash",
+    "apply_patch": "Edit",
+    "edit": "Edit",
+    "replace": "Edit",
+    "str_replace_editor": "Edit",
+    "create": "Write",
+    "write": "Write",
+    "write_file": "Write",
+}
+EDITING_TOOLS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
+
+_HOME_OF = (("/rollout-", CODEX), ("/.claude/", CLAUDE_CODE), ("/.gemini/", GEMINI), ("/.copilot/", COPILOT))
+_ENVIRONMENT_OF = (
+    ("COPILOT_CLI", COPILOT),
+    ("GEMINI_SESSION_ID", GEMINI),
+    ("CURSOR_VERSION", CURSOR),
+    ("CODEX_MANAGED_PACKAGE_ROOT", CODEX),
+    ("CLAUDECODE", CLAUDE_CODE),
+)
+
+
+class BadPayloadError(ValueError):
+    """What arrived is no JSON object."""
+
+
+class Payload:
+    """One call of a hook.
+
+    Attributes:
+        host: who called; ``unknown`` is answered as Claude Code is.
+        event: Claude Code's name for it, or "" for one that nobody here knows.
+        said: the host's own name for it.
+        session: the host's id of the session, or "".
+        cwd: where the host works, or "".
+        source: why a session started: startup, resume, clear, compact.
+        prompt: what a person wrote.
+        tool: the tool's name, as Claude Code would call it.
+        command: what a shell is to run.
+        path: the file that is to be edited.
+        error: what a failed command printed; its end, when it is long.
+        exit_code: of a failed command; None when it is not known, or it did not fail.
+        call: the id of the tool call.
+        has_ended: the command ran to its own end: nobody stopped it, and it is not in the background.
+        is_stopping: a stop hook has sent the agent on already.
+    """
+
+    __slots__ = (
+        "call",
+        "command",
+        "cwd",
+        "error",
+        "event",
+        "exit_code",
+        "has_ended",
+        "host",
+        "is_stopping",
+        "path",
+        "prompt",
+        "said",
+        "session",
+        "source",
+        "tool",
+    )
+
+    def __init__(self, event: str, found: dict[str, object], environment: Mapping[str, str]) -> None:
+        self.said = event or _text(found, "hook_event_name", "hookName")
+        self.host = host_of(found, environment)
+        self.event = EVENTS.get(self.said.lower(), "")
+        self.session = _text(found, "session_id", "sessionId")[:ID_CHARS_MAX]
+        self.cwd = _text(found, "cwd")
+        self.source = _text(found, "source")
+        self.prompt = _ends(_text(found, "prompt"))
+        name = _text(found, "tool_name", "toolName")
+        self.tool = _TOOLS.get(name.lower(), name)[:ID_CHARS_MAX]
+        given = _record(found, "tool_input", "toolArgs", "toolInput")
+        self.command = _command(given)
+        self.path = _text(given, "file_path", "notebook_path", "absolute_path", "path")
+        self.call = _text(found, "tool_use_id")[:ID_CHARS_MAX]
+        answer = _record(found, "tool_response")
+        self.has_ended = True not in (
+            found.get("is_interrupt"),
+            answer.get("interrupted"),
+            given.get("run_in_background"),
+        )
+        self.is_stopping = found.get("stop_hook_active") is True
+        self.exit_code, self.error = _failure(found)
+        if self.event == "PostToolUse" and self.exit_code:
+            self.event = "PostToolUseFailure"  # other hosts have no event of its own for it
+
+
+def parse(event: str, data: bytes, environment: Mapping[str, str]) -> Payload:
+    """Read what a host sent about an event.
+
+    Raises:
+        BadPayloadError: it is no JSON object, too large, or nested too deeply.
+    """
+    if len(data) > PAYLOAD_BYTES_MAX:
+        raise BadPayloadError(f"over {PAYLOAD_BYTES_MAX:,} bytes")
+    try:
+        # Bytes that are no UTF-8 come from a command's output: no reason to lose the event.
+        found = json.loads(data.decode("utf-8-sig", "replace"))
+    except (ValueError, RecursionError) as why:
+        raise BadPayloadError(str(why)[:200] or type(why).__name__) from why
+    if not isinstance(found, dict):
+        raise BadPayloadError(f"a JSON object belongs there, not {type(found).__name__}")
+    return Payload(event, found, environment)
+
+
+def host_of(found: dict[str, object], environment: Mapping[str, str]) -> str:
+    """Return which host called. The payload tells more than the environment, which a nested agent inherits."""
+    transcript = _text(found, "transcript_path", "transcriptPath").replace("\\", "/")
+    for part, host in _HOME_OF:
+        if part in transcript:
+            return host
+    if "prompt_id" in found:
+        return CLAUDE_CODE
+    if "turn_id" in found:
+        return CODEX
+    if "sessionId" in found or "tool_result" in found or ("timestamp" in found and "session_id" in found):
+        return COPILOT  # Gemini sends a timestamp, too, but always a transcript
+    for name, host in _ENVIRONMENT_OF:
+        if environment.get(name):
+            return host
+    return UNKNOWN
+
+
+def _failure(found: dict[str, object]) -> tuple[int | None, str]:
+    """Return the exit code, None when nothing tells of a failure, and what was printed."""
+    error = found.get("error")
+    if isinstance(error, str):
+        first, _, rest = error.partition("\n")
+        code = _number_behind(first, "Exit code")
+        return code, _tail(_clean(rest if code is not None else error))
+    answer = _record(found, "tool_response", "tool_result", "toolResult")
+    printed = _text(answer, "llmContent", "text_result_for_llm", "textResultForLlm")
+    for mark in ("completed with exit code", "\nExit Code:"):
+        if code := _number_behind(printed[-FIELD_CHARS_MAX:], mark):
+            return code, _tail(printed)
+    return None, ""
+
+
+def _number_behind(text: str, mark: str) -> int | None:
+    """Return the number that follows the last of these marks in a text."""
+    _, found, rest = text.rpartition(mark)
+    digits = rest.strip()[:4].split(">")[0].split("\n")[0].strip()
+    return int(digits) if found and digits.isascii() and digits.isdigit() else None
+
+
+def _command(given: dict[str, object]) -> str:
+    command = given.get("command", given.get("cmd"))
+    if isinstance(command, list):
+        command = " ".join(part for part in command if isinstance(part, str))
+    return _clean(command)[:FIELD_CHARS_MAX] if isinstance(command, str) else ""
+
+
+def _record(found: dict[str, object], *names: str) -> dict[str, object]:
+    for name in names:
+        value = found.get(name)
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _text(found: dict[str, object], *names: str) -> str:
+    for name in names:
+        value = found.get(name)
+        if isinstance(value, str) and value:
+            return _clean(value)
+    return ""
+
+
+def _clean(text: str) -> str:
+    """A lone surrogate is valid JSON, and no text: nothing could write it."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _ends(text: str) -> str:
+    """A pasted log may be long; what a person says about it stands before or behind it."""
+    half = FIELD_CHARS_MAX // 2
+    return text if len(text) <= FIELD_CHARS_MAX else f"{text[:half]}\n{text[-half:]}"
+
+
+def _tail(text: str) -> str:
+    return text[-FIELD_CHARS_MAX:]

@@ -1,0 +1,36 @@
+"""The scripted model server beside the captured payloads, with one thing more: it does what its context asks for.
+
+``{entry}`` in a command becomes the id that the last ``fleet learn c-...`` in the request names. So a test shows that
+the request reached the model, and not merely a log.
+"""
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+_ENTRY = re.compile(r"fleet learn (c-[0-9a-f]{16})")
+
+
+def main() -> None:
+    """Serve on FAKE_PORT; ``argv[1]`` is the path of ``fake_llm.py``."""
+    spec = importlib.util.spec_from_file_location("fake_llm", Path(sys.argv[1]))
+    fake = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fake)
+    given = list(fake.CMDS)
+
+    class Model(fake.H):
+        def anthropic(self, body: dict) -> None:
+            named = _ENTRY.findall(json.dumps(body.get("messages", [])))
+            with fake.LOCK:
+                fake.CMDS[:] = [command.replace("{entry}", named[-1] if named else "c-none") for command in given]
+            super().anthropic(body)
+
+    server = fake.ThreadingHTTPServer(("127.0.0.1", fake.PORT), Model)
+    server.daemon_threads = True
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,640 @@
+"""``fleet hook EVENT``: what it does at each event, and that nothing it is given makes it fail its host."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fleet import hook
+
+SESSION = "8c53a2ca-723d-4ed2-a1b0-b81655a138fc"
+CLAUDE = sorted({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop"})
+CORRECTION = "No, that's wrong. You should have used pnpm, not npm."
+HEAVY = {
+    "msgspec",
+    "typer",
+    "sqlite3",
+    "_sqlite3",
+    "hashlib",
+    "_hashlib",
+    "tomllib",
+    "subprocess",
+    "pathlib",
+    "dataclasses",
+}
+
+
+def bash(command: str, **more: object) -> dict:
+    return {"tool_name": "Bash", "tool_input": {"command": command}, **more}
+
+
+def failed(command: str, error: str = "Exit code 1\nboom", **more: object) -> dict:
+    return bash(command, error=error, is_interrupt=False, **more)
+
+
+def captured(shared: Path) -> list[tuple[str, str, object]]:
+    """Return client, event and stdin of every captured payload."""
+    found = []
+    for path in sorted((shared / "hosts" / "payloads").glob("*/*.json")):
+        told = json.loads(path.read_text())
+        found.append((path.parent.name, told["event"], told["stdin"]))
+    return found
+
+
+def in_this_process(monkeypatch, capfd, environment: dict[str, str], event: str, data: bytes) -> tuple[int, str, str]:
+    """Call the hook without a new process, and return exit code, stdout and stderr."""
+    reading, writing = os.pipe()
+    os.write(writing, data)
+    os.close(writing)
+    before = os.dup(0)
+    os.dup2(reading, 0)
+    for name in list(os.environ):
+        if name.startswith(("FLEET_", "CLAUDE", "CODEX", "COPILOT", "GEMINI", "CURSOR")):
+            monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    try:
+        code = hook.main([event])
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(reading)
+    out = capfd.readouterr()
+    return code, out.out, out.err
+
+
+# --- every captured payload -----------------------------------------------------------------------------------------
+
+
+def test_every_captured_payload_of_every_host_is_answered_with_0(shared, place, monkeypatch, capfd):
+    seen = set()
+    for client, event, stdin in captured(shared):
+        told = {**stdin, "cwd": str(place.folder)} if isinstance(stdin, dict) else stdin
+        data = json.dumps(told).encode()
+        assert len(data) < 64 * 1024  # what a pipe holds
+        code, out, err = in_this_process(monkeypatch, capfd, {"HOME": str(place.home)}, event, data)
+        assert (code, err) == (0, ""), (client, event, err)
+        if out:
+            assert isinstance(json.loads(out), dict), (client, event)
+        seen.add(client.partition("-")[0])
+    assert {"claude", "codex", "copilot", "gemini"} <= seen
+    wrong = [line for line in place.log() if "Error" in line["what"]]
+    assert not wrong
+
+
+def test_captured_claude_payloads_do_what_they_should(shared, place):
+    folder = shared / "hosts" / "payloads" / "claude-code-2.1.329"
+    for path in sorted(folder.glob("*.json")):
+        told = json.loads(path.read_text())
+        payload = {**told["stdin"], "cwd": str(place.folder)}
+        done = place.hook(told["event"], payload, CLAUDECODE="1")
+        if told["event"] == "SessionStart":
+            assert b"additionalContext" in done.stdout
+        if told["event"] == "UserPromptSubmit":  # "no, don't use npm, use pnpm"
+            assert b"fleet learn c-" in done.stdout
+        if told["event"] == "Stop":
+            assert json.loads(done.stdout)["decision"] == "block"
+    assert "don't use npm" in place.entries()
+
+
+# --- session start --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["startup", "resume", "clear", "compact"])
+def test_a_session_starts_with_what_the_fleet_knows_after_a_compaction_too(place, source):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
+    assert "Use awk for user input" in place.context("SessionStart", {"source": source})
+
+
+def test_what_was_shown_at_the_start_is_noted(place):
+    done = place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input", "--json")
+    place.context("SessionStart", {"source": "startup"})
+    noted = "".join(path.read_text() for path in (place.folder / ".fleet" / "shown").iterdir())
+    assert json.loads(done.stdout)["id"] in noted
+    assert SESSION in noted
+
+
+def test_the_context_stands_between_two_marks_that_are_new_each_time(place):
+    one, two = place.context("SessionStart"), place.context("SessionStart")
+    marks = [re.findall(r"^fleet-[0-9a-f]{16}$", text, re.MULTILINE) for text in (one, two)]
+    assert [len(each) for each in marks] == [2, 2]
+    assert marks[0][0] == marks[0][1] != marks[1][0]
+
+
+def test_each_host_gets_the_form_that_it_reads(place):
+    copilot = json.loads(place.hook("SessionStart", {"timestamp": "2026-11-20T22:54:54.856Z"}).stdout)
+    assert list(copilot) == ["additionalContext"]
+    codex = json.loads(place.hook("SessionStart", {"transcript_path": "/x/sessions/rollout-1.jsonl"}).stdout)
+    assert list(codex) == ["hookSpecificOutput"]
+    unknown = json.loads(place.hook("SessionStart").stdout)
+    assert unknown["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+
+
+# --- prompts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_correction_is_logged_before_the_next_reply_and_the_agent_is_told_to_state_its_lesson(place):
+    said = place.context("UserPromptSubmit", {"prompt": CORRECTION})
+    entry = re.search(r"fleet learn (c-[0-9a-f]{16}) --pattern", said)
+    assert entry
+    assert "You should have used pnpm" in place.entries()
+    place.fleet("learn", entry[1], "--pattern", "Use pnpm in this repository")
+    assert "Use pnpm in this repository" in place.fleet("patterns").stdout
+
+
+def test_the_same_signal_within_a_minute_is_one(place):
+    place.context("UserPromptSubmit", {"prompt": CORRECTION})
+    assert place.context("UserPromptSubmit", {"prompt": CORRECTION}) == ""
+    assert place.entries().count("## ") == 1
+
+
+@pytest.mark.parametrize(
+    "prompt", ["Please add a test for the parser", "", "   ", "no problem, thanks!", "Perfect, exactly what I wanted!"]
+)
+def test_an_ordinary_prompt_is_nothing(place, prompt):
+    assert place.context("UserPromptSubmit", {"prompt": prompt}) == ""
+    assert place.entries() == ""
+
+
+def test_what_fleet_injected_itself_is_no_correction(place):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "No, that is wrong: never use npm")
+    before = place.entries()
+    shown = place.context("SessionStart")
+    assert "never use npm" in shown
+    assert place.context("UserPromptSubmit", {"prompt": f"<hook_context>{shown}</hook_context>\n\n{shown}"}) == ""
+    assert place.entries() == before
+
+
+def test_64_kib_of_one_letter_take_no_time(place, monkeypatch, capfd):
+    for letter in ("a", "n", " ", "(", "-", "\u4e0d"):
+        data = json.dumps({"cwd": str(place.folder), "prompt": letter * 65536}, ensure_ascii=False).encode()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:  # a pipe holds 64 KiB: somebody must feed it
+            os.close(reading)
+            with os.fdopen(writing, "wb") as file:
+                file.write(data)
+            os._exit(0)
+        os.close(writing)
+        before = os.dup(0)
+        os.dup2(reading, 0)
+        monkeypatch.setenv("FLEET_DIR", str(place.folder))
+        began = time.process_time()
+        code = hook.main(["UserPromptSubmit"])
+        took_s = time.process_time() - began
+        os.dup2(before, 0)
+        os.close(reading)
+        os.waitpid(child, 0)
+        assert code == 0
+        assert took_s < 0.5, f"{letter!r}: {took_s:.3f} s"  # imports and parsing included
+    capfd.readouterr()
+
+
+# --- tools ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_command_is_counted_and_the_fourth_try_is_blocked_with_the_way_out(place):
+    for _ in range(3):
+        place.hook("PreToolUse", bash("./deploy.sh"))
+        place.hook("PostToolUseFailure", failed("./deploy.sh"))
+    done = place.hook("PreToolUse", bash("./deploy.sh"), expect=2)
+    assert b"fleet mutate" in done.stderr
+    assert done.stdout == b""
+    place.hook("PreToolUse", bash("ls"))
+    assert any("blocked" in line["what"] for line in place.log())
+
+
+def test_an_edit_opens_the_door_again(place):
+    for _ in range(3):
+        place.hook("PostToolUseFailure", failed("./deploy.sh"))
+    place.hook("PostToolUse", {"tool_name": "Edit", "tool_input": {"file_path": str(place.folder / "deploy.sh")}})
+    place.hook("PreToolUse", bash("./deploy.sh"))
+
+
+def test_a_success_ends_the_streak(place):
+    for _ in range(2):
+        place.hook("PostToolUseFailure", failed("./deploy.sh"))
+    place.hook("PostToolUse", bash("./deploy.sh", tool_response={"stdout": "", "stderr": ""}))
+    place.hook("PostToolUseFailure", failed("./deploy.sh"))
+    place.hook("PreToolUse", bash("./deploy.sh"))
+
+
+def test_one_call_reported_twice_is_one_failure(place):
+    """A plugin and the settings may both be there, and a host then calls twice."""
+    for number in range(2):
+        for _ in range(2):
+            place.hook("PostToolUseFailure", failed("./deploy.sh", tool_use_id=f"toolu_{number}"))
+    place.hook("PreToolUse", bash("./deploy.sh"))
+
+
+def test_of_calls_at_the_same_moment_one_is_the_first(tmp_path):
+    script = "import sys; from fleet.hosts import told; print(told.claim(sys.argv[1], 's', 'call x'))"
+    calls = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    assert sorted(call.communicate()[0].strip() for call in calls) == ["False"] * 7 + ["True"]
+
+
+def test_a_command_that_a_person_stopped_did_not_fail(place):
+    for _ in range(4):
+        place.hook("PostToolUseFailure", {**failed("./deploy.sh"), "is_interrupt": True})
+    place.hook("PreToolUse", bash("./deploy.sh"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"tool_response": {"interrupted": True}},
+        {"tool_input": {"command": "./deploy.sh", "run_in_background": True}},
+        {"turn_id": "t", "tool_response": ""},
+    ],
+    ids=["stopped", "in the background", "codex"],
+)
+def test_what_did_not_end_well_for_sure_ends_no_streak(place, answer):
+    for _ in range(3):
+        place.hook("PostToolUseFailure", failed("./deploy.sh"))
+    place.hook("PostToolUse", {**bash("./deploy.sh"), **answer})
+    place.hook("PreToolUse", bash("./deploy.sh"), expect=2)
+
+
+def test_a_failed_test_is_a_signal_with_command_code_and_last_lines(place):
+    said = place.context("PostToolUseFailure", failed("pytest -q tests", "Exit code 3\nFAILED tests/a.py::test_b"))
+    assert "fleet learn c-" in said
+    entries = place.entries()
+    assert all(part in entries for part in ("pytest -q tests", "exit code 3", "FAILED tests/a.py::test_b"))
+
+
+def test_a_failed_command_that_is_no_build_is_no_signal(place):
+    assert place.context("PostToolUseFailure", failed("grep -q x y")) == ""
+    assert place.entries() == ""
+
+
+def test_which_commands_are_builds_is_configurable(place):
+    (place.folder / "fleet.toml").write_text('[attempts]\nbuilds = ["./verify"]\n')
+    assert "fleet learn c-" in place.context("PostToolUseFailure", failed("./verify all"))
+    assert place.context("PostToolUseFailure", failed("pytest")) == ""
+
+
+def test_a_secret_in_a_failure_stays_out_of_the_log(place):
+    secret = "ghp_" + "a1B2" * 9
+    said = place.context("PostToolUseFailure", failed(f"make TOKEN={secret}", f"Exit code 2\nbad token {secret}"))
+    assert secret not in said + place.entries() + json.dumps(place.log())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"tool_response": {"llmContent": "Output: x\nExit Code: 1\nProcess Group PGID: 3"}},
+        {
+            "tool_result": {
+                "result_type": "success",
+                "text_result_for_llm": "x\n<shellId: 1 completed with exit code 1>",
+            }
+        },
+    ],
+    ids=["gemini", "copilot"],
+)
+def test_failures_of_other_hosts_are_known_by_their_text(place, answer):
+    for _ in range(3):
+        place.hook("PostToolUse", bash("./deploy.sh", **answer))
+    place.hook("PreToolUse", bash("./deploy.sh"), expect=2)
+
+
+# --- lessons at the moment of use -----------------------------------------------------------------------------------
+
+
+def with_lessons(place, *rows: tuple[str, str, str]) -> None:
+    folder = place.folder / ".fleet" / "ready"
+    folder.mkdir(exist_ok=True)
+    (folder / "triggers.json").write_text(json.dumps([list(row) for row in rows]))
+
+
+def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(place):
+    with_lessons(place, ("p-" + "1" * 16, "Bash:git push*", "- Pull before you push (p-1111111111111111)"))
+    assert place.context("PreToolUse", bash("ls")) == ""
+    assert "Pull before you push" in place.context("PreToolUse", bash("cd x && git push"))
+    assert place.context("PreToolUse", bash("git push")) == ""
+    assert "Pull before" in place.context("PreToolUse", bash("git push", session_id="another"))
+    noted = "".join(path.read_text() for path in (place.folder / ".fleet" / "shown").iterdir())
+    assert noted.count("p-1111111111111111") == 2
+
+
+def test_at_most_three_lessons_at_once_and_the_others_later(place):
+    with_lessons(place, *((f"p-{number:016x}", "Bash:make*", f"- lesson {number}") for number in range(5)))
+    first = place.context("PreToolUse", bash("make"))
+    second = place.context("PreToolUse", bash("make all"))
+    assert [first.count("- lesson"), second.count("- lesson")] == [3, 2]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[[1]]", '{"a": 1}', '[["p-1", "Bash", null]]', "[" * 100_000])
+def test_a_damaged_list_of_triggers_shows_nothing(place, content):
+    (place.folder / ".fleet" / "ready").mkdir()
+    (place.folder / ".fleet" / "ready" / "triggers.json").write_text(content)
+    assert place.context("PreToolUse", bash("make")) == ""
+
+
+# --- stop and the end -----------------------------------------------------------------------------------------------
+
+
+def test_stop_names_what_has_no_lesson_yet_once_a_session(place):
+    place.context("UserPromptSubmit", {"prompt": CORRECTION})
+    told = json.loads(place.hook("Stop", {"stop_hook_active": False}).stdout)
+    assert told["decision"] == "block"
+    assert re.search(r"c-[0-9a-f]{16}", told["reason"])
+    assert place.hook("Stop", {"stop_hook_active": False}).stdout == b""
+
+
+def test_stop_says_nothing_when_it_was_stopped_already_or_the_lesson_was_stated(place):
+    said = place.context("UserPromptSubmit", {"prompt": CORRECTION})
+    assert place.hook("Stop", {"stop_hook_active": True}).stdout == b""
+    place.fleet("learn", re.search(r"c-[0-9a-f]{16}", said)[0], "--pattern", "Use pnpm in this repository")
+    assert place.hook("Stop", {"stop_hook_active": False}).stdout == b""
+
+
+def test_stop_says_nothing_about_another_session(place):
+    place.context("UserPromptSubmit", {"prompt": CORRECTION})
+    assert place.hook("Stop", {"session_id": "another"}).stdout == b""
+
+
+def test_the_work_of_a_sessions_end_outlives_the_hook(place):
+    began = time.monotonic()
+    place.hook("SessionEnd", {"reason": "other"})
+    assert time.monotonic() - began < 10
+    until = time.monotonic() + 30
+    while not place.log() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [line["event"] for line in place.log()] == ["SessionEnd"]
+    assert "settled" in place.log()[0]["what"]
+    assert (place.folder / ".fleet" / "ready" / "start-tank.txt").exists()
+
+
+def test_what_is_logged_is_said_back_without_secrets_or_escapes(place):
+    secret = "ghp_" + "a1B2" * 9
+    said = place.context("UserPromptSubmit", {"prompt": f"No, that's wrong \x1b[31m{secret}: use pnpm."})
+    assert "fleet learn c-" in said
+    assert secret not in said + place.entries()
+    assert "\x1b" not in said + place.entries()
+
+
+def test_a_project_that_has_a_fleet_package_of_its_own_is_not_run(place):
+    (place.folder / "fleet").mkdir()
+    (place.folder / "fleet" / "__init__.py").write_text("raise SystemExit('not ours')")
+    place.hook("SessionEnd", {"reason": "other"})
+    until = time.monotonic() + 30
+    while not place.log() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert "settled" in place.log()[0]["what"]
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+BROKEN = {
+    "empty": b"",
+    "half": b'{"session_id": "x", "cwd": "',
+    "a list": b"[]",
+    "a number": b"7",
+    "null": b"null",
+    "rubbish": bytes(range(256)) * 40,
+    "deep": b"[" * 200_000,
+    "deep objects": b'{"a":' * 100_000,
+    "10 MB": b'{"prompt": "' + b"a" * 10_000_000 + b'"}',
+    "a giant number": b'{"a": ' + b"9" * 100_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("event", ["SessionStart", "PreToolUse"])
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_payload_is_a_line_in_the_log_and_nothing_else(place, name, event):
+    done = place.hook(event, data=BROKEN[name], FLEET_DIR=str(place.folder))
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert len(place.log()) == 1
+
+
+@pytest.mark.parametrize("event", [*CLAUDE, "SessionEnd"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {},
+        {
+            "session_id": None,
+            "cwd": 7,
+            "prompt": ["no"],
+            "tool_name": {},
+            "tool_input": "x",
+            "error": 3,
+            "tool_response": 1,
+        },
+        {
+            "session_id": "../../etc/passwd",
+            "tool_name": "Bash",
+            "tool_input": {"command": "\ud800", "file_path": "\u0000"},
+        },
+        {"prompt": "No, that's wrong \ud800 \u202e", "session_id": "\ud800", "error": "Exit code 99999999999999999999"},
+    ],
+    ids=["nothing", "other types", "odd texts", "lone surrogates"],
+)
+def test_missing_and_odd_fields_fail_nothing(place, event, payload):
+    data = json.dumps(payload).encode()
+    place.hook(event, data=data, FLEET_DIR=str(place.folder))
+    assert not [line for line in place.log() if "Error" in line["what"]]
+    assert not (place.folder / ".fleet" / "etc").exists()
+
+
+def test_an_unknown_event_is_a_line_in_the_log(place):
+    assert place.hook("MoonPhase").stdout == b""
+    assert [line["event"] for line in place.log()] == ["MoonPhase"]
+
+
+def test_an_unknown_host_is_answered(place):
+    assert place.context("SessionStart", {"client": "something new"})
+
+
+@pytest.mark.parametrize("event", [*CLAUDE, "SessionEnd", "MoonPhase"])
+def test_without_a_workspace_nothing_happens(bare, event):
+    before = sorted(bare.folder.parent.rglob("*"))
+    done = bare.hook(event, {"prompt": CORRECTION, **failed("make")})
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert sorted(bare.folder.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("event", [*CLAUDE, "SessionEnd"])
+def test_half_a_workspace_is_a_line_in_the_log(bare, event):
+    (bare.folder / "fleet.toml").write_text("")
+    done = bare.hook(event, {"prompt": CORRECTION, **failed("make")})
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert len(bare.log()) == 1
+    assert "fleet init" in bare.log()[0]["what"]
+
+
+def test_a_broken_configuration_is_a_line_in_the_log(place):
+    (place.folder / "fleet.toml").write_text("[share\nnonsense")
+    assert place.context("SessionStart", {"source": "startup"}) == ""
+    assert len(place.log()) == 1
+
+
+def test_a_link_where_the_local_folder_belongs_is_not_followed(bare):
+    target = bare.folder.parent / "elsewhere"
+    target.mkdir()
+    (target / "replica.toml").write_text('default_agent = "tank"\n')
+    (bare.folder / "fleet.toml").write_text("")
+    (bare.folder / ".fleet").symlink_to(target)
+    for event in (*CLAUDE, "MoonPhase"):
+        bare.hook(event, {"prompt": CORRECTION, **failed("make")})
+    assert sorted(path.name for path in target.iterdir()) == ["replica.toml"]
+
+
+READ_ONLY = """
+import os, sys
+real = os.open
+
+def refuses(path, flags, *more, **named):
+    if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and not str(path).startswith("/dev/"):
+        raise OSError(30, "Read-only file system", str(path))
+    return real(path, flags, *more, **named)
+
+def refuses_folder(path, *more, **named):
+    raise OSError(30, "Read-only file system", str(path))
+
+os.open, os.mkdir = refuses, refuses_folder
+from fleet import hook
+sys.exit(hook.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("event", CLAUDE)
+def test_a_disk_that_cannot_be_written_fails_nothing(place, event):
+    """Root may write anywhere, so the disk is held at the call: every way to write a file is refused."""
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
+    place.context("SessionStart")
+    before = {path: path.stat().st_mtime_ns for path in place.folder.rglob("*")}
+    told = {"cwd": str(place.folder), "session_id": "s", "prompt": CORRECTION, **failed("make")}
+    done = subprocess.run(
+        [sys.executable, "-c", READ_ONLY, event],
+        env=place.environment(),
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("Use awk" in done.stdout) == (event == "SessionStart")
+    assert bool(done.stdout) == (event == "SessionStart")
+    assert {path: path.stat().st_mtime_ns for path in place.folder.rglob("*")} == before
+
+
+def test_turned_off_it_reads_and_writes_nothing(place):
+    before = sorted(place.folder.rglob("*"))
+    for event in (*CLAUDE, "SessionEnd", "MoonPhase"):
+        done = place.hook(event, {"prompt": CORRECTION, **failed("make")}, FLEET_DISABLED="1")
+        assert (done.stdout, done.stderr) == (b"", b"")
+    assert sorted(place.folder.rglob("*")) == before
+
+
+def test_the_log_is_rotated_and_never_grows(place):
+    path = place.folder / ".fleet" / "log"
+    path.write_text("x" * (256 * 1024))
+    place.hook("MoonPhase")
+    assert len(path.read_text().splitlines()) == 1
+    assert (place.folder / ".fleet" / "log.1").stat().st_size == 256 * 1024
+
+
+def test_what_hangs_is_given_up_in_time_and_said_so(place, monkeypatch, capfd):
+    from fleet import events
+
+    monkeypatch.setattr(hook, "START_S", 0.2)
+    monkeypatch.setattr(events, "answer", lambda *_: time.sleep(30))
+    told = json.dumps({"cwd": str(place.folder)}).encode()
+    began = time.monotonic()
+    assert in_this_process(monkeypatch, capfd, {}, "SessionStart", told) == (0, "", "")
+    assert time.monotonic() - began < 10
+    assert "gave up" in place.log()[0]["what"]
+
+
+def test_what_anything_prints_by_mistake_never_reaches_the_host(place):
+    script = """
+import os, sys
+from fleet import events, hook
+
+def noisy(call, payload):
+    print("a stray word")
+    os.write(1, b"another")
+    os.system("echo a third")
+    return 0, "{}", ""
+
+events.answer = noisy
+sys.exit(hook.main(["SessionStart"]))
+"""
+    told = json.dumps({"cwd": str(place.folder)})
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=place.environment(),
+        input=told,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{}\n", "")
+
+
+# --- the fast path --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event", "payload"),
+    [
+        ("PreToolUse", bash("ls")),
+        ("PostToolUse", bash("ls", tool_response={"stdout": "x"})),
+        ("UserPromptSubmit", {"prompt": "Add the parser"}),
+        ("Stop", {"stop_hook_active": False}),
+        ("PreCompact", {"trigger": "auto"}),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_nothing_to_do_imports_next_to_nothing(place, event, payload):
+    told = json.dumps({"cwd": str(place.folder), "session_id": "s", **payload})
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "fleet", "hook", event],
+        cwd=place.home,
+        env=place.environment(),
+        input=told,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "fleet.hosts.payloads" in modules  # it ran, and was measured
+    assert not modules & HEAVY
+    assert "fleet.events" not in modules
+
+
+@pytest.mark.parametrize(
+    ("text", "is_said"),
+    [
+        ("", False),
+        ("[attempts]\n# builds = []\n\n[share]\nremote = 'x'\n", False),
+        ("[attempts]\nbuilds = []\n", True),
+        ("  [attempts]\n   off = true", True),
+        ("attempts = { off = true }\n[share]\n", True),
+        ("attempts.off = true\n", True),
+        ("[attempts.names]\nM1 = 'x'\n", True),
+    ],
+)
+def test_whether_a_section_says_anything_is_known_without_a_parser(tmp_path, text, is_said):
+    (tmp_path / "fleet.toml").write_text(text)
+    assert hook.is_set(str(tmp_path), "attempts") == is_said
+
+
+@pytest.mark.parametrize("name", ["", "import", "-a", "A", "a" * 33, "../x", "a b", "\u0430"])
+def test_what_is_no_agents_name_is_none(place, name):
+    (place.folder / ".fleet" / "replica.toml").write_text(f'default_agent = "{name}"\n', encoding="utf-8")
+    assert hook.find_agent(str(place.folder), {}) == ""
+    assert hook.find_agent(str(place.folder), {"FLEET_AGENT": "velma"}) == "velma"

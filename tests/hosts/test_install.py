@@ -1,0 +1,248 @@
+"""``fleet install`` and ``fleet uninstall``: our own hooks go in and come out, and nothing of a person's is lost."""
+
+import json
+import os
+import stat
+
+import pytest
+
+import fleet
+from fleet.cli.hosts import plugin_folder
+from fleet.hosts import settings
+
+THEIRS = {
+    "$schema": "https://json.schemastore.org/claude-code-settings.json",
+    "permissions": {"allow": ["Bash(ls:*)"], "deny": []},
+    "hooks": {
+        "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}],
+        "PreToolUse": [
+            {"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh", "timeout": 3}]},
+            {"matcher": "Edit", "hooks": []},
+        ],
+        "Notification": [],
+    },
+    "model": "opus",
+    "numbers": [1, 1.5, True, None],
+    "umlaut": "Größe 漢字",
+}
+OURS = {event: settings.COMMAND.format(event=event) for event in settings.MATCHERS}
+
+
+def path_of(place):
+    return place.folder / ".claude" / "settings.json"
+
+
+def written(place, text: str | bytes):
+    path = path_of(place)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def commands(found: dict) -> list[str]:
+    return [entry["command"] for groups in found["hooks"].values() for group in groups for entry in group["hooks"]]
+
+
+def test_two_commands_set_it_up(bare):
+    bare.fleet("init", "--agent", "tank")
+    bare.fleet("install", "claude-code")
+    assert sorted(commands(json.loads(path_of(bare).read_text()))) == sorted(OURS.values())
+    assert b"additionalContext" in bare.hook("SessionStart").stdout
+
+
+def test_installing_twice_changes_nothing(place):
+    place.fleet("install", "claude-code")
+    before = path_of(place).read_bytes()
+    assert "already" in place.fleet("install", "claude-code").stdout
+    assert path_of(place).read_bytes() == before
+
+
+@pytest.mark.parametrize("indent", [2, 4, "\t"])
+def test_what_goes_in_comes_out_and_the_file_is_as_it_was(place, indent):
+    text = json.dumps(THEIRS, indent=indent, ensure_ascii=False) + "\n"
+    written(place, text)
+    place.fleet("install", "claude-code")
+    found = json.loads(path_of(place).read_text())
+    assert set(OURS.values()) < set(commands(found))
+    assert list(found) == list(THEIRS)
+    assert {key: found[key] for key in found if key != "hooks"} == {k: THEIRS[k] for k in THEIRS if k != "hooks"}
+    assert found["hooks"]["PreToolUse"][:2] == THEIRS["hooks"]["PreToolUse"]
+    place.fleet("uninstall", "claude-code")
+    assert path_of(place).read_text() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1}',
+        '{\n  "a": "\\u00e4"\n}',
+        '{\r\n  "a": 1\r\n}\r\n',
+        '\ufeff{\n  "a": 1\n}\n',
+        "{}",
+    ],
+    ids=["one line", "escapes", "CRLF", "BOM", "nothing"],
+)
+def test_the_layout_stays(place, text):
+    written(place, text)
+    place.fleet("install", "claude-code")
+    place.fleet("uninstall", "claude-code")
+    after = path_of(place).read_bytes().decode()
+    assert after.replace(": ", ":") == text.replace(": ", ":") or json.loads(after) == json.loads(text.lstrip("\ufeff"))
+    assert ("\r\n" in after, after.startswith("\ufeff"), "\\u" in after) == (
+        "\r\n" in text,
+        text.startswith("\ufeff"),
+        "\\u" in text,
+    )
+
+
+def test_a_file_that_we_made_goes_and_a_persons_empty_one_stays(place):
+    place.fleet("install", "claude-code")
+    place.fleet("uninstall", "claude-code")
+    assert not path_of(place).exists()
+    written(place, "{}")
+    place.fleet("install", "claude-code")
+    place.fleet("uninstall", "claude-code")
+    assert path_of(place).read_text() == "{}"
+
+
+def test_only_our_own_words_are_ours(place):
+    theirs = {"Stop": [{"hooks": [{"type": "command", "command": f"{OURS['Stop']} && say done"}]}]}
+    written(place, json.dumps({"hooks": theirs}, indent=2))
+    place.fleet("install", "claude-code")
+    place.fleet("uninstall", "claude-code")
+    assert json.loads(path_of(place).read_text()) == {"hooks": theirs}
+
+
+def test_what_a_person_wrote_by_hand_is_replaced_and_their_neighbour_stays(place):
+    group = {"hooks": [{"type": "command", "command": "fleet hook Stop"}, {"type": "command", "command": "say done"}]}
+    written(place, json.dumps({"hooks": {"Stop": [group]}}, indent=2))
+    place.fleet("install", "claude-code")
+    found = commands({"hooks": {"Stop": json.loads(path_of(place).read_text())["hooks"]["Stop"]}})
+    assert found == ["say done", OURS["Stop"]]
+
+
+BROKEN = {
+    "broken": "{",
+    "a comment": '{"a": 1, // why\n}',
+    "a list": "[]",
+    "hooks as a list": '{"hooks": []}',
+    "an event as an object": '{"hooks": {"Stop": {}}}',
+    "a key twice": '{"a": 1, "a": 2}',
+    "NaN": '{"a": NaN}',
+    "no UTF-8": b'{"a": "\xff"}',
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("command", ["install", "uninstall"])
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_refused_and_not_touched(place, name, command):
+    path = written(place, BROKEN[name])
+    before = path.read_bytes()
+    done = place.fleet(command, "claude-code", expect=3)
+    assert "settings.json" in done.stderr
+    assert "Nothing was changed" in done.stderr
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == ["settings.json"]
+
+
+def test_a_dry_run_prints_the_difference_and_changes_nothing(place):
+    path = written(place, json.dumps(THEIRS, indent=2))
+    before = path.read_bytes()
+    done = place.fleet("install", "claude-code", "--dry-run")
+    assert '+            "command": "if command -v fleet' in done.stdout
+    assert not [line for line in done.stdout.splitlines() if line.startswith("-") and "say done" in line]
+    assert path.read_bytes() == before
+
+
+def test_a_persons_own_settings_are_at_home_and_need_no_workspace(bare):
+    bare.fleet("install", "claude-code", "--user")
+    assert sorted(commands(json.loads((bare.home / ".claude" / "settings.json").read_text()))) == sorted(OURS.values())
+    assert list(bare.folder.iterdir()) == []
+    bare.fleet("install", "claude-code", expect=1)
+    bare.fleet("install", "claude-code", "--user", "--project", expect=2)
+    bare.fleet("install", "emacs", expect=2)
+
+
+def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare):
+    real = bare.home / "dotfiles.json"
+    real.write_text('{\n  "env": {"KEY": "x"}\n}\n')
+    real.chmod(0o600)
+    (bare.home / ".claude").mkdir()
+    (bare.home / ".claude" / "settings.json").symlink_to(real)
+    bare.fleet("install", "claude-code", "--user")
+    assert (bare.home / ".claude" / "settings.json").is_symlink()
+    assert OURS["Stop"] in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+    assert sorted(path.name for path in bare.home.iterdir()) == [".claude", "dotfiles.json"]
+
+
+def test_the_plugin_says_what_the_settings_say(place):
+    folder = plugin_folder()
+    assert place.fleet("install", "claude-code", "--plugin-dir").stdout.strip() == str(folder)
+    assert json.loads((folder / "hooks" / "hooks.json").read_text()) == settings.plugin_hooks()
+    assert json.loads((folder / ".claude-plugin" / "plugin.json").read_text())["version"] == fleet.__version__
+    market = json.loads((folder / ".claude-plugin" / "marketplace.json").read_text())
+    assert [plugin["name"] for plugin in market["plugins"]] == ["fleet"]
+    assert {path.name for path in (folder / "commands").iterdir()} == {"fleet-correct.md", "fleet-status.md"}
+    for page in [*(folder / "commands").iterdir(), *(folder / "skills").glob("*/SKILL.md")]:
+        head = page.read_text().split("---")[1]
+        assert "description:" in head
+
+
+def test_where_fleet_is_not_installed_the_hooks_do_nothing(place):
+    for command in OURS.values():
+        done = os.popen(f"PATH=/nowhere /bin/sh -c '{command}' 2>&1; echo $?").read()
+        assert done == "0\n"
+
+
+def test_the_doctor_tells_client_hooks_last_call_and_context(place, tmp_path):
+    client = tmp_path / "bin"
+    client.mkdir()
+    for name, said in (("claude", "2.1.329 (Claude Code)"), ("fleet", "x")):
+        (client / name).write_text(f"#!/bin/sh\necho '{said}'\n")
+        (client / name).chmod(0o755)
+    path = f"{client}{os.pathsep}{os.environ['PATH']}"
+    place.fleet("init", "--agent", "tank")
+
+    def told() -> dict[str, dict]:
+        done = place.fleet("doctor", "--json", PATH=path)
+        return {each["check"]: each for each in json.loads(done.stdout)["findings"]}
+
+    before = told()
+    assert "2.1.329" in before["client"]["what"]
+    assert before["hooks"]["level"] == "note"
+    assert "no hook has fired" in before["fired"]["what"]
+    place.fleet("install", "claude-code")
+    place.hook("SessionStart")
+    after = told()
+    assert after["hooks"] | {"level": "ok"} == after["hooks"]
+    assert "SessionStart" in after["fired"]["what"]
+    assert "tank starts a session with" in after["context"]["what"]
+    place.fleet("install", "claude-code", "--user", PATH=path)
+    assert "twice" in told()["hooks"]["means"]
+
+
+def test_the_doctor_warns_of_hooks_in_part_and_of_broken_settings(place):
+    place.fleet("init", "--agent", "tank")
+    written(place, json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": OURS["Stop"]}]}]}}))
+    done = place.fleet("doctor", expect=1)
+    assert "not for PostToolUse" in done.stdout
+    written(place, "{")
+    assert "not valid JSON" in place.fleet("doctor", expect=1).stdout
+
+
+def test_the_doctor_knows_the_plugin():
+    assert settings.has_plugin({"enabledPlugins": {"fleet@fleet-local": True}})
+    assert not settings.has_plugin({"enabledPlugins": {"fleet@fleet-local": False, "other@fleet": True}})
+    assert not settings.has_plugin({"enabledPlugins": []})
+
+
+def test_a_client_that_hangs_does_not_hold_the_doctor(place, tmp_path, monkeypatch):
+    from fleet.cli import hosts
+
+    (tmp_path / "claude").write_text("#!/bin/sh\nexec sleep 30\n")
+    (tmp_path / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(hosts, "_CLIENT_S", 0.2)
+    assert "does not tell its version" in hosts._client().what

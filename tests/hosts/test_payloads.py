@@ -1,0 +1,95 @@
+"""What hosts send: every captured payload is known for what it is, and what is odd becomes empty."""
+
+import json
+
+import pytest
+
+from fleet.hosts import answers, payloads
+from fleet.hosts.payloads import BadPayloadError, parse
+
+HOSTS = {"claude": "claude-code", "codex": "codex", "copilot": "copilot", "gemini": "gemini"}
+
+
+def read(path):
+    told = json.loads(path.read_text())
+    data = json.dumps(told["stdin"]).encode()
+    return parse(told["event"], data, told["env"])
+
+
+def test_every_captured_payload_is_known_for_its_host(shared):
+    count = 0
+    for path in sorted((shared / "hosts" / "payloads").glob("*/*.json")):
+        if path.stem.endswith("notify"):  # Codex passes that one as a word of the command line
+            continue
+        count += 1
+        assert read(path).host == HOSTS[path.parent.name.partition("-")[0]], path
+    assert count > 60
+
+
+def test_a_nested_agent_inherits_its_hosts_environment_and_is_still_known(shared):
+    """A Codex that Claude Code started: the payload is Codex's, the environment is Claude's."""
+    path = next((shared / "hosts" / "payloads" / "codex-0.169.0").glob("*SessionStart.json"))
+    data = json.dumps(json.loads(path.read_text())["stdin"]).encode()
+    everything = {"CLAUDECODE": "1", "COPILOT_CLI": "1", "GEMINI_SESSION_ID": "x"}
+    assert parse("SessionStart", data, everything).host == "codex"
+
+
+def test_every_hosts_events_and_commands_are_read_alike(shared):
+    seen: dict[str, set[tuple[str, str, int | None]]] = {}
+    for path in sorted((shared / "hosts" / "payloads").glob("*/*.json")):
+        payload = read(path)
+        if payload.event in ("PreToolUse", "PostToolUse", "PostToolUseFailure"):
+            assert payload.tool == "Bash"
+            seen.setdefault(payload.host, set()).add((payload.event, payload.command, payload.exit_code))
+        if payload.event == "UserPromptSubmit":
+            assert payload.prompt
+        if payload.event:
+            assert payload.session, path
+            assert payload.cwd == "/home/dev/project", path
+    failure = ("PostToolUseFailure", "false", 1)
+    assert {host for host, found in seen.items() if failure in found} == {"claude-code", "copilot", "gemini"}
+    assert all(("PostToolUse", "echo hello-from-tool", None) in found for found in seen.values())
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "error"),
+    [
+        ({"error": "Exit code 3\nout\noops"}, 3, "out\noops"),
+        ({"error": "Exit code 1"}, 1, ""),
+        ({"error": "String to replace not found in file."}, None, "String to replace not found in file."),
+        ({"error": ""}, None, ""),
+        ({"error": "Exit code x"}, None, "Exit code x"),
+        ({"error": "Exit code \u0661"}, None, "Exit code \u0661"),
+        (
+            {"tool_response": {"llmContent": "Output: x\nExit Code: 127\nPGID: 3"}},
+            127,
+            "Output: x\nExit Code: 127\nPGID: 3",
+        ),
+        ({"tool_result": {"text_result_for_llm": "y\n<shellId: 1 completed with exit code 0>"}}, None, ""),
+    ],
+)
+def test_how_a_command_ended(found, code, error):
+    payload = parse("PostToolUse", json.dumps(found).encode(), {})
+    assert (payload.exit_code, payload.error) == (code, error)
+
+
+def test_a_long_error_keeps_its_end_and_a_long_prompt_both_ends():
+    long = "a" * 200_000
+    payload = parse("X", json.dumps({"error": f"Exit code 1\n{long}END", "prompt": f"BEGIN{long}END"}).encode(), {})
+    assert payload.error.endswith("END")
+    assert payload.prompt.startswith("BEGIN")
+    assert payload.prompt.endswith("END")
+    assert max(map(len, (payload.error, payload.prompt))) <= payloads.FIELD_CHARS_MAX + 1
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"7", b"{", b"null", b"[" * 100_000, b'{"a":1}' + b" " * 8 * 1024 * 1024])
+def test_what_is_no_payload_is_refused(data):
+    with pytest.raises(BadPayloadError):
+        parse("Stop", data, {})
+
+
+def test_context_never_grows_beyond_what_a_host_takes_and_says_what_it_left_out():
+    payload = parse("SessionStart", b"{}", {})
+    shown = json.loads(answers.context(payload, "x" * 20_000))["hookSpecificOutput"]["additionalContext"]
+    assert len(shown) <= answers.CONTEXT_CHARS_MAX
+    assert "of its 20000 characters left out" in shown

@@ -1,0 +1,270 @@
+"""The real Claude Code against a scripted model: what is promised of the hooks, seen from the model's side.
+
+Not part of ``make test``: ``make test-hosts`` downloads the client from npm, once, into ``.cache``.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("FLEET_HOSTS_CACHE", ROOT / ".cache" / "hosts"))
+VERSION = os.environ.get("FLEET_CLAUDE_VERSION", "2.1.329")
+PACKAGE = "@anthropic-ai/claude-code"
+LESSON = "Use pnpm, not npm, to install packages in this repository"
+CORRECTION = "No, that's wrong. You should use pnpm here, not npm."
+STATE = f'fleet learn {{entry}} --pattern "{LESSON}"'
+
+
+@pytest.fixture(scope="session")
+def client() -> Path:
+    """Return the client's command, installed once for each version."""
+    folder = CACHE / f"claude-code-{VERSION}"
+    command = folder / "node_modules" / ".bin" / "claude"
+    if not command.exists():
+        npm = shutil.which("npm")
+        assert npm, "npm is needed to download Claude Code"
+        folder.mkdir(parents=True, exist_ok=True)
+        words = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", f"{PACKAGE}@{VERSION}"]
+        subprocess.run(words, check=True, timeout=900)
+    return command
+
+
+class Desk:
+    """A folder with a bare repository, agents' workspaces, one private home, and the client."""
+
+    def __init__(self, folder: Path, client: Path, model: Path) -> None:
+        self.folder, self.client, self.model = folder, client, model
+        self.home = folder / "home"
+        self.home.mkdir()
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return an environment with nothing of this machine's in it: fleet, git and node on the PATH."""
+        tools = {Path(sys.executable).parent, *(Path(shutil.which(name)).parent for name in ("node", "git"))}
+        path = os.pathsep.join([*map(str, tools), "/usr/bin", "/bin"])
+        return {"HOME": str(self.home), "PATH": path, "LANG": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1", **more}
+
+    def fleet(self, where: Path, *words: str) -> str:
+        """Run a command of fleet."""
+        done = subprocess.run(
+            [Path(sys.executable).parent / "fleet", *words],
+            cwd=where,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def join(self, agent: str) -> Path:
+        """Set up one agent, as a person does: two commands."""
+        remote = self.folder / "clan.git"
+        if not remote.exists():
+            subprocess.run(["git", "init", "--quiet", "--bare", str(remote)], check=True)
+        where = self.folder / agent
+        where.mkdir()
+        self.fleet(where, "init", "--agent", agent, "--remote", str(remote), "--yes")
+        self.fleet(where, "install", "claude-code")
+        return where
+
+    def session(self, where: Path, prompt: str, *commands: str, words: tuple[str, ...] = ()) -> "Seen":
+        """Run one session of the client; return what the model was sent."""
+        log = self.folder / f"requests-{time.monotonic_ns()}.jsonl"
+        log.touch()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        told = {"FAKE_PORT": str(port), "FAKE_LOG": str(log), "FAKE_CMDS": json.dumps(commands)}
+        model = subprocess.Popen(
+            [sys.executable, Path(__file__).parent / "scripted_model.py", self.model],
+            env={**os.environ, **told},
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            _wait_for(lambda: not socket.socket().connect_ex(("127.0.0.1", port)))
+            done = subprocess.run(
+                [self.client, "-p", prompt, "--allowedTools", "Bash", *words],
+                cwd=where,
+                env=self.environment(ANTHROPIC_BASE_URL=f"http://127.0.0.1:{port}", ANTHROPIC_API_KEY="fake"),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        finally:
+            model.terminate()
+            model.wait()
+        assert done.returncode == 0, done.stdout + done.stderr
+        return Seen(log)
+
+    def settled(self, where: Path, ends: int) -> str:
+        """Wait until so many sessions' ends were worked through; return what the last said."""
+        found: list[str] = []
+
+        def is_done() -> bool:
+            log = where / ".fleet" / "log"
+            lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+            found[:] = [line["what"] for line in lines if line["event"] == "SessionEnd"]
+            return len(found) >= ends
+
+        _wait_for(is_done)
+        return found[-1]
+
+
+class Seen:
+    """What the model was sent in one session."""
+
+    def __init__(self, log: Path) -> None:
+        sent = [json.loads(line) for line in log.read_text().splitlines()]
+        self.bodies = [each["body"] for each in sent if each["m"] == "POST" and "messages" in each.get("body", {})]
+        self.text = "\n".join(_texts(self.bodies))
+        self.first = "\n".join(_texts(self.bodies[0]))
+
+    def results(self) -> list[tuple[bool, str]]:
+        """Return whether each tool call failed, and what it said."""
+        last = max(self.bodies, key=lambda body: len(body["messages"]))
+        blocks = [b for m in last["messages"] if isinstance(m["content"], list) for b in m["content"]]
+        return [(bool(b.get("is_error")), "\n".join(_texts(b))) for b in blocks if b.get("type") == "tool_result"]
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in _texts(inner)]
+    return [text for inner in value for text in _texts(inner)] if isinstance(value, list) else []
+
+
+def _wait_for(is_done, wait_s: float = 60.0) -> None:
+    until = time.monotonic() + wait_s
+    while not is_done():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def desk(tmp_path, client, shared):
+    return Desk(tmp_path, client, shared / "hosts" / "fake_llm.py")
+
+
+def test_the_plugin_is_valid(desk):
+    folder = desk.fleet(desk.folder, "install", "claude-code", "--plugin-dir").strip()
+    words = [desk.client, "plugin", "validate", "--strict", folder]
+    done = subprocess.run(words, env=desk.environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_context_is_in_the_models_first_request(desk):
+    tank = desk.join("tank")
+    desk.fleet(tank, "correct", "--wrong", "w", "--right", "r", "--pattern", "Zebras are striped in this project")
+    seen = desk.session(tank, "hello")
+    assert "Zebras are striped in this project" in seen.first
+    assert len(re.findall(r"\bfleet-[0-9a-f]{16}\b", seen.first)) >= 2
+
+
+def test_the_plugin_alone_does_the_same_and_beside_the_settings_nothing_counts_twice(desk):
+    tank = desk.join("tank")
+    desk.fleet(tank, "correct", "--wrong", "w", "--right", "r", "--pattern", "Zebras are striped in this project")
+    folder = desk.fleet(tank, "install", "claude-code", "--plugin-dir").strip()
+    (tank / "deploy.sh").write_text("echo no route >&2\nexit 1\n")
+    desk.session(tank, "deploy", *["sh deploy.sh"] * 2, words=("--plugin-dir", folder))
+    attempts = (tank / ".fleet" / "attempts" / "tank.jsonl").read_text()
+    assert attempts.count('"failed"') == 2
+    desk.fleet(tank, "uninstall", "claude-code")
+    seen = desk.session(tank, "hello", words=("--plugin-dir", folder))
+    assert "Zebras are striped in this project" in seen.first
+    assert "fleet:fleet" in seen.text  # the skill
+
+
+def test_a_correction_reaches_the_log_and_its_question_the_model_in_the_same_turn(desk):
+    tank = desk.join("tank")
+    seen = desk.session(tank, CORRECTION, STATE)
+    assert re.search(r"fleet learn c-[0-9a-f]{16}", seen.first)
+    assert [failed for failed, _ in seen.results()] == [False]
+    assert LESSON in desk.fleet(tank, "patterns")
+
+
+def test_what_is_left_without_a_lesson_is_named_once_before_the_agent_stops(desk):
+    tank = desk.join("tank")
+    seen = desk.session(tank, CORRECTION)
+    asked = [body for body in seen.bodies if "teaches nobody anything" in json.dumps(body["messages"][-1])]
+    assert len(asked) == 1
+
+
+def test_a_failed_test_is_logged_and_the_fourth_try_is_blocked_with_the_way_out(desk):
+    tank = desk.join("tank")
+    (tank / "Makefile").write_text("test:\n\t@echo 'missing field: organizationId' >&2; exit 1\n")
+    seen = desk.session(tank, "run the tests", *["make test"] * 4)
+    results = seen.results()
+    assert [failed for failed, _ in results] == [True] * 4
+    assert ["fleet mutate" in said for _, said in results] == [False, False, False, True]
+    logged = (tank / "agents" / "tank" / "corrections.md").read_text()
+    assert "make test" in logged
+    assert "missing field: organizationId" in logged
+
+
+def test_a_declaration_opens_the_door_once(desk):
+    tank = desk.join("tank")
+    (tank / "Makefile").write_text("test:\n\t@echo 'missing field: organizationId' >&2; exit 1\n")
+    mutate = 'fleet mutate M8 --failed "the tests" --switch "read the error" --why "it names the field"'
+    seen = desk.session(tank, "run the tests", *["make test"] * 3, mutate, "make test", "make test")
+    assert ["fleet: stopped" in said for _, said in seen.results()] == [False] * 5 + [True]
+
+
+def test_the_work_of_a_sessions_end_survives_the_clients_second_and_a_half(desk):
+    tank = desk.join("tank")
+    slow = desk.folder / "clan.git" / "hooks" / "pre-receive"
+    slow.write_text("#!/bin/sh\nsleep 4\n")
+    slow.chmod(0o755)
+    desk.fleet(tank, "correct", "--wrong", "w", "--right", "r", "--pattern", "Zebras are striped in this project")
+    began = time.monotonic()
+    desk.session(tank, "hello")
+    log = tank / ".fleet" / "log"
+    assert "synced" not in (log.read_text() if log.exists() else "")  # the client has gone, the work goes on
+    assert "synced" in desk.settled(tank, 1)
+    assert time.monotonic() - began > 4
+
+
+def test_a_lesson_with_a_trigger_reaches_the_model_with_the_command_it_is_about(desk):
+    tank = desk.join("tank")
+    words = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Pull before you push", "--json")
+    lesson = json.loads(desk.fleet(tank, *words))["id"]
+    desk.fleet(tank, "edit", lesson, "--set", "trigger=Bash:git push*")
+    seen = desk.session(tank, "go", "true", "git push")
+    told = [body for body in seen.bodies if "a step like this" in "\n".join(_texts(body))]
+    assert told
+    assert len(told) < len(seen.bodies)
+
+
+def test_the_same_correction_in_three_sessions_is_memory_in_the_fourth_and_reaches_a_third_agent(desk):
+    tank = desk.join("tank")
+    for number in range(3):
+        seen = desk.session(tank, CORRECTION, STATE)
+        assert [failed for failed, _ in seen.results()] == [False]
+        desk.settled(tank, number + 1)
+    fourth = desk.session(tank, "hello")
+    assert "Memory of" in fourth.first
+    assert LESSON in fourth.first.split("Memory of", 1)[1].split("Lessons of the clan:", 1)[0]
+    assert LESSON in (tank / "agents" / "tank" / "memory.md").read_text()
+    assert "synced" in desk.settled(tank, 4)
+
+    velma = desk.join("velma")
+    desk.session(velma, CORRECTION, STATE)
+    assert "synced" in desk.settled(velma, 1)
+
+    cantona = desk.join("cantona")
+    desk.session(cantona, "hello")
+    assert "synced" in desk.settled(cantona, 1)
+    assert LESSON in desk.session(cantona, "hello").first
