@@ -46,6 +46,26 @@ def is_published(line: Line) -> bool:
     return bool(line.set.get("state") == "published")
 
 
+def not_working(line: Line) -> str:
+    """Return why a lesson does not work, in words, or "" when nothing says so.
+
+    It does not work when it hurt more often than it helped, as whoever used it says (``fleet feedback``). Nor does it
+    when, since it was published, a replica met its mistake again that is known to have met it with the lesson before
+    its eyes. Counters bear no time: a relapse is dated by the replica's newest occurrence, so one from before the
+    promotion, as the third occurrence may be, does not count until another follows.
+    """
+    hurt, helped = notebook.count(line, "hurt"), notebook.count(line, "helped")
+    if hurt > helped:
+        return f"hurt {counted(hurt, 'time', 'times')}, helped {helped:,}"
+    if not is_published(line):
+        return ""
+    since = line.when["state"][0] if "state" in line.when else ""
+    relapsed = line.n.get("relapsed", {})
+    replicas = [replica for replica, total in relapsed.items() if total and line.add.get(replica, "") > since]
+    again = sorted({names.agent_of(replica) for replica in replicas})
+    return f"the mistake was made again since it was promoted, by {', '.join(again)}" if again else ""
+
+
 def by_sight(line: Line) -> Rank:
     """Rank for a page: published first, then most seen, then id."""
     return (line.set.get("state") != "published", -notebook.count(line, "seen"), 0, 0, line.id)
@@ -54,15 +74,7 @@ def by_sight(line: Line) -> Rank:
 def by_evidence(line: Line) -> Rank:
     """Rank for a session: published first, then by independent evidence: agents, sessions, occurrences, then id."""
     seen, sessions = notebook.count(line, "seen"), notebook.count(line, "sessions")
-    return (line.set.get("state") != "published", -witnesses(line), -sessions, -seen, line.id)
-
-
-def witnesses(line: Line) -> int:
-    """Return how many agents logged this lesson. Imported records sit in a slot of their own: they are no agent."""
-    seen = line.n.get("seen", line.add)
-    if len(line.add) == 1 and seen.keys() == line.add.keys():
-        return int(not next(iter(line.add)).startswith(f"{names.IMPORT}."))  # most have one: no set, no sorting
-    return len({names.agent_of(replica) for replica in line.add.keys() | seen.keys()} - {names.IMPORT})
+    return (line.set.get("state") != "published", -notebook.witnesses(line), -sessions, -seen, line.id)
 
 
 def best(lessons: Iterable[Line], count: int, rank: Callable[[Line], Rank]) -> tuple[list[Line], int]:

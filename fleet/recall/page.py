@@ -45,6 +45,7 @@ def render_page(
     *,
     members: Mapping[str, str] = {},
     lessons_max: int = limits.PAGE_LESSONS_MAX,
+    total: int | None = None,
 ) -> str:
     """Return ``patterns.md``: the best lessons, grouped by category. The same patterns give the same bytes.
 
@@ -52,8 +53,10 @@ def render_page(
         patterns: the clan's records; those that are retired or have no text are passed over.
         members: agent to emoji.
         lessons_max: so many are shown, published ones first, then the most seen; the page says how many are not.
+        total: how many there are, when ``patterns`` are only those that may be among the best.
     """
-    shown, total = lessons.best(patterns, lessons_max, lessons.by_sight)
+    shown, counted_total = lessons.best(patterns, lessons_max, lessons.by_sight)
+    total = counted_total if total is None else total
     if not total:
         return EMPTY
     return "\n".join([HEADER, _summary(shown, total), ORIGIN, *_groups(shown, members)])

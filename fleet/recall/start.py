@@ -71,6 +71,7 @@ def session_context(
     chars_max: int = limits.START_CHARS_MAX,
     discoveries: int = limits.GOSSIP_DISCOVERIES,
     members: Mapping[str, str] = {},
+    total: int | None = None,
 ) -> str:
     """Return what an agent reads at the start of its session, in at most ``chars_max`` characters.
 
@@ -88,6 +89,7 @@ def session_context(
         chars_max: the room, ``CHARS_MIN`` at least.
         discoveries: how many of the newest.
         members: agent to emoji.
+        total: how many lessons there are, when ``patterns`` are only those that may be among the best.
 
     Raises:
         ValueError: the delimiter is no single word of 8 to 64 letters, digits, ``_`` and ``-``, or the room too small.
@@ -99,7 +101,7 @@ def session_context(
     room = chars_max - 2 * len(delimiter + "\n") - len(OPENING)
     lists = (
         _waiting(waiting),
-        _lessons(patterns, chars_max),
+        _lessons(patterns, chars_max, total),
         _discoveries(findings, discoveries, members),
     )
     blocks = list(_blocks(hot(memory), f"Memory of {lessons.named(agent, members)}:", lists, room))
@@ -173,10 +175,11 @@ def _waiting(lines: Sequence[str]) -> Section:
     return Section("Waiting for a decision:", rows, len(rows), ("decision", "decisions"), "fleet status")
 
 
-def _lessons(patterns: Iterable[Line], chars_max: int) -> Section:
+def _lessons(patterns: Iterable[Line], chars_max: int, known: int | None) -> Section:
     standing = (line for line in patterns if line.set.get("state") != "retired")
     best, total = lessons.best(standing, chars_max // LESSON_CHARS_MIN, lessons.by_evidence)
     best.sort(key=_is_long)  # at the end, still in their order: one page of text must not crowd out ten lessons
+    total = total if known is None else known
     return Section("Lessons of the clan:", map(_lesson, best), total, ("lesson", "lessons"), "fleet patterns")
 
 
@@ -187,7 +190,7 @@ def _is_long(line: Line) -> bool:
 
 def _lesson(line: Line) -> str:
     right = readable(line.set.get("correct"))
-    agents = lessons.witnesses(line)
+    agents = notebook.witnesses(line)
     by = f" by {counted(agents, 'agent', 'agents')}" if agents else ""
     evidence = f"seen {notebook.count(line, 'seen'):,}{by}; {line.id}"
     return (
