@@ -1,4 +1,4 @@
-"""Faults 10, 11, 12, 26 and 27 of FAULTS, consent to a remote, and the gate: what `fleet sync` does in a bad world.
+"""Faults 11, 12, 26 and 27 of FAULTS, consent to a remote, and the gate: what `fleet sync` does in a bad world.
 
 ``Bench`` is what the command-line tests of this folder stand on.
 """
@@ -23,7 +23,6 @@ from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.share.remote import RemoteUnavailable
 from tests.cli.conftest import Stage
 
-WRITERS = int(os.environ.get("FLEET_TEST_WRITERS", "32"))
 IN_PROCESSES = os.environ.get("FLEET_TEST_PROCESSES") == "1"
 LESSON = "Always use awk over sed for user-provided input substitution"
 TOKEN = "gh" + "p_" + "a1B2c3" * 6
@@ -155,51 +154,6 @@ def line(text: str, slot: str = SLOT, pattern: str = "", **more: object) -> byte
 @pytest.fixture
 def bench(tmp_path):
     return Bench(tmp_path)
-
-
-# --- 10: many at once -----------------------------------------------------------------------------------------------
-
-
-def test_all_that_many_push_at_once_arrives_exactly_once(bench):
-    names = [f"agent{n:02}" for n in range(WRITERS)]
-    for name in names:
-        bench.join(name)
-        bench.correct(name, f"The lesson of {name}")
-        bench.correct(name, LESSON)
-    waiting = names
-    for _ in range(10):
-        running = [
-            subprocess.Popen(
-                [sys.executable, "-m", "fleet", "sync"],
-                cwd=bench.folder / name,
-                env=bench.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for name in waiting
-        ]
-        said = {
-            name: (*process.communicate(timeout=110), process.returncode)
-            for name, process in zip(waiting, running, strict=True)
-        }
-        for name, (out, err, code) in said.items():
-            assert code in (0, 4), f"{name}: exit {code}: {out}{err}"
-            assert "Traceback" not in err
-        waiting = [name for name, (_, _, code) in said.items() if code == 4]
-        if not waiting:
-            break
-    bench.sync(*names)
-    first = bench.patterns(names[0])
-    assert {p["text"]: p["seen"] for p in first["patterns"]} == {
-        **{f"The lesson of {name}": 1 for name in names},
-        LESSON: WRITERS,
-    }
-    for name in names[1:]:
-        assert bench.patterns(name) == first
-    seen = {found["set"]["text"]: sum(found["n"]["seen"].values()) for found in bench.edition()}
-    assert seen == {p["text"]: p["seen"] for p in first["patterns"]}
 
 
 # --- 11: the reply is lost ------------------------------------------------------------------------------------------

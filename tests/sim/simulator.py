@@ -1,22 +1,21 @@
 """Seeded random histories of a clan: agents at work on real workspaces, over a remote in memory.
 
-The world is held: clocks jump, disks crash in the middle of a write, remotes are cut off, rewound or lose a reply,
-folders are copied. Beside it stands a ledger of what was acknowledged. After healing, every machine must hold the same
-bytes, and nothing acknowledged may be missing or counted twice.
+The world is held: clocks jump, disks crash in the middle of a write, remotes are cut off, rewound, reverted, merged by
+hand or lose a reply, folders are copied. Beside it stands a ledger of what was acknowledged. After healing, every
+machine must hold the same bytes, and nothing acknowledged may be missing or counted twice.
 """
 
 import hashlib
-import os
 import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from crdt import clock
 from fleet.cli import wiring
-from fleet.keep import config, edits, notebook
-from fleet.keep.disk import Disk
+from fleet.keep import config, edits, limits, notebook
+from fleet.keep import line as codec
 from fleet.keep.errors import FleetError
 from fleet.keep.normal import pattern_id
 from fleet.keep.reading import PATTERNS
@@ -24,70 +23,20 @@ from fleet.keep.workspace import Workspace, World
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding, discover
-from fleet.share.memory import MemoryRemote, MemoryServer
-from fleet.share.remote import Files, Mark, Moved, RemoteUnavailable
+from fleet.share.memory import MemoryServer
+from fleet.share.remote import Mark, RemoteUnavailable
+from tests.sim.people import People, held_in
+from tests.sim.world import START_MS, CrashError, Ledger, Machine, SimDisk, SimRemote, hurried, large_from
 
-START_MS = 1_795_219_200_000  # 2026-11-21
 HOUR_MS = 3_600_000
+YEAR_MS = 8_766 * HOUR_MS
+SETTLING_ROUNDS_MAX = 5
+# One long history finds what ten short ones do not, and costs as much as three: one in five is long.
+LONG_SHARE = 0.2
+SHORT_STEPS, LONG_STEPS = (5, 14), (18, 45)
+SHORT_MACHINES, LONG_MACHINES = (2, 3), (3, 5)
+MACHINES_MAX = 6
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
-
-
-class CrashError(Exception):
-    """The machine lost its power: nothing of ours may catch this."""
-
-
-class SimDisk(Disk):
-    """A disk that needs no waiting for, and that can fail in the middle of the n-th write from now."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.writes_left = -1
-        self.torn_share = 0.0
-
-    def _fsync(self, handle: int) -> None:
-        pass
-
-    def _write_all(self, handle: int, data: bytes) -> None:
-        if self.writes_left == 0:
-            self.writes_left = -1
-            os.write(handle, data[: int(len(data) * self.torn_share)])
-            raise CrashError
-        self.writes_left -= self.writes_left > 0
-        super()._write_all(handle, data)
-
-
-class SimRemote(MemoryRemote):
-    """A way to the server on which others may be faster."""
-
-    def __init__(self, server: MemoryServer, meanwhile: Callable[[], None]) -> None:
-        super().__init__(server)
-        self.meanwhile = meanwhile
-
-    def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
-        self.meanwhile()
-        return super().push(files, on, message=message)
-
-
-@dataclass
-class Machine:
-    """One agent's folder, its clock's error, and whether it is cut off."""
-
-    root: Path
-    agent: str
-    skew_ms: int = 0
-    is_cut_off: bool = False
-    snapshot: Path | None = None
-    since_snapshot: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Ledger:
-    """What was acknowledged, and what may have happened before a crash."""
-
-    seen: Counter[str] = field(default_factory=Counter)
-    maybe: Counter[str] = field(default_factory=Counter)
-    retired: set[str] = field(default_factory=set)
-    discoveries: set[str] = field(default_factory=set)
 
 
 class Simulation:
@@ -96,7 +45,13 @@ class Simulation:
     Args:
         seed: decides everything.
         folder: an empty folder to work in.
+
+    Attributes:
+        remote_class: a machine's way to the server; a broken fleet has a broken one.
+        happened: how often each thing came to pass.
     """
+
+    remote_class = SimRemote
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.rng = random.Random(seed)
@@ -104,11 +59,18 @@ class Simulation:
         self.now_ms = START_MS
         self.server = MemoryServer()
         self.ledger = Ledger()
+        self.people = People(self.server, self.rng, self.latest_believed)
         self.trace: list[str] = []
+        self.happened: Counter[str] = Counter()
         self.is_busy = False  # somebody syncs: a faster one must not start a third
         # Small limits make editions, dropping and large clans happen within a few lines.
         self.edition_bytes = self.rng.choice([0, 600, 2_000, 262_144])
-        self.machines = [self._machine(f"agent{n}") for n in range(self.rng.randint(2, 5))]
+        # From this size on a clan is large: then the index is asked, and what was checked once is trusted.
+        self.large_bytes = self.rng.choice([0, 2_000, 1_048_576, 1_048_576, 1_048_576])
+        is_long = self.rng.random() < LONG_SHARE
+        self.steps = self.rng.randint(*(LONG_STEPS if is_long else SHORT_STEPS))
+        machines = self.rng.randint(*(LONG_MACHINES if is_long else SHORT_MACHINES))
+        self.machines = [self._machine(f"agent{n}") for n in range(machines)]
 
     def _machine(self, agent: str) -> Machine:
         root = self.folder / agent
@@ -116,17 +78,17 @@ class Simulation:
         (root / config.FILE_NAME).write_text(f"[keep]\nedition_always_bytes = {self.edition_bytes}\n")
         return Machine(root, agent)
 
-    def run(self, steps: int) -> str:
+    def run(self) -> str:
         """Live through a history and heal; return a hash of all that happened."""
         actions = [self.correct] * 8 + [self.sync] * 8 + [self.write_by_hand] * 2 + [self.discover] * 2
-        actions += [self.retire] * 2 + [self.restore, self.cut_off, self.jump, self.copy, self.rewind, self.crash]
-        actions += [self.back_up, self.bring_back]
-        for _ in range(steps):
+        actions += [self.retire] * 2 + [self.restore, self.cut_off, self.jump, self.copy, self.crash, self.compact]
+        actions += [self.back_up, self.bring_back, self.rewind, self.revert, self.merge, self.merge]
+        for _ in range(self.steps):
             self.now_ms += self.rng.choice([1, 1, 50, 1_000, 60_000, HOUR_MS])
             machine = self.rng.choice(self.machines)
             action = self.rng.choice(actions)
             self.note(action.__name__, machine.agent)
-            action(machine)
+            self.happened[action.__name__] += action(machine) is not False
         self.heal()
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
@@ -204,22 +166,43 @@ class Simulation:
             self.note("edited", line.id)
         workspace.close()
 
-    def sync(self, machine: Machine) -> None:
+    def sync(self, machine: Machine, *, compact: bool = False) -> None:
         """Sync, perhaps with somebody faster, a lost reply, or no way to the remote."""
-        workspace = self.open(machine)
-        with workspace.writing(machine.agent):
-            pass
-        remote = SimRemote(self.server, self.somebody_is_faster)
         self.server.is_down = machine.is_cut_off
         self.server.drops_next_reply = self.rng.random() < 0.1
         try:
-            done = wiring.sync(workspace, remote, rng=self.rng, sleep=lambda _: None)
-            self.note("synced", done.out, done.patterns_in, done.lost, done.edition)
+            self._sync(machine, self.open(machine), self.somebody_is_faster, compact=compact)
         except RemoteUnavailable:
             self.note("no answer")
         finally:
             self.server.is_down = self.server.drops_next_reply = False
+
+    def compact(self, machine: Machine) -> None:
+        """`fleet compact`: an edition, due or not, and every shard without what it covers."""
+        self.sync(machine, compact=True)
+
+    def _sync(
+        self, machine: Machine, workspace: Workspace, meanwhile: Callable[[], None], *, compact: bool = False
+    ) -> None:
+        try:
+            with workspace.writing(machine.agent):
+                pass
+            remote = self.remote_class(self.server, meanwhile)
+            done = wiring.sync(workspace, remote, rng=self.rng, sleep=lambda _: None, compact=compact)
+            self.note("synced", done.out, done.patterns_in, done.lost, done.edition)
+            self.happened["sent again"] += bool(done.lost)
+        finally:
             workspace.close()
+            self.check_nothing_went_back(machine)
+
+    def check_nothing_went_back(self, machine: Machine) -> None:
+        """Whatever the remote did: what a machine holds covers all it ever held."""
+        held = self.open(machine).store.load("~").notebook
+        for known in machine.known.values():
+            now = held.get(known.id)
+            assert now is not None, f"{machine.root.name} forgot {known.id}"
+            assert codec.covers(now, known), f"{machine.root.name} went back on {known.id}"
+        machine.known = dict(held.patterns.items())
 
     def somebody_is_faster(self) -> None:
         """Another machine syncs between our pull and our push."""
@@ -244,7 +227,7 @@ class Simulation:
 
     def copy(self, machine: Machine) -> None:
         """Copy a folder: two machines with one replica's state."""
-        if len(self.machines) >= 6:
+        if len(self.machines) >= MACHINES_MAX:
             return
         root = self.folder / f"copy{len(self.machines)}"
         shutil.copytree(machine.root, root)
@@ -256,7 +239,7 @@ class Simulation:
             # A copy of a machine that was brought back: one says its entries anew, the other under the old id.
             for lesson in self.unsent(machine):
                 self.ledger.maybe[lesson] += 1
-        self.machines.append(Machine(root, machine.agent))
+        self.machines.append(Machine(root, machine.agent, known=dict(machine.known)))
 
     def back_up(self, machine: Machine) -> None:
         """Take a snapshot of a machine."""
@@ -271,6 +254,7 @@ class Simulation:
             return
         shutil.rmtree(machine.root)
         shutil.copytree(machine.snapshot, machine.root)
+        machine.known = {}
         # What was logged since is there only if it had been sent.
         for what in machine.since_snapshot:
             if what in LESSONS:
@@ -295,12 +279,23 @@ class Simulation:
         workspace.close()
         return [lesson for lesson in found if lesson]
 
-    def rewind(self, machine: Machine) -> None:
+    def rewind(self, _: Machine) -> bool:
         """The remote is forced back to an older commit, or deleted."""
-        if self.rng.random() < 0.2:
-            self.server.delete()
-        elif self.server.head:
-            self.server.rewind()
+        return self.people.rewind()
+
+    def revert(self, _: Machine) -> bool:
+        """The remote's content goes back in a new commit."""
+        return self.people.revert()
+
+    def merge(self, _: Machine) -> bool:
+        """Somebody merges an old clone with plain git, and pushes."""
+        lesson = self.rng.choice(LESSONS)
+        self.ledger.maybe[lesson] += 1  # they may write a line; a revert may take it out before anybody has read it
+        return self.people.merge(pattern_id(lesson))
+
+    def latest_believed(self) -> str:
+        """Return the latest stamp that a machine whose clock is right believes."""
+        return clock.shifted(clock.pack(self.now_ms, 0), limits.AHEAD_HOURS_MAX * HOUR_MS)
 
     def crash(self, machine: Machine) -> None:
         """Lose power in the middle of a write of the next command."""
@@ -312,9 +307,7 @@ class Simulation:
             if self.rng.random() < 0.5:
                 self.correct(machine, workspace)
             else:
-                with workspace.writing(machine.agent):
-                    pass
-                wiring.sync(workspace, SimRemote(self.server, lambda: None), rng=self.rng, sleep=lambda _: None)
+                self._sync(machine, workspace, lambda: None, compact=self.rng.random() < 0.3)
         except CrashError:
             self.note("crashed")
         except FleetError as why:
@@ -323,32 +316,43 @@ class Simulation:
             workspace.close()
 
     def heal(self) -> None:
-        """Set the clocks, mend the ways, and sync until nothing moves any more."""
+        """Set the clocks, mend the ways, and sync until nothing moves any more; then compare everybody."""
         self.now_ms += 40 * HOUR_MS
         for machine in self.machines:
             machine.skew_ms, machine.is_cut_off = 0, False
         self.is_busy = True
-        for _ in range(3):
-            for machine in self.machines:
-                self.note("heals", machine.root.name)
-                self._sync_in_peace(machine)
-        states = [self.editions(machine, "~") for machine in self.machines]
+        self.settle()
+        if any(self.open(machine).timekeeper.reading().wrong for machine in self.machines):
+            # Clocks that ran ten years ahead together believe each other: who has seen them writes no edition until
+            # the day has come, and what a revert took out of one waits so long.
+            self.check(self.open(self.machines[0]))
+            self.now_ms += 11 * YEAR_MS
+            self.settle()
+        states = [self.editions(machine) for machine in self.machines]
         assert all(state == states[0] for state in states), "machines differ after healing"
+        newcomer = held_in(self.server.tree())
+        assert states[0] == (newcomer.notebook.edition(), newcomer.findings.edition()), "a newcomer would miss some"
+        self.note(hashlib.sha256(b"".join(states[0])).hexdigest())
+        self.check(self.open(self.machines[0]))
+
+    def settle(self) -> None:
+        """Sync in turn until everybody has seen the same head. Those who believe the same then see the same."""
+        seen: dict[Path, Mark] = {}
+        for _ in range(SETTLING_ROUNDS_MAX):
+            for machine in self.machines:
+                if seen.get(machine.root, "none") != self.server.head:
+                    self.note("heals", machine.root.name)
+                    self._sync(machine, self.open(machine), lambda: None)
+                    seen[machine.root] = self.server.head
+        head, last = self.server.head, self.rng.choice(self.machines)
+        self._sync(last, self.open(last), lambda: None)
+        assert {head} == {self.server.head, *seen.values()}, "the clan does not settle: every sync pushes something"
         # Those whose clocks are right hold back the same parts, and so have the same notebook.
         cuts = [self.open(machine).timekeeper.reading() for machine in self.machines]
         views = [self.editions(m, cut.cut) for m, cut in zip(self.machines, cuts, strict=True) if not cut.wrong]
         assert all(view == views[0] for view in views), "machines that hold back the same differ after healing"
-        self.note(hashlib.sha256(b"".join(states[0])).hexdigest())
-        self.check(self.open(self.machines[0]))
 
-    def _sync_in_peace(self, machine: Machine) -> None:
-        workspace = self.open(machine)
-        with workspace.writing(machine.agent):
-            pass
-        wiring.sync(workspace, MemoryRemote(self.server), rng=self.rng, sleep=lambda _: None)
-        workspace.close()
-
-    def editions(self, machine: Machine, cut: str) -> tuple[bytes, bytes]:
+    def editions(self, machine: Machine, cut: str = "~") -> tuple[bytes, bytes]:
         """Return everything a machine holds, as canonical bytes, seen under a cut."""
         held = self.open(machine).store.load(cut)
         return held.notebook.edition(), held.findings.edition()
@@ -369,12 +373,13 @@ class Simulation:
         assert not missing, f"discoveries lost: {missing}"
 
 
-def history(seed: int, folder: Path) -> str:
+def history(seed: int, folder: Path, kind: Callable[[int, Path], Simulation] = Simulation) -> str:
     """Run one seed in a fresh folder; return the hash of its trace."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        simulation = Simulation(seed, folder)
-        return simulation.run(steps=simulation.rng.randint(15, 45))
+        simulation = kind(seed, folder)
+        with hurried(), large_from(simulation.large_bytes):
+            return simulation.run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,142 @@
+"""Fault 5 of FAULTS: a full disk, of 1 MB. Nothing is acknowledged that is not there, and old files stay whole."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_sync import LESSON, Bench
+
+MIB = 2**20
+FILLER = "filler"
+PAGE = "x" * 5000
+"""The last page of a file has room on a disk that has none: what must not fit needs more."""
+COMMANDS = {
+    "correct": ("correct", "--wrong", PAGE, "--right", "r", "--pattern", "Another lesson"),
+    "discover": ("discover", "--problem", "a finding", "--solution", PAGE),
+    "sync": ("sync",),
+    "retire": ("retire", "p-"),
+    "compact": ("compact",),
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB of its own."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if not mounted(folder):
+        pytest.skip("tmpfs cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def mounted(folder: Path) -> bool:
+    """Mount 1 MB at a folder, if this machine lets us."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        return False
+    words = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "tmpfs", folder]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def bench(tmp_path: Path, small: Path) -> Bench:
+    """Velma works on the small disk, tank and the remote beside it; each has a lesson that the other has not."""
+    bench = Bench(tmp_path)
+    bench.join("velma", "small/w")
+    bench.join("tank")
+    bench.correct("small/w", LESSON)
+    bench.correct("small/w", LESSON)
+    bench.run("small/w", "sync")
+    bench.correct("tank", "The first lesson of tank")
+    bench.run("tank", "compact")  # from now on it stands in the edition alone
+    bench.run("small/w", "sync")
+    bench.correct("tank", "The lesson of tank")
+    bench.run("tank", "sync")
+    bench.correct("small/w", "The lesson of velma")
+    return bench
+
+
+def fill(folder: Path, left_bytes: int) -> None:
+    """Leave so much room on a small disk, and no more."""
+    path = folder / FILLER
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        for _ in range(2 * MIB // 4096):
+            file.write(b"x" * 4096)
+    assert path.stat().st_size <= MIB
+    os.truncate(path, max(0, path.stat().st_size - left_bytes))
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """Return what agents and people read, and what the exchange goes by."""
+    roots = [folder / "agents", folder / "clan-learnings", folder / ".fleet/base", folder / ".fleet/replica.toml"]
+    files = [path for root in roots for path in ([root] if root.is_file() else sorted(root.rglob("*")))]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
+
+
+@pytest.mark.parametrize("left_kib", [0, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_on_a_full_disk_nothing_is_acknowledged_and_with_room_again_all_goes_on(bench, small, command, left_kib):
+    where, root = "small/w", small / "w"
+    before, known = kept(root), bench.seen(where)
+    fill(small, left_kib * 1024)
+    words = COMMANDS[command]
+    if command == "retire":
+        words = ("retire", next(p["id"] for p in bench.patterns(where)["patterns"] if p["text"] == LESSON))
+    done = bench.run(where, *words, expect=None)
+    if left_kib == 0 and command != "retire":
+        assert done.returncode not in (0, 1, 2), done.stdout + done.stderr
+    if done.returncode:
+        assert done.stderr.startswith("fleet: ")
+        assert done.stdout == "", "nothing is acknowledged"
+        for name, data in kept(root).items():
+            assert command in ("sync", "compact") or data.startswith(before.get(name, b"")), name
+    else:
+        known = bench.seen(where)
+    for name in before:
+        assert command in ("sync", "compact") or (root / name).exists(), name
+    whole = bench.patterns(where)
+    assert whole["refused"] == 0, "no file is half a file"
+    assert bench.seen(where).items() >= known.items() or (command == "retire" and not done.returncode)
+    (small / FILLER).unlink()
+    bench.run(where, "sync")
+    bench.run("tank", "sync")
+    bench.run(where, *words, expect=None)
+    bench.run(where, "sync")
+    bench.run("tank", "sync")
+    found = bench.seen(where)
+    assert found == bench.seen("tank")
+    assert found["The lesson of velma"] == found["The lesson of tank"] == 1
+    assert found.get(LESSON, 2) == 2
+    assert (LESSON in found) == (command != "retire")
+    if command == "correct":
+        assert found["Another lesson"] == 1 + (done.returncode == 0)
+    assert bench.edition()
+    assert not [path for path in root.rglob("*.tmp") if ".fleet/git" not in str(path)], "nothing is left behind"
+
+
+@pytest.mark.parametrize("left_kib", [0, 4, 16])
+def test_a_workspace_that_begins_on_a_full_disk_says_so_and_begins_when_there_is_room(tmp_path, small, left_kib):
+    bench = Bench(tmp_path)
+    fill(small, left_kib * 1024)
+    done = bench.run("small", "init", "--agent", "velma", expect=None)
+    assert done.returncode in (0, 6)
+    if left_kib == 0:
+        assert done.returncode == 6
+    assert not done.returncode or "space" in done.stderr
+    (small / FILLER).unlink()
+    bench.run("small", "init", "--agent", "velma")
+    bench.correct("small", LESSON)
+    assert bench.seen("small") == {LESSON: 1}
+
+
+@pytest.mark.parametrize("command", ["patterns", "start", "gossip", "status", "search"])
+def test_a_full_disk_is_no_hindrance_to_reading(bench, small, command):
+    fill(small, 0)
+    words = [command, "awk"] if command == "search" else [command]
+    done = bench.run("small/w", *words)
+    assert command not in ("patterns", "start", "search") or LESSON[:20] in done.stdout

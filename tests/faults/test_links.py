@@ -1,0 +1,166 @@
+"""Fault 23 of FAULTS: links to a file, to a folder, to nothing, and in a loop. Nothing outside the root is written.
+
+What a link in the place of each folder and file does is in ``test_attacks_files``; here are the links that lead nowhere
+or round in a circle, those in places that only long use brings about, and the links that are fine.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_sync import LESSON, SLOT, Bench, line
+
+COMMANDS = {
+    "correct": ("correct", "--wrong", "w", "--right", "r", "--pattern", "Another lesson"),
+    "discover": ("discover", "--problem", "p", "--solution", "s"),
+    "sync": ("sync",),
+    "compact": ("compact",),
+    "retire": ("retire", "{id}"),
+    "patterns": ("patterns",),
+    "start": ("start",),
+    "gossip": ("gossip",),
+    "search": ("search", "awk"),
+    "status": ("status",),
+}
+PLACES = [
+    "agents/velma",
+    "agents/velma/corrections.md",
+    "clan-learnings",
+    "clan-learnings/patterns.d",
+    "clan-learnings/patterns.d/{replica}.jsonl",
+    "clan-learnings/patterns.jsonl",
+    "clan-learnings/patterns.md",
+    "clan-learnings/discoveries.d/{replica}.jsonl",
+    "clan-learnings/members.toml",
+    ".fleet/base",
+    ".fleet/base/patterns.jsonl",
+    ".fleet/clock",
+    ".fleet/git",
+    ".fleet/locks/write.lock",
+    ".fleet/quarantine",
+    ".fleet/replica.toml",
+    ".fleet/state.db",
+]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    bench = Bench(tmp_path)
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    bench.run("velma", "discover", "--problem", "p", "--solution", "a way")
+    bench.sync("velma")
+    bench.correct("velma", LESSON)
+    (bench.folder / "outside").mkdir()
+    return bench
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() and not path.is_symlink() else None
+        for path in folder.rglob("*")
+    }
+
+
+def link_in_place_of(bench: Bench, place: str, kind: str) -> tuple[Path, Path]:
+    """Put a link there; return it and what stood there before, which lies aside."""
+    path = bench.folder / "velma" / place.replace("{replica}", bench.replica("velma"))
+    aside = bench.folder / "aside"
+    if path.exists():
+        path.rename(aside)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    outside = bench.folder / "outside"
+    target = {
+        "to nothing": outside / "nothing",
+        "to itself": path,
+        "in a circle": path.with_name("round"),
+        "to the root": bench.folder / "velma",
+        "to a device": Path("/dev/null"),
+    }[kind]
+    path.symlink_to(target)
+    if kind == "in a circle":
+        target.symlink_to(path)
+    return path, aside
+
+
+KINDS = ["to nothing", "to itself", "in a circle", "to the root", "to a device"]
+# Each place with a link to nothing, through which a file could be made, and with one of the others in turn.
+LINKS = [(place, kind) for at, place in enumerate(PLACES) for kind in ("to nothing", KINDS[1 + at % 4])]
+
+
+@pytest.mark.parametrize(("place", "kind"), LINKS)
+def test_a_link_that_leads_nowhere_or_round_is_told_or_taken_for_nothing_and_writes_nothing_outside(bench, place, kind):
+    pattern = bench.patterns("velma")["patterns"][0]["id"]
+    path, aside = link_in_place_of(bench, place, kind)
+    before = everything(bench.folder / "outside")
+    for words in COMMANDS.values():
+        done = bench.run("velma", *(word.replace("{id}", pattern) for word in words), expect=None)
+        assert everything(bench.folder / "outside") == before, words
+        if done.returncode:
+            assert done.stderr.startswith(("fleet: ", "Usage")), words
+    assert not (bench.folder / "outside/nothing").exists()
+    # With the link gone and what stood there back again, everything is as it was, and what was acknowledged is in.
+    if path.is_symlink():
+        path.unlink()
+    path.with_name("round").unlink(missing_ok=True)
+    if aside.exists() and not path.exists():
+        aside.rename(path)
+    bench.run("velma", "sync", expect=None)
+    bench.run("velma", "sync")
+    found = {p["text"]: p["seen"] for p in bench.patterns("velma", "--all")["patterns"]}
+    assert found[LESSON] == 2
+
+
+@pytest.mark.parametrize("kind", ["to nothing", "to itself"])
+def test_a_link_in_the_place_of_a_file_that_is_about_to_be_written_is_not_followed(bench, kind):
+    """Files that are replaced are written under another name first, which can be guessed."""
+    clan = bench.clan("velma")
+    for name in ("patterns.jsonl", "patterns.md", "discoveries.jsonl"):
+        temporary = clan / f".{name}.{os.getpid()}.tmp"
+        temporary.symlink_to(bench.folder / "outside/nothing" if kind == "to nothing" else temporary)
+    bench.run("velma", "sync", expect=None)
+    assert list((bench.folder / "outside").iterdir()) == []
+    for path in clan.glob(".*.tmp"):
+        path.unlink()
+    bench.run("velma", "sync")
+    assert bench.seen("velma") == {LESSON: 2}
+
+
+@pytest.mark.parametrize("kind", ["a file", "a folder", "nothing", "itself"])
+def test_a_shard_of_somebody_else_that_is_a_link_is_not_read_and_not_emptied(bench, kind):
+    outside = bench.folder / "outside/victim.jsonl"
+    outside.write_bytes(line("from outside") + b"\n")
+    path = bench.clan("velma") / f"patterns.d/{SLOT}.jsonl"
+    path.symlink_to(
+        {
+            "a file": outside,
+            "a folder": outside.parent,
+            "nothing": outside.parent / "nothing",
+            "itself": path,
+        }[kind]
+    )
+    bench.run("velma", "sync", expect=None)
+    bench.run("velma", "compact", expect=None)
+    assert bench.seen("velma") == {LESSON: 2}
+    assert outside.read_bytes() == line("from outside") + b"\n"
+    assert "from outside" not in bench.git("log", "-p", "--all", where="clan.git")
+
+
+def test_a_workspace_that_is_reached_through_a_link_is_the_same_workspace(bench):
+    (bench.folder / "shortcut").symlink_to("velma")
+    assert bench.replica("shortcut") == bench.replica("velma")
+    bench.correct("shortcut", LESSON)
+    bench.run("shortcut", "sync")
+    assert bench.seen("velma") == bench.seen("shortcut") == {LESSON: 3}
+    assert len(list((bench.clan("velma") / "patterns.d").glob("*"))) <= 1
+
+
+def test_a_folder_that_loops_beside_the_workspace_and_in_it_holds_nobody_up(bench):
+    inner = bench.folder / "velma/agents/loop"
+    inner.symlink_to(bench.folder / "velma/agents")
+    (bench.clan("velma") / "again").symlink_to(bench.clan("velma"))
+    for words in (("sync",), ("patterns",), ("search", "awk"), ("start",), ("status",), ("doctor",)):
+        bench.run("velma", *words, expect=None)
+    assert bench.seen("velma") == {LESSON: 2}
+    assert "again" not in bench.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git")

@@ -1,0 +1,226 @@
+"""Fault 26 of FAULTS: shallow and partial clones, as the remote and around a workspace; far sides that say no."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_sync import LESSON, Bench
+
+SHALLOW = ("--depth=1",)
+BLOBLESS = ("--filter=blob:none",)
+TREELESS = ("--filter=tree:0",)
+BOTH = (*SHALLOW, *BLOBLESS)
+KINDS = {"shallow": SHALLOW, "without blobs": BLOBLESS, "without trees": TREELESS, "both": BOTH}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def clan_with_a_history(bench: Bench) -> None:
+    """Two agents have said things for some commits, so that there is something to leave out of a clone."""
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+        for number in range(2):
+            bench.correct(agent, f"Lesson {number} of {agent}")
+            bench.run(agent, "discover", "--problem", f"finding {number} of {agent}", "--solution", "s")
+            bench.sync(agent)
+    bench.sync("velma")
+    assert int(bench.git("rev-list", "--count", "fleet", where="clan.git")) > 3
+    bench.git("config", "uploadpack.allowFilter", "true", where="clan.git")
+    bench.git("config", "uploadpack.allowAnySHA1InWant", "true", where="clan.git")
+
+
+KNOWN = {f"Lesson {number} of {agent}": 1 for number in range(2) for agent in ("velma", "tank")}
+
+
+def clone(bench: Bench, target: str, *how: str) -> str:
+    """Clone the clan's repository as git does over a network; return the address of the copy."""
+    bench.git("clone", "--quiet", *how, f"file://{bench.remote}", target)
+    return str(bench.folder / target)
+
+
+def missing(bench: Bench, where: str, branch: str) -> list[str]:
+    """Return the objects that a partial clone lacks."""
+    shown = bench.git("rev-list", "--objects", "--missing=print", branch, where=where)
+    return [row for row in shown.splitlines() if row.startswith("?")]
+
+
+# --- as the remote --------------------------------------------------------------------------------------------------
+
+
+def test_a_shallow_clone_is_as_good_a_remote_as_any(bench):
+    clan_with_a_history(bench)
+    url = clone(bench, "mirror.git", "--bare", "--branch=fleet", *SHALLOW)
+    assert bench.git("rev-parse", "--is-shallow-repository", where="mirror.git").strip() == "true"
+    for agent in ("slash", "popashot"):
+        bench.run(agent, "init", "--agent", agent, "--remote", url, "--yes")
+        bench.correct(agent, LESSON)
+        bench.run(agent, "sync")
+    bench.sync("slash")
+    assert bench.seen("slash") == bench.seen("popashot") == KNOWN | {LESSON: 2}
+    # Whoever shared with the full repository before goes on with the shallow one, and the other way round.
+    for remote in (url, str(bench.remote)):
+        bench.run("velma", "init", "--agent", "velma", "--remote", remote, "--yes")
+        bench.correct("velma", LESSON)
+        bench.sync("velma", "velma")
+    assert bench.seen("velma") == KNOWN | {LESSON: 4}
+    bench.sync("tank")
+    assert bench.seen("tank") == KNOWN | {LESSON: 4}
+
+
+@pytest.mark.parametrize("how", [BLOBLESS, TREELESS, BOTH], ids=["without blobs", "without trees", "both"])
+def test_a_partial_clone_as_the_remote_works_or_says_why_and_loses_nothing(bench, how):
+    clan_with_a_history(bench)
+    url = clone(bench, "mirror.git", "--bare", "--branch=fleet", *how)
+    assert missing(bench, "mirror.git", "fleet"), "something is left out"
+    bench.run("slash", "init", "--agent", "slash", "--remote", url, "--yes")
+    bench.correct("slash", LESSON)
+    done = bench.run("slash", "sync", expect=None)
+    assert done.returncode in (0, 5), done.stderr
+    if done.returncode:
+        # A newer git's server fetches nothing that it lacks on behalf of others.
+        assert "nothing is lost" in done.stderr
+        assert not done.stdout
+        assert bench.status("slash")["waiting"]["lines"] == 1
+    else:
+        assert bench.seen("slash") == KNOWN | {LESSON: 1}
+        bench.run("popashot", "init", "--agent", "popashot", "--remote", url, "--yes")
+        bench.sync("popashot")
+        assert bench.seen("popashot") == KNOWN | {LESSON: 1}
+    bench.run("slash", "init", "--agent", "slash", "--remote", str(bench.remote), "--yes")
+    bench.sync("slash", "tank")
+    assert bench.seen("slash") == bench.seen("tank") == KNOWN | {LESSON: 1}
+
+
+# --- around the workspace -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", KINDS.values(), ids=KINDS.keys())
+def test_a_workspace_in_a_shallow_or_partial_clone_shares_as_in_any(bench, how):
+    project(bench)
+    clone(bench, "work", "--branch=main", *how)
+    clone(bench, "whole", "--branch=main")
+    before = state_of(bench, "work")
+    for where, agent in (("work", "velma"), ("whole", "tank")):
+        bench.run(where, "init", "--agent", agent)
+        bench.correct(where, LESSON)
+        bench.run(where, "sync", "--yes")
+    bench.sync("work", "whole")
+    assert bench.seen("work") == bench.seen("whole") == {LESSON: 2}
+    # What git left out is still left out, and what the project has is as it was.
+    assert state_of(bench, "work") == before
+    bench.git("fsck", where="clan.git")
+    bench.git("fetch", "--quiet", "--unshallow" if how in (SHALLOW, BOTH) else "origin", where="work")
+    bench.correct("work", "Another lesson")
+    bench.sync("work", "whole")
+    assert bench.seen("whole") == {LESSON: 2, "Another lesson": 1}
+
+
+def test_a_clone_of_one_branch_alone_shares_as_any(bench):
+    project(bench)
+    clone(bench, "work", "--branch=main", "--single-branch", "--no-tags", *SHALLOW)
+    bench.run("work", "init", "--agent", "velma")
+    bench.correct("work", LESSON)
+    bench.run("work", "sync", "--yes")
+    assert [found["set"]["text"] for found in bench.edition()] == [LESSON]
+
+
+def project(bench: Bench) -> None:
+    """A project with a history lies in the bare repository, and nothing of the clan's yet."""
+    bench.git("init", "--quiet", "--bare", "--initial-branch=main", str(bench.remote))
+    bench.git("config", "uploadpack.allowFilter", "true", where="clan.git")
+    script = b"".join(
+        b"commit refs/heads/main\nmark :%d\ncommitter a <a@localhost> %d +0000\ndata 0\n%bM 100644 inline code/%d.py\n"
+        b"data 8\nprint()\n\n" % (number, 1795219200 + number, b"from :%d\n" % (number - 1) * (number > 1), number)
+        for number in range(1, 5)
+    )
+    words = ["git", "fast-import", "--quiet"]
+    subprocess.run(words, cwd=bench.remote, env=bench.environment(), input=script, capture_output=True, check=True)
+
+
+def state_of(bench: Bench, where: str) -> tuple[str, str, str]:
+    """Return what fleet has no business with: the branches, how shallow it is, and how the work tree stands."""
+    shallow = bench.folder / where / ".git/shallow"
+    refs = bench.git("for-each-ref", where=where)
+    changed = bench.git("status", "--porcelain", "--untracked-files=no", where=where)
+    return refs, shallow.read_text() if shallow.exists() else "", changed
+
+
+# --- a far side that says no ----------------------------------------------------------------------------------------
+
+
+HOOKS = {
+    "pre-receive": "echo 'lessons only on weekdays' >&2\nexit 1\n",
+    "update": 'echo "lessons only on weekdays: $1" >&2\nexit 1\n',
+    "pre-receive, without a word": "exit 1\n",
+    "reference-transaction": '[ "$1" = prepared ] && { echo "lessons only on weekdays" >&2; exit 1; }\nexit 0\n',
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+@pytest.mark.parametrize("command", ["sync", "compact"])
+def test_a_hook_that_says_no_is_reported_with_exit_3_and_all_waits(bench, name, command):
+    # Of a hook on transactions git's own server dies: all that arrives is that it hung up, and the hook's words.
+    code = 5 if name == "reference-transaction" else 3
+    bench.join("velma")
+    bench.correct("velma", "The first lesson")
+    bench.sync("velma")
+    head = bench.git("rev-parse", "fleet", where="clan.git")
+    bench.correct("velma", LESSON)
+    path = hook(bench, name.split(",")[0], HOOKS[name])
+    done = bench.run("velma", command, expect=code)
+    assert done.stdout == "", "nobody says synced"
+    assert "nothing is lost" in done.stderr
+    if "without" not in name:
+        assert "weekdays" in done.stderr
+    assert bench.git("rev-parse", "fleet", where="clan.git") == head
+    assert bench.status("velma")["waiting"]["lines"] == 1
+    assert bench.seen("velma") == {"The first lesson": 1, LESSON: 1}
+    bench.run("velma", command, expect=code)
+    path.unlink()
+    bench.sync("velma")
+    assert bench.status("velma")["waiting"]["lines"] == 0
+    assert sorted(found["set"]["text"] for found in bench.edition()) == sorted(bench.seen("velma"))
+
+
+def test_a_hook_that_refuses_editions_alone_lets_the_lines_through_and_counts_nothing_twice(bench):
+    """The lines are a push of their own: what a server has against pages of Markdown must not hold them up."""
+    bench.join("velma")
+    bench.join("tank")
+    script = 'while read old new ref; do git ls-tree -r --name-only "$new" | grep -q "\\.md$" && exit 1; done\nexit 0\n'
+    path = hook(bench, "pre-receive", script)
+    for agent in ("velma", "tank", "velma"):
+        bench.correct(agent, LESSON)
+        bench.run(agent, "sync", expect=3)
+    assert "patterns.jsonl" not in bench.tree()
+    bench.run("tank", "sync", expect=3)
+    assert bench.seen("tank") == {LESSON: 3}
+    path.unlink()
+    bench.sync("velma", "tank")
+    assert bench.seen("velma") == bench.seen("tank") == {LESSON: 3}
+    assert [sum(found["n"]["seen"].values()) for found in bench.edition()] == [3]
+
+
+def test_a_server_that_denies_this_branch_to_everybody_is_reported_with_exit_3(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    bench.git("config", "receive.denyDeletes", "true", where="clan.git")
+    bench.git("config", "transfer.hideRefs", "refs/heads/fleet", where="clan.git")
+    done = bench.run("velma", "sync", expect=3)
+    assert "nothing is lost" in done.stderr
+    assert bench.seen("velma") == {LESSON: 1}
+    bench.git("config", "--unset", "transfer.hideRefs", where="clan.git")
+    bench.sync("velma")
+    assert [found["set"]["text"] for found in bench.edition()] == [LESSON]
+
+
+def hook(bench: Bench, name: str, script: str) -> Path:
+    """Put a hook into the bare repository."""
+    path = bench.remote / "hooks" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("#!/bin/sh\n" + script)
+    path.chmod(0o755)
+    return path

@@ -1,0 +1,153 @@
+"""A hundred agents that compact at once settle within the attempts that one sync may take.
+
+Time is simulated: every call to the remote and every pause takes some, and who wakes first goes first. So the back-off
+is what is tested, and a run is the same every time.
+"""
+
+import heapq
+import itertools
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fleet.cli import wiring
+from fleet.keep import config, notebook
+from fleet.keep.normal import pattern_id
+from fleet.keep.workspace import Workspace, World
+from fleet.learn import corrections
+from fleet.learn.corrections import Correction
+from fleet.share.memory import MemoryRemote, MemoryServer
+from fleet.share.remote import Files, Mark, Moved
+from tests.sim.people import held_in
+from tests.sim.world import START_MS, SimDisk
+
+AGENTS = 100
+ATTEMPTS_MAX = 15
+COMMON = "A lesson that everybody logged"
+
+
+class Schedule:
+    """Simulated time: one thread runs at a time, the one whose time is first; ties go by who waited first."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._turns: list[tuple[float, int, threading.Event]] = []
+        self._numbers = itertools.count()
+        self._done = threading.Event()
+        self._errors: list[BaseException] = []
+
+    def run(self, tasks: list[Callable[[], None]]) -> None:
+        """Run all tasks to their end, all starting at time 0."""
+        threads = [threading.Thread(target=self._live, args=(task, self._turn(0.0)), daemon=True) for task in tasks]
+        for thread in threads:
+            thread.start()
+        self._wake_next()
+        self._done.wait()
+        for thread in threads:
+            thread.join()
+        if self._errors:
+            raise self._errors[0]
+
+    def clock(self) -> float:
+        """Return what time it is, in seconds."""
+        return self.now_s
+
+    def wait(self, seconds: float) -> None:
+        """Let so much time pass for who calls."""
+        turn = self._turn(self.now_s + seconds)
+        self._wake_next()
+        turn.wait()
+
+    def _turn(self, at_s: float) -> threading.Event:
+        turn = threading.Event()
+        heapq.heappush(self._turns, (at_s, next(self._numbers), turn))
+        return turn
+
+    def _live(self, task: Callable[[], None], turn: threading.Event) -> None:
+        turn.wait()
+        try:
+            task()
+        except BaseException as why:  # it is raised again where everybody is waited for
+            self._errors.append(why)
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        if not self._turns:
+            self._done.set()
+            return
+        self.now_s, _, turn = heapq.heappop(self._turns)
+        turn.set()
+
+
+class SlowRemote(MemoryRemote):
+    """A way to the server on which every call takes time, and which counts them."""
+
+    def __init__(self, server: MemoryServer, schedule: Schedule, rng: random.Random, call_s: float) -> None:
+        super().__init__(server)
+        self._schedule, self._rng, self._call_s = schedule, rng, call_s
+        self.happened: Counter[str] = Counter()
+
+    def pull(self, since: Mark) -> tuple[Files, Mark]:
+        """Pull, and then let the answer travel."""
+        self.happened["pulls"] += 1
+        found = super().pull(since)
+        self._travel()
+        return found
+
+    def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
+        """Let the files travel, and then push them."""
+        self._travel()
+        done = super().push(files, on, message=message)
+        self.happened["refused" if isinstance(done, Moved) else "pushed"] += 1
+        return done
+
+    def _travel(self) -> None:
+        self._schedule.wait(self._call_s * self._rng.uniform(0.5, 1.5))
+
+
+def agent(root: Path, number: int) -> Workspace:
+    """Make one agent's workspace with two lessons that wait in it."""
+    root.mkdir()
+    (root / config.FILE_NAME).write_text("[keep]\nedition_always_bytes = 0\n")
+    entropy = random.Random(number).randbytes
+    world = World(wall_ms=lambda: START_MS + number, entropy=entropy, machine=lambda: "m", durable=False)
+    workspace = Workspace(root, world, SimDisk(root))
+    for lesson in (COMMON, f"The lesson of agent {number}"):
+        corrections.correct(workspace, f"agent{number}", Correction("w", "r", lesson), session=str(number))
+    return workspace
+
+
+def compact_at_once(folder: Path, agents: int, call_s: float) -> tuple[MemoryServer, list[SlowRemote], Schedule]:
+    """Let so many agents compact at the same moment; return where it ended."""
+    server, schedule = MemoryServer(), Schedule()
+    workspaces = [agent(folder / f"a{number}", number) for number in range(agents)]
+    remotes = [SlowRemote(server, schedule, random.Random(number), call_s) for number in range(agents)]
+
+    def task(number: int) -> Callable[[], None]:
+        def run() -> None:
+            workspace, rng = workspaces[number], random.Random(1_000 + number)
+            workspace.close()  # the database was opened by another thread
+            wiring.sync(workspace, remotes[number], rng=rng, sleep=schedule.wait, clock=schedule.clock, compact=True)
+            workspace.close()
+
+        return run
+
+    schedule.run([task(number) for number in range(agents)])
+    return server, remotes, schedule
+
+
+@pytest.mark.parametrize("call_s", [0.02, 0.2], ids=["quick-remote", "slow-remote"])
+def test_a_hundred_that_compact_at_once_settle_within_fifteen_attempts(call_s, tmp_path):
+    server, remotes, schedule = compact_at_once(tmp_path, AGENTS, call_s)
+    pulls = sorted(remote.happened["pulls"] for remote in remotes)
+    refused = sum(remote.happened["refused"] for remote in remotes)
+    print(f"pulls {pulls}, refused {refused}, {schedule.now_s:.1f} s")
+    assert refused >= AGENTS, "they did not meet"
+    assert pulls[-1] <= ATTEMPTS_MAX
+    held = held_in(server.tree())
+    assert len(held.notebook.patterns) == AGENTS + 1
+    assert notebook.count(held.notebook.patterns[pattern_id(COMMON)], "seen") == AGENTS
