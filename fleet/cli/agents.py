@@ -4,7 +4,10 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli import desk, options
+from fleet.cli import acts, desk, options
+from fleet.cli.acts import say_logged
+
+__all__ = ["register", "say_logged"]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,35 +34,21 @@ def correct(
     as_json: options.Json = False,
 ) -> None:
     """Log one correction: durable before this returns."""
-    from fleet.keep import names
-    from fleet.keep.errors import UsageError
-    from fleet.learn.corrections import Correction
-    from fleet.learn.corrections import correct as log
-
-    if told_by and not names.is_agent(told_by):
-        raise UsageError(f"--from {told_by[:40]!r} is no agent's name; nothing was logged")
-    with desk.opened(directory) as workspace:
-        if same:
-            same = desk.find(workspace.load().notebook, same).id
-        heard = " — ".join(filter(None, [told_by, source]))
-        told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()))
-        logged = log(workspace, desk.agent_in(workspace, agent), told, session=desk.session_named(session), same=same)
-        if as_json:
-            near = [{"id": n.id, "text": n.text, "score": n.score, "verdict": n.verdict} for n in logged.near]
-            known = {"near": desk.cleaned(near)} if near else {}
-            desk.say_json({"id": logged.id, "seen": logged.seen, "text": logged.text} | known)
-        else:
-            desk.say(f"{logged.id} seen {desk.counted(logged.seen, 'time')}: {logged.text}")
-            for close in logged.near:
-                desk.say(_as_near(logged.id, close.id, desk.cleaned(close.text), is_same=close.verdict == "same"))
-        if logged.secrets:
-            desk.note(f"a secret was taken out ({', '.join(logged.secrets)}); if it was a real one, rotate it")
-
-
-def _as_near(logged: str, pattern: str, text: str, *, is_same: bool) -> str:
-    if not is_same:
-        return f"  differs from {pattern}: {text}"
-    return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time say --same {pattern})"
+    acts.correct(
+        wrong,
+        right,
+        pattern,
+        title=title,
+        source=source,
+        told_by=told_by,
+        same=same,
+        category=category,
+        tag=tag,
+        session=session,
+        agent=agent,
+        directory=directory,
+        as_json=as_json,
+    )
 
 
 def discover(
@@ -95,34 +84,14 @@ def gossip(
     directory: options.Directory = "",
 ) -> None:
     """Show the newest discoveries of the whole clan."""
-    from fleet.recall.gossip import render_gossip
-
-    with desk.opened(directory) as workspace:
-        findings = workspace.load().findings
-        if as_json:
-            desk.say_json({"discoveries": [_as_found(entry) for entry in reversed(findings.newest(count))]})
-        else:
-            desk.say(render_gossip(findings, count, members=desk.emoji_of(workspace)).rstrip())
-
-
-def _as_found(entry: object) -> object:
-    import msgspec
-
-    return desk.cleaned(msgspec.to_builtins(entry))
+    acts.gossip(count, as_json=as_json, directory=directory)
 
 
 def start(
     as_json: options.Json = False,
     agent: options.Agent = "",
-    session: options.Session = "",  # noqa: ARG001 - hosts pass it; what was shown when is kept from a later version on
+    session: options.Session = "",
     directory: options.Directory = "",
 ) -> None:
     """Print what an agent reads when its session starts."""
-    from fleet.cli.wiring import session_start
-
-    with desk.opened(directory) as workspace:
-        context = session_start(workspace, desk.agent_in(workspace, agent))
-        if as_json:
-            desk.say_json({"context": context})
-        else:
-            desk.say(context)
+    acts.start(as_json=as_json, agent=agent, session=session, directory=directory)

@@ -4,7 +4,25 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli import agents, care, completion, edit, leaving, merge, options, people, search, upkeep
+from fleet.cli import (
+    agents,
+    care,
+    completion,
+    edit,
+    hosts,
+    journal,
+    learn,
+    leaving,
+    live,
+    merge,
+    options,
+    people,
+    reflect,
+    search,
+    serve,
+    stats,
+    upkeep,
+)
 from fleet.cli.desk import chosen
 
 app = typer.Typer(
@@ -40,5 +58,24 @@ def before(
     chosen.directory, chosen.agent, chosen.session = directory, agent, session
 
 
-for commands in (agents, people, search, edit, merge, upkeep, care, leaving, completion):
+GROUPS = (
+    agents,
+    learn,
+    journal,
+    people,
+    search,
+    stats,
+    edit,
+    merge,
+    reflect,
+    upkeep,
+    care,
+    leaving,
+    hosts,
+    serve,
+    live,
+    completion,
+)
+
+for commands in GROUPS:
     commands.register(app)

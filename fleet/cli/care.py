@@ -28,16 +28,16 @@ def compact(
     directory: options.Directory = "",
 ) -> None:
     """Write a whole edition now. Drops from the shards what it covers, and syncs at the same time."""
-    from fleet.cli import upkeep, wiring
+    from fleet.cli import syncing, wiring
     from fleet.keep.errors import NoError
 
     with desk.opened(directory) as workspace:
         if wrong := workspace.timekeeper.reading().wrong:
             raise NoError(f"{wrong}: nothing was compacted, nothing is lost. Set the clock right and try again")
-        upkeep.take_seat(workspace, agent)
-        if upkeep.is_paused(workspace, "compacted"):
+        syncing.take_seat(workspace, agent)
+        if syncing.is_paused(workspace, "compacted"):
             return
-        remote = upkeep.clan_remote(workspace, yes=yes)
+        remote = syncing.clan_remote(workspace, yes=yes)
         with workspace.disk.lock(workspace.local / "locks" / "sync.lock"):
             before = sizes(workspace)
             outcome = wiring.sync(workspace, remote, compact=True)

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 
-from fleet.cli import desk, setup
+from fleet.cli import desk, hosts, setup
 from fleet.keep import checkup
 from fleet.keep.checkup import Finding
 from fleet.keep.errors import FleetError
@@ -26,7 +26,13 @@ def examine(workspace: Workspace, *, fix: bool, online: bool) -> list[Finding]:
     found += checkup.check(workspace, fix=fix)
     if any(f.check == "state" and f.level == "error" and not f.fixed for f in found):
         return found  # all else needs the database
-    for each in (_base(workspace, fix=fix), _ignores(workspace, fix=fix), _log(workspace), _kept_back(workspace)):
+    for each in (
+        _base(workspace, fix=fix),
+        _ignores(workspace, fix=fix),
+        _log(workspace),
+        _kept_back(workspace),
+        hosts.findings(workspace),
+    ):
         try:
             found += each
         except (FleetError, OSError) as why:
@@ -196,10 +202,10 @@ def _kept_back(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _online(workspace: Workspace) -> Iterator[Finding]:
-    from fleet.cli import upkeep
+    from fleet.cli import syncing
 
     try:
-        remote = upkeep.clan_remote(workspace, yes=False)
+        remote = syncing.clan_remote(workspace, yes=False)
         if remote is None:
             yield Finding("remote", "note", "no remote is named", "fleet works offline", "`fleet init --remote URL`")
             return

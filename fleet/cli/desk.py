@@ -1,24 +1,23 @@
 """What every command needs: which workspace, which agent, and how to print."""
 
-import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet.keep import members, screening
+import msgspec
+
+from fleet.keep import screening
 from fleet.keep.errors import NoError
+from fleet.keep.lazily import compiled
 from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook
 from fleet.keep.workspace import Workspace, find_root
 
 
-@dataclass(slots=True)
-class Chosen:
+class Chosen(msgspec.Struct):
     """Options that stand before the command; the same ones behind it win."""
 
     directory: str = ""
@@ -28,7 +27,7 @@ class Chosen:
 
 chosen = Chosen()
 
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]")
+_UNSAFE_IN_JSON = compiled("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]")
 
 
 @contextmanager
@@ -53,12 +52,18 @@ def agent_in(workspace: Workspace, named: str = "") -> str:
 
 
 def session_named(named: str = "") -> str:
-    """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else ""."""
-    return named or chosen.session or os.environ.get("FLEET_SESSION", "")
+    """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else the one that a host tells of.
+
+    Claude Code sets its variable for every command that it runs.
+    """
+    said = (os.environ.get(name, "") for name in ("FLEET_SESSION", "CLAUDE_CODE_SESSION_ID"))
+    return named or chosen.session or next(filter(None, said), "")
 
 
 def emoji_of(workspace: Workspace) -> Mapping[str, str]:
     """Return agent to emoji."""
+    from fleet.keep import members
+
     return members.emoji(members.parse(workspace.store.read("members.toml")))
 
 
@@ -69,8 +74,8 @@ def find(notebook: Notebook, prefix: str) -> Line:
         NoError: no pattern, or more than one.
     """
     wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
-    found = sorted(pattern for pattern in notebook.patterns if pattern.startswith(wanted))
-    if not found or len(wanted) < len("p-") + 1:
+    found = notebook.beginning(wanted) if len(wanted) > len("p-") else []
+    if not found:
         raise NoError(f"no pattern begins with {prefix[:40]!r}. `fleet patterns --all` lists them")
     if len(found) > 1:
         shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
@@ -95,6 +100,8 @@ def say_json(found: Any) -> None:
 
 def as_json(found: Any) -> str:
     """Return one line of JSON that no terminal can stumble over."""
+    import json
+
     text = json.dumps(found, ensure_ascii=False, indent=None, separators=(",", ":"))
     return _UNSAFE_IN_JSON.sub(lambda char: json.dumps(char[0])[1:-1], text)
 

@@ -28,6 +28,7 @@ def edit(
     from fleet.learn import corrections, editing
 
     changes = [editing.parse(each) for each in said or []]
+    _check_triggers(changes)
     with desk.opened(directory) as workspace:
         if not changes:
             _tell(desk.find(workspace.load().notebook, pattern), as_json=as_json)
@@ -45,6 +46,19 @@ def edit(
             told = ", ".join(sorted({field for delta in done for field in delta.set}))
             desk.say(f"{line.id} {f'edited: {told}' if told else 'says that already; nothing was changed'}")
         _note_what_follows(changes, editing.twins(changes, line, list(held.notebook.present())))
+
+
+def _check_triggers(changes: Any) -> None:
+    """A trigger that fits nothing would never show the lesson, and nobody would know why."""
+    from fleet.keep.errors import UsageError
+    from fleet.recall import moments
+
+    for change in changes:
+        if change.field == "trigger" and change.value and not moments.parse(str(change.value)):
+            raise UsageError(
+                f"trigger={str(change.value)[:80]!r} fits no command and no edit; nothing was changed. Say for example "
+                "trigger='Bash:git push*', 'Edit:*.sql' or 'mcp__github__*', several with commas between"
+            )
 
 
 def _note_what_follows(changes: Any, twins: list[str]) -> None:

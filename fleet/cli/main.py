@@ -30,16 +30,17 @@ def run() -> int:
     if os.environ.get("FLEET_DISABLED") == "1":
         print(DISABLED, file=sys.stderr)
         return 0
-    from fleet.cli.app import app
+    if (code := _at_once(sys.argv[1:])) is not None:
+        return code
+    from fleet.cli import quick
     from fleet.keep.errors import FleetError
 
     _speak_utf8()
-    if "_FLEET_COMPLETE" in os.environ:
-        from typer._completion_classes import completion_init
-
-        completion_init()
     try:
-        app(prog_name="fleet")
+        if (act := quick.call(sys.argv[1:])) is not None:
+            act()
+        else:
+            _parse_and_run()
     except FleetError as why:
         _say(str(why))
         return why.exit_code
@@ -57,6 +58,35 @@ def run() -> int:
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
         return _unexpected(why)
     return 0
+
+
+def _at_once(words: list[str]) -> int | None:
+    """Do what a host waits for, with the standard library alone as far as that goes; None for anything else."""
+    if words[:1] == ["hook"] and not "".join(words[1:2]).startswith("-"):
+        from fleet import hook
+
+        return hook.main(words[1:])
+    if words[:1] == ["start"]:
+        from fleet.cli import atonce
+
+        if (text := atonce.start(words[1:])) is not None:
+            _speak_utf8()
+            try:
+                print(text)
+            except BrokenPipeError:
+                _let_go_of_stdout()
+            return 0
+    return None
+
+
+def _parse_and_run() -> None:
+    from fleet.cli.app import app
+
+    if "_FLEET_COMPLETE" in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
+    app(prog_name="fleet")
 
 
 def _let_go_of_stdout() -> None:

@@ -30,7 +30,7 @@ def patterns(
     """List the clan's lessons. Merged ones are one lesson, under the smallest of their ids."""
     from fleet.keep import merging
     from fleet.keep import notebook as notes
-    from fleet.recall.lessons import by_sight
+    from fleet.recall.lessons import by_sight, not_working
 
     with desk.opened(directory) as workspace:
         held = workspace.load()
@@ -49,6 +49,8 @@ def patterns(
             gone = "" if notes.is_present(line) else "  (retired)"
             if line.id in merged_into:
                 gone += f"  (merged into {merged_into[line.id]})"
+            if why := not_working(line):
+                gone += f"  (not working: {why})"
             desk.say(f"{line.id}  {notes.count(line, 'seen'):>3}x  {_shown(notes.text(line))}{gone}")
         if not listed:
             desk.say("no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first")
@@ -74,7 +76,17 @@ def as_found(line: Line, merged_into: Container[str] = ()) -> dict[str, Any]:
         "state": "merged" if line.id in merged_into else state,
         "first": line.at,
         "last": notes.last_seen(line),
+        **_use(line),
     }
+
+
+def _use(line: Line) -> dict[str, Any]:
+    """Return what became of a lesson where it was read; nothing for one that nobody has told or noted anything of."""
+    from fleet.keep import notebook as notes
+    from fleet.recall.lessons import not_working
+
+    counters = {counter: notes.count(line, counter) for counter in ("shown", "relapsed", "helped", "hurt")}
+    return counters | {"not_working": not_working(line)} if any(counters.values()) else {}
 
 
 def _shown(text: str) -> str:
@@ -88,9 +100,10 @@ def show(pattern: options.PatternId, as_json: options.Json = False, directory: o
     """Show all that is known of one lesson."""
     from fleet.keep import merging
     from fleet.keep import notebook as notes
+    from fleet.keep.view import glance
 
     with desk.opened(directory) as workspace:
-        notebook = workspace.load().notebook
+        notebook = glance(workspace).notebook
         asked = desk.find(notebook, pattern)
         line, members = merging.whole(notebook, asked.id), merging.group_of(notebook, asked.id)
         found = as_found(line)
@@ -110,6 +123,8 @@ def show(pattern: options.PatternId, as_json: options.Json = False, directory: o
         )
         for replica, total in sorted(line.n.get("seen", {}).items()):
             desk.say(f"  {'':<10}{total} by {replica}, last {line.add.get(replica, 'unknown')[:16]}Z")
+        if found.get("not_working"):
+            desk.say(f"  not working: {found['not_working']}")
         desk.say(f"  {'first:':<10}{_when(line.at)}{' by ' + line.by if line.by else ''}")
         others = {field for field in line.set if field not in ("text", "correct", "category", "tags", "state")}
         for field in sorted(field for field in others if not field.startswith("agent.")):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.cli import desk, upkeep, wiring
+from fleet.cli import desk, syncing, wiring
 from fleet.keep.errors import FleetError
 from fleet.keep.index import Index
 from fleet.keep.workspace import Workspace
@@ -84,7 +84,7 @@ def _share(workspace: Workspace, *, yes: bool) -> tuple[bool, str]:
     if wrong := workspace.timekeeper.reading().wrong:
         return False, wrong
     try:
-        remote = upkeep.clan_remote(workspace, yes=yes)
+        remote = syncing.clan_remote(workspace, yes=yes)
         if remote is None:
             return False, "no remote is named"
         with workspace.disk.lock(workspace.local / "locks" / "sync.lock"):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from fleet.recall.search import Answer
 
 EXIT_NO = 1
-JOURNAL_FILE = "JOURNAL.md"
 
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
 
@@ -109,6 +108,7 @@ def pages(workspace: "Workspace") -> "list[Page]":
     from fleet.keep.index import CORRECTION, JOURNAL
     from fleet.keep.indexing import Page
     from fleet.learn.corrections import log_file
+    from fleet.learn.journal import all_of
 
     agents = workspace.home("")
     if agents.is_symlink() or not agents.is_dir():
@@ -117,7 +117,7 @@ def pages(workspace: "Workspace") -> "list[Page]":
         home.name for home in agents.iterdir() if names.is_agent(home.name) and home.is_dir() and not home.is_symlink()
     )
     found = [Page(log_file(workspace, agent), CORRECTION, agent, corrections_of) for agent in here]
-    return found + [Page(workspace.home(agent) / JOURNAL_FILE, JOURNAL, agent, sections_of) for agent in here]
+    return found + [Page(path, JOURNAL, agent, sections_of) for agent in here for path in all_of(workspace.home(agent))]
 
 
 def corrections_of(data: bytes) -> "Iterator[Section]":

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleet.cli import desk
+from fleet.cli import desk, reflect
 from fleet.keep import merging, names
 from fleet.keep.reading import KINDS
 from fleet.keep.store import Held
@@ -15,7 +15,7 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return everything that ``fleet status --json`` shows."""
     from fleet.keep import pause
     from fleet.learn import corrections
-    from fleet.share import tree
+    from fleet.share import freshness, tree
 
     held = workspace.load()
     reading = workspace.timekeeper.reading()
@@ -32,6 +32,7 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
         "remote": _remote_shown(workspace),
         "branch": workspace.config.share.branch,
         "last_sync": workspace.state.get("last_sync"),
+        "stale": freshness.stale(workspace),
         "paused": str(pause.current(workspace) or ""),
         "clock": reading.wrong,
         "patterns": sum(1 for _ in merging.shown(held.notebook)),
@@ -39,6 +40,7 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [{"path": w.path, "reason": w.reason} for w in out.withheld],
         "unfilled": corrections.unfilled(workspace, agent) if agent else 0,
+        "memory": desk.cleaned(reflect.standing(workspace, agent)) if agent else {},
         "refused": held.read.count,
         "quarantined": quarantined,
         "held": len(held.notebook.held) + held.findings.held(),
@@ -84,11 +86,13 @@ def as_text(found: dict[str, Any]) -> str:
         + (f" ({found['replica']})" if found["replica"] else ""),
         f"remote      {remote}",
         f"last sync   {found['last_sync'][:16].replace('T', ' ') + 'Z' if found['last_sync'] else 'never'}",
+        *([f"stale       {found['stale']}"] if found["stale"] else []),
         *([f"paused      {found['paused']}: nothing is shared"] if found["paused"] else []),
         f"known       {_known(found)}",
         f"to go out   {desk.counted(found['waiting']['lines'], 'line')}",
     ]
     lines += [f"            {number} in {path}" for path, number in found["waiting"]["paths"].items()]
+    lines += reflect.as_lines(found["memory"])
     for key, label in (
         ("unfilled", "without a pattern yet"),
         ("held", "held: stamped over a day ahead"),

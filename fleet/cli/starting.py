@@ -1,0 +1,73 @@
+"""What a session starts with: here the command line joins what learn, recall and reflect have to say to an agent.
+
+Apart from ``wiring``, since a host waits for it, and has nothing to send meanwhile.
+"""
+
+import json
+from contextlib import suppress
+
+from fleet.cli import desk
+from fleet.keep import view
+from fleet.keep.errors import DiskError
+from fleet.keep.notebook import Notebook
+from fleet.keep.workspace import Workspace
+from fleet.learn import attempts, settled
+from fleet.recall import moments, ready
+from fleet.recall.start import LESSON_CHARS_MIN, session_context
+from fleet.reflect import promoting
+
+
+def session_start(workspace: Workspace, agent: str) -> str:
+    """Return what this agent reads when its session starts, and make it ready for the next time."""
+    root = str(workspace.root)
+    seen = ready.looks(root, ready.made_of(root, agent))
+    held = view.glance(workspace)
+    chars_max, delimiter = workspace.config.recall.start_chars, f"fleet-{workspace.world.entropy(8).hex()}"
+    standing, total = view.best(held.notebook, "evidence", chars_max // LESSON_CHARS_MIN)
+    memory = workspace.disk.read(promoting.memory_file(workspace, agent)).decode("utf-8", "replace")
+    remembered = set(ready.ids(memory))  # said once is enough
+    fresh = [line for line in standing if line.id not in remembered]
+    undecided = []
+    if unfilled := settled.unfilled(workspace, agent):
+        undecided.append(
+            f"{desk.counted(unfilled, 'correction')} without a lesson yet: `fleet learn --waiting` lists them, "
+            'and `fleet learn ID --pattern "..."` states one'
+        )
+    undecided += [each.in_one_line() for each in promoting.waiting(workspace, agent)]
+    undecided += _proposed(workspace, agent)
+    context = session_context(
+        agent=agent,
+        memory=memory,
+        patterns=fresh,
+        total=total - (len(standing) - len(fresh)),
+        findings=held.findings,
+        waiting=undecided,
+        delimiter=delimiter,
+        chars_max=chars_max,
+        discoveries=workspace.config.recall.discoveries,
+        members=desk.emoji_of(workspace),
+    )
+    if not held.notebook.held and not held.findings.held():  # what is held may be believed at any later time
+        with suppress(DiskError):  # a read-only disk: it is made each time
+            text = ready.rendered(context, delimiter, seen)
+            workspace.disk.replace(workspace.root / ready.file_of(agent), text, is_durable=False)
+            _make_moments_ready(workspace, held.notebook)
+    return context
+
+
+def _proposed(workspace: Workspace, agent: str) -> list[str]:
+    if not attempts.state(workspace, agent).won:  # most agents are not stuck, and need nothing of what comes then
+        return []
+    from fleet.learn import mutations
+
+    found = mutations.proposals(workspace, agent)
+    return [f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}" for each in found]
+
+
+def _make_moments_ready(workspace: Workspace, notebook: Notebook) -> None:
+    """Write down which lessons are shown right before what they are about, for a hook that has no time to look."""
+    path, rows = workspace.root / ready.moments_file(), moments.table(notebook.timed())
+    if rows:
+        workspace.disk.replace(path, json.dumps(rows).encode(), is_durable=False)
+    elif path.exists():
+        workspace.disk.remove(path)

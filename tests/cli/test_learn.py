@@ -1,0 +1,112 @@
+"""`fleet learn`, by the real command line: what a signal teaches is stated, and then it counts everywhere."""
+
+import json
+
+import pytest
+
+from fleet.learn.signals import Flag, Slim, failure, flag
+
+LESSON = "In this repository use pnpm, never npm"
+
+
+@pytest.fixture
+def velma(stage):
+    return stage.join("velma")
+
+
+def flagged(stage, where, signal=None, session="s-1"):
+    return flag(Slim(stage.folder / where), where, signal or Flag("human", "no, use pnpm here"), session=session).id
+
+
+def learn(stage, where, *words, **more):
+    return json.loads(stage.run(where, "learn", *words, "--json", **more).stdout)
+
+
+def test_a_signal_is_listed_counted_by_status_and_gone_once_it_is_stated(stage, velma):
+    entry = flagged(stage, velma)
+    waiting = learn(stage, velma, "--waiting")["waiting"]
+    assert [(each["id"], each["title"]) for each in waiting] == [(entry, "no, use pnpm here")]
+    assert waiting[0]["when"].endswith("Z")
+    assert json.loads(stage.run(velma, "status", "--json").stdout)["unfilled"] == 1
+    assert stage.patterns(velma)["patterns"] == []
+    done = learn(stage, velma, entry, "--pattern", LESSON, "--right", "pnpm install")
+    assert done == {"id": done["id"], "seen": 1, "text": LESSON, "entry": entry}
+    assert learn(stage, velma, "--waiting") == {"waiting": []}
+    assert json.loads(stage.run(velma, "status", "--json").stdout)["unfilled"] == 0
+    (pattern,) = stage.patterns(velma)["patterns"]
+    assert (pattern["id"], pattern["seen"], pattern["correct"]) == (done["id"], 1, "pnpm install")
+
+
+def test_it_reads_like_a_correction(stage, velma):
+    entry = flagged(stage, velma)
+    listed = stage.run(velma, "learn", "--waiting")
+    assert listed.stdout.startswith(f"{entry}  20")
+    assert f"fleet learn {entry} --pattern" in listed.stderr
+    said = stage.run(velma, "learn", entry[:6], "--pattern", LESSON).stdout
+    assert said.startswith("p-")
+    assert said.endswith(f"seen 1 time: {LESSON}\n")
+    assert "no correction waits" in stage.run(velma, "learn", "--waiting").stdout
+
+
+def test_a_close_lesson_is_told_as_it_is_to_who_corrects(stage, velma):
+    known = stage.correct(velma, "Always run the type checker before pushing")
+    done = learn(stage, velma, flagged(stage, velma), "--pattern", "Always run the typechecker before you push")
+    assert done["near"][0]["id"] == known
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["c-zzz", "--pattern", "x"], 1, "begins with 'c-zzz'"),
+        (["--pattern", "x"], 2, "name the correction"),
+        (["ENTRY"], 2, "state the lesson"),
+        (["ENTRY", "--waiting"], 2, "--waiting lists"),
+        (["ENTRY", "--same", "p-zzz"], 1, "no pattern begins with"),
+        (["ENTRY", "--pattern", "..."], 2, "no words"),
+        (["ENTRY", "--pattern", "x " * 9000], 3, "limit"),
+    ],
+)
+def test_what_cannot_be_done_is_told_and_nothing_is_written(stage, velma, words, code, told):
+    entry = flagged(stage, velma)
+    log = stage.folder / velma / "agents" / velma / "corrections.md"
+    before = log.read_bytes()
+    done = stage.run(velma, "learn", *[entry if word == "ENTRY" else word for word in words], expect=code)
+    assert told in done.stderr
+    assert log.read_bytes() == before
+
+
+def test_twice_is_told_with_a_way_out(stage, velma):
+    entry = flagged(stage, velma)
+    pattern = learn(stage, velma, entry, "--pattern", LESSON)["id"]
+    for words in (["--pattern", LESSON], ["--pattern", "Other"], ["--same", pattern]):
+        done = stage.run(velma, "learn", entry, *words, expect=1)
+        assert f"is filled already, and counted as {pattern}" in done.stderr
+        assert "fleet merge" in done.stderr
+    assert stage.seen(velma) == {LESSON: 1}
+
+
+def test_three_signals_of_three_kinds_are_one_lesson_in_another_agents_clan(stage, velma):
+    signals = (Flag("human", "no"), failure("npm ci", 1, "no lockfile"), Flag("agent", "pnpm!", agent="tank"))
+    pattern = ""
+    for number, signal in enumerate(signals):
+        entry = flagged(stage, velma, signal, f"s-{number}")
+        words = ["--same", pattern] if pattern else ["--pattern", LESSON]
+        pattern = learn(stage, velma, entry, *words)["id"]
+    assert LESSON in (stage.folder / velma / "agents" / velma / "memory.md").read_text(), "the third promotes at once"
+    stage.run(velma, "sync")
+    tank = stage.join("tank")
+    stage.run(tank, "sync")
+    (found,) = stage.patterns(tank)["patterns"]
+    assert (found["id"], found["seen"], found["sessions"], found["agents"]) == (pattern, 3, 3, ["velma"])
+
+
+def test_a_secret_in_the_lesson_is_taken_out_and_told(stage, velma):
+    token = "ghp_" + "a1B2" * 9
+    done = stage.run(velma, "learn", flagged(stage, velma), "--pattern", f"Never print {token}")
+    assert "a secret was taken out (github-classic)" in done.stderr
+    assert "a1B2" not in done.stdout
+
+
+def test_search_finds_an_entry_by_what_was_learned_from_it(stage, velma):
+    learn(stage, velma, flagged(stage, velma), "--pattern", "Quokkas need a lockfile")
+    assert "corrections.md" in stage.run(velma, "search", "quokkas").stdout
