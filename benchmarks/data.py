@@ -1,19 +1,34 @@
 """A clan of any size: patterns as a real one would have them, the same for every run."""
 
 import random
+from collections.abc import Iterator
+from itertools import accumulate, product
 from pathlib import Path
+from typing import NamedTuple
 
 from crdt import clock
-from fleet.keep.line import Line, encode
+from fleet.keep.line import Line, encode, join
 
 AGENTS = ["popashot", "cantona", "splinter", "velma", "tank", "zerocool", "slash"]
 REPLICAS = [f"{agent}.{n:08x}" for agent in AGENTS for n in range(3)]
-WORDS = """
-always never check the version before using a flag when input comes from user quote every path in shell scripts pin
-image digest retry with jitter on timeout read first error log build cache key migration index transaction lock test
-fixture port token secret rotate deploy rollback schema parse validate boundary
+COMMON = """
+always never the a in when check before use with for and of on version flag input comes from user quote every path
+shell scripts pin image digest retry jitter timeout read first error log build cache key migration index transaction
+lock test fixture port token secret rotate deploy rollback schema parse validate boundary
 """.split()
 START_MS = 1_760_000_000_000
+CHANGED = 10  # each replica has changed every tenth pattern, drawn by itself
+FULL_REPLICAS = [f"{agent}.f0f0f0f0" for agent in AGENTS]
+
+
+def _vocabulary() -> tuple[list[str], list[float]]:
+    """Return words and their weights, summed up: the n-th is said 1/n as often as the first, as in any language."""
+    syllables = "ka te ru po mi zo la fe gu ni sha tor vel dun pri sto".split()
+    words = COMMON + ["".join(parts) for parts in product(syllables, repeat=3)]
+    return words, list(accumulate(1 / rank for rank in range(1, len(words) + 1)))
+
+
+WORDS, WEIGHTS = _vocabulary()
 
 
 def patterns(count: int, seed: int = 1) -> list[Line]:
@@ -33,14 +48,18 @@ def patterns(count: int, seed: int = 1) -> list[Line]:
                 add=add,
                 n={"seen": seen, "sessions": {replica: max(1, total // 2) for replica, total in seen.items()}},
                 set={
-                    "text": f"{' '.join(rng.choices(WORDS, k=12))} {number}",
-                    "correct": " ".join(rng.choices(WORDS, k=16)),
+                    "text": f"{_said(rng, 12)} {number}",
+                    "correct": _said(rng, 16),
                     "category": rng.choice(["shell", "ci", "git", "databases", "testing"]),
-                    "tags": rng.sample(WORDS, 2),
+                    "tags": rng.sample(COMMON, 2),
                 },
             )
         )
     return sorted(made, key=lambda line: line.id)
+
+
+def _said(rng: random.Random, words: int) -> str:
+    return " ".join(rng.choices(WORDS, cum_weights=WEIGHTS, k=words))
 
 
 def edition(count: int, seed: int = 1) -> bytes:
@@ -55,3 +74,45 @@ def cached(count: int, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_bytes(edition(count))
     return path
+
+
+class Change(NamedTuple):
+    """What one full replica has done to one pattern: where it stands, and the pattern as this replica has it."""
+
+    number: int
+    line: Line
+
+
+def changes(base: list[Line], replica: int) -> Iterator[Change]:
+    """Yield what the n-th of the seven replicas has changed: a tenth of the patterns, so that some meet by chance.
+
+    By turns it has seen a lesson once more, seen it in another session as well, or edited its category: a counter and
+    an add, two counters and an add, a field with its stamp.
+    """
+    rng, me = random.Random(1_000 + replica), FULL_REPLICAS[replica]
+    for turn, number in enumerate(sorted(rng.sample(range(len(base)), len(base) // CHANGED))):
+        known = base[number]
+        stamp = clock.pack(START_MS + 2_000_000_000 + turn * 1_000 + replica)
+        delta = Line(id=known.id, at=known.at, by=known.by)
+        if turn % 3 == 2:
+            delta.set, delta.when = {"category": rng.choice(COMMON)}, {"category": (stamp, me)}
+        else:
+            delta.add, delta.n = {me: stamp}, {"seen": {me: rng.randint(1, 9)}}
+            if turn % 3:
+                delta.n["sessions"] = {me: 1}
+        yield Change(number, join(known, delta))
+
+
+def full_replicas(count: int, folder: Path) -> list[Path]:
+    """Return the files of seven editions of the same patterns, each with its own changes, made once."""
+    paths = [folder / f"replica-{replica}-{count}.jsonl" for replica in range(len(AGENTS))]
+    if not all(path.exists() for path in paths):
+        folder.mkdir(parents=True, exist_ok=True)
+        base = patterns(count)
+        plain = [encode(line) for line in base]
+        for replica, path in enumerate(paths):
+            lines = list(plain)
+            for number, line in changes(base, replica):
+                lines[number] = encode(line)
+            path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return paths
