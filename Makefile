@@ -9,7 +9,7 @@ JOBS ?= auto
 N ?= 10000
 COUNT ?= 100000
 
-.PHONY: setup test test-wheel laws sim check demo bench lock format clean
+.PHONY: setup test test-wheel test-hosts laws sim check demo bench lock format clean
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "fleet needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
@@ -32,11 +32,15 @@ test: setup
 test-wheel: setup
 	$(BIN)/python tests/wheel/check_wheel.py
 
+# Downloads Claude Code (235 MB, once, into .cache) and runs it against a scripted model on loopback. Needs npm.
+test-hosts: setup
+	FLEET_TEST_HOSTS=1 $(BIN)/python -m pytest -q tests/hosts/test_real_client.py $(ARGS)
+
 laws: setup
 	FLEET_LAWS_PROFILE=laws $(BIN)/python -m pytest -q -n $(JOBS) tests/laws $(ARGS)
 
 sim: setup
-	FLEET_SIM_HISTORIES=$(N) $(BIN)/python -m pytest -q -n $(JOBS) tests/sim $(ARGS)
+	FLEET_SIM_HISTORIES=$(N) FLEET_SIM_TWICE=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/sim $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -33,6 +33,14 @@ def main() -> None:
         packed = {path for path in packed if not path.endswith(".dist-info")}
         if packed != {"crdt", "fleet"}:
             sys.exit(f"the wheel holds {sorted(packed)}, not crdt and fleet alone")
+        plugin = "fleet/hosts/claude_code"
+        wanted = {
+            f"{plugin}/.claude-plugin/plugin.json",
+            f"{plugin}/hooks/hooks.json",
+            f"{plugin}/skills/fleet/SKILL.md",
+        }
+        if missing := wanted - set(zipfile.ZipFile(wheel).namelist()):
+            sys.exit(f"the wheel lacks a part of the plugin: {sorted(missing)}")
         run(python, "-m", "venv", str(folder / "env"), folder=folder)
         fresh = str(folder / "env" / "bin" / "python")
         run(fresh, "-m", "pip", "install", "--quiet", str(wheel), "openai-agents", folder=folder)
@@ -41,6 +49,8 @@ def main() -> None:
         fleet = str(folder / "env" / "bin" / "fleet")
         run(fleet, "init", "--agent", "velma", "--yes", folder=work)
         run(fleet, "correct", "--wrong", "w", "--right", "r", "--pattern", "The wheel works", folder=work)
+        if "The wheel works" not in run("sh", "-c", f"echo '{{}}' | '{fleet}' hook SessionStart", folder=work):
+            sys.exit("the installed fleet tells a session nothing")
         if "The wheel works" not in run(fleet, "patterns", folder=work):
             sys.exit("the installed fleet does not know what it was told")
         whose = run(fresh, "-c", "import agents; print(agents.Agent.__module__)", folder=work)
