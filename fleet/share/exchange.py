@@ -113,6 +113,7 @@ def _push_lines(
         pushed = remote.push(out.files, mark)
         if not isinstance(pushed, Moved):
             _confirm(workspace, out.files, pushed)
+            workspace.state.put(gone_through=out.gone_through)
             for path, lines in out.lines.items():
                 if path in out.files:
                     done.sent.setdefault(path, []).extend(lines)

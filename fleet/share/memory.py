@@ -50,6 +50,20 @@ class MemoryServer:
         """Remove the branch."""
         self.head = ""
 
+    def marks(self) -> list[Mark]:
+        """Return the marks of all commits ever made, oldest first."""
+        return list(self._commits)
+
+    def parent(self, mark: Mark) -> Mark:
+        """Return the mark before one, or "" before the first."""
+        return self._commits[mark].parent
+
+    def commit(self, tree: Files) -> Mark:
+        """Put a whole tree on top of the head, as somebody with plain git does: a revert, a merge."""
+        with self._lock:
+            self.head = self._commit(self.head, {path: data for path, data in tree.items() if data})
+            return self.head
+
     def replace(self, files: Files) -> Mark:
         """Force a history that has nothing to do with the one before."""
         self.head = self._commit("", dict(files))

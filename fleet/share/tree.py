@@ -8,9 +8,9 @@ no longer covers stays in its file and is sent again.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from fleet.keep import members, names
+from fleet.keep import members, names, view
 from fleet.keep.discoveries import Findings
 from fleet.keep.line import Carried, Line
 from fleet.keep.notebook import Notebook, edition_cut
@@ -19,6 +19,9 @@ from fleet.keep.store import Held, raw_lines
 from fleet.keep.workspace import Workspace
 from fleet.share import gate
 from fleet.share.remote import Files
+
+if TYPE_CHECKING:
+    from fleet.keep.glimpse import View
 
 MEMBERS = "members.toml"
 PAGE = "patterns.md"
@@ -42,11 +45,13 @@ class Outgoing:
         files: whole new content of each path that changes.
         lines: the lines in them that the remote does not have, by path.
         withheld: lines that the gate holds back.
+        gone_through: the editions whose shards were gone through for lines to drop, to be noted once it is pushed.
     """
 
     files: Files = field(default_factory=dict)
     lines: dict[str, list[bytes]] = field(default_factory=dict)
     withheld: list[Withheld] = field(default_factory=list)
+    gone_through: str = ""
 
     @property
     def count(self) -> int:
@@ -70,7 +75,44 @@ class Base:
 
 
 def load_base(workspace: Workspace) -> Base:
-    """Join the fetched tree under the cut that editions use."""
+    """Join the fetched tree under the cut that editions use; in a large clan, as far as somebody asks for it."""
+    fetched = workspace.store.fetched()
+    seen = view.opened(workspace) if fetched is not None else None
+    return _load_whole_base(workspace) if seen is None or fetched is None else _glance_base(workspace, seen, fetched)
+
+
+def _glance_base(workspace: Workspace, seen: "View", fetched: dict[str, int]) -> Base:
+    """The fetched tree as the beginnings of the files here, of which the index knows where each line stands."""
+    from fleet.keep.glimpse import Glimpse, GlimpsedFindings
+
+    loaded: list[Base] = []
+
+    def whole() -> Base:
+        if not loaded:
+            loaded.append(_load_whole_base(workspace))
+        return loaded[0]
+
+    # Our own lines that wait here count as witnesses of the time, too; what is folded is decided by the whole.
+    everywhere = Notebook(workspace.timekeeper.reading().cut)
+    everywhere.newest_by = seen.newest_by()
+    cut = edition_cut(everywhere)
+    prefix = workspace.store.clan.relative_to(workspace.root).as_posix()
+    region = {f"{prefix}/{path}": size for path, size in fetched.items()}
+    joined = {f"{prefix}/{kind.edition}": region.get(f"{prefix}/{kind.edition}", 0) for kind in KINDS}
+    return Base(
+        cut,
+        Held(
+            Glimpse(cut, seen, lambda: whole().edition.notebook, joined),
+            GlimpsedFindings(cut, seen, lambda: whole().edition.findings, joined),
+        ),
+        Held(
+            Glimpse(cut, seen, lambda: whole().whole.notebook, region),
+            GlimpsedFindings(cut, seen, lambda: whole().whole.findings, region),
+        ),
+    )
+
+
+def _load_whole_base(workspace: Workspace) -> Base:
     cut = workspace.timekeeper.reading().cut
     base = _load_base(workspace, cut)
     careful = edition_cut(base.whole.notebook)
@@ -214,26 +256,13 @@ def outgoing(workspace: Workspace, base: Base, *, may_drop: bool, drop_alone: bo
         drop_alone: what may be dropped is worth a push of its own, even when no line goes out.
     """
     out = Outgoing()
-    drops: Files = {}
     store = workspace.store
     private = _private(workspace)
     for kind in KINDS:
-        shards = {*store.paths(kind), *store.paths(kind, store.base)} - {kind.edition}
-        for path in sorted(shards):
-            theirs = store.read_base(path)
-            new = _sendable(kind, path, store.unsent(path), base.whole, private, out)
-            kept = raw_lines(theirs)
-            if may_drop and (new or kept):
-                kept = [raw for raw in kept if not _is_covered(path, raw, base.edition)]
-            content = _with_lines(b"", [*kept, *new])
-            if new:
-                out.lines[path] = new
-                out.files[path] = content
-            elif content != theirs and kept != raw_lines(theirs):
-                drops[path] = content
         # What a person put straight into the edition goes out with the next edition.
-        if new := _sendable(kind, kind.edition, store.unsent(kind.edition), base.whole, private, out):
-            out.lines[kind.edition] = new
+        for path in sorted({*store.paths(kind), *store.paths(kind, store.base)}):
+            if new := _sendable(kind, path, store.unsent(path), base.whole, private, out):
+                out.lines[path] = new
     named = members.parse(store.read(MEMBERS))
     if named and named != members.parse(store.read_base(MEMBERS)):
         data = members.render(named)
@@ -241,9 +270,37 @@ def outgoing(workspace: Workspace, base: Base, *, may_drop: bool, drop_alone: bo
             out.withheld.append(Withheld(MEMBERS, data, "; ".join(why)))
         else:
             out.files[MEMBERS] = data
-    if out.files or drop_alone:
-        out.files.update(drops)
+    shards = [path for path in out.lines if not _is_edition(path)]
+    if shards or out.files or drop_alone:
+        drops = _drops(workspace, base, out) if may_drop else {}
+        for path in shards:
+            kept = drops.pop(path) if path in drops else raw_lines(store.read_base(path))
+            out.files[path] = _with_lines(b"", [*kept, *out.lines[path]])
+        out.files.update({path: _with_lines(b"", kept) for path, kept in drops.items()})
     return out
+
+
+def _is_edition(path: str) -> bool:
+    return any(path == kind.edition for kind in KINDS)
+
+
+def _drops(workspace: Workspace, base: Base, out: Outgoing) -> dict[str, list[bytes]]:
+    """Return, for each fetched shard that loses lines which the fetched edition covers, the lines that stay.
+
+    What an edition did not cover when its shards were gone through, it does not cover later: once an edition is enough.
+    """
+    store = workspace.store
+    out.gone_through = " ".join(str(each) for kind in KINDS for each in store.base_signature(kind.edition))
+    if out.gone_through == workspace.state.get("gone_through"):
+        return {}
+    found = {}
+    for kind in KINDS:
+        for path in store.paths(kind, store.base):
+            lines = raw_lines(store.read_base(path)) if path != kind.edition else []
+            kept = [raw for raw in lines if not _is_covered(path, raw, base.edition)]
+            if len(kept) < len(lines):
+                found[path] = kept
+    return found
 
 
 def _private(workspace: Workspace) -> set[str]:
@@ -311,6 +368,9 @@ def _is_due(workspace: Workspace, kind: Kind, base: Base) -> bool:
     sizes = {path: (store.base / path).stat().st_size for each in KINDS for path in store.paths(each, store.base)}
     if sum(sizes.values()) < keep.edition_always_bytes:
         return True
+    due = keep.edition_uncovered_share * sizes.get(kind.edition, 0)
+    if sum(size for path, size in sizes.items() if path.startswith(f"{kind.name}.d/")) <= due:
+        return False
     uncovered = sum(
         len(raw)
         for path in store.paths(kind, store.base)
@@ -318,4 +378,4 @@ def _is_due(workspace: Workspace, kind: Kind, base: Base) -> bool:
         for raw, entry in store.entries(kind, path, Read(), store.base)
         if not base.edition.of(kind).covers(entry)
     )
-    return uncovered > keep.edition_uncovered_share * sizes.get(kind.edition, 0)
+    return uncovered > due
