@@ -119,6 +119,7 @@ def sync(
     *,
     rng: random.Random | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
     compact: bool = False,
 ) -> Synced:
     """Bring this machine and the clan together, or, without a remote, this machine's files in order.
@@ -131,7 +132,8 @@ def sync(
         with waiting(f"Syncing with {remote.name}"):
             try:
                 rng = rng or random.Random()  # noqa: S311
-                done = exchange(workspace, remote, hooks(workspace, promoted), rng=rng, sleep=sleep, compact=compact)
+                needs = hooks(workspace, promoted)
+                done = exchange(workspace, remote, needs, rng=rng, sleep=sleep, clock=clock, compact=compact)
             finally:
                 for warning in remote.warnings:
                     workspace.warn(warning)

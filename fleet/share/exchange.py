@@ -5,6 +5,7 @@ one it was made from, else dropped (DESIGN, section 3, Files). A thin shell arou
 """
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from fleet.share.remote import Files, Mark, Moved, Remote, Whole
 from fleet.share.tree import Outgoing, Withheld
 
 BACKOFF_S = 0.05
-BACKOFF_S_MAX = 2.0
+BACKOFF_S_MAX = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def exchange(
     *,
     rng: random.Random,
     sleep: Callable[[float], None],
+    clock: Callable[[], float] = time.monotonic,
     compact: bool = False,
 ) -> Exchanged:
     """Bring this machine and the remote together. The caller holds the workspace's sync lock.
@@ -78,13 +80,13 @@ def exchange(
     """
     done = Exchanged()
     attempts_max = workspace.config.share.attempts
-    out = _push_lines(workspace, remote, hooks, done, rng=rng, sleep=sleep)
+    out = _push_lines(workspace, remote, hooks, done, rng=rng, sleep=sleep, clock=clock)
     _push_edition(workspace, remote, hooks, done, attempts_max, always=compact)
     if done.edition:
         done.sent |= {path: lines for path, lines in out.lines.items() if path not in out.files}
     if compact:
         # Only now: what an edition covers is dropped when that edition is what the remote holds, never before.
-        _push_lines(workspace, remote, hooks, done, rng=rng, sleep=sleep, drop_alone=True)
+        _push_lines(workspace, remote, hooks, done, rng=rng, sleep=sleep, clock=clock, drop_alone=True)
     return done
 
 
@@ -96,12 +98,14 @@ def _push_lines(
     *,
     rng: random.Random,
     sleep: Callable[[float], None],
+    clock: Callable[[], float],
     drop_alone: bool = False,
 ) -> Outgoing:
     """Pull, and push what waits here, until nobody was faster; return what went out."""
     attempts_max = workspace.config.share.attempts
     for attempt in range(attempts_max):
         done.attempts += 1
+        began_s = clock()
         mark = _pull(workspace, remote, hooks, done)
         hooks.settle()
         out = _plan(workspace, drop_alone=drop_alone)
@@ -118,7 +122,7 @@ def _push_lines(
                 if path in out.files:
                     done.sent.setdefault(path, []).extend(lines)
             return out
-        sleep(_pause(attempt, rng))
+        sleep(_pause(attempt, rng, clock() - began_s))
     raise BusyError(
         f"{remote.name}: others were faster {attempts_max} times in a row; "
         "nothing is lost, your lines wait here and go out with the next `fleet sync`"
@@ -190,6 +194,10 @@ def _push_edition(
             return  # made from an edition that is not there any more: whoever replaced it saw at least as much
 
 
-def _pause(attempt: int, rng: random.Random) -> float:
-    """Full jitter: those who met once must not meet again in step (Brooker, "Exponential Backoff And Jitter", 2015)."""
-    return rng.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S * 2**attempt))
+def _pause(attempt: int, rng: random.Random, took_s: float) -> float:
+    """Full jitter: those who met once must not meet again in step (Brooker, "Exponential Backoff And Jitter", 2015).
+
+    Measured by how long an attempt takes: who needs a second for one meets others twenty times as often as who needs
+    50 ms, and of a hundred each gets through only when they spread over minutes.
+    """
+    return rng.uniform(0, min(BACKOFF_S_MAX, max(BACKOFF_S, 2 * took_s) * 2**attempt))

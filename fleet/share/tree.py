@@ -178,11 +178,17 @@ def take(
         store.write_base(path, data)
     base = load_base(workspace) if any(ours.values()) else None
     lost = 0
-    for path, lines in ours.items():
-        kept = [raw for raw in lines if base is None or not _is_covered(path, raw, base.whole)]
-        kept = _without_quarantined(workspace, path, kept)
-        store.write(path, _with_lines(files[path], kept))
-        lost += len(theirs_before.intersection(kept))
+    # In two steps: after a revert, a line of the edition may be covered by a shard that is not written here yet. Until
+    # all files are, a line goes only where the fetched edition covers it, which is written first.
+    first = {path: _uncovered(path, lines, base.edition if base else None) for path, lines in ours.items()}
+    kept = {path: _uncovered(path, lines, base.whole if base else None) for path, lines in first.items()}
+    for path, lines in first.items():
+        store.write(path, _with_lines(files[path], lines))
+    for path, lines in kept.items():
+        left = _without_quarantined(workspace, path, lines)
+        if left != first[path]:
+            store.write(path, _with_lines(files[path], left))
+        lost += len(theirs_before.intersection(left))
     return lost
 
 
@@ -212,6 +218,10 @@ def _is_covered(path: str, raw: bytes, held: Held) -> bool:
     kind = kind_of(path)
     entry = _parsed(kind, raw, path) if kind is not None else None
     return kind is not None and entry is not None and held.of(kind).covers(entry)
+
+
+def _uncovered(path: str, lines: list[bytes], held: Held | None) -> list[bytes]:
+    return [raw for raw in lines if held is None or not _is_covered(path, raw, held)]
 
 
 def _without_quarantined(workspace: Workspace, path: str, lines: list[bytes]) -> list[bytes]:

@@ -8,7 +8,7 @@ from fleet.keep.digests import blake2b
 
 
 def run(code):
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet.keep import screening
 from fleet.keep.screening import markdown_escape, one_line, redact, screen, secret_kinds, strip_controls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

@@ -39,7 +39,7 @@ MUTANTS = [
     Mutant(
         "what a rewound remote lost is not kept",
         "fleet/share/tree.py",
-        "base is None or not _is_covered(path, raw, base.whole)]",
+        "held is None or not _is_covered(path, raw, held)]",
         "False]",
         SIM,
     ),
