@@ -135,6 +135,7 @@ def page_after_change(cache: Path, count: int) -> Work:
     """Render ``patterns.md`` and replace it on the disk. Logging the change and loading the clan are not counted."""
     from fleet.cli import wiring
     from fleet.keep import view
+    from fleet.keep.workspace import Workspace
     from fleet.learn.corrections import Correction, correct
     from fleet.share.tree import PAGE
 
@@ -143,10 +144,12 @@ def page_after_change(cache: Path, count: int) -> Work:
 
     def change() -> object:
         correct(workspace, "velma", Correction("w", "r", "once more"), session="s", same=first)
-        return view.glance(workspace)
+        fresh = Workspace(workspace.root)  # as the next process sees it
+        return fresh, view.glance(fresh)
 
-    def work(held: object) -> None:
-        assert workspace.store.write(PAGE, wiring.page(workspace, held.notebook))
+    def work(made: tuple) -> None:
+        fresh, held = made
+        assert fresh.store.write(PAGE, wiring.page(fresh, held.notebook))
 
     return Prepared(change, work)
 

@@ -3,18 +3,21 @@
 import json
 import os
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import count as counting
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.data import cached
 from benchmarks.workers import ROOT, UnmeasuredError
+from fleet.keep.index import Index
 
 PYTHON = [sys.executable, "-I", "-c", "pass"]
 MODULE = [sys.executable, "-m", "fleet"]
@@ -65,13 +68,13 @@ def run(call: Call) -> float:
     return took
 
 
-def alternated(calls: dict[str, Call], runs: int = RUNS) -> dict[str, float]:
-    """Return the median seconds of each call by name; the first run of each does not count."""
+def alternated(calls: dict[str, Call], runs: int = RUNS, unused: int = 1) -> dict[str, float]:
+    """Return the median seconds of each call by name; the first runs of each do not count."""
     took: dict[str, list[float]] = {name: [] for name in calls}
-    for number in range(runs + 1):
+    for number in range(unused + runs):
         for name, call in calls.items():
             seconds = run(call)
-            if number:
+            if number >= unused:
                 took[name].append(seconds)
     return {name: statistics.median(times) for name, times in took.items()}
 
@@ -124,11 +127,13 @@ def command(name: str, folder: Path) -> Call:
 
 
 def without_index(call: Call) -> Call:
-    """Return the same call where the search index is missing."""
+    """Return the same call where the search index is missing; what else the database knows stays."""
     local = call.folder / ".fleet"
 
     def forget() -> None:
-        for path in [*local.glob("state.db*"), *local.glob("ready/*")]:
+        with closing(sqlite3.connect(local / "state.db", isolation_level=None)) as connection:
+            Index(connection).drop()
+        for path in local.glob("ready/*"):
             path.unlink()
 
     return call._replace(before=forget)

@@ -126,7 +126,7 @@ def command(bench: Bench, *, name: str) -> Iterator[Row]:
 def missing_index(bench: Bench, *, name: str) -> Iterator[Row]:
     """What it costs when the search index and what is made ready from it are gone."""
     call = processes.command(name, bench.clans.of(bench.count) / "velma")
-    took = processes.alternated({"with": call, "without": processes.without_index(call)}, 3)
+    took = processes.alternated({"with": call, "without": processes.without_index(call)}, 3, unused=0)
     yield only_told(_missing(name), took["without"], took["with"], "index up to date")
 
 
@@ -199,7 +199,7 @@ GROUPS = (
     Group((MEMORY_TENFOLD,), partial(memory, work=MEMORY_TENFOLD, times=10, most_mb=2_500)),
     Group((LOGGING,), in_process),
     Group((PAGE,), partial(alone, work=PAGE, name="page_after_change", most_ms=50)),
-    Group((NEAR,), partial(alone, work=NEAR, name="near_lookup", most_ms=20)),
+    Group((NEAR,), partial(alone, work=NEAR, name="near_lookup", most_ms=10)),
     *(
         Group(
             (_work_of(name), f"{_work_of(name)}, whole process", f"fleet {name}, 100, whole process"),
@@ -207,9 +207,9 @@ GROUPS = (
         )
         for name in COMMANDS
     ),
-    *(Group((_missing(name),), partial(missing_index, name=name)) for name in COMMANDS),
     Group((SYNC_LARGE,), sync_large),
     Group((SYNC_SMALL,), sync_small),
     Group((AFTER_CHANGE,), start_after_change),
+    *(Group((_missing(name),), partial(missing_index, name=name)) for name in COMMANDS),
     *(Group((f"`fleet hook`, {work}", f"`python -m fleet hook`, {work}"), partial(hook, work=work)) for work in HOOKS),
 )

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = {"fleet.learn", "fleet.share", "fleet.recall", "fleet.reflect"}
 BELOW = {
-    "crdt": set(),
+    "crdt": {"crdt"},
     "fleet.keep": {"crdt", "fleet.keep"},
     **{verb: {"crdt", "fleet.keep", verb} for verb in VERBS},
     "fleet.hosts": {"crdt", "fleet.keep", "fleet.hosts"},
@@ -23,7 +23,7 @@ THIRD_PARTY = {
     "fleet.share": {"anyio", "msgspec", "websockets"},
     "fleet.recall": set(),
     "fleet.reflect": set(),
-    "fleet.cli": {"msgspec", "rich", "typer"},
+    "fleet.cli": {"anyio", "msgspec", "rich", "typer"},
     "fleet.serve": {"anyio", "msgspec", "watchfiles", "websockets"},
 }
 MODULES = sorted([*(ROOT / "crdt").rglob("*.py"), *(ROOT / "fleet").rglob("*.py")])
