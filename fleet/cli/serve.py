@@ -73,21 +73,15 @@ def sidecar(
     with desk.opened(directory) as workspace:
         named = desk.agent_in(workspace, agent)
         hands = _hands(workspace, named)
+        from fleet.serve.sidecar import run
+
         try:
             with holding.held(workspace.disk, workspace.local, named, workspace.world.wall_ms()):
-                _run(hands)
+                run(hands)
         except BusyError:
             # systemd takes one that ends without a word for broken, and starts it again and again.
             notify.notify(f"{notify.READY}\nSTATUS=another one looks after {named} already")
             desk.say(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` tells more")
-
-
-def _run(hands: "Hands") -> None:
-    import anyio
-
-    from fleet.serve.sidecar import Sidecar
-
-    anyio.run(Sidecar(hands).run)
 
 
 def _hands(workspace: "Workspace", agent: str) -> "Hands":
