@@ -9,7 +9,7 @@ JOBS ?= auto
 N ?= 10000
 COUNT ?= 100000
 
-.PHONY: setup test test-wheel test-hosts laws sim check demo bench lock format clean
+.PHONY: setup test test-wheel test-hosts test-interop laws sim check demo bench lock format clean
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "fleet needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
@@ -35,6 +35,10 @@ test-wheel: setup
 # Downloads Claude Code (235 MB, once, into .cache) and runs it against a scripted model on loopback. Needs npm.
 test-hosts: setup
 	FLEET_TEST_HOSTS=1 $(BIN)/python -m pytest -q tests/hosts/test_real_client.py $(ARGS)
+
+# Downloads yjs and y-websocket (once, into .cache): a JavaScript client joins a live room. Needs node and npm.
+test-interop: setup
+	FLEET_TEST_INTEROP=1 $(BIN)/python -m pytest -q tests/interop $(ARGS)
 
 laws: setup
 	FLEET_LAWS_PROFILE=laws $(BIN)/python -m pytest -q -n $(JOBS) tests/laws $(ARGS)

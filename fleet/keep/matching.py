@@ -137,7 +137,7 @@ def candidates(text: str, known: Iterable[tuple[str, str]], count: int = CANDIDA
 def indexed(text: str, index: "Index", count: int = CANDIDATES_MAX) -> Candidates:
     """Return the lessons of the search index that share the most telling features with a text.
 
-    What it costs follows how many lessons its words hit: 2 to 10 ms where 100,000 are known. The full-text index keeps
+    What it costs follows how many lessons its words hit: 2 to 20 ms where 100,000 are known. The full-text index keeps
     Chinese and Japanese words in one piece with their neighbours: these are looked for in the text of every lesson,
     which takes 20 ms, or 130 ms if all of them are Chinese.
 

@@ -38,7 +38,7 @@ def token_set_ratio(one: str, other: str) -> float:
     if not mine or not theirs:
         return 0.0
     both = len(" ".join(mine & theirs))
-    if both and (mine <= theirs or theirs <= mine):
+    if mine <= theirs or theirs <= mine:
         return 100.0
     only = [" ".join(sorted(rest)) for rest in (mine - theirs, theirs - mine)]
     blank = int(both > 0)

@@ -1,5 +1,9 @@
 """What every remote promises. One suite over all of them; a new transport joins by a ``Far`` of its own.
 
+Two capabilities. All transports carry lines: those cases ask for ``far``, and compare what a transport keeps of files
+(``Far.told``). Some keep the files themselves, byte for byte and with their history: cases about paths, bytes, what
+is removed, and who was faster ask for ``keeper``. A live room is none: it joins lines, so that nobody is ever faster.
+
 Fault 10 (many push at once), 11 (the reply is lost) and 12 (rewound, unrelated, deleted) of FAULTS are here as laws.
 """
 
@@ -7,26 +11,41 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
+from fleet.serve.door import Rules
+from fleet.serve.room import Guest, Room, Rooms
 from fleet.share.git import GitRemote
+from fleet.share.liveremote import LiveRemote
 from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.share.remote import Files, Moved, Remote, RemoteRefused, RemoteUnavailable, Whole
+from tests.serve.served import HOST, Served
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
 
 
+def line(number: int, seen: int = 1) -> bytes:
+    """Return a canonical line of the replica in ``ONE``."""
+    return (
+        b'{"add":{"popashot.7f3a91c2":"2026-11-20T22:30:00.123Z-0000"},"at":"2026-11-20T22:30:00.123Z-0000",'
+        b'"by":"popashot.7f3a91c2","id":"p-%016x","n":{"seen":{"popashot.7f3a91c2":%d}},"set":{"text":"%d"}}\n'
+        % (number, seen, number)
+    )
+
+
 class Far(Protocol):
-    """A far side, and the faults that the suite needs of it."""
+    """A far side of lines, and the faults that the suite needs of it."""
 
     def remote(self) -> Remote: ...
-    def rewind(self) -> None: ...
-    def delete(self) -> None: ...
-    def replace(self, files: Files) -> None: ...
+    def told(self, files: Files) -> Any:
+        """Return what this far side keeps of files."""
+        ...
+
     def drops_reply(self) -> Remote:
         """Give a remote that has pulled, and whose next push lands without its hearing of it."""
         ...
@@ -35,12 +54,23 @@ class Far(Protocol):
     def down(self) -> None: ...
 
 
+class Keeper(Far, Protocol):
+    """A far side that keeps files as they are, and their history."""
+
+    def rewind(self) -> None: ...
+    def delete(self) -> None: ...
+    def replace(self, files: Files) -> None: ...
+
+
 class MemoryFar:
     def __init__(self) -> None:
         self.server = MemoryServer()
 
     def remote(self) -> Remote:
         return MemoryRemote(self.server)
+
+    def told(self, files: Files) -> Files:
+        return dict(files)
 
     def rewind(self) -> None:
         self.server.rewind()
@@ -96,6 +126,9 @@ class GitFar:
         self.count += 1
         return GitRemote(self.folder / f"machine{self.count}/git", url or str(self.server), "fleet")
 
+    def told(self, files: Files) -> Files:
+        return dict(files)
+
     def rewind(self) -> None:
         self.git("update-ref", "refs/heads/fleet", "refs/heads/fleet~1")
 
@@ -125,9 +158,66 @@ class GitFar:
         self.server.rename(self.folder / "elsewhere.git")
 
 
+class OddRooms(Rooms):
+    """A live server that can say no, or fall silent after it took an update in."""
+
+    words = ""
+    falls_silent = False
+
+    def _update(self, room: Room, guest: Guest, update: bytes) -> None:
+        if self.words and update != b"\0\0":
+            guest.socket.protocol.send_close(1008, self.words)
+            guest.socket.send_data()
+            return
+        super()._update(room, guest, update)
+        if self.falls_silent and update != b"\0\0":
+            self.falls_silent = False
+            guest.drop()
+
+
+class LiveFar:
+    def __init__(self) -> None:
+        self.rooms = OddRooms(Rules(HOST), os.urandom)
+        self.server = Served(self.rooms)
+        self.count = 0
+
+    def remote(self) -> LiveRemote:
+        self.count += 1
+        return LiveRemote(self.server.where(), f"far.{self.count:08x}", os.urandom)
+
+    def told(self, files: Files) -> frozenset[bytes]:
+        return frozenset(raw for data in files.values() for raw in data.splitlines())
+
+    def drops_reply(self) -> Remote:
+        remote = self.remote()
+        remote.pull("")
+        self.rooms.falls_silent = True
+        return remote
+
+    def refuse(self, words: str) -> None:
+        self.rooms.words = words
+
+    def down(self) -> None:
+        self.server.end()
+
+
+@pytest.fixture(params=["memory", "git", "live"])
+def far(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
+    if request.param == "live":
+        live = LiveFar()
+        yield live
+        live.server.end()
+    else:
+        yield _keeper(request.param, tmp_path, monkeypatch)
+
+
 @pytest.fixture(params=["memory", "git"])
-def far(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Far:
-    if request.param == "memory":
+def keeper(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    return _keeper(request.param, tmp_path, monkeypatch)
+
+
+def _keeper(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    if which == "memory":
         return MemoryFar()
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
@@ -148,54 +238,75 @@ def test_an_empty_remote_has_nothing_and_an_empty_mark(far: Far):
 
 
 def test_what_one_pushes_first_another_pulls_whole(far: Far):
-    mark = pushed(far.remote(), {"patterns.jsonl": b"{}\n", ONE: b"1\n", ".gitattributes": b"x"}, "")
+    told = {"patterns.jsonl": line(1), ONE: line(2)}
+    mark = pushed(far.remote(), told, "")
     files, seen = far.remote().pull("")
-    assert files == {"patterns.jsonl": b"{}\n", ONE: b"1\n", ".gitattributes": b"x"}
+    assert far.told(files) == far.told(told)
     assert seen == mark
     assert isinstance(files, Whole)
 
 
+def test_files_of_every_kind_come_back(keeper: Keeper):
+    told = {"patterns.jsonl": b"{}\n", ONE: b"1\n", ".gitattributes": b"x", "patterns.md": b"# page\n"}
+    pushed(keeper.remote(), told, "")
+    assert keeper.remote().pull("")[0] == told
+
+
 def test_only_what_changed_comes(far: Far):
-    writer, reader = far.remote(), far.remote()
-    first = pushed(writer, {"patterns.jsonl": b"{}\n", ONE: b"1\n"}, "")
+    writer, other, reader = far.remote(), far.remote(), far.remote()
+    first = pushed(writer, {"patterns.jsonl": line(0), ONE: line(1)}, "")
     assert reader.pull("")[1] == first
-    second = pushed(writer, {TWO: b"2\n"}, first)
+    assert other.pull("")[1] == first
+    second = pushed(other, {TWO: line(2)}, first)
     files, mark = reader.pull(first)
-    assert (files, mark) == ({TWO: b"2\n"}, second)
+    assert (far.told(files), mark) == (far.told({TWO: line(2)}), second)
     assert not isinstance(files, Whole)
     assert not reader.warnings
 
 
 def test_an_old_mark_gives_all_that_changed_since_then(far: Far):
-    writer, reader = far.remote(), far.remote()
-    first = pushed(writer, {ONE: b"1\n", TWO: b"2\n"}, "")
+    writer, still, reader = far.remote(), far.remote(), far.remote()
+    first = pushed(still, {TWO: line(9)}, "")
     reader.pull("")
     mark = first
-    for number in range(3):
-        mark = pushed(writer, {ONE: b"%d\n" % number}, mark)
+    writer.pull("")
+    for number in range(1, 4):
+        mark = pushed(writer, {ONE: line(1, number)}, mark)
         reader.pull(mark)
-    assert reader.pull(first) == ({ONE: b"2\n"}, mark)
+    files, seen = reader.pull(first)
+    assert (far.told(files), seen) == (far.told({ONE: line(1, 3)}), mark)
     assert not reader.warnings
 
 
 def test_without_a_change_the_mark_stays_and_nothing_comes(far: Far):
     writer = far.remote()
-    mark = pushed(writer, {ONE: b"1\n"}, "")
+    mark = pushed(writer, {ONE: line(1)}, "")
     assert writer.pull(mark) == ({}, mark)
     assert writer.pull(mark) == ({}, mark)
     assert writer.push({}, mark) == mark
 
 
 def test_a_mark_that_nobody_knows_gives_the_whole_tree(far: Far):
-    mark = pushed(far.remote(), {ONE: b"1\n"}, "")
+    mark = pushed(far.remote(), {ONE: line(1)}, "")
     for unknown in ("0" * 40, "m999", "--output=x"):
         files, seen = far.remote().pull(unknown)
-        assert (files, seen) == ({ONE: b"1\n"}, mark)
+        assert (far.told(files), seen) == (far.told({ONE: line(1)}), mark)
         assert isinstance(files, Whole)
 
 
-def test_the_slower_of_two_is_told_and_gets_through_after_a_pull(far: Far):
+def test_of_two_that_push_at_once_nothing_is_lost(far: Far):
     fast, slow = far.remote(), far.remote()
+    base = pushed(fast, {"patterns.jsonl": line(0)}, "")
+    slow.pull("")
+    pushed(fast, {ONE: line(1)}, base)
+    if isinstance(slow.push({TWO: line(2)}, base), Moved):
+        pushed(slow, {TWO: line(2)}, slow.pull(base)[1])
+    files, _ = far.remote().pull("")
+    assert far.told(files) == far.told({"patterns.jsonl": line(0), ONE: line(1), TWO: line(2)})
+
+
+def test_the_slower_of_two_is_told_and_gets_through_after_a_pull(keeper: Keeper):
+    fast, slow = keeper.remote(), keeper.remote()
     base = pushed(fast, {"patterns.jsonl": b"{}\n"}, "")
     slow.pull("")
     pushed(fast, {ONE: b"1\n"}, base)
@@ -205,72 +316,72 @@ def test_the_slower_of_two_is_told_and_gets_through_after_a_pull(far: Far):
     files, mark = slow.pull(base)
     assert files == {ONE: b"1\n"}
     pushed(slow, {TWO: b"2\n"}, mark)
-    assert far.remote().pull("")[0] == {"patterns.jsonl": b"{}\n", ONE: b"1\n", TWO: b"2\n"}
+    assert keeper.remote().pull("")[0] == {"patterns.jsonl": b"{}\n", ONE: b"1\n", TWO: b"2\n"}
 
 
-def test_of_two_that_create_it_at_once_one_is_told(far: Far):
-    fast, slow = far.remote(), far.remote()
+def test_of_two_that_create_it_at_once_one_is_told(keeper: Keeper):
+    fast, slow = keeper.remote(), keeper.remote()
     assert fast.pull("")[1] == slow.pull("")[1] == ""
     pushed(fast, {ONE: b"1\n"}, "")
     assert isinstance(slow.push({TWO: b"2\n"}, ""), Moved)
-    assert far.remote().pull("")[0] == {ONE: b"1\n"}
+    assert keeper.remote().pull("")[0] == {ONE: b"1\n"}
 
 
-def test_a_path_is_removed_and_others_see_it_go(far: Far):
-    writer, reader = far.remote(), far.remote()
+def test_a_path_is_removed_and_others_see_it_go(keeper: Keeper):
+    writer, reader = keeper.remote(), keeper.remote()
     mark = pushed(writer, {ONE: b"1\n", TWO: b"2\n"}, "")
     reader.pull("")
     after = pushed(writer, {ONE: b""}, mark)
     assert reader.pull(mark) == ({ONE: b""}, after)
-    assert far.remote().pull("")[0] == {TWO: b"2\n"}
+    assert keeper.remote().pull("")[0] == {TWO: b"2\n"}
 
 
-def test_removing_what_is_not_there_is_harmless(far: Far):
-    remote = far.remote()
+def test_removing_what_is_not_there_is_harmless(keeper: Keeper):
+    remote = keeper.remote()
     mark = pushed(remote, {TWO: b"2\n"}, "")
     pushed(remote, {ONE: b"", "patterns.jsonl": b"x\n"}, mark)
-    assert far.remote().pull("")[0] == {TWO: b"2\n", "patterns.jsonl": b"x\n"}
+    assert keeper.remote().pull("")[0] == {TWO: b"2\n", "patterns.jsonl": b"x\n"}
 
 
 def test_a_retry_after_a_lost_reply_is_harmless(far: Far):
-    first = pushed(far.remote(), {"patterns.jsonl": b"{}\n"}, "")
+    first = pushed(far.remote(), {"patterns.jsonl": line(0)}, "")
     unlucky = far.drops_reply()
     with pytest.raises(RemoteUnavailable, match="nothing is lost"):
-        unlucky.push({ONE: b"1\n"}, first)
+        unlucky.push({ONE: line(1)}, first)
     retry = far.remote()
     files, mark = retry.pull(first)
-    assert files[ONE] == b"1\n"  # it had arrived
-    pushed(retry, {ONE: b"1\n"}, mark)
-    assert far.remote().pull("")[0] == {"patterns.jsonl": b"{}\n", ONE: b"1\n"}
+    assert line(1).rstrip() in b"".join(files.values())  # it had arrived
+    pushed(retry, {ONE: line(1)}, mark)
+    assert far.told(far.remote().pull("")[0]) == far.told({"patterns.jsonl": line(0), ONE: line(1)})
 
 
-def test_a_rewound_remote_gives_its_older_files_and_a_warning(far: Far):
-    remote = far.remote()
+def test_a_rewound_remote_gives_its_older_files_and_a_warning(keeper: Keeper):
+    remote = keeper.remote()
     first = pushed(remote, {ONE: b"1\n"}, "")
     second = pushed(remote, {ONE: b"1\n2\n", TWO: b"2\n"}, first)
-    far.rewind()
+    keeper.rewind()
     assert isinstance(remote.push({ONE: b"3\n"}, second), Moved)
     assert remote.pull(second) == ({ONE: b"1\n", TWO: b""}, first)
     assert "rewritten" in remote.warnings.pop()
     pushed(remote, {ONE: b"1\n2\n", TWO: b"2\n"}, first)
-    assert far.remote().pull("")[0] == {ONE: b"1\n2\n", TWO: b"2\n"}
+    assert keeper.remote().pull("")[0] == {ONE: b"1\n2\n", TWO: b"2\n"}
     assert not remote.warnings
 
 
-def test_an_unrelated_history_gives_the_difference_and_a_warning(far: Far):
-    remote = far.remote()
+def test_an_unrelated_history_gives_the_difference_and_a_warning(keeper: Keeper):
+    remote = keeper.remote()
     mark = pushed(remote, {ONE: b"1\n", "patterns.jsonl": b"{}\n"}, "")
-    far.replace({TWO: b"2\n", "patterns.jsonl": b"{}\n"})
+    keeper.replace({TWO: b"2\n", "patterns.jsonl": b"{}\n"})
     files, new = remote.pull(mark)
     assert files == {ONE: b"", TWO: b"2\n"}
     assert "rewritten" in remote.warnings.pop()
     pushed(remote, {ONE: b"1\n"}, new)
 
 
-def test_of_a_deleted_remote_all_is_gone_and_the_next_push_brings_it_back(far: Far):
-    remote = far.remote()
+def test_of_a_deleted_remote_all_is_gone_and_the_next_push_brings_it_back(keeper: Keeper):
+    remote = keeper.remote()
     mark = pushed(remote, {ONE: b"1\n", "patterns.jsonl": b"{}\n"}, "")
-    far.delete()
+    keeper.delete()
     assert isinstance(remote.push({ONE: b"2\n"}, mark), Moved)
     assert remote.pull(mark) == ({ONE: b"", "patterns.jsonl": b""}, "")
     assert remote.warnings
@@ -280,7 +391,7 @@ def test_of_a_deleted_remote_all_is_gone_and_the_next_push_brings_it_back(far: F
     assert not remote.warnings
 
 
-def test_bytes_come_back_byte_for_byte(far: Far):
+def test_bytes_come_back_byte_for_byte(keeper: Keeper):
     strange = {
         ONE: bytes(range(256)) * 3 + b"\r\n\xef\xbb\xbf\r",
         TWO: "naïve 日本語 🦀 e\u0301\n".encode(),
@@ -289,22 +400,22 @@ def test_bytes_come_back_byte_for_byte(far: Far):
         "discoveries.jsonl": b"\ndata 5\nM 100644 inline x\n\ndone\n",
         "discoveries.d/a.00000000.jsonl": b"\0",
     }
-    pushed(far.remote(), strange, "")
-    assert far.remote().pull("")[0] == strange
+    pushed(keeper.remote(), strange, "")
+    assert keeper.remote().pull("")[0] == strange
 
 
-def test_a_large_file_comes_back_whole(far: Far):
+def test_a_large_file_comes_back_whole(keeper: Keeper):
     large = os.urandom(1 << 20) * 24
-    mark = pushed(far.remote(), {"patterns.jsonl": large, ONE: b"1\n"}, "")
-    files, seen = far.remote().pull("")
+    mark = pushed(keeper.remote(), {"patterns.jsonl": large, ONE: b"1\n"}, "")
+    files, seen = keeper.remote().pull("")
     assert files == {"patterns.jsonl": large, ONE: b"1\n"}
     assert seen == mark
 
 
 def test_many_files_come_in_one_pull(far: Far):
-    many = {f"patterns.d/agent{number}.{number:08x}.jsonl": b"%d\n" % number for number in range(300)}
+    many = {f"patterns.d/agent{number}.{number:08x}.jsonl": line(number) for number in range(300)}
     pushed(far.remote(), many, "")
-    assert far.remote().pull("")[0] == many
+    assert far.told(far.remote().pull("")[0]) == far.told(many)
 
 
 @pytest.mark.parametrize(
@@ -337,15 +448,15 @@ def test_a_file_that_others_would_not_read_is_not_sent(far: Far, monkeypatch: py
 def test_a_refusal_is_told_in_the_far_sides_words(far: Far):
     far.refuse("not on a Friday")
     with pytest.raises(RemoteRefused, match=r"not on a Friday.*nothing is lost"):
-        far.remote().push({ONE: b"1\n"}, "")
+        far.remote().push({ONE: line(1)}, "")
     assert far.remote().pull("") == ({}, "")
 
 
 def test_a_remote_that_is_down_is_unavailable_and_nothing_is_lost(far: Far):
     remote = far.remote()
-    mark = pushed(remote, {ONE: b"1\n"}, "")
+    mark = pushed(remote, {ONE: line(1)}, "")
     far.down()
     with pytest.raises(RemoteUnavailable, match="nothing is lost"):
         remote.pull(mark)
     with pytest.raises(RemoteUnavailable, match="nothing is lost"):
-        remote.push({ONE: b"2\n"}, mark)
+        remote.push({ONE: line(2)}, mark)

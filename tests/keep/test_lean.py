@@ -15,9 +15,9 @@ def run(code):
 def test_msgspec_comes_without_typing_extensions_which_can_be_had_afterwards():
     assert run(
         "import sys; from fleet.keep import lean; lean.import_msgspec(); "
-        "print('msgspec' in sys.modules, 'typing_extensions' in sys.modules); "
+        "print('msgspec' in sys.modules, 'typing_extensions' in sys.modules, 'inspect' in sys.modules); "
         "import typing_extensions; print(bool(typing_extensions.Annotated))"
-    ) == ["True", "False", "True"]
+    ) == ["True", "False", "False", "True"]
 
 
 def test_typing_extensions_stays_where_somebody_has_it():

@@ -1,0 +1,295 @@
+"""Between the clan's files on this machine and a live document: what goes out, what comes in, what is put again.
+
+One rule makes it safe: *join what you read, and put what the document lacks under your own key*. A key has one writer,
+so Yjs never has to choose. What arrives is on the disk before anybody is told, in the shard of who wrote it, as if git
+had brought it; when git does, the tree covers it. What others garble or delete is put again from the files.
+
+Nothing here knows a socket: updates come in and go out as bytes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, BadUpdateError, Change, Document, key_of, parts_of
+from fleet.keep import limits
+from fleet.keep.discoveries import Findings
+from fleet.keep.line import Line, Refused
+from fleet.keep.notebook import Notebook
+from fleet.keep.reading import Entry
+from fleet.keep.store import Held
+from fleet.keep.workspace import Workspace
+from fleet.share import gate, rows
+from fleet.share.following import Follower
+from fleet.share.wire import UPDATE_BYTES_MAX
+
+ROOM_PATTERNS = 10_000
+"""So many patterns fit one room; a larger clan has sixteen more, by the first digit of the id."""
+DIGITS = "0123456789abcdef"
+BASE = ""
+"""The room that everybody is in."""
+
+Updates = list[tuple[str, bytes]]
+"""(room, update) pairs, in the order in which they are to go out."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened since the start, in lines and rows.
+
+    Attributes:
+        sent: lines put into the document.
+        arrived: lines written to the disk.
+        refused: rows, or lines in them, that cannot be used; they lie in quarantine.
+        healed: rows that others had changed or deleted, put again.
+        withheld: lines that the gate keeps here.
+    """
+
+    sent: int = 0
+    arrived: int = 0
+    refused: int = 0
+    healed: int = 0
+    withheld: int = 0
+
+
+class Bridge:
+    """One replica's way between its files and the rooms of its clan. Used from one thread.
+
+    Args:
+        workspace: where the files are.
+        writer: the replica under whose keys lines are put.
+
+    Attributes:
+        documents: the document of each room, by its digit, ``BASE`` for the one that everybody is in.
+        counts: what happened.
+    """
+
+    def __init__(self, workspace: Workspace, writer: str) -> None:
+        self.workspace = workspace
+        self.writer = writer
+        self.counts = Counts()
+        self._mine = {replica.name for replica in workspace.replicas().replicas} | {writer}
+        self.documents: dict[str, Document] = {}
+        self._follower = Follower(workspace.store)
+        self._start_anew({BASE})
+
+    def _start_anew(self, rooms: Iterable[str]) -> None:
+        """Begin with empty documents, each under a fresh client id, and forget what the old ones held."""
+        self.documents = {room: self._fresh() for room in rooms}
+        self._own: dict[str, str] = {}  # key to text, as we put it
+        self._writers: dict[str, set[str]] = {}  # name to who says something of it in a document
+        self._lacking: dict[str, None] = {}  # names of which the documents may lack something that is here
+        self._unwritten: dict[str, dict[bytes, Entry]] = {}  # path to lines that are not on the disk yet
+        self._again: set[str] = set()  # our own keys that somebody else changed
+        self._reload()
+
+    def _fresh(self) -> Document:
+        return Document(int.from_bytes(self.workspace.world.entropy(CLIENT_ID_BITS // 8), "big"))
+
+    def _reload(self) -> None:
+        """Join the files and the documents anew, under the cut as it is now."""
+        self._cut = self.workspace.timekeeper.reading().cut
+        self._here, self._room = (Held(Notebook(self._cut), Findings(self._cut)) for _ in range(2))
+        self._follower.forget()
+        self._writers = {}
+        for document in self.documents.values():
+            for key, text in document.rows().items():
+                self._join_row(key, text)
+
+    def _join_row(self, key: str, text: str) -> rows.Row:
+        row = rows.parse(key, text)
+        if row.lines and (row.writer != self.writer or self._own.get(key) == text):
+            self._writers.setdefault(parts_of(key)[0], set()).add(row.writer)
+            for _, entry in row.lines:
+                self._room.of(rows.kind_of(entry)).add(entry)
+        return row
+
+    # --- rooms ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_large(self) -> bool:
+        """Whether this clan needs more than one room, by what is known here."""
+        return len(self._here.notebook.patterns) > ROOM_PATTERNS
+
+    def spread(self) -> list[str]:
+        """Open the sixteen further rooms; return those that are new."""
+        new = [digit for digit in DIGITS if digit not in self.documents]
+        self.documents.update({digit: self._fresh() for digit in new})
+        return new
+
+    def renew(self) -> None:
+        """Give up all documents for new ones: somebody writes under our client id, or a room was emptied."""
+        self._start_anew(list(self.documents))
+
+    def _document(self, name: str) -> tuple[str, Document]:
+        room = rows.digit_of(name) if len(self.documents) > 1 else BASE
+        room = room if room in self.documents else BASE
+        return room, self.documents[room]
+
+    # --- out ------------------------------------------------------------------------------------------------------
+
+    def offer(self) -> Updates:
+        """Put into the documents what is new in the files and what they lack; return the updates for others."""
+        if self.workspace.timekeeper.reading().cut[:13] > self._cut[:13]:  # an hour has passed: what was held may join
+            self._reload()
+        self._write()
+        fresh: dict[str, list[Entry]] = {}
+        for kind, _, entry in self._follower.news():
+            name = rows.name_of(entry)
+            self._here.of(kind).add(entry)
+            if name not in self._lacking and not self._room.of(kind).covers(entry):
+                fresh.setdefault(name, []).append(entry)
+        for name in self._lacking:
+            told = rows.told_of(self._here, name, self._cut)
+            fresh[name] = [each for each in told if not self._room.of(rows.kind_of(each)).covers(each)]
+        self._lacking.clear()
+        return self._put(fresh)
+
+    def rescan(self) -> None:
+        """Read all files anew with the next offer."""
+        self._follower.forget()
+
+    def _put(self, told: Mapping[str, list[Entry]]) -> Updates:
+        """Put what is told of each name under our own key, as far as it may leave."""
+        batches: dict[str, dict[str, str | None]] = {}
+        sent: list[bytes] = []
+        for name, entries in told.items():
+            may_go = [entry for entry in entries if self._may_leave(entry)]
+            key = key_of(name, self.writer)
+            if not may_go and key not in self._again:
+                continue
+            known = [entry for _, entry in rows.parse(key, self._own[key]).lines] if key in self._own else []
+            text = rows.render(name, [*known, *may_go], self._cut)
+            if not text or not rows.is_text(text):
+                continue  # more than a row can hold: git carries it
+            batches.setdefault(self._document(name)[0], {})[key] = text
+            self._own[key] = text
+            for line, entry in rows.parse(key, text).lines:
+                self._room.of(rows.kind_of(entry)).add(entry)
+                sent.append(line)
+            self._writers.setdefault(name, set()).add(self.writer)
+            self.counts.sent += len(may_go)
+        for key in self._again:  # what nobody put, and nothing here speaks of, goes; the rest is put again
+            room = self._document(parts_of(key)[0])[0]
+            if key not in batches.get(room, {}):
+                batches.setdefault(room, {})[key] = self._own.get(key)
+        self._again.clear()
+        # Noted before they go: a line that is out there and not known as ours would look like a clone's.
+        if sent:
+            self.workspace.state.mark_sent(sent)
+        return [(room, update) for room, batch in batches.items() for update in self._updates(room, batch)]
+
+    def _updates(self, room: str, batch: Mapping[str, str | None]) -> Iterable[bytes]:
+        piece: dict[str, str | None] = {}
+        size = 0
+        for key, text in batch.items():
+            piece[key] = text
+            size += len(key) + len(text or "")
+            if size >= UPDATE_BYTES_MAX:
+                yield self.documents[room].put(piece)
+                piece, size = {}, 0
+        if piece and (update := self.documents[room].put(piece)):
+            yield update
+
+    def _may_leave(self, entry: Entry) -> bool:
+        known = self._here.notebook.get(entry.id) if isinstance(entry, Line) else None
+        private = {entry.id} if known is not None and gate.is_private(known.set) else set[str]()
+        if gate.reasons(entry, private):
+            self.counts.withheld += 1
+            return False
+        return True
+
+    # --- in -------------------------------------------------------------------------------------------------------
+
+    def receive(self, updates: Updates) -> bool:
+        """Take in what others wrote and bring it to the disk; tell whether the documents must be renewed.
+
+        What has to be put again goes out with the next offer. An update that is none is counted and passed over.
+        """
+        is_cloned = False
+        refused: list[Refused] = []
+        for room, update in updates:
+            try:
+                applied = self.documents[room].apply(update)
+            except BadUpdateError:
+                self.counts.refused += 1
+                continue
+            is_cloned = is_cloned or applied.is_cloned
+            for key, change in applied.changes.items():
+                refused += self._take(key, change)
+        if refused:
+            self.counts.refused += len(refused)
+            self.workspace.quarantine.keep(refused, self.workspace.wall())
+        self._write()
+        return is_cloned
+
+    def _take(self, key: str, change: Change) -> list[Refused]:
+        """Take in one row that is another one now; return what of it cannot be used."""
+        name, writer = parts_of(key)
+        if writer == self.writer:
+            return self._take_own(key, change)
+        if writer in self._mine and not self._was_ours(key, change.after):
+            return [self._forged(key, change.after)] if change.after is not None else []
+        row = self._join_row(key, change.after) if change.after is not None else None
+        if change.before is not None and self._has_shrunk(key, change.before, row):
+            self._look_again(name)
+            self.counts.healed += 1
+        for line, entry in row.lines if row is not None else ():
+            if not self._here.of(row.kind).covers(entry):  # type: ignore[union-attr]
+                self._unwritten.setdefault(row.kind.shard(row.writer), {})[line] = entry  # type: ignore[union-attr]
+        return row.refused if row is not None else []
+
+    def _take_own(self, key: str, change: Change) -> list[Refused]:
+        """Look at a row under our own key: an earlier start of ours put it, or somebody who may not."""
+        name = parts_of(key)[0]
+        if change.after == self._own.get(key):
+            return []
+        if change.after is not None and key not in self._own and self._was_ours(key, change.after):
+            self._own[key] = change.after
+            self._join_row(key, change.after)
+            return []
+        self._again.add(key)
+        self._lacking[name] = None
+        self.counts.healed += 1
+        return [self._forged(key, change.after)] if change.after is not None else []
+
+    def _was_ours(self, key: str, text: str | None) -> bool:
+        """Tell whether a row under a key of this machine says what this machine once sent, line by line."""
+        row = rows.parse(key, text) if text is not None else None
+        sent = self.workspace.state.was_sent
+        return row is not None and bool(row.lines) and not row.refused and all(sent(line) for line, _ in row.lines)
+
+    def _forged(self, key: str, text: str) -> Refused:
+        raw = b"" if text == NOT_TEXT else text[: limits.LINE_BYTES_MAX].encode("utf-8", "replace")
+        return Refused(f"live:{key[: rows.KEY_CHARS_MAX]}", 0, "a row under a key of ours that we never wrote", raw)
+
+    def _has_shrunk(self, key: str, before: str, row: "rows.Row | None") -> bool:
+        """Tell whether a row says less than before: then the documents may lack something that is here."""
+        now = rows.joined([entry for _, entry in row.lines] if row is not None else [], self._cut)
+        return any(not now.of(rows.kind_of(entry)).covers(entry) for _, entry in rows.parse(key, before).lines)
+
+    def _look_again(self, name: str) -> None:
+        """Join anew what the documents hold of one name, and look whether it is less than what is here."""
+        rows.forget(self._room, name)
+        for writer in self._writers.pop(name, set()):
+            key = key_of(name, writer)
+            for document in self.documents.values():
+                if (text := document.get(key)) is not None:
+                    self._join_row(key, text)
+        self._lacking[name] = None
+
+    def _write(self) -> None:
+        """Bring arrived lines to the disk, each in the shard of who wrote it.
+
+        Raises:
+            FleetError: they wait, and are written with the next call.
+        """
+        if not self._unwritten:
+            return
+        with self.workspace.locked():
+            for path in sorted(self._unwritten):
+                lines = self._unwritten[path]
+                self.workspace.disk.append(self.workspace.store.clan / path, b"".join(raw + b"\n" for raw in lines))
+                for entry in lines.values():
+                    self._here.of(rows.kind_of(entry)).add(entry)
+                self.counts.arrived += len(lines)
+                del self._unwritten[path]

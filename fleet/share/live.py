@@ -1,0 +1,395 @@
+"""The live transport's client: keeps a bridge connected to its rooms over WebSocket, as any Yjs client would.
+
+A lost connection is made again, with back-off and jitter. What was missed meanwhile comes by state vector: each side
+says what it has, and gets the rest. Who is here is told by awareness, which nobody keeps.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from crdt.doc import BadUpdateError
+from crdt.varint import TruncatedError
+from fleet.keep import names, pause
+from fleet.keep.errors import FleetError, UsageError
+from fleet.keep.workspace import Workspace
+from fleet.share import gate, wire
+from fleet.share.bridge import BASE, DIGITS, Bridge, Updates
+from fleet.share.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
+
+BACKOFF_S = 0.25
+BACKOFF_S_MAX = 30.0
+OPEN_S = 10.0
+PING_S = 20.0
+HEAL_S = 0.2
+"""Healing waits up to so long, at random: of all who see a row go, one puts it again and the others see that."""
+LOOK_S = 2.0
+"""A pause, and lines that could not be written, are looked after this often."""
+ON_CHARS_MAX = 120
+LARGE = "rooms"
+"""The key under which a state says that its clan needs more than one room."""
+
+log = logging.getLogger("fleet.live")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The room to be in.
+
+    Attributes:
+        url: of the server, ``ws://`` on this machine or ``wss://`` anywhere.
+        room: its name there.
+        token: what the server asks for, or "".
+    """
+
+    url: str
+    room: str
+    token: str = ""
+
+    def of(self, digit: str, replica: str) -> str:
+        """Return the address of one room of the clan, for one who writes as a replica, or "" to look on."""
+        name = f"{self.room}-{digit}" if digit else self.room
+        return f"{self.url.rstrip('/')}/{quote(name)}" + (f"?replica={replica}" if replica else "")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What goes with each request: in a header, since addresses end up in logs."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+
+def check_url(url: str) -> str:
+    """Return the address of a live server.
+
+    Raises:
+        UsageError: it is none, or one on which everybody on the way could read along.
+    """
+    from ipaddress import ip_address
+
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:
+        host, has_port = "", False
+    if not host or not has_port or parts.scheme not in ("ws", "wss") or parts.username or parts.query:
+        raise UsageError(f"{url[:200]!r} is no address of a live server: ws://127.0.0.1:PORT or wss://HOST")
+    if parts.scheme == "ws" and host != "localhost":
+        with suppress(ValueError):
+            if ip_address(host).is_loopback:
+                return url
+        raise UsageError(f"{url[:200]!r} goes beyond this machine in clear text; use wss://")
+    return url
+
+
+class Standing(NamedTuple):
+    """How a live client stands: rooms that are connected, of how many, and the last thing that went wrong."""
+
+    connected: int
+    rooms: int
+    problem: str
+
+
+class Live:
+    """One agent's connection to the rooms of its clan.
+
+    Args:
+        opened: opens the workspace; called once, in the thread in which all work with it is done.
+        agent: whose lines go out.
+        where: the room.
+        arrived: called after lines of others are on the disk.
+        rng: for the pauses between attempts.
+    """
+
+    def __init__(
+        self,
+        opened: Callable[[], Workspace],
+        agent: str,
+        where: Where,
+        arrived: Callable[[], object],
+        rng: random.Random | None = None,
+    ) -> None:
+        self._opened, self._agent, self._where, self._arrived = opened, agent, where, arrived
+        self._rng = rng or random.Random()  # noqa: S311 - pauses, no secrets
+        self._pool = ThreadPoolExecutor(1, "fleet-live")
+        self._sockets: dict[str, ClientConnection] = {}
+        self._synced: set[str] = set()
+        self._answered: set[str] = set()  # rooms whose server has been told what it lacks, on this connection
+        self._inbox: Updates = []
+        self._bell = asyncio.Event()
+        self._since = self._on = ""
+        self._bridge: Bridge
+        self._presence: Presence
+        self._tasks: asyncio.TaskGroup
+        self._is_paused = False
+        self.problem = ""
+
+    @property
+    def standing(self) -> Standing:
+        """How things stand."""
+        return Standing(len(self._sockets), len(self._bridge.documents), self.problem)
+
+    @property
+    def bridge(self) -> Bridge:
+        """The bridge, once running; to look at, not to touch."""
+        return self._bridge
+
+    async def run(self, changed: Callable[[], Awaitable[object]]) -> None:
+        """Stay connected until cancelled.
+
+        Args:
+            changed: returns, each time it is awaited, once a file of the clan may have changed.
+
+        Raises:
+            FleetError: this agent cannot write here.
+        """
+        try:
+            self._bridge = await self._do(self._open)
+            self._presence = Presence(asyncio.get_running_loop().time)
+            async with asyncio.TaskGroup() as self._tasks:
+                self._tasks.create_task(self._channel(BASE))
+                self._tasks.create_task(self._follow(changed))
+                self._tasks.create_task(self._look_after())
+                await self._work()
+        finally:
+            with suppress(AttributeError):
+                self._pool.submit(self._bridge.workspace.close)
+            self._pool.shutdown(wait=True)
+
+    def _open(self) -> Bridge:
+        workspace = self._opened()
+        with workspace.writing(self._agent) as writer:
+            replica = writer.name
+        self._since = workspace.wall()
+        self._is_paused = pause.current(workspace) is not None
+        return Bridge(workspace, replica)
+
+    async def _do(self, act: Callable[..., _T], *given: Any) -> _T:
+        """Do what touches the workspace or a document: in one thread, one thing after the other."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, act, *given)
+
+    async def _follow(self, changed: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await changed()
+            self._bell.set()
+
+    async def _look_after(self) -> None:
+        """Renew what we say of ourselves, mind a pause, and try again what could not be written."""
+        renewed_s = 0.0
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._is_paused = await self._do(pause.current, self._bridge.workspace) is not None
+            if self._is_paused:
+                for socket in list(self._sockets.values()):
+                    await socket.close()
+            if self.problem:
+                self._bell.set()
+            renewed_s += LOOK_S
+            is_due = renewed_s >= wire.RENEWED_S or await self._do(self._read_on) != self._on
+            if is_due and BASE in self._sockets:
+                renewed_s = 0.0
+                await self._send(BASE, wire.awareness(await self._myself()))
+
+    # --- work -----------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        """Take in what came, tell what is new, one after the other; many that wait are one piece of work."""
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            try:
+                await self._take_in()
+                if BASE in self._synced and self._synced >= self._bridge.documents.keys() and not self._is_paused:
+                    for room, update in await self._do(self._bridge.offer):
+                        # Before, it could arrive ahead of what it follows; what the server lacks holds it anyway.
+                        if room in self._answered:
+                            await self._send(room, wire.sync(wire.UPDATE, update))
+                self.problem = ""
+            except FleetError as why:
+                if self.problem != str(why):
+                    log.warning("%s", why)
+                self.problem = str(why)
+            if BASE in self._synced and (self._bridge.is_large or self._is_clan_large()):
+                for digit in await self._do(self._bridge.spread):
+                    self._tasks.create_task(self._channel(digit))
+
+    async def _take_in(self) -> None:
+        batch, self._inbox = self._inbox, []
+        counts = self._bridge.counts
+        arrived, healed = counts.arrived, counts.healed
+        try:
+            is_cloned = bool(batch) and await self._do(self._bridge.receive, batch)
+        finally:
+            if counts.arrived > arrived:
+                self._arrived()
+        if is_cloned:
+            log.warning("somebody else writes under this connection's client id; it takes another")
+            await self._renew()
+        if counts.healed > healed:
+            await asyncio.sleep(self._rng.uniform(0, HEAL_S))
+            if self._inbox:
+                await self._take_in()
+
+    async def _renew(self) -> None:
+        self._synced.clear()
+        await self._do(self._bridge.renew)
+        for socket in list(self._sockets.values()):
+            await socket.close()
+
+    async def _send(self, room: str, message: bytes) -> None:
+        """Send, if there is a connection; what is not sent comes by state vector with the next one."""
+        if (socket := self._sockets.get(room)) is not None:
+            with suppress(ConnectionClosed):
+                await socket.send(message)
+
+    def _is_clan_large(self) -> bool:
+        return any(state.get(LARGE) == 1 + len(DIGITS) for state in self._presence.states().values())
+
+    def _read_on(self) -> str:
+        return self._bridge.workspace.state.get(f"on:{self._agent}")[:ON_CHARS_MAX]
+
+    async def _myself(self) -> bytes:
+        """Return the awareness update that says who we are, since when, and on what."""
+        bridge = self._bridge
+        self._on = on = await self._do(self._read_on)
+        state = {
+            "agent": self._agent,
+            "replica": bridge.writer,
+            "since": self._since,
+            "on": "" if gate.in_texts([on]) else on,
+            **({LARGE: 1 + len(DIGITS)} if len(bridge.documents) > 1 or bridge.is_large else {}),
+        }
+        return self._presence.set(bridge.documents[BASE].client_id, state)
+
+    # --- one room -------------------------------------------------------------------------------------------------
+
+    async def _channel(self, room: str) -> None:
+        """Stay in one room: connect, and when the connection ends, connect again."""
+        attempt = 0
+        while True:
+            if self._is_paused:
+                await asyncio.sleep(LOOK_S)
+                continue
+            began = asyncio.get_running_loop().time()
+            try:
+                await self._converse(room)
+            except ConnectionClosed as why:
+                if why.rcvd is not None and why.rcvd.code == RENEWED:
+                    await self._renew()
+            except (OSError, WebSocketException, TimeoutError, TruncatedError, BadUpdateError) as why:
+                if attempt == 0:
+                    log.warning("live: %s; nothing is lost, it is tried again", told(why))
+            # Who was connected for a while starts over: a server that comes back is not met with long pauses.
+            attempt = 0 if asyncio.get_running_loop().time() - began > OPEN_S else attempt + 1
+            await asyncio.sleep(self._rng.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S * 2**attempt)))
+
+    async def _converse(self, room: str) -> None:
+        url = self._where.of(room, self._bridge.writer)
+        async with connect(
+            url,
+            additional_headers=self._where.headers,
+            open_timeout=OPEN_S,
+            close_timeout=1,
+            ping_interval=PING_S,
+            ping_timeout=PING_S,
+            max_size=MESSAGE_BYTES_MAX,
+            compression=wire.COMPRESSION,
+            logger=wire.quiet,
+            user_agent_header=None,
+        ) as socket:
+            self._sockets[room] = socket
+            try:
+                await socket.send(wire.sync(wire.STEP_1, await self._do(self._bridge.documents[room].state)))
+                if room == BASE:
+                    await socket.send(wire.awareness(await self._myself()))
+                async for data in socket:
+                    if isinstance(data, bytes):
+                        await self._hear(room, socket, data)
+            finally:
+                if self._sockets.get(room) is socket:
+                    del self._sockets[room]
+                    self._answered.discard(room)
+
+    async def _hear(self, room: str, socket: ClientConnection, data: bytes) -> None:
+        message = wire.decode(data)
+        if message is None:
+            return
+        if message.kind == wire.AWARENESS:
+            self._presence.take(message.payload)
+            if self._is_clan_large() and len(self._bridge.documents) == 1:
+                self._bell.set()
+        elif message.kind == wire.QUERY_AWARENESS:
+            await socket.send(wire.awareness(await self._myself()))
+        elif message.step == wire.STEP_1:
+            lacking = await self._do(self._bridge.documents[room].since, message.payload)
+            self._answered.add(room)
+            await socket.send(wire.sync(wire.STEP_2, lacking))
+        else:
+            self._inbox.append((room, message.payload))
+            if message.step == wire.STEP_2:
+                self._synced.add(room)
+            self._bell.set()
+
+
+def told(why: BaseException) -> str:
+    """Return what went wrong with a connection, in a few words: a server's own, when it said some."""
+    if isinstance(why, InvalidStatus):
+        body = (why.response.body or b"")[:200].decode("utf-8", "replace").strip()
+        return f"the server answered {why.response.status_code}: {body}"
+    return f"{type(why).__name__}: {str(why)[:200]}"
+
+
+class Online(NamedTuple):
+    """Somebody who is here: which agent and replica, since when, on what."""
+
+    agent: str
+    replica: str
+    since: str
+    on: str
+
+
+async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
+    """Ask a room who is in it.
+
+    Raises:
+        OSError, WebSocketException, TimeoutError: the server did not answer, or did not let us in.
+    """
+    presence = Presence(asyncio.get_running_loop().time)
+    async with connect(
+        where.of(BASE, ""),
+        additional_headers=where.headers,
+        open_timeout=OPEN_S,
+        close_timeout=1,
+        max_size=MESSAGE_BYTES_MAX,
+        compression=wire.COMPRESSION,
+        logger=wire.quiet,
+    ) as socket:
+        await socket.send(wire.query())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                async for data in socket:
+                    message = wire.decode(data) if isinstance(data, bytes) else None
+                    if message is not None and message.kind == wire.AWARENESS:
+                        presence.take(message.payload)
+                        break
+    return online(presence)
+
+
+def online(presence: Presence) -> list[Online]:
+    """Return who is here, of those that say so properly, sorted."""
+    found = set()
+    for state in presence.states().values():
+        agent, replica = state.get("agent"), state.get("replica")
+        if isinstance(agent, str) and isinstance(replica, str) and names.is_agent(agent) and names.is_replica(replica):
+            told = (str(state.get(key, ""))[:ON_CHARS_MAX] for key in ("since", "on"))
+            found.add(Online(agent, replica, *told))
+    return sorted(found)

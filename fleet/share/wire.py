@@ -1,0 +1,165 @@
+"""The messages that Yjs clients and servers exchange over a WebSocket (y-protocols, as y-websocket speaks it).
+
+A message is a type and what it carries: 0 sync (0 what do you have, 1 here is what you lack, 2 an update), 1 awareness
+(who is here), 3 who is here? A type that is not known is passed over: a newer client may speak of more.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+from crdt import varint
+
+SYNC, AWARENESS, QUERY_AWARENESS = 0, 1, 3
+STEP_1, STEP_2, UPDATE = 0, 1, 2
+
+RENEWED = 4009
+"""The code with which a server closes a room that it has emptied: its visitors come back with new documents."""
+MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+"""A longer message is not read: its connection is closed."""
+UPDATE_BYTES_MAX = 1024 * 1024
+"""Rows are put in updates of about this size, so that a large room comes and goes in pieces."""
+COMPRESSION = "deflate"
+"""Lines repeat their keys: a third of the bytes are left. What a message unpacks to counts for the limit."""
+STATE_BYTES_MAX = 4 * 1024
+STATES_MAX = 1_000
+RENEWED_S = 15.0
+STALE_S = 30.0
+"""Who has not been heard of for so long is away; who is here says so every ``RENEWED_S``."""
+
+quiet = logging.getLogger("fleet.live.socket")
+"""For the WebSocket library, which tells of each odd client with a stack trace: what matters, we say ourselves."""
+quiet.addHandler(logging.NullHandler())
+quiet.propagate = False
+
+
+class Message(NamedTuple):
+    """One message: its type, for a sync the step (else 0), and what it carries."""
+
+    kind: int
+    step: int
+    payload: bytes
+
+
+def sync(step: int, payload: bytes) -> bytes:
+    """Return the bytes of a sync message."""
+    return bytes((SYNC, step)) + varint.encode_bytes(payload)
+
+
+def awareness(payload: bytes) -> bytes:
+    """Return the bytes of an awareness message."""
+    return bytes((AWARENESS,)) + varint.encode_bytes(payload)
+
+
+def query() -> bytes:
+    """Return the bytes of the question who is here."""
+    return bytes((QUERY_AWARENESS,))
+
+
+def decode(data: bytes) -> Message | None:
+    """Read one message; None for one of a type that is not known.
+
+    Raises:
+        TruncatedError: it is none.
+    """
+    kind, at = varint.decode(data)
+    if kind == QUERY_AWARENESS:
+        return Message(kind, 0, b"")
+    if kind == AWARENESS:
+        return Message(kind, 0, varint.decode_bytes(data, at)[0])
+    if kind == SYNC:
+        step, at = varint.decode(data, at)
+        return Message(kind, step, varint.decode_bytes(data, at)[0]) if step <= UPDATE else None
+    return None
+
+
+class _Known(NamedTuple):
+    clock: int
+    text: str
+    seen_s: float
+
+
+class Presence:
+    """Who is here: a state by client id, each with a clock, the higher clock winning.
+
+    Args:
+        now_s: a monotonic clock, seconds.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._known: dict[int, _Known] = {}
+
+    def states(self) -> dict[int, dict[str, Any]]:
+        """Return what is known of each that is here; what is no JSON object is nobody."""
+        found = {client: _object(known.text) for client, known in sorted(self._known.items())}
+        return {client: state for client, state in found.items() if state is not None}
+
+    def clients(self) -> list[int]:
+        """Return the ids of those that are here."""
+        return sorted(client for client, known in self._known.items() if known.text != "null")
+
+    def set(self, client: int, state: dict[str, Any] | None) -> bytes:
+        """Say something of one client, or that it is away; return the update that tells others."""
+        clock = self._known[client].clock + 1 if client in self._known else 0
+        text = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+        self._known[client] = _Known(clock, text, self._now_s())
+        return self.encode([client])
+
+    def take(self, update: bytes) -> list[int]:
+        """Take in what somebody says; return the clients of whom it was news.
+
+        Raises:
+            TruncatedError: it is no such update.
+        """
+        count, at = varint.decode(update)
+        news: list[int] = []
+        for _ in range(count):
+            client, at = varint.decode(update, at)
+            clock, at = varint.decode(update, at)
+            raw, at = varint.decode_bytes(update, at)
+            if self._is_news(client, clock, raw):
+                self._known[client] = _Known(clock, raw.decode("utf-8", "replace"), self._now_s())
+                news.append(client)
+        return news
+
+    def _is_news(self, client: int, clock: int, raw: bytes) -> bool:
+        known = self._known.get(client)
+        if len(raw) > STATE_BYTES_MAX or (known is None and len(self._known) >= STATES_MAX):
+            return False
+        return known is None or clock > known.clock or (clock == known.clock and raw == b"null" != known.text.encode())
+
+    def forget_stale(self) -> list[int]:
+        """Take those for away that have not been heard of for long; return who they are."""
+        until = self._now_s() - STALE_S
+        gone = [client for client, known in self._known.items() if known.seen_s < until and known.text != "null"]
+        for client in gone:
+            self.set(client, None)
+        for client in [client for client, known in self._known.items() if known.seen_s < until - STALE_S]:
+            del self._known[client]
+        return gone
+
+    def leave(self, clients: Collection[int]) -> bytes:
+        """Take clients for away whose connection ended; return the update that tells others, b"" for nobody."""
+        here = [client for client in clients if client in self._known and self._known[client].text != "null"]
+        for client in here:
+            self.set(client, None)
+        return self.encode(here) if here else b""
+
+    def encode(self, clients: Iterable[int]) -> bytes:
+        """Return an update that says what is known of some clients."""
+        told = [(client, self._known[client]) for client in clients if client in self._known]
+        found = [varint.encode(len(told))]
+        for client, known in told:
+            text = varint.encode_bytes(known.text.encode())
+            found += [varint.encode(client), varint.encode(known.clock), text]
+        return b"".join(found)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

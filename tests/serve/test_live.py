@@ -1,0 +1,526 @@
+"""A live client over a real socket: what arrives is on disk, what is missed comes later, what is garbled is healed."""
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import connect
+
+from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, Document
+from fleet.cli import wiring
+from fleet.keep import config, limits, pause
+from fleet.keep.errors import DiskError, UsageError
+from fleet.keep.reading import PATTERNS
+from fleet.keep.workspace import Workspace
+from fleet.learn import corrections
+from fleet.learn.corrections import Correction
+from fleet.serve.door import Rules, Visitor
+from fleet.serve.room import Rooms
+from fleet.share import bridge as bridging
+from fleet.share import live as living
+from fleet.share import rows, wire
+from fleet.share.bridge import BASE, Bridge
+from fleet.share.live import Live, Where, check_url, online
+from fleet.share.memory import MemoryRemote, MemoryServer
+from tests.serve.conftest import until
+from tests.serve.served import HOST, Served, served
+
+LESSON = "Check the CLI version before using --json"
+FORGED = (
+    '{"add":{"tank.c0ffee42":"2026-11-20T22:30:00.123Z-0000"},"at":"2026-11-20T22:30:00.123Z-0000",'
+    '"by":"tank.c0ffee42","id":"p-%016x","n":{"seen":{"tank.c0ffee42":%d}},"set":{"text":"forged"}}'
+)
+
+
+class Agent:
+    """One agent's workspace, and its live client in a thread of its own."""
+
+    def __init__(self, folder: Path, name: str, where: Where) -> None:
+        self.name, self.where = name, where
+        self.root = folder / name
+        if not self.root.exists():
+            self.root.mkdir()
+            (self.root / config.FILE_NAME).write_text("")
+        self.arrived = 0
+        self.live: Live
+        self._loop = asyncio.new_event_loop()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> "Agent":
+        self._loop, self._ended = asyncio.new_event_loop(), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        try:
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._live())
+        finally:
+            self._loop.close()
+            self._ended.set()
+
+    async def _live(self) -> None:
+        self._task = asyncio.current_task()
+        self._bell = asyncio.Event()
+        self.live = Live(lambda: Workspace(self.root), self.name, self.where, self._count)
+        await self.live.run(self._changed)
+
+    def _count(self) -> None:
+        self.arrived += 1
+
+    async def _changed(self) -> None:
+        await self._bell.wait()
+        self._bell.clear()
+
+    def is_connected(self) -> bool:
+        with suppress(AttributeError):
+            return self.live.standing.connected > 0 and not self.live._synced.isdisjoint({BASE})
+        return False
+
+    def stop(self) -> None:
+        if self._thread is not None and not self._ended.is_set():
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._task.cancel)
+        if self._thread is not None:
+            self._thread.join(20)
+            assert not self._thread.is_alive()
+            self._thread = None
+
+    def correct(self, lesson: str = LESSON) -> str:
+        workspace = Workspace(self.root)
+        logged = corrections.correct(workspace, self.name, Correction("w", "r", lesson))
+        workspace.close()
+        self.ring()
+        return logged.id
+
+    def ring(self) -> None:
+        with suppress(RuntimeError, AttributeError):
+            self._loop.call_soon_threadsafe(self._bell.set)
+
+    def lines(self) -> bytes:
+        return b"".join(path.read_bytes() for path in sorted((self.root / "clan-learnings").glob("patterns*/*.jsonl")))
+
+    def seen(self) -> dict[str, int]:
+        workspace = Workspace(self.root)
+        found = workspace.load().notebook.patterns
+        workspace.close()
+        return {line.set["text"]: sum(line.n.get("seen", {}).values()) for line in found.values()}
+
+    def replica(self) -> str:
+        return Workspace(self.root).replicas().replicas[-1].name
+
+
+@pytest.fixture
+def server() -> Iterator[Served]:
+    with served() as running:
+        yield running
+
+
+@pytest.fixture
+def agents(tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Agent]]:
+    monkeypatch.setattr(living, "LOOK_S", 0.1)
+    made: list[Agent] = []
+
+    def make(name: str, where: Where | None = None) -> Agent:
+        made.append(Agent(tmp_path, name, where or server.where()))
+        return made[-1].start()
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+def test_a_lesson_of_one_is_on_the_disk_of_the_others_before_they_are_told(agents: Callable, server: Served):
+    one, two, three = agents("tank"), agents("velma"), agents("slash")
+    assert until(lambda: all(agent.is_connected() for agent in (one, two, three)))
+    pattern = one.correct()
+    assert until(lambda: two.arrived and three.arrived)
+    for agent in (two, three):
+        assert agent.seen() == {LESSON: 1}
+        assert (agent.root / "clan-learnings" / PATTERNS.shard(one.replica())).is_file()
+    assert list(server.rows()) == [f"{pattern}|{one.replica()}"]
+    two.correct()
+    assert until(lambda: one.seen() == three.seen() == {LESSON: 2})
+    assert one.live.bridge.counts.refused == two.live.bridge.counts.healed == 0
+
+
+def test_who_was_away_gets_what_it_missed(agents: Callable):
+    one, two = agents("tank"), agents("velma")
+    assert until(lambda: one.is_connected() and two.is_connected())
+    one.correct()
+    assert until(two.seen)
+    two.stop()
+    one.correct("Second lesson")
+    two.correct("Logged while away")
+    two.start()
+    assert until(lambda: one.seen() == two.seen() == {LESSON: 1, "Second lesson": 1, "Logged while away": 1})
+
+
+def test_a_server_that_starts_anew_is_given_everything_again(agents: Callable, server: Served, tmp_path: Path):
+    one, two = agents("tank"), agents("velma")
+    one.correct()
+    assert until(lambda: two.seen() == {LESSON: 1})
+    port = server.port
+    server.end()
+    two.correct("While nobody served")
+    with served(port=port) as again:
+        assert until(lambda: one.seen() == two.seen() == {LESSON: 1, "While nobody served": 1}, 40)
+        assert until(lambda: len(again.rows()) >= 2)
+        late = agents("late", again.where())
+        assert until(lambda: late.seen() == one.seen())
+        for agent in (one, two, late):
+            agent.stop()
+
+
+def test_a_sidecar_that_starts_again_says_nothing_twice(agents: Callable, server: Served):
+    one, two = agents("tank"), agents("velma")
+    one.correct()
+    assert until(lambda: two.seen() == {LESSON: 1})
+    one.stop()
+    before = server.rows()
+    one.start()
+    assert until(one.is_connected)
+    one.correct("Another")
+    assert until(lambda: len(two.seen()) == 2)
+    assert before.items() < server.rows().items()
+    assert one.live.bridge.counts.sent == 1
+    assert one.live.bridge.counts.healed == 0
+
+
+# --- what others may do to the room: on a server that lets them -------------------------------------------------------
+
+
+class OpenRooms(Rooms):
+    """Any other Yjs server: everybody may write everything."""
+
+    def _after_undoing(self, room, guest, before, applied):
+        return applied.update
+
+
+class Vandal:
+    """A client that writes what it likes."""
+
+    def __init__(self, server: Served) -> None:
+        self._context = connect(server.where().of("", ""), compression=None, max_size=None)
+        self.socket = self._context.__enter__()
+        self.document = Document(int.from_bytes(os.urandom(CLIENT_ID_BITS // 8), "big"))
+
+    def say(self, told: dict) -> None:
+        self.socket.send(wire.sync(wire.STEP_1, self.document.state()))
+        while True:
+            message = wire.decode(self.socket.recv(timeout=10))
+            if message.kind == wire.SYNC and message.step != wire.STEP_1:
+                self.document.apply(message.payload)
+                if message.step == wire.STEP_2:
+                    break
+        if update := self.document.put(told(self.document) if callable(told) else told):
+            self.socket.send(wire.sync(wire.UPDATE, update))
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@pytest.fixture
+def vandalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, Agent, Agent, Vandal]]:
+    monkeypatch.setattr(living, "HEAL_S", 0.05)
+    with served(rooms=OpenRooms(Rules(HOST), os.urandom)) as server:
+        one, two = (Agent(tmp_path, name, server.where()).start() for name in ("tank", "velma"))
+        one.correct()
+        assert until(lambda: two.seen() == {LESSON: 1})
+        vandal = Vandal(server)
+        yield server, one, two, vandal
+        vandal.close()
+        one.stop()
+        two.stop()
+
+
+def healthy(server: Served, *agents: Agent) -> bool:
+    """Tell whether the room, read by somebody new, says all that the agents hold."""
+    good = [entry for key, text in server.rows().items() for _, entry in rows.parse(key, text).lines]
+    room = rows.joined(good, "~").notebook
+    held = [Workspace(agent.root).load().notebook for agent in agents]
+    return all(room.covers(line) for notebook in held for line in notebook.patterns.values())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [NOT_TEXT, "not json", "{}", "x" * (rows.ROW_BYTES_MAX + 1), FORGED % (1, 1), "", '{"id":"p-0000000000000001"}'],
+    ids=["no text", "no line", "no id", "huge", "another id", "empty", "bare"],
+)
+def test_a_garbled_row_is_refused_counted_and_put_again(vandalised: tuple, value: str):
+    server, one, two, vandal = vandalised
+    vandal.say(lambda document: dict.fromkeys(document, value))
+    assert until(lambda: one.live.bridge.counts.healed + two.live.bridge.counts.healed > 0)
+    assert until(lambda: healthy(server, one, two))
+    assert one.seen() == two.seen() == {LESSON: 1}
+    if value not in ("", NOT_TEXT):
+        assert until(lambda: one.live.bridge.counts.refused > 0)
+        assert Workspace(one.root).quarantine.all()
+    one.correct("Life goes on")
+    assert until(lambda: two.seen() == {LESSON: 1, "Life goes on": 1})
+
+
+def test_a_deletion_of_everything_is_healed(vandalised: tuple):
+    server, one, two, vandal = vandalised
+    two.correct("Another lesson")
+    assert until(lambda: len(one.seen()) == 2)
+    vandal.say(dict.fromkeys)
+    assert until(lambda: one.live.bridge.counts.healed + two.live.bridge.counts.healed >= 2)
+    assert until(lambda: healthy(server, one, two))
+    assert one.seen() == two.seen() == {LESSON: 1, "Another lesson": 1}
+
+
+def test_rows_of_somebody_who_is_not_here_are_put_again_by_who_has_them(vandalised: tuple):
+    server, one, two, vandal = vandalised
+    one.stop()
+    vandal.say(dict.fromkeys)
+    assert until(lambda: healthy(server, two))
+    assert all(key.endswith(two.replica()) for key in server.rows())
+
+
+def test_a_row_under_our_key_that_we_never_wrote_is_never_joined(vandalised: tuple):
+    server, one, two, vandal = vandalised
+    name = f"p-{7:016x}"
+    forged = FORGED.replace("tank.c0ffee42", one.replica()) % (7, 1_000)
+    two.stop()
+    vandal.say({f"{name}|{one.replica()}": forged})
+    assert until(lambda: one.live.bridge.counts.refused > 0)
+    assert until(lambda: f"{name}|{one.replica()}" not in server.rows())
+    assert one.seen() == {LESSON: 1}
+    assert b"forged" not in one.lines()
+
+
+def test_rows_that_are_none_of_a_clan_do_no_harm(vandalised: tuple):
+    _, one, two, vandal = vandalised
+    vandal.say(
+        {"": "x", "|": "x", "a|b": "{}", "../../x|tank.c0ffee42": "{}", "p-0|tank.c0ffee42": "{}", "x" * 9_000: "y"}
+    )
+    assert until(lambda: min(agent.live.bridge.counts.refused for agent in (one, two)) >= 6)
+    one.correct("Still here")
+    assert until(lambda: two.seen() == {LESSON: 1, "Still here": 1})
+    assert sorted(path.name for path in one.root.iterdir()) == [".fleet", "agents", "clan-learnings", "fleet.toml"]
+
+
+def test_messages_that_are_none_cost_a_connection_at_most(vandalised: tuple):
+    server, one, two, _ = vandalised
+    for message in (b"\0\2\5abc", b"\1\3ab", b"", b"\0\2\4\1\1\1\1", b"\7x"):
+        server.do(lambda message=message: [guest.send(message) for guest in server.rooms.rooms["clan"].guests])
+    one.correct("After the noise")
+    assert until(lambda: two.seen() == {LESSON: 1, "After the noise": 1}, 40)
+
+
+def test_a_cloned_client_id_is_noticed_and_given_up(vandalised: tuple):
+    server, one, two, vandal = vandalised
+    before = one.live.bridge.documents[BASE].client_id
+    vandal.document = Document(before)
+    vandal.say({})
+    vandal.say({f"p-{n:016x}|{one.replica()}": "clone" for n in range(3)})
+    assert until(lambda: one.live.bridge.documents[BASE].client_id != before)
+    one.correct("Under a fresh id")
+    assert until(lambda: two.seen() == {LESSON: 1, "Under a fresh id": 1})
+    assert until(lambda: healthy(server, one, two))
+
+
+# --- what leaves, what is kept back -----------------------------------------------------------------------------------
+
+
+def test_what_is_private_or_secret_or_paused_stays_here(agents: Callable, server: Served):
+    one, two = agents("tank"), agents("velma")
+    assert until(lambda: one.is_connected() and two.is_connected())
+    workspace = Workspace(one.root)
+    with workspace.writing("tank") as writer:
+        for number, more in enumerate((',"scope":"private"', ',"correct":"use ghp_%s"' % ("a1B2" * 9))):
+            raw = FORGED.replace("tank.c0ffee42", writer.name) % (number + 1, 1)
+            workspace.disk.append(
+                workspace.clan / PATTERNS.shard(writer.name),
+                raw.replace('"text"', f'{more[1:]},"text"').encode() + b"\n",
+            )
+    one.correct("May go")
+    assert until(lambda: two.seen() == {"May go": 1})
+    assert one.live.bridge.counts.withheld == 2
+    assert len(server.rows()) == 1
+    pause.begin(workspace, None)
+    assert until(lambda: not one.is_connected())
+    one.correct("Not yet")
+    time.sleep(0.5)
+    assert two.seen() == {"May go": 1}
+    pause.end(workspace)
+    assert until(lambda: "Not yet" in two.seen())
+    workspace.close()
+
+
+def test_a_part_from_the_far_future_is_held_and_passed_on_and_an_edit_of_today_still_wins(tmp_path: Path):
+    room = Document(1)
+    workspaces = {}
+    for name in ("tank", "velma"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / config.FILE_NAME).write_text("")
+        workspaces[name] = Workspace(tmp_path / name)
+    bridges = {}
+    for name, workspace in workspaces.items():
+        with workspace.writing(name) as writer:
+            bridges[name] = Bridge(workspace, writer.name)
+    late = '{"id":"p-0000000000000001","set":{"category":"%s"},"when":{"category":["%s","far.00000000"]}}'
+    room.put({"p-0000000000000001|far.00000000": late % ("never", "9999-01-01T00:00:00.000Z-0000")})
+
+    def exchange() -> None:
+        for bridge in bridges.values():
+            bridge.receive([(BASE, room.since(bridge.documents[BASE].state()))])
+            bridge.offer()
+            room.apply(bridge.documents[BASE].since(room.state()))
+
+    exchange()
+    path = workspaces["tank"].clan / "patterns.d/now.11111111.jsonl"
+    workspaces["tank"].disk.append(
+        path, (late % ("today", "2026-01-01T00:00:00.000Z-0000")).replace("far.0", "now.0").encode() + b"\n"
+    )
+    exchange()
+    exchange()
+    for workspace in workspaces.values():
+        notebook = workspace.load().notebook
+        assert notebook.patterns["p-0000000000000001"].set == {"category": "today"}
+        assert {part.stamp[:4] for part in notebook.held} == {"9999"}
+        workspace.close()
+
+
+def test_what_came_by_live_and_comes_by_git_again_is_one_line_and_nobodys_clone(tmp_path: Path):
+    room, git = Document(1), MemoryServer()
+    roots = {}
+    for name in ("tank", "velma"):
+        roots[name] = tmp_path / name
+        roots[name].mkdir()
+        (roots[name] / config.FILE_NAME).write_text("")
+    tank = Workspace(roots["tank"])
+    corrections.correct(tank, "tank", Correction("w", "r", LESSON))
+    corrections.correct(tank, "tank", Correction("w2", "r2", LESSON))
+    with tank.writing("tank") as writer:
+        bridge = Bridge(tank, writer.name)
+    for _, update in bridge.offer():
+        room.apply(update)
+    velma = Workspace(roots["velma"])
+    with velma.writing("velma") as writer:
+        other = Bridge(velma, writer.name)
+    other.receive([(BASE, room.since())])
+    for workspace in (velma, tank, velma):  # the neighbour brings it to git before its author does
+        wiring.sync(workspace, MemoryRemote(git), sleep=lambda _: None)
+    assert len(tank.replicas().replicas) == 1
+    assert not [warning for workspace in (tank, velma) for warning in workspace.warnings]
+    for workspace in (tank, velma):
+        assert sum(workspace.load().notebook.patterns.popitem()[1].n["seen"].values()) == 2
+        assert workspace.store.unsent(PATTERNS.shard(bridge.writer)) == []
+        workspace.close()
+
+
+def test_a_line_that_cannot_be_written_waits_and_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / config.FILE_NAME).write_text("")
+    workspace = Workspace(tmp_path)
+    with workspace.writing("velma") as writer:
+        bridge = Bridge(workspace, writer.name)
+    room = Document(1)
+    room.put({"p-0000000000000001|tank.c0ffee42": FORGED % (1, 1)})
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(DiskError, match="space"):
+            bridge.receive([(BASE, room.since())])
+    assert bridge.counts.arrived == 0
+    bridge.offer()
+    assert bridge.counts.arrived == 1
+    assert b"forged" in (workspace.clan / "patterns.d/tank.c0ffee42.jsonl").read_bytes()
+    workspace.close()
+
+
+# --- large clans ------------------------------------------------------------------------------------------------------
+
+
+def test_a_large_clan_spreads_over_further_rooms_and_all_find_them(
+    agents: Callable, server: Served, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bridging, "ROOM_PATTERNS", 5)
+    one, two = agents("tank"), agents("velma")
+    for number in range(12):
+        one.correct(f"Lesson number {number}")
+    assert until(lambda: len(two.seen()) == 12)
+    assert until(lambda: len(one.live.bridge.documents) == len(two.live.bridge.documents) == 17, 40)
+    assert until(lambda: one.live.standing.connected == two.live.standing.connected == 17, 40)
+    two.correct("After it grew")
+    assert until(lambda: len(one.seen()) == 13)
+    digits = {name for name, room in server.do(lambda: dict(server.rooms.rooms)).items() if len(room.document)}
+    assert "clan" in digits
+    assert len(digits) > 1
+    late = agents("late")
+    assert until(lambda: len(late.seen()) == 13, 40)
+
+
+def test_many_lines_go_out_in_pieces(tmp_path: Path):
+    (tmp_path / config.FILE_NAME).write_text("")
+    workspace = Workspace(tmp_path)
+    with workspace.writing("tank") as writer:
+        path = workspace.clan / PATTERNS.shard(writer.name)
+        workspace.disk.append(path, b"".join((FORGED % (n, 1)).encode() + b"\n" for n in range(6_000)))
+        bridge = Bridge(workspace, writer.name)
+    updates = [update for _, update in bridge.offer()]
+    assert len(updates) > 1
+    assert max(map(len, updates)) < 2 * wire.UPDATE_BYTES_MAX < wire.MESSAGE_BYTES_MAX
+    assert len(bridge.documents[BASE]) == 6_000
+    workspace.close()
+
+
+# --- addresses and people ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url", ["ws://127.0.0.1:8377", "ws://localhost:1", "ws://[::1]:8377", "wss://fleet.example.org/x"]
+)
+def test_addresses_that_are_taken(url: str):
+    assert check_url(url) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "ws://fleet.example.org",
+            "http://127.0.0.1",
+            "ws://",
+            "127.0.0.1:1",
+            "ws://u:p@127.0.0.1",
+            "ws://127.0.0.1:x",
+        ),
+        *("ws://192.0.2.1:8377", "ws://127.0.0.1.evil.example", "wss://x?token=1", "ws://127.0.0.1:99999"),
+    ],
+)
+def test_addresses_that_are_not_and_clear_text_beyond_this_machine(url: str):
+    with pytest.raises(UsageError):
+        check_url(url)
+
+
+def test_who_is_here_knows_agents_and_nothing_else():
+    presence = wire.Presence(time.monotonic)
+    presence.set(1, {"agent": "tank", "replica": "tank.c0ffee42", "since": "2026", "on": "x" * 999, "more": 1})
+    presence.set(2, {"agent": "../x", "replica": "tank.c0ffee42"})
+    presence.set(3, {"agent": 5})
+    presence.set(4, {"user": {"name": "a browser"}})
+    assert online(presence) == [living.Online("tank", "tank.c0ffee42", "2026", "x" * living.ON_CHARS_MAX)]
+
+
+def test_who_is_here_and_on_what(agents: Callable, server: Served):
+    one = agents("tank")
+    assert until(one.is_connected)
+    Workspace(one.root).state.put(**{"on:tank": "the parser"})
+    assert until(lambda: [each.on for each in asyncio.run(living.who(server.where()))] == ["the parser"])
+    one.stop()
+    assert asyncio.run(living.who(server.where())) == []
+
+
+def test_the_default_port_and_a_visitors_address_are_what_the_pages_say():
+    assert limits.LIVE_PORT == 8377
+    assert Where("ws://x", "clan").of("a", "tank.c0ffee42") == "ws://x/clan-a?replica=tank.c0ffee42"
+    assert Visitor("clan", "") != json.loads('["clan", ""]')

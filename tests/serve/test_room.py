@@ -1,0 +1,448 @@
+"""The live server: who may come in (attack 16), what a guest may change, and what it costs the others."""
+
+import contextlib
+import os
+import socket as sockets
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from crdt.doc import NOT_TEXT, Document
+from fleet.keep.errors import UsageError
+from fleet.serve import door, room
+from fleet.serve.door import Rules, Turned, Visitor
+from fleet.serve.room import Rooms
+from fleet.share import wire
+from tests.serve.served import HOST, Served, served
+
+TOKEN = "a-token-of-this-test-0123"
+TANK, VELMA = "tank.c0ffee42", "velma.09ab12cd"
+ID = "p-3f9c1a2b7d4e5f60"
+KEY, OTHERS = f"{ID}|{TANK}", f"{ID}|{VELMA}"
+GET = (
+    b"GET /clan HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+@pytest.fixture
+def server() -> Iterator[Served]:
+    with served() as running:
+        yield running
+
+
+def entered(url: str, **more: Any) -> ClientConnection:
+    """Connect; whoever does so closes it."""
+    return connect(url, **more).__enter__()
+
+
+class Guest:
+    """A client that does as it likes."""
+
+    def __init__(self, server: Served, replica: str = TANK, document: Document | None = None) -> None:
+        self.document = Document(int.from_bytes(os.urandom(4), "big")) if document is None else document
+        self.socket = entered(server.where().of("", replica), compression=None, max_size=None)
+
+    def say(self, rows: dict) -> None:
+        self.socket.send(wire.sync(wire.UPDATE, self.document.put(rows)))
+
+    def exchange(self) -> dict:
+        """Exchange states; return what the room holds then."""
+        self.socket.send(wire.sync(wire.STEP_1, self.document.state()))
+        while True:
+            message = wire.decode(self.socket.recv(timeout=10))
+            if message.kind == wire.SYNC and message.step != wire.STEP_1:
+                self.document.apply(message.payload)
+                if message.step == wire.STEP_2:
+                    return self.document.rows()
+
+    def next(self, kind: int, step: int = 0) -> bytes:
+        while True:
+            message = wire.decode(self.socket.recv(timeout=10))
+            if (message.kind, message.step) == (kind, step):
+                return message.payload
+
+    def ended(self) -> int:
+        """Read until the server ends the connection; return its code."""
+        while True:
+            try:
+                self.socket.recv(timeout=10)
+            except ConnectionClosed as why:
+                return why.rcvd.code
+
+    def __enter__(self) -> "Guest":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+def until(happened: Callable[[], object], wait_s: float = 10.0) -> bool:
+    end = time.monotonic() + wait_s
+    while time.monotonic() < end:
+        if happened():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+# --- at the door ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["localhost:8377", "127.0.0.1:8377", "127.0.0.1", "[::1]:8377", "LOCALHOST"])
+def test_loopbacks_own_names_are_let_in(host: str):
+    assert door.ask(Rules(HOST), "/clan", {"Host": host}) == Visitor("clan", "")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "evil.example", "evil.example:8377", "127.0.0.1.evil.example", "localhost.evil.example", "[", "0.0.0.0"],
+)
+def test_a_name_that_was_made_to_point_here_is_not(host: str):
+    assert door.ask(Rules(HOST), "/clan", {"Host": host}) == Turned(403, door_reason(host))
+
+
+def door_reason(_: str) -> str:
+    return "this server answers to the names of this machine alone"
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://localhost:8377", "file://"])
+def test_a_web_page_is_not_let_in_unless_it_was_named(origin: str):
+    asked = door.ask(Rules(HOST, origins=("https://fleet.example",)), "/clan", {"Host": HOST, "Origin": origin})
+    assert isinstance(asked, Turned)
+    assert asked.status == 403
+
+
+def test_a_web_page_that_was_named_is_let_in():
+    headers = {"Host": HOST, "Origin": "https://fleet.example"}
+    assert door.ask(Rules(HOST, origins=("https://fleet.example",)), "/clan", headers) == Visitor("clan", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "is_in"),
+    [
+        ("/clan", {}, False),
+        ("/clan", {"Authorization": "Bearer wrong"}, False),
+        ("/clan", {"Authorization": f"Basic {TOKEN}"}, False),
+        ("/clan?token=wrong", {}, False),
+        ("/clan?token=", {}, False),
+        ("/clan?token=%ff", {}, False),
+        (f"/clan?token={TOKEN}", {}, True),
+        ("/clan", {"Authorization": f"Bearer {TOKEN}"}, True),
+        ("/clan", {"Authorization": f"bearer {TOKEN}"}, True),
+    ],
+)
+def test_where_a_token_is_asked_for_nobody_comes_in_without(path: str, headers: dict, is_in: bool):
+    asked = door.ask(Rules("0.0.0.0", TOKEN), path, {"Host": "fleet.example", **headers})
+    assert isinstance(asked, Visitor) is is_in
+
+
+@pytest.mark.parametrize("path", ["/", "//", "/../x", "/%2e%2e", "/UPPER", "/" + "x" * 65, "/a/b", "/é", "/a%00b"])
+def test_a_room_has_a_plain_name(path: str):
+    assert isinstance(door.ask(Rules(HOST), path, {"Host": HOST}), Turned)
+
+
+def test_who_comes_as_no_replica_is_told():
+    assert door.ask(Rules(HOST), f"/clan?replica={TANK}", {"Host": HOST}) == Visitor("clan", TANK)
+    assert isinstance(door.ask(Rules(HOST), "/clan?replica=../x", {"Host": HOST}), Turned)
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "tls"), [("0.0.0.0", "", True), ("192.0.2.1", TOKEN, False), ("::", "", False)]
+)
+def test_beyond_loopback_a_token_and_a_certificate_are_needed(host: str, token: str, tls: bool):
+    with pytest.raises(UsageError, match="Nothing was started"):
+        door.check(host, token, has_certificate=tls)
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "tls"), [("0.0.0.0", TOKEN, True), ("127.0.0.1", "", False), ("::1", "", False)]
+)
+def test_with_both_or_on_loopback_it_starts(host: str, token: str, tls: bool):
+    door.check(host, token, has_certificate=tls)
+
+
+def test_a_short_token_is_none():
+    with pytest.raises(UsageError, match="16"):
+        door.check(HOST, "short", has_certificate=False)
+
+
+def test_a_cross_site_page_is_turned_away_by_the_running_server(server: Served):
+    with pytest.raises(InvalidStatus) as turned:
+        entered(server.where().of("", ""), origin="https://evil.example")
+    assert turned.value.response.status_code == 403
+    for hosts, status in ((b"Host: evil.example\r\n", b"403"), (b"Host: 127.0.0.1\r\nHost: evil.example\r\n", b"400")):
+        with sockets.create_connection((HOST, server.port), 10) as raw:
+            raw.sendall(GET.replace(b"Host: 127.0.0.1\r\n", hosts))
+            assert raw.recv(100).split()[1] == status
+    assert server.rooms.counts.turned == 3
+    assert not server.rooms.rooms
+
+
+def test_a_token_opens_the_running_server():
+    with served(Rules(HOST, TOKEN)) as server:
+        with pytest.raises(InvalidStatus) as turned:
+            entered(server.where().of("", ""))
+        assert turned.value.response.status_code == 401
+        where = server.where(token=TOKEN)
+        entered(where.of("", ""), additional_headers=where.headers).close()
+
+
+# --- in a room --------------------------------------------------------------------------------------------------------
+
+
+def test_what_one_tells_the_others_hear_and_a_late_one_gets_it_all(server: Served):
+    with Guest(server) as tank, Guest(server, VELMA) as velma:
+        velma.exchange()
+        tank.say({KEY: "one"})
+        assert velma.document.apply(velma.next(wire.SYNC, wire.UPDATE)).changes[KEY].after == "one"
+        velma.say({OTHERS: "two"})
+        assert tank.document.apply(tank.next(wire.SYNC, wire.UPDATE)).changes[OTHERS].after == "two"
+    with Guest(server, "") as late:
+        assert late.exchange() == {KEY: "one", OTHERS: "two"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {OTHERS: "forged"},
+        {OTHERS: None},
+        {KEY: NOT_TEXT},
+        {KEY: "x" * (room.rows.ROW_BYTES_MAX + 1)},
+        {"no-id|" + TANK: "x"},
+        {"rubbish": "x"},
+        {f"{'x' * 100}|{TANK}": "x"},
+    ],
+    ids=["another's row", "a deletion", "no text", "huge", "no id", "no writer", "long key"],
+)
+def test_what_a_guest_may_not_change_is_as_it_was(server: Served, rows: dict):
+    with Guest(server) as tank, Guest(server, VELMA) as velma:
+        velma.say({OTHERS: "velma's"})
+        tank.exchange()
+        before = tank.exchange()
+        velma.exchange()
+        tank.say(rows)
+        assert tank.exchange() == before == {OTHERS: "velma's"}  # who did it sees it undone
+        assert velma.exchange() == before
+    assert server.rooms.counts.undone == len(rows)
+
+
+def test_who_only_looks_on_changes_nothing(server: Served):
+    with Guest(server) as tank, Guest(server, "") as page:
+        tank.say({KEY: "one"})
+        tank.exchange()
+        assert page.exchange() == {KEY: "one"}
+        page.say({KEY: None, OTHERS: "mine now", f"{ID}|": "x"})
+        assert page.exchange() == tank.exchange() == {KEY: "one"}
+
+
+def test_others_never_see_what_was_undone(server: Served):
+    with Guest(server, VELMA) as velma, Guest(server) as tank:
+        velma.say({OTHERS: "velma's"})
+        velma.exchange()
+        tank.exchange()
+        tank.say({OTHERS: "secret words of a vandal"})
+        tank.exchange()
+        update = velma.next(wire.SYNC, wire.UPDATE)
+        assert b"vandal" not in update
+        assert velma.document.apply(update).changes.get(OTHERS, ("", "velma's"))[1] == "velma's"
+
+
+@pytest.mark.parametrize(
+    "data", [b"\0\2\5abc", b"\0\1\xff\xff\xff\xff\x7f", b"\1\xff", b"\0\0\3\xff\xff\xff", b"", b"\0\2\3\xff\xff\xff"]
+)
+def test_a_message_that_is_none_ends_its_connection_alone(server: Served, data: bytes):
+    with Guest(server) as tank, Guest(server, VELMA) as velma:
+        tank.socket.send(data)
+        assert tank.ended()
+        velma.say({OTHERS: "still here"})
+        assert velma.exchange() == {OTHERS: "still here"}
+    assert server.rooms.counts.unreadable == 1
+
+
+def test_text_frames_are_none_of_ours(server: Served):
+    with Guest(server) as tank:
+        tank.socket.send("hello")
+        assert tank.ended()
+
+
+def test_messages_of_a_type_that_is_not_known_are_passed_over(server: Served):
+    with Guest(server) as tank:
+        tank.socket.send(b"\x07rest")
+        tank.socket.send(b"\2\0")
+        tank.say({KEY: "one"})
+        assert tank.exchange() == {KEY: "one"}
+
+
+def test_a_message_beyond_the_cap_is_not_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "MESSAGE_BYTES_MAX", 100_000)
+    with served() as server, Guest(server) as tank:
+        tank.socket.send(wire.sync(wire.UPDATE, b"x" * 200_000))
+        assert tank.ended() == 1009
+        assert server.rows() == {}
+
+
+def test_what_a_message_unpacks_to_counts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "MESSAGE_BYTES_MAX", 100_000)
+    with served() as server:
+        packed = entered(server.where().of("", TANK), max_size=None, compression="deflate")
+        packed.send(wire.sync(wire.UPDATE, b"\0" * 50_000_000))  # about 50 KB on the way
+        with pytest.raises(ConnectionClosed) as closed:
+            [packed.recv(timeout=10) for _ in range(10)]
+        assert closed.value.rcvd.code == 1009
+
+
+def test_a_slow_reader_is_dropped_and_not_buffered_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "QUEUE_BYTES_MAX", 1_000_000)
+    with served() as server, Guest(server) as tank:
+        slow = raw_guest(server)
+        assert until(lambda: server.guests() == 2)
+        for number in range(100):
+            tank.say({f"p-{number:016x}|{TANK}": "x" * 200_000})
+        tank.exchange()
+        assert until(lambda: server.guests() == 1)
+        waiting = server.do(lambda: [guest._waiting_bytes for guest in server.rooms.rooms["clan"].guests])
+        assert max(waiting) <= 1_000_000
+        slow.close()
+
+
+def test_a_reader_that_takes_nothing_at_all_is_dropped_after_a_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "SEND_S_MAX", 0.5)
+    with served() as server, Guest(server) as tank:
+        for number in range(60):
+            tank.say({f"p-{number:016x}|{TANK}": "x" * 200_000})
+        tank.exchange()
+        slow = raw_guest(server, wire.sync(wire.STEP_1, b"\0"))
+        assert until(lambda: server.guests() == 2)
+        assert until(lambda: server.guests() == 1)
+        slow.close()
+
+
+def raw_guest(server: Served, message: bytes = b"") -> sockets.socket:
+    """Connect, ask for what there is, and never read."""
+    raw = sockets.socket()
+    raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
+    raw.connect((HOST, server.port))
+    raw.sendall(GET)
+    if message:
+        assert raw.recv(1) == b"H"
+        raw.sendall(bytes((0x82, 0x80 | len(message), 0, 0, 0, 0)) + message)
+    return raw
+
+
+def test_a_room_that_received_too_much_begins_anew(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "ROOM_BYTES_MAX", 100_000)
+    with served() as server, Guest(server) as tank:
+        for number in range(50):
+            with contextlib.suppress(ConnectionClosed):
+                tank.say({KEY: f"{number}" * 5_000})
+        assert tank.ended() == wire.RENEWED
+        assert server.rows() == {}
+
+
+def test_rooms_are_not_made_without_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "ROOMS_MAX", 3)
+    with served() as server:
+        for number in range(6):  # an empty room makes place for another
+            entered(server.where(f"room{number}").of("", "")).close()
+            assert until(lambda: not any(r.guests for r in server.rooms.rooms.values()))
+        assert len(server.rooms.rooms) == 3
+        with contextlib.ExitStack() as stack:
+            for number in range(3):
+                stack.enter_context(connect(server.where(f"full{number}").of("", "")))
+            with pytest.raises(InvalidStatus) as turned:
+                entered(server.where("one-more").of("", ""))
+            assert turned.value.response.status_code == 503
+
+
+def test_too_many_connections_are_turned_away(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "CONNECTIONS_MAX", 2)
+    with served() as server, Guest(server), Guest(server, VELMA):
+        assert until(lambda: server.guests() == 2)
+        with pytest.raises(InvalidStatus) as turned:
+            entered(server.where().of("", ""))
+    assert turned.value.response.status_code == 503
+
+
+def test_who_writes_under_the_servers_client_id_makes_it_take_another(server: Served):
+    with Guest(server) as tank:
+        tank.say({KEY: "one"})
+        tank.exchange()
+        before = server.do(lambda: server.rooms.rooms["clan"].document.client_id)
+        with Guest(server, document=Document(before)) as vandal:
+            vandal.exchange()
+            vandal.say({KEY: "two", f"p-{1:016x}|{TANK}": "three"})
+            vandal.exchange()
+        assert server.do(lambda: server.rooms.rooms["clan"].document.client_id) != before
+        tank.exchange()
+        tank.say({KEY: "four"})
+        assert tank.exchange()[KEY] == "four"
+
+
+# --- who is here ------------------------------------------------------------------------------------------------------
+
+
+def test_who_is_here_is_told_to_all_and_to_its_sender_and_taken_back_when_it_leaves(server: Served):
+    presence = wire.Presence(time.monotonic)
+    with Guest(server) as tank:
+        with Guest(server, VELMA) as velma:
+            velma.socket.send(wire.awareness(presence.set(7, {"agent": "velma", "on": "日本"})))
+            seen = wire.Presence(time.monotonic)
+            for guest in (velma, tank):
+                seen.take(guest.next(wire.AWARENESS))
+                assert seen.states() == {7: {"agent": "velma", "on": "日本"}}
+            with Guest(server, "") as late:
+                again = wire.Presence(time.monotonic)
+                again.take(late.next(wire.AWARENESS))
+                assert again.states() == seen.states()
+                late.socket.send(wire.query())
+                assert late.next(wire.AWARENESS)
+        seen.take(tank.next(wire.AWARENESS))
+        assert seen.states() == {}
+
+
+def test_presence_is_taken_for_away_after_a_time_and_bounded():
+    now = [0.0]
+    presence = wire.Presence(lambda: now[0])
+    presence.set(1, {"agent": "tank"})
+    other = wire.Presence(lambda: now[0])
+    other.take(presence.encode([1]))
+    now[0] = 31.0
+    assert other.forget_stale() == [1]
+    assert other.states() == {}
+    assert other.forget_stale() == []
+    assert other.take(presence.set(1, {"agent": "tank"})) == []  # older than what was taken for away
+    assert other.take(presence.set(1, {"agent": "tank"})) == [1]
+    huge = wire.Presence(lambda: now[0])
+    huge.set(2, {"on": "x" * 5_000})
+    assert other.take(huge.encode([2])) == []
+    for client in range(3, wire.STATES_MAX + 10):
+        other.take(presence.set(client, {}))
+    assert len(other.states()) <= wire.STATES_MAX
+
+
+def test_tls_and_tokens_come_from_files(tmp_path):
+    assert room.token_in("") == ""
+    assert room.certificate_of("", "") is None
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    assert room.token_in(str(tmp_path / "token")) == TOKEN
+    (tmp_path / "empty").write_text("\n")
+    for bad in ("empty", "missing"):
+        with pytest.raises(UsageError, match="othing was started"):
+            room.token_in(str(tmp_path / bad))
+    with pytest.raises(UsageError, match="nothing was started"):
+        room.certificate_of(str(tmp_path / "token"), str(tmp_path / "token"))
+
+
+def test_a_server_leaves_its_port_behind():
+    with served() as server:
+        with Guest(server):
+            pass
+        port = server.port
+    with served(port=port) as again:
+        assert again.port == port
+    assert Rooms(Rules(HOST), os.urandom).rooms == {}

@@ -1,0 +1,215 @@
+"""A sidecar as a service: the files that service managers read, what they are told, and that nothing of it stays."""
+
+import os
+import plistlib
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.keep.errors import RefusedError, UsageError
+from fleet.serve import notify, units
+from tests.serve.conftest import until
+
+COMMAND = ["/opt/py thon/bin/python3", "-P", "-m", "fleet", "sidecar", "--agent", "ann", "--dir", '/w/100% "$HOME" \\x']
+ROOT = Path('/w/100% "$HOME" \\x')
+
+
+def linux(**environment: str) -> units.Unit:
+    return units.unit("linux", {"HOME": "/home/ann"} | environment, ROOT, "ann", 1000)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Return every path below a folder, with what is in the files."""
+    return {
+        str(path.relative_to(folder)): path.read_text() if path.is_file() else "" for path in sorted(folder.rglob("*"))
+    }
+
+
+# --- the files --------------------------------------------------------------------------------------------------------
+
+
+def test_the_unit_lies_where_systemd_looks_for_a_users_own():
+    assert linux().path.parent == Path("/home/ann/.config/systemd/user")
+    assert linux(XDG_CONFIG_HOME="/x").path.parent == Path("/x/systemd/user")
+    assert linux(XDG_CONFIG_HOME="relative").path.parent == Path("/home/ann/.config/systemd/user")
+    other = units.unit("linux", {"HOME": "/home/ann"}, Path("/w/other"), "ann", 1000)
+    assert other.name != linux().name, "two workspaces have two services"
+
+
+def test_the_unit_says_ready_is_watched_and_comes_back():
+    text = units.content(linux(), COMMAND, ROOT, "ann", 0).decode()
+    for line in ("Type=notify", "WatchdogSec=60", "Restart=on-failure", "WantedBy=default.target", "NotifyAccess=main"):
+        assert f"\n{line}\n" in text
+    assert "\nWorkingDirectory=/w/100%% " in text
+
+
+def test_no_path_means_anything_else_to_systemd():
+    text = units.content(linux(), COMMAND, ROOT, "ann", 0).decode()
+    (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
+    read = line.removeprefix("ExecStart=")
+    assert "$" not in read.replace("$$", "")
+    assert "%" not in read.replace("%%", "")
+    assert shlex.split(read.replace("$$", "$").replace("%%", "%")) == COMMAND
+
+
+@pytest.mark.parametrize("mark", ["\n[Service]\nExecStart=/bin/evil", "\r", "\x7f"])
+def test_a_path_with_a_control_mark_makes_no_service(mark):
+    with pytest.raises(UsageError):
+        units.content(linux(), [*COMMAND, mark], ROOT, "ann", 0)
+    with pytest.raises(UsageError):
+        units.content(linux(), COMMAND, Path(f"/w{mark}"), "ann", 0)
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+def test_systemd_itself_finds_nothing_wrong_with_it(tmp_path):
+    found = units.unit("linux", {"HOME": str(tmp_path)}, tmp_path, "ann", 1000)
+    command = [sys.executable, "-P", "-m", "fleet", "sidecar", "--dir", str(tmp_path)]
+    units.write(found, units.content(found, command, tmp_path, "ann", 0))
+    words = ["systemd-analyze", "verify", "--user", "--man=no", str(found.path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    about_it = [line for line in done.stderr.splitlines() if found.name in line]
+    assert about_it == []
+
+
+def test_launchd_gets_a_property_list():
+    found = units.unit("darwin", {"HOME": "/Users/ann"}, ROOT, "ann", 501)
+    said = plistlib.loads(units.content(found, COMMAND, ROOT, "ann", 0))
+    assert found.path == Path(f"/Users/ann/Library/LaunchAgents/{found.name}.plist")
+    assert (said["Label"], said["ProgramArguments"], said["RunAtLoad"]) == (found.name, COMMAND, True)
+    assert said["KeepAlive"] == {"SuccessfulExit": False}, "a second one exits 0, and is not started again"
+    assert found.start == [["launchctl", "bootstrap", "gui/501", str(found.path)]]
+
+
+def test_where_no_service_manager_is_known_it_says_so():
+    with pytest.raises(UsageError, match="no service manager"):
+        units.unit("freebsd14", {"HOME": "/home/ann"}, ROOT, "ann", 1000)
+    with pytest.raises(UsageError, match="HOME"):
+        units.unit("linux", {}, ROOT, "ann", 1000)
+
+
+# --- the commands -----------------------------------------------------------------------------------------------------
+
+
+def test_install_and_uninstall_leave_nothing_behind(crew):
+    crew.join("ann")
+    home = crew.folder / "home"
+    (home / ".config").mkdir(parents=True)
+    (home / ".config/mine").write_text("mine")
+    before = tree(home)
+    env = {"HOME": str(home), "XDG_CONFIG_HOME": "", "PATH": "/nonexistent"}
+    dry = crew.run("ann", "sidecar", "install", "--dry-run", **env)
+    assert "ExecStart=" in dry.stdout
+    assert tree(home) == before
+    done = crew.run("ann", "sidecar", "install", **env)
+    assert "run: systemctl --user enable --now fleet-sidecar-ann-" in done.stdout, (
+        "without systemctl it says what to run"
+    )
+    (path,) = (home / ".config/systemd/user").glob("*.service")
+    assert dry.stdout.startswith(path.read_text().rstrip())
+    first = path.read_bytes()
+    crew.run("ann", "sidecar", "install", **env)
+    assert path.read_bytes() == first, "doing it twice changes nothing"
+    crew.run("ann", "sidecar", "uninstall", "--dry-run", **env)
+    assert path.exists()
+    assert "disable --now" in crew.run("ann", "sidecar", "uninstall", **env).stdout
+    assert tree(home) == before
+    assert "nothing was changed" in crew.run("ann", "sidecar", "uninstall", **env).stdout
+
+
+def test_folders_that_hold_something_else_by_now_stay(tmp_path):
+    found = units.unit("linux", {"HOME": str(tmp_path)}, ROOT, "ann", 1000)
+    units.write(found, units.content(found, COMMAND, ROOT, "ann", units.missing_folders(found.path)))
+    (tmp_path / ".config/systemd/other").write_text("")
+    assert units.take_out(found)
+    assert tree(tmp_path) == {".config": "", ".config/systemd": "", ".config/systemd/other": ""}
+
+
+def test_a_file_of_somebody_elses_is_neither_overwritten_nor_removed(crew):
+    crew.join("ann")
+    env = {"HOME": str(crew.folder), "XDG_CONFIG_HOME": "", "PATH": "/nonexistent"}
+    crew.run("ann", "sidecar", "install", **env)
+    (path,) = (crew.folder / ".config/systemd/user").glob("*.service")
+    path.write_text("[Unit]\nDescription=mine\n")
+    crew.run("ann", "sidecar", "install", expect=3, **env)
+    crew.run("ann", "sidecar", "uninstall", expect=3, **env)
+    assert path.read_text() == "[Unit]\nDescription=mine\n"
+    elsewhere = crew.folder / "elsewhere"
+    elsewhere.write_text(f"# {units.MARK}\n")
+    path.unlink()
+    path.symlink_to(elsewhere)
+    with pytest.raises(RefusedError):
+        units.check(path)
+
+
+def test_where_systemctl_answers_it_is_run(crew):
+    crew.join("ann")
+    programs = crew.folder / "bin"
+    programs.mkdir()
+    fake = programs / "systemctl"
+    fake.write_text('#!/bin/sh\necho "$@" >> "$SAID"\n')
+    fake.chmod(0o755)
+    said = crew.folder / "said"
+    env = {"HOME": str(crew.folder), "XDG_CONFIG_HOME": "", "PATH": f"{programs}:/usr/bin:/bin", "SAID": str(said)}
+    crew.run("ann", "sidecar", "install", **env)
+    crew.run("ann", "sidecar", "uninstall", **env)
+    reload, enable, disable, *_ = said.read_text().splitlines()
+    assert reload == "--user daemon-reload"
+    assert enable.startswith("--user enable --now fleet-sidecar-ann-")
+    assert disable.startswith("--user disable --now fleet-sidecar-ann-")
+
+
+# --- telling the manager ----------------------------------------------------------------------------------------------
+
+
+def test_a_state_is_one_datagram_to_whoever_is_named(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "s"))
+        assert notify.notify(notify.READY, {"NOTIFY_SOCKET": str(tmp_path / "s")})
+        assert manager.recv(100) == b"READY=1"
+    if sys.platform == "linux":
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(f"\0fleet-test-{os.getpid()}")
+            assert notify.notify(notify.ALIVE, {"NOTIFY_SOCKET": f"@fleet-test-{os.getpid()}"})
+            assert manager.recv(100) == b"WATCHDOG=1"
+
+
+@pytest.mark.parametrize("address", ["", "relative", "/not/there", "vsock:2:1"])
+def test_where_nobody_listens_nothing_happens(address):
+    assert notify.notify(notify.READY, {"NOTIFY_SOCKET": address}) is False
+
+
+@pytest.mark.parametrize(
+    ("environment", "every_s"),
+    [
+        ({}, 0),
+        ({"WATCHDOG_USEC": "60000000"}, 30),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "7"}, 30),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "8"}, 0),
+        ({"WATCHDOG_USEC": "soon"}, 0),
+        ({"WATCHDOG_USEC": "-5"}, 0),
+    ],
+)
+def test_a_sign_of_life_is_due_twice_as_often_as_asked_for(environment, every_s):
+    assert notify.alive_every_s(environment, pid=7) == every_s
+
+
+def test_a_sidecar_tells_its_manager_that_it_is_ready_alive_and_at_its_end(crew):
+    crew.join("ann")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(20)
+        manager.bind(str(crew.folder / "s"))
+        env = {"NOTIFY_SOCKET": str(crew.folder / "s"), "WATCHDOG_USEC": "400000"}
+        child = crew.sidecar("ann", **env)
+        heard = [manager.recv(200) for _ in range(4)]
+        assert heard.count(b"READY=1") == 1
+        assert heard.count(b"WATCHDOG=1") == 3
+        second = crew.sidecar("ann", **env)
+        assert second.wait(20) == 0
+        assert until(lambda: b"another one" in manager.recv(200)), "systemd must not take the second one for broken"
+        child.terminate()
+        assert until(lambda: manager.recv(200) == b"STOPPING=1")
