@@ -23,7 +23,7 @@ THIRD_PARTY = {
     "fleet.share": {"anyio", "msgspec", "websockets"},
     "fleet.recall": set(),
     "fleet.reflect": set(),
-    "fleet.cli": {"anyio", "msgspec", "rich", "typer"},
+    "fleet.cli": {"anyio", "msgspec", "rich", "typer", "websockets"},
     "fleet.serve": {"anyio", "msgspec", "watchfiles", "websockets"},
 }
 MODULES = sorted([*(ROOT / "crdt").rglob("*.py"), *(ROOT / "fleet").rglob("*.py")])
