@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from benchmarks import processes
 from benchmarks.data import WEIGHTS, WORDS
 from benchmarks.table import Row, render, under
+from benchmarks.table import told as in_ms
 from benchmarks.workers import UnmeasuredError
 
 AGENTS = 7
@@ -32,9 +33,10 @@ CLIENTS = 100
 WAIT_S = 60.0
 LAG = "live: from `fleet correct` returning to the line on disk at six others, p95"
 BURST_WORK = "live: 1,000 corrections in a burst, until the last is on disk at six others"
+AT_ONCE_WORK = "live: 1,000 lines written at once, until the last is on disk at six others"
 WIRE = "live: bytes on the wire per correction and reader"
 MEMORY_7, MEMORY_100 = "live: memory of the server, 7 clients", "live: memory of the server, 100 clients"
-WORKS = (LAG, BURST_WORK, WIRE, MEMORY_7, MEMORY_100)
+WORKS = (LAG, BURST_WORK, AT_ONCE_WORK, WIRE, MEMORY_7, MEMORY_100)
 PEER_BYTES = 211
 
 
@@ -47,6 +49,7 @@ class Figures(NamedTuple):
         lag_max_s: the worst.
         burst_s: from the first of the burst logged to the last on disk at six others.
         logging_s: how much of that it took to log them.
+        at_once_s: from 1,000 lines that one write brought to the last on disk at six others.
         wire_bytes: what one reader received for one correction, frames, presence and all.
         memory_7_mib: of the server, with the seven sidecars.
         memory_100_mib: with as many clients as make a hundred.
@@ -57,6 +60,7 @@ class Figures(NamedTuple):
     lag_max_s: float
     burst_s: float
     logging_s: float
+    at_once_s: float
     wire_bytes: float
     memory_7_mib: float
     memory_100_mib: float
@@ -222,6 +226,7 @@ def measure(folder: Path) -> Figures:
         wire = (reader.received() - before) / WIRED
         memory_7 = _memory_mib(stage.server.pid)
         burst_s, logging_s = _burst(stage)
+        at_once_s = _at_once(stage)
         for _ in range(CLIENTS - AGENTS - 1):
             stage.joined()
         time.sleep(2)
@@ -229,7 +234,9 @@ def measure(folder: Path) -> Figures:
     finally:
         stage.end()
     cuts = statistics.quantiles(lags, n=20)
-    return Figures(statistics.median(lags), cuts[-1], max(lags), burst_s, logging_s, wire, memory_7, memory_100)
+    return Figures(
+        statistics.median(lags), cuts[-1], max(lags), burst_s, logging_s, at_once_s, wire, memory_7, memory_100
+    )
 
 
 def _lags(stage: Stage, number: int) -> list[float]:
@@ -257,6 +264,27 @@ def _burst(stage: Stage) -> tuple[float, float]:
     if any(stage.missing(pattern) for pattern in ids[:: BURST // 20]):
         raise UnmeasuredError("a correction of the burst is missing")
     return done - began, logged - began
+
+
+def _at_once(stage: Stage) -> float:
+    """Write many lines with one write, as a sync or an import does; return how long until they are everywhere."""
+    from fleet.keep.line import Line
+    from fleet.keep.reading import PATTERNS
+    from fleet.keep.workspace import Workspace
+
+    workspace, rng = Workspace(stage.roots[0]), random.Random("at once")
+    time.sleep(2)
+    with workspace.writing("agent0") as writer:
+        stamp = writer.tick()
+        ids = [f"p-{rng.getrandbits(64):016x}" for _ in range(BURST)]
+        lines = [
+            Line(id=each, at=stamp, by=writer.name, add={writer.name: stamp}, set={"text": _said(rng, 8)})
+            for each in ids
+        ]
+        writer.append(PATTERNS, lines)
+    began = time.perf_counter()
+    workspace.close()
+    return until(lambda: not stage.missing(ids[-1]), "the lines did not arrive") - began
 
 
 def _log(stage: Stage, lesson: str, count: int, *, pause_s: float = 0.0) -> list[str]:
@@ -291,6 +319,7 @@ def rows_of(found: Figures) -> Iterator[Row]:
     yield under(LAG, found.lag_p95_s * 1000, 150, "ms", shown)
     peer = "a known peer 3.0 to 5.1 s"
     yield Row(BURST_WORK, f"{found.burst_s:.1f} s", f"{peer}; logging them alone {found.logging_s:.1f} s")
+    yield Row(AT_ONCE_WORK, in_ms(found.at_once_s), peer)
     yield Row(
         WIRE, f"{found.wire_bytes:,.0f} B", f"a known peer {PEER_BYTES} B", f"{found.wire_bytes / PEER_BYTES:.1f}x"
     )

@@ -97,7 +97,8 @@ class Bridge:
 
     def _join_row(self, key: str, text: str) -> rows.Row:
         row = rows.parse(key, text)
-        if row.lines and (row.writer != self.writer or self._own.get(key) == text):
+        is_known = row.writer not in self._mine or self._own.get(key) == text
+        if row.lines and (is_known or (row.writer != self.writer and self._was_ours(key, text))):
             self._writers.setdefault(parts_of(key)[0], set()).add(row.writer)
             for _, entry in row.lines:
                 self._room.of(rows.kind_of(entry)).add(entry)

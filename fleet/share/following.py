@@ -40,10 +40,12 @@ class Follower:
 
     def news(self) -> Iterator[tuple[Kind, bytes, Entry]]:
         """Yield (kind, line, entry) of each good line that may be new. What is refused, every load reports."""
-        for kind in KINDS:
-            for path in self._store.paths(kind):
-                for raw, entry in entries(kind, self._chunks(path), path, Read()):
-                    yield kind, raw, entry
+        paths = [(kind, path) for kind in KINDS for path in self._store.paths(kind)]
+        for gone in self._seen.keys() - {path for _, path in paths}:
+            del self._seen[gone]
+        for kind, path in paths:
+            for raw, entry in entries(kind, self._chunks(path), path, Read()):
+                yield kind, raw, entry
 
     def _chunks(self, path: str) -> Iterator[bytes]:
         """Yield what was added to a file since the last time; a last line without an end comes again the next time."""

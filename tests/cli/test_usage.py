@@ -118,6 +118,7 @@ def test_without_a_workspace_every_command_but_init_says_no(bench, command):
         "discover": DISCOVER,
         "import": ("import", "."),
         "mutate": ("mutate", "--proposed"),
+        "live": ("live", "serve"),
         **{name: (name, "p-1") for name in ("show", "retire", "restore")},
     }.get(command, (command,))
     done = bench.run("nowhere", *words, expect=None)

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 import pytest
 
+from fleet.keep.line import decode
+from fleet.keep.notebook import Notebook
 from fleet.serve.door import Rules
 from fleet.serve.room import Guest, Room, Rooms
 from fleet.share.git import GitRemote
@@ -341,6 +343,18 @@ def test_removing_what_is_not_there_is_harmless(keeper: Keeper):
     mark = pushed(remote, {TWO: b"2\n"}, "")
     pushed(remote, {ONE: b"", "patterns.jsonl": b"x\n"}, mark)
     assert keeper.remote().pull("")[0] == {TWO: b"2\n", "patterns.jsonl": b"x\n"}
+
+
+def test_what_is_told_of_one_id_later_takes_nothing_back(far: Far):
+    remote = far.remote()
+    mine, theirs = line(1), line(1).replace(b"popashot.7f3a91c2", b"tank.c0ffee42")
+    mark = pushed(remote, {ONE: mine}, "")
+    pushed(remote, {TWO: theirs}, mark)
+    room = Notebook()
+    for data in far.remote().pull("")[0].values():
+        room.add_all(decode(raw) for raw in data.splitlines())
+    assert room.covers(decode(mine.rstrip()))
+    assert room.covers(decode(theirs.rstrip()))
 
 
 def test_a_retry_after_a_lost_reply_is_harmless(far: Far):

@@ -1,14 +1,18 @@
 """The live server: who may come in (attack 16), what a guest may change, and what it costs the others."""
 
+import asyncio
 import contextlib
 import os
+import shutil
 import socket as sockets
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from crdt.doc import NOT_TEXT, Document
@@ -16,7 +20,8 @@ from fleet.keep.errors import UsageError
 from fleet.serve import door, room
 from fleet.serve.door import Rules, Turned, Visitor
 from fleet.serve.room import Rooms
-from fleet.share import wire
+from fleet.share import live, wire
+from fleet.share.live import Where
 from tests.serve.served import HOST, Served, served
 
 TOKEN = "a-token-of-this-test-0123"
@@ -436,6 +441,35 @@ def test_tls_and_tokens_come_from_files(tmp_path):
             room.token_in(str(tmp_path / bad))
     with pytest.raises(UsageError, match="nothing was started"):
         room.certificate_of(str(tmp_path / "token"), str(tmp_path / "token"))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_over_tls_only_who_trusts_the_certificate_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert]
+    subprocess.run(words, check=True, capture_output=True)
+    with served(Rules(HOST, TOKEN), certificate=room.certificate_of(cert, key)) as server:
+        where = Where(f"wss://localhost:{server.port}", "clan", TOKEN)
+        with pytest.raises(OSError, match="certificate verify failed"):
+            asyncio.run(live.who(where))
+        monkeypatch.setenv("SSL_CERT_FILE", cert)
+        assert asyncio.run(live.who(where)) == []
+        with pytest.raises(InvalidStatus):
+            asyncio.run(live.who(Where(where.url, "clan", "wrong")))
+        with pytest.raises((OSError, WebSocketException)):
+            asyncio.run(live.who(Where(f"ws://localhost:{server.port}", "clan", TOKEN)))
 
 
 def test_a_server_leaves_its_port_behind():
