@@ -33,6 +33,8 @@ class Synced:
 
     def __init__(self, clan: Path) -> None:
         self._clan = clan
+        for agent in ("velma", "tank"):  # what other rows have logged goes out first
+            processes.fleet(clan / agent, "sync")
 
     def once(self) -> float:
         """Return the seconds of one sync that sends one line and receives one."""

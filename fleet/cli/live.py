@@ -138,15 +138,13 @@ def _online(workspace: "Workspace") -> "list[Online]":
     if not settings.url and not settings.serve:
         raise UsageError("no live room is named: set url in [live] of fleet.toml, or serve = true")
     try:
-        from websockets.exceptions import WebSocketException
-
         from fleet.serve.live_task import where
         from fleet.share import live
     except ModuleNotFoundError as why:
         raise UsageError(f"live sync needs {why.name}: {EXTRA}. Nothing was asked") from why
     try:
         return asyncio.run(live.who(where(settings)))
-    except (OSError, WebSocketException, ValueError) as why:
+    except live.UNREACHABLE as why:
         raise RemoteUnavailable(
             f"the live server did not answer ({live.told(why)}); nothing is lost. "
             "Is `fleet live serve`, or a sidecar with serve = true, running?"

@@ -38,6 +38,9 @@ ON_CHARS_MAX = 120
 LARGE = "rooms"
 """The key under which a state says that its clan needs more than one room."""
 
+UNREACHABLE = (OSError, WebSocketException, TruncatedError)
+"""What is raised where a server does not answer, or not as one does."""
+
 log = logging.getLogger("fleet.live")
 _T = TypeVar("_T")
 
@@ -361,7 +364,7 @@ async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
     """Ask a room who is in it.
 
     Raises:
-        OSError, WebSocketException, TimeoutError: the server did not answer, or did not let us in.
+        UNREACHABLE: the server did not answer, or did not let us in.
     """
     presence = Presence(asyncio.get_running_loop().time)
     async with connect(

@@ -83,6 +83,13 @@ def test_only_the_document_knows_its_library():
     assert set(knowing) <= {"doc.py"}
 
 
+def test_only_live_sync_knows_sockets():
+    knowing = [path for path in MODULES if any(name.split(".")[0] == "websockets" for name in imported(path))]
+    elsewhere = {path.name for path in knowing if path.parent.name != "serve"}
+    assert elsewhere <= {"live.py", "liveremote.py"}
+    assert all(path.parent.name in ("serve", "share") for path in knowing)
+
+
 def test_crdt_touches_no_file_and_no_clock_of_its_own():
     for path in sorted((ROOT / "crdt").rglob("*.py")):
         assert not imported(path) & {"time", "os", "pathlib", "random", "io", "logging"}, path

@@ -437,6 +437,37 @@ def test_a_line_that_cannot_be_written_waits_and_is_written_later(tmp_path: Path
     workspace.close()
 
 
+def bridge_of(folder: Path, *agents: str) -> Bridge:
+    """Make a workspace in which agents write, and the bridge of the first of them."""
+    (folder / config.FILE_NAME).write_text("")
+    workspace = Workspace(folder)
+    for agent in reversed(agents):
+        with workspace.writing(agent) as writer:
+            name = writer.name
+    return Bridge(workspace, name)
+
+
+def test_a_row_under_the_key_of_another_agent_of_this_machine_is_refused_too(tmp_path: Path):
+    bridge, room = bridge_of(tmp_path, "tank", "velma"), Document(1)
+    other = next(r.name for r in bridge.workspace.replicas().replicas if r.agent == "velma")
+    room.put({f"p-{1:016x}|{other}": FORGED.replace("tank.c0ffee42", other) % (1, 1_000)})
+    bridge.receive([(BASE, room.since())])
+    assert (bridge.counts.refused, bridge.counts.arrived) == (1, 0)
+    assert bridge.workspace.load().notebook.patterns == {}
+    bridge.workspace.close()
+
+
+def test_a_row_that_goes_is_not_put_again_while_another_says_as_much(tmp_path: Path):
+    bridge, room = bridge_of(tmp_path, "velma"), Document(1)
+    same = dict.fromkeys((f"p-{1:016x}|tank.c0ffee42", f"p-{1:016x}|slash.5e1f0a77"), FORGED % (1, 1))
+    room.put(same)
+    bridge.receive([(BASE, room.since())])
+    for key, updates in zip(same, (0, 1), strict=True):
+        bridge.receive([(BASE, room.put({key: None}))])
+        assert len(bridge.offer()) == updates
+    bridge.workspace.close()
+
+
 # --- large clans ------------------------------------------------------------------------------------------------------
 
 

@@ -60,12 +60,13 @@ def test_a_last_line_without_an_end_is_read(file: Path, follower: Follower):
 
 
 def test_a_file_that_was_replaced_is_read_anew(file: Path, follower: Follower):
-    file.write_bytes(line(1) + line(2))
-    assert news(follower) == [1, 2]
+    same = b"".join(map(line, range(10, 20)))
+    file.write_bytes(line(1) + same)
+    assert news(follower) == [1, *range(10, 20)]
     other = file.with_name("other")
-    other.write_bytes(line(7) + line(2) + line(3))  # the same at the place where the reading ended
+    other.write_bytes(line(7) + same + line(3))  # the same at the place where the reading ended
     other.rename(file)
-    assert news(follower) == [7, 2, 3]
+    assert news(follower) == [7, *range(10, 20), 3]
 
 
 def test_a_file_that_was_rewritten_in_its_place_is_read_anew(file: Path, follower: Follower):
