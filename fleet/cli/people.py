@@ -149,6 +149,7 @@ def retire(pattern: options.PatternId, agent: options.Agent = "", directory: opt
     """
     from fleet.keep import edits
     from fleet.keep import notebook as notes
+    from fleet.reflect import promoting
 
     with desk.opened(directory) as workspace:
         if pattern.startswith("d-"):
@@ -160,6 +161,9 @@ def retire(pattern: options.PatternId, agent: options.Agent = "", directory: opt
         line, others = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.retired, wanted=True)
         also = f", with {', '.join(others)}, which is merged with it" if others else ""
         desk.say(f"{line.id} retired{also}: {_shown(notes.text(line))}\n`fleet restore {line.id}` brings it back")
+        named = desk.agent_in(workspace, agent)
+        if line.id in promoting.standing(workspace, named).lessons:
+            desk.note(f"it still stands in {named}'s memory.md; `fleet demote {line.id}` takes it out")
 
 
 def restore(pattern: options.PatternId, agent: options.Agent = "", directory: options.Directory = "") -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.cli import desk, syncing, wiring
+from fleet.cli import desk, remembering, syncing, wiring
 from fleet.keep.errors import FleetError
 from fleet.keep.index import Index
 from fleet.keep.workspace import Workspace
@@ -44,6 +44,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
         DiskError: nothing was acknowledged.
     """
     purged, texts = _take_out(workspace, agent, wanted)
+    remembering.forget(workspace, purged)
     with workspace.locked():
         workspace.store.write(PAGE, wiring.page(workspace, workspace.load().notebook))
     shared, why_not = _share(workspace, yes=yes)

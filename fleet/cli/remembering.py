@@ -31,6 +31,15 @@ def promote_one(workspace: Workspace, agent: str, pattern: str) -> str:
     return f"agents/{agent}/{hot.FILE_NAME}" if done.promoted else ""
 
 
+def forget(workspace: Workspace, pattern: str) -> None:
+    """Take a lesson out of the memory of every agent here: every session would read it again."""
+    notebook = view.glance(workspace).notebook
+    for agent in corrections.agents_here(workspace):
+        if pattern in promoting.standing(workspace, agent).lessons:
+            with workspace.writing(agent) as writer:
+                promoting.demote(writer, [pattern], notebook.get)
+
+
 def promote(writer: Writer, held: Held, lessons: list[Line], *, is_all: bool = False) -> Outcome:
     """Take into an agent's memory which of these lessons have the evidence; what that says to the clan is joined."""
 

@@ -150,3 +150,22 @@ def test_the_search_index_forgets_what_was_purged(stage):
     stage.run("velma", "purge", pattern, "--yes", expect=None)
     for path in (stage.folder / "velma/.fleet").glob("state.db*"):
         assert b"the-hidden-word" not in path.read_bytes(), path
+
+
+def test_what_was_promoted_leaves_every_memory_here(stage):
+    stage.join("velma")
+    for number in range(3):
+        lesson = stage.correct("velma", "The host is db-internal-7", "--session", f"s{number}")
+    stage.run("velma", "promote", lesson, "--agent", "tank")
+    homes = [stage.folder / "velma/agents" / agent / "memory.md" for agent in ("velma", "tank")]
+    assert all("db-internal-7" in home.read_text() for home in homes)
+    stage.run("velma", "purge", lesson, "--yes")
+    assert not any("db-internal-7" in home.read_text() for home in homes)
+    assert "db-internal-7" not in stage.run("velma", "start").stdout
+
+
+def test_what_is_retired_and_still_remembered_is_told(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", "Pin the image")
+    stage.run("velma", "promote", lesson)
+    assert f"fleet demote {lesson}" in stage.run("velma", "retire", lesson).stderr
