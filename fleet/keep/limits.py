@@ -7,7 +7,9 @@ TAGS_MAX = 32
 DEPTH_MAX = 16
 NAME_CHARS_MAX = 64
 INTEGER_MAX = 2**53 - 1  # beyond it a JavaScript reader of the same line would round
-BLOCK_BYTES = 4 * 1024 * 1024  # how much of a file is in memory at once while it is read
+BLOCK_BYTES = (
+    256 * 1024
+)  # how much of a file is in memory at once: what is decoded from it stays in the processor's cache
 
 AHEAD_HOURS_MAX = 24
 STALE_DAYS = 14  # a clan without a word from others for so long: the remote may be frozen
@@ -22,6 +24,7 @@ SIGNAL_LINES_MAX = 20  # of what a failed command said, the last so many
 SIGNAL_LINE_CHARS_MAX = 300
 SIGNAL_WINDOW_CHARS = 8 * 1024  # of what was said, so much is screened before it is cut
 
+BULK_BYTES_MIN = 1024 * 1024  # a smaller file is read line by line: its records are asked for anyway
 TRUST_BYTES_MIN = 1024 * 1024  # a smaller edition is read again faster than it is looked up
 VIEW_BYTES_MIN = 128 * 1024  # a smaller clan is read as a whole faster than the index is asked
 REGION_BYTES_MIN = 64 * 1024  # comparing less costs less than remembering that it was compared

@@ -76,6 +76,11 @@ def encode_value(value: object) -> bytes:
     return _encoder.encode(value)
 
 
+def encode_lines(lines: list[Line]) -> bytes:
+    """Return the canonical bytes of lines, a newline after each."""
+    return _encoder.encode_lines(lines)
+
+
 def encode(line: Line) -> bytes:
     """Return the canonical bytes of a line, without a newline."""
     return _encoder.encode(line)
@@ -155,12 +160,12 @@ def check(line: Line) -> None:
         for replica, stamp in slots.items():
             _check_slot(replica, stamp)
     for name, counts in line.n.items():
-        _check_name(name)
+        check_name(name)
         for replica in counts:
             if not names.is_replica(replica):
                 raise BadLineError(f"'n.{name}' has a slot that is no replica's")
     for field, value in line.set.items():
-        _check_name(field)
+        check_name(field)
         check_value(field, value)
     for field, (stamp, writer) in line.when.items():
         if field not in line.set:
@@ -176,7 +181,12 @@ def _check_slot(replica: str, stamp: str) -> None:
         raise BadLineError(f"no stamp: {stamp[:60]!r}")
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Check the name of a counter or a field.
+
+    Raises:
+        BadLineError: empty, too long, or not printable.
+    """
     if name in _good_names:
         return
     if not 0 < len(name) <= limits.NAME_CHARS_MAX or not name.isprintable():
@@ -336,13 +346,15 @@ def join(mine: Line, theirs: Line) -> Line:
     first = min((mine.at, mine.by), (theirs.at, theirs.by))
     counters = dict(mine.n)
     for name, counts in theirs.n.items():
-        counters[name] = gcounter.join(counters[name], counts) if name in counters else counts
+        known = counters.get(name)
+        if known != counts:  # most parts are equal, and equal counters need no look at their slots
+            counters[name] = gcounter.join(known, counts) if known else counts
     return Line(
         id=mine.id,
         at=first[0],
         by=first[1],
-        add=orset.join(mine.add, theirs.add),
-        rem=orset.join(mine.rem, theirs.rem),
+        add=mine.add if mine.add == theirs.add else orset.join(mine.add, theirs.add),
+        rem=mine.rem if mine.rem == theirs.rem else orset.join(mine.rem, theirs.rem),
         n=counters,
         set=fields,
         when=when,
@@ -373,7 +385,16 @@ def _wins(theirs: Line, mine: Line, field: str) -> bool:
     their_evidence, my_evidence = theirs.when.get(field, NO_EVIDENCE), mine.when.get(field, NO_EVIDENCE)
     if their_evidence != my_evidence:
         return their_evidence > my_evidence
+    if _are_same_texts(mine.set[field], theirs.set[field]):
+        return False  # as most are: no bytes need to be made of them
     return not lww.covers(register(mine, field), register(theirs, field))
+
+
+def _are_same_texts(one: object, other: object) -> bool:
+    """Tell whether two values are one text, or one list of texts. Of others ``==`` says too much: of 1 and true."""
+    if type(one) is list:
+        return one == other and {str}.issuperset(map(type, one))
+    return type(one) is str and one == other
 
 
 def covers(whole: Line, part: Line) -> bool:

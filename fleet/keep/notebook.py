@@ -5,7 +5,7 @@ the first load whose cut has passed them. So a peer's clock that runs years ahea
 (DESIGN, section 3, Clocks).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -17,6 +17,7 @@ from fleet.keep.line import Carried, Line
 from fleet.keep.normal import normalise
 
 if TYPE_CHECKING:
+    from fleet.keep.bulk import Sound
     from fleet.keep.index import Index
 
 MS_AN_HOUR = 3_600_000
@@ -76,6 +77,22 @@ class Records(dict[str, Line]):
         """Take canonical lines that were checked before, one an id, as they are."""
         self.update(zip(ids, raws, strict=True))  # type: ignore[arg-type]
 
+    def put_sound(self, lines: Sequence[Line], raws: Sequence[bytes]) -> None:
+        """Join lines that were checked: the only one of its id stays bytes, and so does one that came before."""
+        held: dict[str, Line | bytes] = self  # type: ignore[assignment]
+        known = dict.get
+        for line, raw in zip(lines, raws, strict=True):
+            found = known(held, line.id)
+            if found is None:
+                held[line.id] = raw
+            elif found != raw:
+                held[line.id] = codec.join(self[line.id], line)
+
+    def raws(self) -> Iterator[bytes]:
+        """Yield the canonical bytes of the records that nobody has asked for yet."""
+        held: dict[str, Line | bytes] = self  # type: ignore[assignment]
+        return (raw for raw in dict.values(held) if type(raw) is bytes)
+
     def raw(self, pattern_id: str) -> bytes | None:
         """Return the canonical bytes of a record that nobody has asked for yet."""
         found: Line | bytes = super().__getitem__(pattern_id)
@@ -117,6 +134,13 @@ class Notebook:
         self._note_stamps(entry)
         known = self.patterns.get(entry.id)
         self.patterns[entry.id] = entry if known is None else codec.join(known, entry)
+
+    def add_sound(self, found: "Sound") -> None:
+        """Join many lines that were checked, none of which has a part beyond the cut."""
+        for replica, stamp in found.newest_by.items():
+            if stamp > self.newest_by.get(replica, ""):
+                self.newest_by[replica] = stamp
+        self.patterns.put_sound(found.lines, found.raws)
 
     def add_all(self, entries: Iterable[Line | Carried]) -> None:
         """Join many lines."""

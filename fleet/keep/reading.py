@@ -89,27 +89,52 @@ class Read(msgspec.Struct):
             self._bytes += len(refused.raw)
 
 
+class Block(NamedTuple):
+    """Some lines of a file.
+
+    Attributes:
+        number: of the first.
+        data: the lines, a newline between each two.
+        raws: the same, one by one.
+    """
+
+    number: int
+    data: bytes
+    raws: list[bytes]
+
+
 def entries(kind: Kind, data: Iterator[bytes], path: str, read: Read) -> Iterator[tuple[bytes, Entry]]:
     """Yield (raw line, entry) of each good line; refused ones and conflict markers are noted in ``read``."""
+    for block in numbered(data, path, read):
+        yield from of_block(kind, block, path, read)
+
+
+def numbered(data: Iterator[bytes], path: str, read: Read) -> Iterator[Block]:
+    """Yield blocks of whole lines; a line beyond the limit is refused."""
     number = 1
     for block in blocks(data):
         if isinstance(block, Oversize):
             reason = f"longer than {limits.LINE_BYTES_MAX} bytes ({block.length})"
             read.refuse(Refused(path, number, reason, block.head))
             number += 1
-            continue
-        raws = block.split(b"\n")
-        decoded = kind.decode_block(block)
-        if decoded is not None and len(decoded) == len(raws):
-            for offset, (raw, entry) in enumerate(zip(raws, decoded, strict=True)):
-                if kind.is_sound(entry, raw):
-                    yield raw, entry
-                else:
-                    yield from _one(kind, raw, path, number + offset, read)
         else:
-            for offset, raw in enumerate(raws):
-                yield from _one(kind, raw, path, number + offset, read)
-        number += len(raws)
+            raws = block.split(b"\n")
+            yield Block(number, block, raws)
+            number += len(raws)
+
+
+def of_block(kind: Kind, block: Block, path: str, read: Read) -> Iterator[tuple[bytes, Entry]]:
+    """Yield (raw line, entry) of each good line of a block."""
+    decoded = kind.decode_block(block.data)
+    if decoded is not None and len(decoded) == len(block.raws):
+        for offset, (raw, entry) in enumerate(zip(block.raws, decoded, strict=True)):
+            if kind.is_sound(entry, raw):
+                yield raw, entry
+            else:
+                yield from _one(kind, raw, path, block.number + offset, read)
+    else:
+        for offset, raw in enumerate(block.raws):
+            yield from _one(kind, raw, path, block.number + offset, read)
 
 
 def _one(kind: Kind, raw: bytes, path: str, number: int, read: Read) -> Iterator[tuple[bytes, Entry]]:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from fleet.keep import limits, names, reading
+from fleet.keep.bulk import Bulk
 from fleet.keep.discoveries import Findings
 from fleet.keep.disk import Disk
 from fleet.keep.notebook import Notebook
@@ -58,24 +59,26 @@ class Store:
     def load(self, cut: str, folder: Path | None = None) -> Held:
         """Join all lines of a folder, ``clan`` unless told otherwise."""
         held = Held(Notebook(cut), Findings(cut))
+        many = Bulk(held.notebook, held.read)
         with without_cyclic_collection():
             for kind in KINDS:
                 for path in self.paths(kind, folder):
-                    self.load_file(kind, path, held, folder)
+                    self._load_file(kind, path, held, many, folder)
         return held
 
-    def load_file(self, kind: Kind, path: str, held: Held, folder: Path | None = None) -> None:
+    def _load_file(self, kind: Kind, path: str, held: Held, many: Bulk, folder: Path | None) -> None:
         """Join the lines of one file. A large edition that was checked before is not decoded until asked for."""
         file = (self.clan if folder is None else folder) / path
+        is_large = kind is PATTERNS and _size(file) >= limits.BULK_BYTES_MIN
         may_trust = path == PATTERNS.edition and not held.notebook.patterns and _size(file) >= limits.TRUST_BYTES_MIN
         if may_trust and self._trusted.put_raw(file, held.notebook):
             return
         untidy, refused = held.read.untidy, held.read.count
-        join, count = held.of(kind), 0
         before = signature(file) if may_trust else None
-        for _, entry in self.entries(kind, path, held.read, folder):
-            join.add(entry)
-            count += 1
+        if is_large:
+            count = many.load(reading.chunks_of(file), path, _size(file))
+        else:
+            count = _add_all(held.of(kind), self.entries(kind, path, held.read, folder))
         is_plain = (held.read.untidy, held.read.count) == (untidy, refused) and not held.notebook.held
         if may_trust and is_plain and count == len(held.notebook.patterns) and before == signature(file):
             self._trusted.note(file, held.notebook)
@@ -179,6 +182,14 @@ class Store:
             self.disk.remove(path)
             return True
         return False
+
+
+def _add_all(join: Join, entries: Iterable[tuple[bytes, Entry]]) -> int:
+    count = 0
+    for _, entry in entries:
+        join.add(entry)
+        count += 1
+    return count
 
 
 def _size(path: Path) -> int:

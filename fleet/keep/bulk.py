@@ -1,0 +1,168 @@
+"""Many canonical lines at once: the checks of ``line.is_sound``, each made for a whole block.
+
+A first load of a large clan checks every line. Asked line by line, the checks take three times as long as decoding;
+here one call of the encoder compares a block with its bytes, and one expression looks at all stamps. What is found
+sound is what ``is_sound`` finds sound: anything else gives None, and the block is read line by line.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crdt import clock
+from fleet.keep import limits, names, reading
+from fleet.keep import line as codec
+from fleet.keep.line import BadLineError, Line
+from fleet.keep.notebook import Notebook
+from fleet.keep.reading import PATTERNS, Block, Join, Read
+
+
+class Sound(NamedTuple):
+    """Lines that were checked.
+
+    Attributes:
+        lines: the records.
+        raws: the canonical bytes of each.
+        newest_by: the newest stamp of each replica in them.
+    """
+
+    lines: list[Line]
+    raws: list[bytes]
+    newest_by: dict[str, str]
+
+
+LOOKED_UP_MOST = 8
+"""Hashing a line takes an eighth of the time that decoding and checking it takes."""
+
+
+class Bulk:
+    """Joins the lines of large files, those that were joined before, byte for byte, without decoding them.
+
+    A record stays bytes until another line of its id comes, or until somebody asks for it.
+
+    Args:
+        notebook: what they are joined into.
+        read: what was met on the way.
+    """
+
+    def __init__(self, notebook: Notebook, read: Read) -> None:
+        self._notebook = notebook
+        self._read = read
+        self._joined: set[bytes] = set()
+
+    def load(self, data: Iterator[bytes], path: str, size: int) -> int:
+        """Join the lines of a file, and return how many good ones there were.
+
+        Args:
+            data: the file's bytes.
+            path: the file's name, for what is refused.
+            size: bytes in the file. Where much more was joined before, looking it up costs more than it saves.
+        """
+        if not self._joined:
+            raws = list(self._notebook.patterns.raws())
+            if sum(map(len, raws)) < LOOKED_UP_MOST * size:
+                self._joined.update(raws)
+        join: Join = self._notebook
+        count = 0
+        for block in reading.numbered(data, path, self._read):
+            if self._has_joined(block):
+                count += len(block.raws)
+            else:
+                for _, entry in reading.of_block(PATTERNS, block, path, self._read):
+                    join.add(entry)
+                    count += 1
+        return count
+
+    def _has_joined(self, block: Block) -> bool:
+        """Join lines if all are sound and have no part beyond the cut."""
+        data, raws, joined = block.data, block.raws, self._joined
+        if joined:
+            raws = [raw for raw in raws if raw not in joined]
+            if not raws:
+                return True
+            data = b"\n".join(raws)
+        found = sound(data, raws)
+        if found is None or max(found.newest_by.values(), default="") > self._notebook.cut:
+            return False
+        self._notebook.add_sound(found)
+        if self._joined:
+            self._joined.update(raws)
+        return True
+
+
+def sound(block: bytes, raws: list[bytes]) -> Sound | None:
+    """Decode and check lines; None when any of them needs a closer look.
+
+    Args:
+        block: the lines, a newline between each two.
+        raws: the same, one by one.
+    """
+    lines = codec.decode_block(block)
+    if lines is None or len(lines) != len(raws) or codec.encode_lines(lines) != block + b"\n":
+        return None
+    newest_by = _newest_by(lines)
+    if newest_by is None or not names.are_pattern_ids([line.id for line in lines]) or not _are_bounded(lines, raws):
+        return None
+    return Sound(lines, raws, newest_by)
+
+
+def _newest_by(lines: list[Line]) -> dict[str, str] | None:
+    """Return the newest stamp of each replica; None where a stamp or a replica is none."""
+    newest: dict[str, str] = {}
+    newest_of = newest.get
+    stamps: list[str] = []
+    replicas: set[str] = {""}  # what has no first writer says so by an empty name
+    for line in lines:
+        add, by, at = line.add, line.by, line.at
+        if add.get(by) != at:  # mostly the first sight is the only one of its replica
+            replicas.add(by)
+            if at is not clock.ZERO:  # an explicit "0" is another object, and not canonical
+                stamps.append(at)
+        for replica, stamp in add.items():
+            stamps.append(stamp)
+            if stamp > newest_of(replica, ""):
+                newest[replica] = stamp
+        for counts in line.n.values():
+            if not counts:  # a counter that counts nothing is left out of a canonical line
+                return None
+            replicas.update(counts)
+        if line.rem or line.when:
+            if not line.when.keys() <= line.set.keys():
+                return None
+            for replica, stamp in _evidence(line):
+                stamps.append(stamp)
+                if stamp > newest_of(replica, ""):
+                    newest[replica] = stamp
+    replicas.update(newest)
+    replicas.discard("")
+    return newest if "" not in newest and all(map(names.is_replica, replicas)) and clock.are_stamps(stamps) else None
+
+
+def _evidence(line: Line) -> Iterator[tuple[str, str]]:
+    """Yield (replica, stamp) of what was removed and of what was set later."""
+    yield from line.rem.items()
+    for stamp, writer in line.when.values():
+        yield writer, stamp
+
+
+def _are_bounded(lines: list[Line], raws: list[bytes]) -> bool:
+    """Tell whether names, values and lengths are within their limits."""
+    shapes: set[tuple[str, ...]] = set()
+    # A value takes no more bytes than its line: in a short one, only what is no text can be out of bounds.
+    are_short = max(map(len, raws), default=0) <= limits.TEXT_BYTES_MAX
+    try:
+        for line in lines:
+            shapes.add(tuple(line.set))
+            shapes.add(tuple(line.n))
+            for field, value in line.set.items():
+                if not (are_short and (type(value) is str or (type(value) is list and _are_few_texts(value)))):
+                    codec.check_value(field, value)
+        for name in set().union(*shapes):
+            codec.check_name(name)
+    except BadLineError:
+        return False
+    return are_short or max(map(len, raws)) <= limits.LINE_BYTES_MAX
+
+
+def _are_few_texts(values: list[object]) -> bool:
+    """Tell of most lists of tags that no limit is near."""
+    return len(values) <= 8 and {str}.issuperset(map(type, values))
