@@ -95,16 +95,16 @@ class Crew(Stage):
         clan = self.folder / where / "clan-learnings"
         return "".join(path.read_text() for path in [*clan.glob("patterns.jsonl"), *clan.glob("patterns.d/*.jsonl")])
 
-    def processes(self) -> list[int]:
-        """Return the processes that work below the stage."""
+    def processes(self, where: str = ".") -> list[int]:
+        """Return the processes that work below the stage, or below one folder on it."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                where = (entry / "cwd").readlink()
+                place = (entry / "cwd").readlink()
                 is_gone = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
             except OSError:
                 continue
-            if where.is_relative_to(self.folder) and not is_gone:
+            if place.is_relative_to(self.folder / where) and not is_gone:
                 found.append(int(entry.name))
         return found
 
