@@ -90,23 +90,23 @@ def _hands(workspace: "Workspace", agent: str) -> "Hands":
     Raises:
         UsageError: the libraries are not installed.
     """
-    from fleet.cli import polling
     from fleet.keep import config
     from fleet.keep.errors import UsageError
-    from fleet.learn import corrections
 
     try:
         from fleet.serve import process
         from fleet.serve.sidecar import Hands
+        from fleet.serve.tick import Memory
     except ModuleNotFoundError as why:
         raise UsageError(f"a sidecar needs {why.name}: {_how_to_install('sidecar')}. Nothing was started") from why
     log = partial(_log, workspace.root, agent)
     return Hands(
         root=str(workspace.root),
         agent=agent,
-        agents=lambda: sorted({agent, *corrections.agents_here(workspace)}),
+        # Not through the verbs: they work in processes of their own, and would stay in the memory of this one.
+        agents=lambda: sorted({agent, *(each.agent for each in workspace.replicas().replicas)}),
         settings=lambda: config.load(workspace.config_file),
-        marks=polling.memory(workspace).read,
+        marks=Memory(workspace.disk, workspace.local).read,
         now_ms=workspace.world.wall_ms,
         tick=partial(process.tick, workspace.root, agent),
         log=log,

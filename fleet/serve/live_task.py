@@ -11,8 +11,6 @@ from typing import Protocol
 from fleet.keep import config
 from fleet.keep.config import Live as Settings
 from fleet.keep.workspace import Workspace
-from fleet.serve.door import Rules
-from fleet.serve.room import Rooms, open_server
 from fleet.share.live import Live, Where, check_url
 
 HOST = "127.0.0.1"
@@ -79,6 +77,9 @@ def where(settings: Settings) -> Where:
 
 async def _serve(settings: Settings) -> None:
     """Serve on loopback; where somebody else here does already, look now and then whether they still do."""
+    from fleet.serve.door import Rules
+    from fleet.serve.room import Rooms, open_server
+
     rooms = Rooms(Rules(HOST, os.environ.get(settings.token_env, "")), os.urandom)
     while True:
         with suppress(OSError):

@@ -9,16 +9,14 @@ Nothing here knows a socket: updates come in and go out as bytes.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, BadUpdateError, Change, Document, key_of, parts_of
 from fleet.keep import limits
-from fleet.keep.discoveries import Findings
 from fleet.keep.line import Line, Refused
-from fleet.keep.notebook import Notebook
-from fleet.keep.reading import Entry
-from fleet.keep.store import Held
+from fleet.keep.reading import Entry, Kind, Read, entries
 from fleet.keep.workspace import Workspace
-from fleet.share import gate, rows
+from fleet.share import gate, packed, rows
 from fleet.share.following import Follower
 from fleet.share.wire import UPDATE_BYTES_MAX
 
@@ -27,6 +25,8 @@ ROOM_PATTERNS = 10_000
 DIGITS = "0123456789abcdef"
 BASE = ""
 """The room that everybody is in."""
+AT_ONCE = 500
+"""So many names are put at one time: a large clan's rows, decoded all together, take memory that is not given back."""
 
 Updates = list[tuple[str, bytes]]
 """(room, update) pairs, in the order in which they are to go out."""
@@ -61,12 +61,14 @@ class Bridge:
     Attributes:
         documents: the document of each room, by its digit, ``BASE`` for the one that everybody is in.
         counts: what happened.
+        took_much: whether much was in memory at once since ``give_back`` was called last.
     """
 
     def __init__(self, workspace: Workspace, writer: str) -> None:
         self.workspace = workspace
         self.writer = writer
         self.counts = Counts()
+        self.took_much = False
         self._mine = {replica.name for replica in workspace.replicas().replicas} | {writer}
         self.documents: dict[str, Document] = {}
         self._follower = Follower(workspace.store)
@@ -75,10 +77,11 @@ class Bridge:
     def _start_anew(self, rooms: Iterable[str]) -> None:
         """Begin with empty documents, each under a fresh client id, and forget what the old ones held."""
         self.documents = {room: self._fresh() for room in rooms}
-        self._own: dict[str, str] = {}  # key to text, as we put it
-        self._writers: dict[str, set[str]] = {}  # name to who says something of it in a document
+        self._own: dict[str, bytes] = {}  # name to what we put under our key, encoded
+        self._writers: dict[str, tuple[str, ...]] = {}  # name to who says something of it in a document
+        self._alike: dict[tuple[str, ...], tuple[str, ...]] = {}  # the same few writers speak of most names
         self._lacking: dict[str, None] = {}  # names of which the documents may lack something that is here
-        self._unwritten: dict[str, dict[bytes, Entry]] = {}  # path to lines that are not on the disk yet
+        self._unwritten: dict[str, dict[bytes, Kind]] = {}  # path to lines that are not on the disk yet
         self._again: set[str] = set()  # our own keys that somebody else changed
         self._reload()
 
@@ -88,18 +91,20 @@ class Bridge:
     def _reload(self) -> None:
         """Join the files and the documents anew, under the cut as it is now."""
         self._cut = self.workspace.timekeeper.reading().cut
-        self._here, self._room = (Held(Notebook(self._cut), Findings(self._cut)) for _ in range(2))
+        self._here = packed.held(self._cut)
+        self._room = packed.held(self._cut, alike=self._here)
         self._follower.forget()
+        self.took_much = True
         self._writers = {}
         for document in self.documents.values():
-            for key, text in document.rows().items():
-                self._join_row(key, text)
+            for key in document:
+                self._join_row(key, document.get(key) or "")
 
     def _join_row(self, key: str, text: str) -> rows.Row:
         row = rows.parse(key, text)
-        is_known = row.writer not in self._mine or self._own.get(key) == text
+        is_known = row.writer not in self._mine or self._is_own(key, text)
         if row.lines and (is_known or (row.writer != self.writer and self._was_ours(key, text))):
-            self._writers.setdefault(parts_of(key)[0], set()).add(row.writer)
+            self._note_writer(parts_of(key)[0], row.writer)
             for _, entry in row.lines:
                 self._room.of(rows.kind_of(entry)).add(entry)
         return row
@@ -133,17 +138,32 @@ class Bridge:
         if self.workspace.timekeeper.reading().cut[:13] > self._cut[:13]:  # an hour has passed: what was held may join
             self._reload()
         self._write()
-        fresh: dict[str, list[Entry]] = {}
-        for kind, _, entry in self._follower.news():
+        fresh: dict[str, tuple[Kind, list[bytes]]] = {}
+        for kind, raw, entry in self._follower.news():
             name = rows.name_of(entry)
             self._here.of(kind).add(entry)
             if name not in self._lacking and not self._room.of(kind).covers(entry):
-                fresh.setdefault(name, []).append(entry)
-        for name in self._lacking:
-            told = rows.told_of(self._here, name, self._cut)
-            fresh[name] = [each for each in told if not self._room.of(rows.kind_of(each)).covers(each)]
-        self._lacking.clear()
-        return self._put(fresh)
+                fresh.setdefault(name, (kind, []))[1].append(packed.shared(self._here, name, raw))
+        lacking, self._lacking = self._lacking, {}
+        names = iter(lacking | dict.fromkeys(fresh))
+        self.took_much = self.took_much or len(lacking) + len(fresh) > AT_ONCE
+        updates: Updates = []
+        # Only now, and not as they are read: a later line may say that the lesson is private.
+        while some := list(islice(names, AT_ONCE)):
+            updates += self._put({name: self._told(name, fresh.get(name)) for name in some})
+        return updates + self._put_again()
+
+    def _told(self, name: str, fresh: tuple[Kind, list[bytes]] | None) -> list[Entry]:
+        """Return what is to be told of a name: lines that are new, or all that is here and the documents lack."""
+        if fresh is not None:
+            return [entry for _, entry in entries(fresh[0], iter([b"\n".join(fresh[1])]), "", Read())]
+        told = rows.told_of(self._here, name, self._cut)
+        return [each for each in told if not self._room.of(rows.kind_of(each)).covers(each)]
+
+    def give_back(self) -> None:
+        """Give memory back that a large moment took."""
+        self.took_much = False
+        packed.give_back()
 
     def rescan(self) -> None:
         """Read all files anew with the next offer."""
@@ -153,30 +173,56 @@ class Bridge:
         """Put what is told of each name under our own key, as far as it may leave."""
         batches: dict[str, dict[str, str | None]] = {}
         sent: list[bytes] = []
-        for name, entries in told.items():
-            may_go = [entry for entry in entries if self._may_leave(entry)]
+        for name, all_told in told.items():
+            may_go = [entry for entry in all_told if self._may_leave(entry)]
             key = key_of(name, self.writer)
             if not may_go and key not in self._again:
                 continue
-            known = [entry for _, entry in rows.parse(key, self._own[key]).lines] if key in self._own else []
+            own = self._own.get(name, b"").decode()
+            known = [entry for _, entry in rows.parse(key, own).lines] if own else []
             text = rows.render(name, [*known, *may_go], self._cut)
             if not text or not rows.is_text(text):
                 continue  # more than a row can hold: git carries it
             batches.setdefault(self._document(name)[0], {})[key] = text
-            self._own[key] = text
+            self._again.discard(key)
             for line, entry in rows.parse(key, text).lines:
                 self._room.of(rows.kind_of(entry)).add(entry)
                 sent.append(line)
-            self._writers.setdefault(name, set()).add(self.writer)
+            self._put_down(name, text)
+            self._note_writer(name, self.writer)
             self.counts.sent += len(may_go)
-        for key in self._again:  # what nobody put, and nothing here speaks of, goes; the rest is put again
-            room = self._document(parts_of(key)[0])[0]
-            if key not in batches.get(room, {}):
-                batches.setdefault(room, {})[key] = self._own.get(key)
-        self._again.clear()
         # Noted before they go: a line that is out there and not known as ours would look like a clone's.
         if sent:
             self.workspace.state.mark_sent(sent)
+        return self._all_updates(batches)
+
+    def _put_again(self) -> Updates:
+        """Put again what others changed under our keys; what nothing here speaks of goes."""
+        batches: dict[str, dict[str, str | None]] = {}
+        for key in self._again:
+            name = parts_of(key)[0]
+            own = self._own.get(name)
+            batches.setdefault(self._document(name)[0], {})[key] = None if own is None else own.decode()
+        self._again.clear()
+        return self._all_updates(batches)
+
+    def _put_down(self, name: str, text: str) -> None:
+        """Note what stands under our key."""
+        self._own[name] = packed.shared(self._here, name, text.encode())
+
+    def _is_own(self, key: str, text: str | None) -> bool:
+        """Tell whether this is what we put under a key; None: nothing."""
+        name, writer = parts_of(key)
+        own = self._own.get(name) if writer == self.writer else None
+        return own == (None if text is None else text.encode("utf-8", "surrogatepass"))
+
+    def _note_writer(self, name: str, writer: str) -> None:
+        known = self._writers.get(name, ())
+        if writer not in known:
+            more = (*known, writer)
+            self._writers[name] = self._alike.setdefault(more, more)
+
+    def _all_updates(self, batches: Mapping[str, Mapping[str, str | None]]) -> Updates:
         return [(room, update) for room, batch in batches.items() for update in self._updates(room, batch)]
 
     def _updates(self, room: str, batch: Mapping[str, str | None]) -> Iterable[bytes]:
@@ -215,6 +261,7 @@ class Bridge:
                 self.counts.refused += 1
                 continue
             is_cloned = is_cloned or applied.is_cloned
+            self.took_much = self.took_much or len(applied.changes) > AT_ONCE
             for key, change in applied.changes.items():
                 refused += self._take(key, change)
         if refused:
@@ -236,16 +283,16 @@ class Bridge:
             self.counts.healed += 1
         for line, entry in row.lines if row is not None else ():
             if not self._here.of(row.kind).covers(entry):  # type: ignore[union-attr]
-                self._unwritten.setdefault(row.kind.shard(row.writer), {})[line] = entry  # type: ignore[union-attr]
+                self._unwritten.setdefault(row.kind.shard(row.writer), {})[line] = row.kind  # type: ignore[union-attr]
         return row.refused if row is not None else []
 
     def _take_own(self, key: str, change: Change) -> list[Refused]:
         """Look at a row under our own key: an earlier start of ours put it, or somebody who may not."""
         name = parts_of(key)[0]
-        if change.after == self._own.get(key):
+        if self._is_own(key, change.after):
             return []
-        if change.after is not None and key not in self._own and self._was_ours(key, change.after):
-            self._own[key] = change.after
+        if change.after is not None and name not in self._own and self._was_ours(key, change.after):
+            self._put_down(name, change.after)
             self._join_row(key, change.after)
             return []
         self._again.add(key)
@@ -271,7 +318,7 @@ class Bridge:
     def _look_again(self, name: str) -> None:
         """Join anew what the documents hold of one name, and look whether it is less than what is here."""
         rows.forget(self._room, name)
-        for writer in self._writers.pop(name, set()):
+        for writer in self._writers.pop(name, ()):
             key = key_of(name, writer)
             for document in self.documents.values():
                 if (text := document.get(key)) is not None:
@@ -290,7 +337,8 @@ class Bridge:
             for path in sorted(self._unwritten):
                 lines = self._unwritten[path]
                 self.workspace.disk.append(self.workspace.store.clan / path, b"".join(raw + b"\n" for raw in lines))
-                for entry in lines.values():
-                    self._here.of(rows.kind_of(entry)).add(entry)
+                for line, kind in lines.items():
+                    for _, entry in entries(kind, iter([line]), path, Read()):
+                        self._here.of(kind).add(entry)
                 self.counts.arrived += len(lines)
                 del self._unwritten[path]

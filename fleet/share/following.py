@@ -8,11 +8,12 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from fleet.keep import limits
 from fleet.keep.reading import KINDS, Entry, Kind, Read, entries
 from fleet.keep.store import Store
 
 _TAIL_BYTES = 256
+_READ_BYTES = 128 * 1024
+"""In smaller pieces than a command reads: who runs for months must not keep what one moment took."""
 
 
 class _Seen(NamedTuple):
@@ -54,7 +55,7 @@ class Follower:
                 at = self._resumed(path, file)
                 file.seek(at)
                 end = at
-                while chunk := file.read(limits.BLOCK_BYTES):
+                while chunk := file.read(_READ_BYTES):
                     if b"\n" in chunk:
                         end = at + chunk.rindex(b"\n") + 1
                     at += len(chunk)

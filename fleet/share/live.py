@@ -186,7 +186,7 @@ class Live:
             self._bell.set()
 
     async def _look_after(self) -> None:
-        """Renew what we say of ourselves, mind a pause, and try again what could not be written."""
+        """Renew what we say of ourselves, mind a pause, try again what could not be written, give memory back."""
         renewed_s = 0.0
         while True:
             await asyncio.sleep(LOOK_S)
@@ -196,6 +196,8 @@ class Live:
                     await socket.close()
             if self.problem:
                 self._bell.set()
+            if self._bridge.took_much:
+                await self._do(self._bridge.give_back)
             renewed_s += LOOK_S
             is_due = renewed_s >= wire.RENEWED_S or await self._do(self._read_on) != self._on
             if is_due and BASE in self._sockets:

@@ -99,7 +99,7 @@ def test_all_is_read_anew_when_asked_for(file: Path, follower: Follower):
 def test_rubbish_is_passed_over_and_large_files_come_in_blocks(
     file: Path, follower: Follower, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(following.limits, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(following, "_READ_BYTES", 64)
     file.write_bytes(b"\xef\xbb\xbf" + b"".join(line(n) + b"rubbish\n\xff\n" for n in range(50)))
     assert news(follower) == list(range(50))
     with file.open("ab") as grown:
