@@ -87,11 +87,14 @@ class Document:
         self._updates: list[bytes] = []
         # Held, since a subscription ends with its handle.
         self._subscriptions = (self._doc.observe(self._note_update), self._map.observe(self._note_changes))
+        self._is_filling = False
 
     def _note_update(self, event: TransactionEvent) -> None:
         self._updates.append(event.update)
 
     def _note_changes(self, event: object) -> None:
+        if self._is_filling:
+            return
         for key, change in event.keys.items():  # type: ignore[attr-defined]
             self._changes[key] = Change(_text(change, "oldValue"), _text(change, "newValue"))
 
@@ -143,12 +146,21 @@ class Document:
             BadUpdateError: it is none.
         """
         clock = clocks(self.state()).get(self.client_id, 0)
+        # All that an empty document gets is new. To be told of it row by row takes as much memory again as the rows.
+        self._is_filling = not len(self)
         try:
             changes, news = self._during(lambda: self._doc.apply_update(update))
         except Exception as why:
-            changes, self._changes, self._updates = self._changes, {}, []
+            changes, self._changes, self._updates = self._changes or self._filled(), {}, []
             raise BadUpdateError(f"no update: {str(why)[:200]}", changes) from why
+        else:
+            changes = changes or self._filled()
+        finally:
+            self._is_filling = False
         return Applied(changes, news, clocks(self.state()).get(self.client_id, 0) > clock)
+
+    def _filled(self) -> Changes:
+        return {key: Change(None, _as_text(value)) for key, value in self._map.items()} if self._is_filling else {}
 
     def _during(self, act: Callable[[], None]) -> tuple[Changes, bytes]:
         """Act in one transaction; return what changed, and the update of it."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from fleet.keep import config
+from fleet.keep import config, heap
 from fleet.keep.config import Live as Settings
 from fleet.keep.workspace import Workspace
 from fleet.share.live import Live, Where, check_url
@@ -46,6 +46,7 @@ async def run(
     settings = config.load(root / config.FILE_NAME).live
     if not settings.url and not settings.serve:
         return
+    heap.share_one()  # the work is done in a thread, and takes turns with the loop: a second arena is only waste
     live = Live(lambda: Workspace(root), agent, where(settings), arrived)
     tasks = [asyncio.create_task(live.run(changed))]
     if settings.serve:

@@ -10,9 +10,10 @@ Nothing here knows a socket: updates come in and go out as bytes.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from sys import intern
 
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, BadUpdateError, Change, Document, key_of, parts_of
-from fleet.keep import limits
+from fleet.keep import heap, limits
 from fleet.keep.line import Line, Refused
 from fleet.keep.reading import Entry, Kind, Read, entries
 from fleet.keep.workspace import Workspace
@@ -91,8 +92,7 @@ class Bridge:
     def _reload(self) -> None:
         """Join the files and the documents anew, under the cut as it is now."""
         self._cut = self.workspace.timekeeper.reading().cut
-        self._here = packed.held(self._cut)
-        self._room = packed.held(self._cut, alike=self._here)
+        self._here, self._room = packed.held_twice(self._cut)
         self._follower.forget()
         self.took_much = True
         self._writers = {}
@@ -163,7 +163,7 @@ class Bridge:
     def give_back(self) -> None:
         """Give memory back that a large moment took."""
         self.took_much = False
-        packed.give_back()
+        heap.give_back()
 
     def rescan(self) -> None:
         """Read all files anew with the next offer."""
@@ -208,7 +208,7 @@ class Bridge:
 
     def _put_down(self, name: str, text: str) -> None:
         """Note what stands under our key."""
-        self._own[name] = packed.shared(self._here, name, text.encode())
+        self._own[intern(name)] = packed.shared(self._room, name, text.encode())
 
     def _is_own(self, key: str, text: str | None) -> bool:
         """Tell whether this is what we put under a key; None: nothing."""
@@ -220,7 +220,7 @@ class Bridge:
         known = self._writers.get(name, ())
         if writer not in known:
             more = (*known, writer)
-            self._writers[name] = self._alike.setdefault(more, more)
+            self._writers[intern(name)] = self._alike.setdefault(more, more)
 
     def _all_updates(self, batches: Mapping[str, Mapping[str, str | None]]) -> Updates:
         return [(room, update) for room, batch in batches.items() for update in self._updates(room, batch)]
@@ -262,8 +262,8 @@ class Bridge:
                 continue
             is_cloned = is_cloned or applied.is_cloned
             self.took_much = self.took_much or len(applied.changes) > AT_ONCE
-            for key, change in applied.changes.items():
-                refused += self._take(key, change)
+            for key in list(applied.changes):  # each is let go of as what it says takes its place
+                refused += self._take(key, applied.changes.pop(key))
         if refused:
             self.counts.refused += len(refused)
             self.workspace.quarantine.keep(refused, self.workspace.wall())
@@ -283,7 +283,8 @@ class Bridge:
             self.counts.healed += 1
         for line, entry in row.lines if row is not None else ():
             if not self._here.of(row.kind).covers(entry):  # type: ignore[union-attr]
-                self._unwritten.setdefault(row.kind.shard(row.writer), {})[line] = row.kind  # type: ignore[union-attr]
+                same, path = packed.shared(self._room, name, line), row.kind.shard(row.writer)  # type: ignore[union-attr]
+                self._unwritten.setdefault(path, {})[same] = row.kind  # type: ignore[union-attr]
         return row.refused if row is not None else []
 
     def _take_own(self, key: str, change: Change) -> list[Refused]:
@@ -294,6 +295,7 @@ class Bridge:
         if change.after is not None and name not in self._own and self._was_ours(key, change.after):
             self._put_down(name, change.after)
             self._join_row(key, change.after)
+            self._put_down(name, change.after)  # now the room holds the same bytes
             return []
         self._again.add(key)
         self._lacking[name] = None

@@ -84,6 +84,17 @@ def test_a_change_says_what_was_and_what_is():
     assert other.rows() == {"b|x": "3"}
 
 
+def test_a_document_that_is_filled_says_of_each_row_that_it_is_new():
+    told, found = Document(1), Document(2)
+    told.put({"a|x": "1", "b|x": "2"})
+    told.put({"c|x": "3", "b|x": None})
+    found.put({"gone|y": "0"})
+    found.put({"gone|y": None})
+    assert found.apply(told.since()).changes == {"a|x": (None, "1"), "c|x": (None, "3")}
+    assert found.apply(told.since()).changes == {}
+    assert found.apply(told.put({"a|x": "4"})).changes == {"a|x": ("1", "4")}
+
+
 def test_news_are_told_once():
     mine, other = Document(1), Document(2)
     update = mine.put({"a|x": "1"})
