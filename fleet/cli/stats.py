@@ -70,25 +70,22 @@ def _exposures(
     workspace: "Workspace", agents: "list[str]", lines: "Iterable[Line]", groups: "dict[str, list[str]]"
 ) -> "dict[str, Exposure]":
     """Return what was shown to the agents here, by pattern."""
-    from crdt import clock
-    from fleet.keep import shown
+    from fleet.keep import exposures
     from fleet.reflect.stats import Exposure
 
-    published = {
-        member: line.when["state"][0]
+    promoted = {
+        member: at_ms
         for line in lines
-        if line.set.get("state") == "published" and "state" in line.when
+        if (at_ms := exposures.promoted_ms(line)) is not None
         for member in groups.get(line.id, (line.id,))
     }
     found: dict[str, Exposure] = {}
     for agent in agents:
-        for pattern, total in shown.counts(workspace.root, agent).items():
-            known = found.get(pattern, Exposure(0, was_before=False))
-            was_before = known.was_before or (
-                pattern in published
-                and shown.was_shown(workspace.root, agent, pattern, clock.unpack(published[pattern])[0])
-            )
-            found[pattern] = Exposure(known.shown + total, was_before)
+        for pattern, spans in exposures.known(str(workspace.root), agent).items():
+            known = found.get(pattern, Exposure(0, 0))
+            before = exposures.before(spans, promoted[pattern]) if pattern in promoted else 0
+            both = None if known.before is None or before is None else known.before + before
+            found[pattern] = Exposure(known.shown + sum(each.number for each in spans), both)
     return found
 
 

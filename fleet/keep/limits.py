@@ -44,6 +44,8 @@ PROMOTE_CLAN_AGENTS = 2
 PROMOTE_CLAN_SESSIONS = 2
 SHOWN_BYTES_MAX = 4 * 1024 * 1024  # of one day's notes of what was shown to one agent
 SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembered
+SHOWN_SPANS_EACH_MAX = 32  # times of one lesson's showings; beyond, the oldest are told as one span
+SHOWN_SPANS_MAX = 50_000  # of all lessons together, 1.7 MB
 
 SYNC_INTERVAL_S = 300.0
 SYNC_QUIET_S = 3.0

@@ -5,6 +5,7 @@ Once a day is over (UTC), ``roll_up`` folds its file into ``.fleet/shown/<agent>
 to the shard as this replica's own ``n.shown``. That total is worked out and on the disk first, then it is said, then
 the day's file goes. A crash in between leaves a total that is said again, and a G-Counter that is told the same total
 twice stays as it is: nothing is counted double. What nobody folded yet is in the day files alone, and waits there.
+When each showing was goes to a file of its own beforehand (``exposures``).
 
 Notes measure, they prove nothing: one that cannot be written is left out. Standard library only at import, and little
 of it: a hook has no time.
@@ -42,7 +43,7 @@ def note(root: "str | Path", agent: str, session: str, ids: "Iterable[str]", now
         ids: of the patterns; what is no pattern's id is passed over.
         now_ms: milliseconds since 1970.
     """
-    shown = [each for each in ids if _is_pattern(each)]
+    shown = [each for each in ids if is_pattern(each)]
     if not shown or not agent or not _NAME.issuperset(agent):
         return False
     told = {"at": now_ms, "session": session[:_SESSION_CHARS_MAX], "ids": shown}
@@ -80,11 +81,11 @@ def was_shown(root: "str | Path", agent: str, pattern_id: str, before_ms: int) -
     if not agent or not _NAME.issuperset(agent):
         return False
     wanted = f'"{pattern_id}"'.encode("utf-8", "replace")  # most are not there: no JSON is read for them
-    folded = _read(_totals_file(root, agent))
+    folded = read(totals_file(root, agent))
     if wanted in folded and Totals(folded).first.get(pattern_id, before_ms) < before_ms:
         return True
-    for path in _day_files(root, agent).values():
-        for raw in _read(path).split(b"\n"):
+    for path in day_files(root, agent).values():
+        for raw in read(path).split(b"\n"):
             if wanted in raw and (told := _told(raw)) is not None and told[0] < before_ms and pattern_id in told[1]:
                 return True
     return False
@@ -106,27 +107,12 @@ def relapse_extra(
     return ((RELAPSED, "1"),) if is_relapse else ()
 
 
-def counts(root: "str | Path", agent: str) -> dict[str, int]:
-    """Return how often each lesson was shown to this agent here: what is folded, and the days that are not."""
-    totals = Totals(_read(_totals_file(root, agent)))
-    found: dict[str, int] = {}
-    for mine in totals.shown.values():
-        for pattern, total in mine.items():
-            found[pattern] = found.get(pattern, 0) + total
-    for day, path in _day_files(root, agent).items():
-        if day > totals.through:
-            for _, ids in _lines(path):
-                for pattern in ids:
-                    found[pattern] = found.get(pattern, 0) + 1
-    return found
-
-
 def is_due(workspace: "Workspace", agent: str) -> bool:
     """Tell at little cost whether there is anything to roll up."""
     today = _day(workspace.world.wall_ms() - GRACE_MS)
-    if any(day < today for day in _day_files(workspace.root, agent)):
+    if any(day < today for day in day_files(workspace.root, agent)):
         return True
-    folded = _read(_totals_file(workspace.root, agent))
+    folded = read(totals_file(workspace.root, agent))
     return b'"unsaid":["' in folded
 
 
@@ -144,10 +130,12 @@ def roll_up(writer: "Writer", known: "Callable[[str], Line | None]") -> "list[Li
     """
     workspace, agent = writer.workspace, writer.agent
     path = workspace.local / FOLDER[1] / f"{agent}.json"
-    totals = Totals(_read(path))
+    totals = Totals(read(path))
     today = _day(workspace.world.wall_ms() - GRACE_MS)
-    over = {day: file for day, file in sorted(_day_files(workspace.root, agent).items()) if day < today}
+    over = {day: file for day, file in sorted(day_files(workspace.root, agent).items()) if day < today}
     fresh = {day: file for day, file in over.items() if day > totals.through}
+    if over:
+        _keep_times(writer, totals, over, known)
     if fresh:
         totals.fold(fresh, writer.name, lambda pattern: _slot(known(pattern), writer.name))
         workspace.disk.replace(path, totals.encoded())
@@ -158,6 +146,23 @@ def roll_up(writer: "Writer", known: "Callable[[str], Line | None]") -> "list[Li
     for file in over.values():
         workspace.disk.remove(type(path)(file))
     return done
+
+
+def _keep_times(
+    writer: "Writer", totals: "Totals", over: dict[str, str], known: "Callable[[str], Line | None]"
+) -> None:
+    """Note when it was, before the days' files go. It has its own mark of how far it is, and so may be ahead."""
+    from fleet.keep import exposures
+
+    workspace = writer.workspace
+    path = workspace.local / FOLDER[1] / f"{writer.agent}.when.json"
+    before = read(path)
+    seen = exposures.Seen(before)
+    seen.fill(totals)
+    seen.fold(over)
+    seen.shorten(lambda pattern: exposures.promoted_ms(known(pattern)))
+    if (after := seen.encoded()) != before:
+        workspace.disk.replace(path, after)
 
 
 class Totals:
@@ -183,7 +188,15 @@ class Totals:
         self.through: str = through if isinstance(through, str) else ""
         self.first = _numbers(found.get("first"))
         self.shown = {name: _numbers(mine) for name, mine in shown.items()} if isinstance(shown, dict) else {}
-        self.unsaid: list[str] = [each for each in unsaid if _is_pattern(each)] if isinstance(unsaid, list) else []
+        self.unsaid: list[str] = [each for each in unsaid if is_pattern(each)] if isinstance(unsaid, list) else []
+
+    def counts(self) -> dict[str, int]:
+        """Return how often each lesson was shown until the last day that is folded, under whichever replica."""
+        found: dict[str, int] = {}
+        for mine in self.shown.values():
+            for pattern, total in mine.items():
+                found[pattern] = found.get(pattern, 0) + total
+        return found
 
     def encoded(self) -> bytes:
         """Return the file's bytes."""
@@ -194,7 +207,7 @@ class Totals:
         """Add whole days to the totals of one replica, never below what its slot says: notes may have been lost."""
         added: dict[str, int] = {}
         for path in days.values():
-            for at, ids in _lines(path):
+            for at, ids in notes(path):
                 for pattern in ids:
                     added[pattern] = added.get(pattern, 0) + 1
                     self.first[pattern] = min(at, self.first.get(pattern, at))
@@ -232,16 +245,18 @@ def _day(ms: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(ms // 1000))
 
 
-def _is_pattern(text: object) -> bool:
+def is_pattern(text: object) -> bool:
+    """Tell whether this is the id of a pattern."""
     return isinstance(text, str) and len(text) == 18 and text.startswith("p-") and _HEX.issuperset(text[2:])
 
 
-def _totals_file(root: "str | Path", agent: str) -> str:
+def totals_file(root: "str | Path", agent: str) -> str:
+    """Return the path of the totals."""
     return os.path.join(root, *FOLDER, f"{agent}.json")  # noqa: PTH118
 
 
-def _day_files(root: "str | Path", agent: str) -> dict[str, str]:
-    """Return day to path."""
+def day_files(root: "str | Path", agent: str) -> dict[str, str]:
+    """Return the notes that are not folded: day to path."""
     folder = os.path.join(root, *FOLDER)  # noqa: PTH118
     try:
         names = os.listdir(folder)  # noqa: PTH208
@@ -252,7 +267,8 @@ def _day_files(root: "str | Path", agent: str) -> dict[str, str]:
     return {day: os.path.join(folder, name) for name, day in days.items() if len(day) == 10}  # noqa: PTH118
 
 
-def _read(path: "str | Path") -> bytes:
+def read(path: "str | Path") -> bytes:
+    """Return what a file holds, b"" when it is not there."""
     try:
         with open(path, "rb", opener=_without_links) as file:
             return file.read(2 * limits.SHOWN_BYTES_MAX)
@@ -264,8 +280,9 @@ def _without_links(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _lines(path: str) -> "Iterable[tuple[int, list[str]]]":
-    for raw in _read(path).split(b"\n"):
+def notes(path: str) -> "Iterable[tuple[int, list[str]]]":
+    """Yield the notes of a day: when, and of which lessons. A torn line is passed over."""
+    for raw in read(path).split(b"\n"):
         if raw and (told := _told(raw)) is not None:
             yield told
 
@@ -278,8 +295,8 @@ def _told(raw: bytes) -> tuple[int, list[str]] | None:
         return None
     if not isinstance(told, dict) or type(told.get("at")) is not int or not isinstance(told.get("ids"), list):
         return None
-    return told["at"], [each for each in told["ids"] if _is_pattern(each)]
+    return told["at"], [each for each in told["ids"] if is_pattern(each)]
 
 
 def _numbers(found: object) -> dict[str, int]:
-    return {k: v for k, v in found.items() if _is_pattern(k) and type(v) is int} if isinstance(found, dict) else {}
+    return {k: v for k, v in found.items() if is_pattern(k) and type(v) is int} if isinstance(found, dict) else {}

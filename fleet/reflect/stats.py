@@ -1,7 +1,7 @@
 """Does the fleet learn? Figures of what is here: pure, from records and from what the logs counted.
 
-Only what can be known is told. Counters bear no time, so when a relapse happened is known of the logs on this machine,
-and how often a lesson was shown before and after its promotion only where it was not shown before it at all.
+Only what can be known is told. Counters bear no time, so when a lesson was shown and when its mistake was made again is
+known of the notes and logs on this machine.
 """
 
 from collections import defaultdict
@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from crdt import clock
+from fleet.keep.exposures import promoted_ms
 from fleet.keep.line import Line
 from fleet.keep.notebook import count, text
 
@@ -32,10 +33,10 @@ class Happened(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """How often a lesson was shown to the agents here, and whether some of that was before it was published."""
+    """How often a lesson was shown to the agents here, and how often of that until its promotion; None: not known."""
 
     shown: int
-    was_before: bool
+    before: int | None
 
 
 class Rate(NamedTuple):
@@ -110,8 +111,8 @@ def measure(
         by_pattern[each.pattern].append(each)
     lessons, hours = [], {}
     for line in lines:
-        published_ms = _published_ms(line)
-        first_ms = _ms(line.at)
+        published_ms = _dated(promoted_ms(line))
+        first_ms = _dated(clock.unpack(line.at)[0])
         if published_ms is not None and first_ms is not None:
             hours[line.id] = max(0.0, (published_ms - first_ms) / HOUR_MS)
         ids = list(members(line.id))
@@ -201,21 +202,15 @@ def _rates(
         return Rate(0, 0), Rate(len(relapses), shown)
     before = sum(at_ms <= published_ms for at_ms in relapses)
     after = len(relapses) - before
-    if any(each.was_before for each in seen):
+    earlier = [each.before for each in seen if each.before is not None]
+    if len(earlier) < len(seen):
         return Rate(before, None), Rate(after, None)
-    return Rate(before, 0), Rate(after, shown)
+    return Rate(before, sum(earlier)), Rate(after, shown - sum(earlier))
 
 
-def _published_ms(line: Line) -> int | None:
-    if line.set.get("state") != "published" or "state" not in line.when:
-        return None
-    return _ms(line.when["state"][0])
-
-
-def _ms(stamp: str) -> int | None:
-    """Return a stamp's wall time, None for one that bears no date."""
-    ms = clock.unpack(stamp)[0] if stamp == clock.ZERO or clock.is_stamp(stamp) else 0
-    return ms if ms >= _FIRST_MS else None
+def _dated(ms: int | None) -> int | None:
+    """Return a wall time, None for one that is no date."""
+    return ms if ms is not None and ms >= _FIRST_MS else None
 
 
 def _iso(ms: int | None) -> str | None:
@@ -252,8 +247,8 @@ def _unknown(lessons: Sequence[Lesson]) -> list[str]:
     mixed = sum(lesson.before.shown is None for lesson in lessons)
     if mixed:
         found.append(
-            f"how often {mixed} lesson{'s were' if mixed > 1 else ' was'} shown before and after promotion: shown at "
-            "both times, and only the sum is kept"
+            f"how often {mixed} lesson{'s were' if mixed > 1 else ' was'} shown before and after promotion: of "
+            "that time, only the sum is kept"
         )
     undated = sum(lesson.line.set.get("state") == "published" and lesson.published_ms is None for lesson in lessons)
     if undated:

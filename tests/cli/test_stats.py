@@ -26,14 +26,16 @@ def test_a_clan_that_knows_nothing_has_no_figures(stage, velma):
 
 def test_corrections_relapses_and_the_way_to_the_fleet(stage, velma):
     pattern = stage.correct(velma, "Use pnpm", "--session", "s-1")
-    shown.note(stage.folder / velma, velma, "s-2", [pattern], NOW_MS - 400 * 86_400_000)
+    for days in (400, 300, -400):
+        shown.note(stage.folder / velma, velma, "s-2", [pattern], NOW_MS - days * 86_400_000)
     stage.correct(velma, "Another lesson")
     stage.run(velma, "edit", pattern, "--set", "state=published")
     found = stats(stage, velma)
     assert sum(week["corrections"] for week in found["weeks"]) == 2
     (lesson,) = found["lessons"]
     assert (lesson["id"], lesson["seen"], lesson["published"][-1]) == (pattern, 1, "Z")
-    assert lesson["before"]["shown"] is lesson["after"]["shown"] is None
+    assert (lesson["before"]["shown"], lesson["after"]["shown"]) == (2, 1)
+    assert not any("shown" in each for each in found["unknown"])
     assert found["to_fleet"]["lessons"][0]["id"] == pattern
     assert 0 <= found["to_fleet"]["median_hours"] < 1
     drawn = stage.run(velma, "stats").stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.keep import config, limits, shown
+from fleet.keep import config, exposures, limits, shown
 from fleet.keep.disk import Disk
 from fleet.keep.errors import DiskError
 from fleet.keep.line import Line
@@ -90,6 +90,12 @@ def totals(w) -> dict[str, int]:
     return {i: sum(notebook.patterns[i].n.get("shown", {}).values()) for i in (ONE, TWO)}
 
 
+def counts(w) -> dict[str, int]:
+    """How often each was shown here, by the notes."""
+    found = exposures.known(str(w.root), "velma")
+    return {pattern: sum(each.number for each in spans) for pattern, spans in found.items()}
+
+
 def files(w) -> list[str]:
     return sorted(each.name for each in (w.local / "shown").iterdir())
 
@@ -117,14 +123,14 @@ def test_a_torn_line_harms_itself_alone(w):
     path = w.local / "shown/velma.2026-11-21.jsonl"
     path.write_bytes(path.read_bytes() + b'{"at":17952192')
     see(w, TWO)
-    assert shown.counts(w.root, "velma") == {ONE: 1, TWO: 1}
+    assert counts(w) == {ONE: 1, TWO: 1}
     path.write_bytes(
         b'\xff\n[]\n{"at":"x","ids":[]}\n{"at":true,"ids":["x"]}\n{"at":1}\nnull\n'
         + b"[" * 9_000
         + b"\n"
         + path.read_bytes()
     )
-    assert shown.counts(w.root, "velma") == {ONE: 1, TWO: 1}
+    assert counts(w) == {ONE: 1, TWO: 1}
 
 
 def test_nobody_waits_for_a_disk_that_refuses(w, tmp_path):
@@ -158,7 +164,7 @@ def test_a_day_is_rolled_up_when_it_is_over_and_once(w, clock):
     assert shown.is_due(w, "velma")
     assert len(roll(w)) == 2
     assert totals(w) == {ONE: 3, TWO: 1}
-    assert files(w) == ["velma.json"]
+    assert files(w) == ["velma.json", "velma.when.json"]
     assert not shown.is_due(w, "velma")
     for _ in range(3):
         assert roll(w) == []
@@ -172,12 +178,12 @@ def test_totals_go_on_from_day_to_day_and_first_showings_are_remembered(w, clock
         see(w, ONE, TWO, at=clock.now)
         roll(w)
     assert totals(w) == {ONE: 3, TWO: 2}
-    assert shown.counts(w.root, "velma") == {ONE: 4, TWO: 3}
+    assert counts(w) == {ONE: 4, TWO: 3}
     assert shown.was_shown(w.root, "velma", ONE, NOW + 1)
     assert not shown.was_shown(w.root, "velma", TWO, NOW + DAY)
 
 
-@pytest.mark.parametrize("writes", range(6))
+@pytest.mark.parametrize("writes", range(7))
 def test_wherever_it_is_killed_the_next_run_counts_right(w, clock, writes):
     for n in range(5):
         see(w, ONE, at=NOW + n)
@@ -195,12 +201,13 @@ def test_wherever_it_is_killed_the_next_run_counts_right(w, clock, writes):
     clock.now += DAY
     roll(w)
     assert totals(w) == {ONE: 6, TWO: 1}
+    assert counts(w) == {ONE: 6, TWO: 1}
 
 
 def test_what_was_folded_and_not_said_is_said_a_day_later(w, clock):
     see(w, ONE)
     clock.now = NOW + DAY + HOUR
-    w.disk.left = 1
+    w.disk.left = 2
     with pytest.raises(DiskError):
         roll(w)
     w.disk.left = -1
@@ -310,4 +317,4 @@ def test_two_agents_at_once_lose_no_line(w):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = [subprocess.Popen([sys.executable, "-c", code, str(n)], env=environment) for n in range(4)]
     assert [each.wait() for each in running] == [0] * 4
-    assert shown.counts(w.root, "velma") == {ONE: 800}
+    assert counts(w) == {ONE: 800}

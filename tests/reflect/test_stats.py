@@ -97,41 +97,47 @@ def only(*args, **more):
 
 
 def test_before_and_after_promotion_when_it_was_shown_only_since():
-    found = only([lesson(shown=9, relapsed=3)], relapses(-2, 1, 2), {pid(1): Exposure(8, was_before=False)})
+    found = only([lesson(shown=9, relapsed=3)], relapses(-2, 1, 2), {pid(1): Exposure(8, before=0)})
     assert (found.before, found.after) == (Rate(1, 0), Rate(2, 8))
     assert found.before.value is None
     assert found.after.value == 0.25
 
 
-def test_what_was_shown_at_both_times_is_not_known_apart():
-    stats = stats_of([lesson(shown=9)], relapses(-2, 1), {pid(1): Exposure(8, was_before=True)})
+def test_before_and_after_promotion_when_it_was_shown_at_both_times():
+    stats = stats_of([lesson(shown=9, relapsed=3)], relapses(-2, 1, 2), {pid(1): Exposure(8, before=5)})
+    assert (stats.lessons[0].before, stats.lessons[0].after) == (Rate(1, 5), Rate(2, 3))
+    assert not any("shown" in each for each in stats.unknown)
+
+
+def test_where_it_is_not_known_when_it_was_shown_that_is_said():
+    stats = stats_of([lesson(shown=9)], relapses(-2, 1), {pid(1): Exposure(8, before=None)})
     (found,) = stats.lessons
     assert (found.before, found.after) == (Rate(1, None), Rate(1, None))
     assert any("1 lesson was shown before and after" in each for each in stats.unknown)
 
 
 def test_a_lesson_that_was_not_promoted_has_no_after():
-    found = only([lesson(published=None, shown=4)], relapses(-2, 1), {pid(1): Exposure(4, was_before=False)})
+    found = only([lesson(published=None, shown=4)], relapses(-2, 1), {pid(1): Exposure(4, before=0)})
     assert (found.before, found.after) == (Rate(2, 4), None)
 
 
 def test_a_lesson_that_was_published_when_nobody_knows_has_only_an_after():
     line = lesson(shown=4)
     line.when = {}
-    stats = stats_of([line], relapses(-2, 1), {pid(1): Exposure(4, was_before=False)})
+    stats = stats_of([line], relapses(-2, 1), {pid(1): Exposure(4, before=0)})
     assert (stats.lessons[0].before, stats.lessons[0].after) == (Rate(0, 0), Rate(2, 4))
     assert any("when 1 lesson was promoted" in each for each in stats.unknown)
     assert stats.hours == {}
 
 
 def test_an_occurrence_that_is_no_relapse_is_none():
-    found = only([lesson(shown=1)], [Happened(pid(1), PROMOTED + DAY, False)], {pid(1): Exposure(3, was_before=False)})
+    found = only([lesson(shown=1)], [Happened(pid(1), PROMOTED + DAY, False)], {pid(1): Exposure(3, before=0)})
     assert found.after == Rate(0, 3)
 
 
 def test_a_merged_lesson_has_the_relapses_and_exposures_of_its_records():
     happened = [Happened(pid(1), PROMOTED + DAY, True), Happened(pid(2), PROMOTED + DAY, True)]
-    exposures = {pid(1): Exposure(3, was_before=False), pid(2): Exposure(4, was_before=True)}
+    exposures = {pid(1): Exposure(3, before=0), pid(2): Exposure(4, before=None)}
     found = only([lesson(shown=1)], happened, exposures, members=lambda pattern: [pid(1), pid(2)])
     assert (found.before, found.after) == (Rate(0, None), Rate(2, None))
 
@@ -160,7 +166,7 @@ def test_json_says_all_of_it():
     stats = measure(
         [lesson(seen=4, shown=40, relapsed=2, hurt=1)],
         relapses(1, 9),
-        {pid(1): Exposure(40, was_before=False)},
+        {pid(1): Exposure(40, before=0)},
         failing=lambda line: "hurt 1 time, helped 0",
         unfilled=2,
     )
@@ -218,7 +224,7 @@ def test_no_line_is_wider_than_asked(width, words):
     stats = measure(
         [lesson(number, words, shown=100, relapsed=3) for number in range(30)],
         happened,
-        {pid(1): Exposure(40, was_before=True)},
+        {pid(1): Exposure(40, before=None)},
         failing=lambda line: "the mistake was made again " * 10,
     )
     drawn = plot.render(stats, width, str)
