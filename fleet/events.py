@@ -67,7 +67,7 @@ def _session_start(call: Call, payload: Payload) -> Answer:
         with _opened(call) as workspace:
             from fleet.cli import wiring
 
-            text = wiring.session_start(workspace, call.agent)
+            text = wiring.session_start(workspace, call.agent, may_tidy=True)
     if not text:
         return NOTHING
     with _guarded(call, "what was shown is not noted"):

@@ -122,7 +122,7 @@ def start(*, as_json: bool = False, agent: str = "", session: str = "", director
         if context is None:
             from fleet.cli.starting import session_start
 
-            context = session_start(workspace, named)
+            context = session_start(workspace, named, may_tidy=True)
         if told := desk.session_named(session):
             from fleet.keep import shown
 

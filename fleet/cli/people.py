@@ -147,9 +147,11 @@ def retire(pattern: options.PatternId, agent: options.Agent = "", directory: opt
 
     A discovery (d-...) is taken back for good.
     """
+    from fleet.cli import remembering
     from fleet.keep import edits
     from fleet.keep import notebook as notes
-    from fleet.reflect import promoting
+    from fleet.keep.view import glance
+    from fleet.learn import corrections
 
     with desk.opened(directory) as workspace:
         if pattern.startswith("d-"):
@@ -161,9 +163,9 @@ def retire(pattern: options.PatternId, agent: options.Agent = "", directory: opt
         line, others = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.retired, wanted=True)
         also = f", with {', '.join(others)}, which is merged with it" if others else ""
         desk.say(f"{line.id} retired{also}: {_shown(notes.text(line))}\n`fleet restore {line.id}` brings it back")
-        named = desk.agent_in(workspace, agent)
-        if line.id in promoting.standing(workspace, named).lessons:
-            desk.note(f"it still stands in {named}'s memory.md; `fleet demote {line.id}` takes it out")
+        notebook = glance(workspace).notebook
+        for named in corrections.agents_here(workspace):
+            remembering.take_out_retired(workspace, named, notebook)
 
 
 def restore(pattern: options.PatternId, agent: options.Agent = "", directory: options.Directory = "") -> None:

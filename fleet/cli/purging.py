@@ -45,6 +45,8 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
     """
     purged, texts = _take_out(workspace, agent, wanted)
     remembering.forget(workspace, purged)
+    for named in corrections.agents_here(workspace):
+        wiring.session_start(workspace, named)  # what lies ready holds the old words
     with workspace.locked():
         workspace.store.write(PAGE, wiring.page(workspace, workspace.load().notebook))
     shared, why_not = _share(workspace, yes=yes)

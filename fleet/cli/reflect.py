@@ -7,10 +7,12 @@ import typer
 from fleet.cli import desk, options
 
 if TYPE_CHECKING:
+    from fleet.keep.notebook import Notebook
     from fleet.keep.workspace import Workspace
     from fleet.reflect.promoting import Standing
 
 WAITING_SHOWN = 20
+LEFT_SHOWN = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -109,11 +111,14 @@ def _in_memory(prefix: str, inside: "tuple[str, ...]") -> str:
     raise NoError(f"no lesson in memory.md begins with {prefix[:40]!r}: {listed}. Nothing was changed")
 
 
-def standing(workspace: "Workspace", agent: str) -> dict[str, Any]:
+def standing(workspace: "Workspace", agent: str, notebook: "Notebook") -> dict[str, Any]:
     """Return how an agent's memory stands, as ``fleet status --json`` shows it."""
-    from fleet.reflect import promoting
+    from fleet.cli.remembering import lesson_of
+    from fleet.reflect import promoting, retiring
 
-    return as_found(promoting.standing(workspace, agent))
+    lesson = lesson_of(notebook)
+    left = [each._asdict() for each in retiring.left(workspace, agent) if retiring.is_retired(lesson(each.id))]
+    return as_found(promoting.standing(workspace, agent)) | {"left": left}
 
 
 def as_found(stands: "Standing") -> dict[str, Any]:
@@ -141,4 +146,20 @@ def as_lines(memory: dict[str, Any]) -> list[str]:
     ]
     if (more := len(memory["waiting"]) - WAITING_SHOWN) > 0:
         lines.append(f"            and {more:,} more wait")
+    return lines + _left(memory["left"])
+
+
+def _left(left: list[dict[str, str]]) -> list[str]:
+    """Say what the clan took out, newest first, and how to keep it."""
+    lines = [
+        f"            left {each['at'][:10]}: {each['text']} ({each['id']})" for each in left[: -LEFT_SHOWN - 1 : -1]
+    ]
+    if (more := len(left) - LEFT_SHOWN) > 0:
+        lines.append(f"            and {more:,} more left: --json")
+    if lines:
+        first = left[-1]["id"]
+        lines.append(
+            f"            The clan retired what left. `fleet restore {first}`, then `fleet promote {first}`, keeps it "
+            "for all; your own words under ## Notes stay for this agent"
+        )
     return lines

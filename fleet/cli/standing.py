@@ -40,7 +40,7 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [{"path": w.path, "reason": w.reason} for w in out.withheld],
         "unfilled": corrections.unfilled(workspace, agent) if agent else 0,
-        "memory": desk.cleaned(reflect.standing(workspace, agent)) if agent else {},
+        "memory": desk.cleaned(reflect.standing(workspace, agent, held.notebook)) if agent else {},
         "refused": held.read.count,
         "quarantined": quarantined,
         "held": len(held.notebook.held) + held.findings.held(),

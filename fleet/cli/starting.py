@@ -6,7 +6,7 @@ Apart from ``wiring``, since a host waits for it, and has nothing to send meanwh
 import json
 from contextlib import suppress
 
-from fleet.cli import desk
+from fleet.cli import desk, remembering
 from fleet.keep import view
 from fleet.keep.errors import DiskError
 from fleet.keep.notebook import Notebook
@@ -14,17 +14,30 @@ from fleet.keep.workspace import Workspace
 from fleet.learn import attempts, settled
 from fleet.recall import moments, ready
 from fleet.recall.start import LESSON_CHARS_MIN, session_context
-from fleet.reflect import promoting
+from fleet.reflect import hot, promoting, retiring
+
+TIDY_S = 2.0
+"""How long a session's start waits to write: what it could not take out is not shown, and leaves with the next sync."""
 
 
-def session_start(workspace: Workspace, agent: str) -> str:
-    """Return what this agent reads when its session starts, and make it ready for the next time."""
+def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -> str:
+    """Return what this agent reads when its session starts, and make it ready for the next time.
+
+    What the clan retired is not in it; with ``may_tidy``, it is taken out of the memory, too.
+    """
     root = str(workspace.root)
     seen = ready.looks(root, ready.made_of(root, agent))
     held = view.glance(workspace)
+    if (
+        may_tidy
+        and not workspace.is_read_only
+        and remembering.take_out_retired(workspace, agent, held.notebook, TIDY_S)
+    ):
+        seen |= ready.looks(root, ready.memory_files(agent))
     chars_max, delimiter = workspace.config.recall.start_chars, f"fleet-{workspace.world.entropy(8).hex()}"
     standing, total = view.best(held.notebook, "evidence", chars_max // LESSON_CHARS_MIN)
-    memory = workspace.disk.read(promoting.memory_file(workspace, agent)).decode("utf-8", "replace")
+    whole = hot.parse(workspace.disk.read(promoting.memory_file(workspace, agent)))
+    memory = retiring.without_retired(whole, remembering.lesson_of(held.notebook)).render().decode("utf-8", "replace")
     remembered = set(ready.ids(memory))  # said once is enough
     fresh = [line for line in standing if line.id not in remembered]
     undecided = []
@@ -34,6 +47,11 @@ def session_start(workspace: Workspace, agent: str) -> str:
             'and `fleet learn ID --pattern "..."` states one'
         )
     undecided += [each.in_one_line() for each in promoting.waiting(workspace, agent)]
+    if left := retiring.left(workspace, agent):
+        undecided.append(
+            f"{desk.counted(len(left), 'lesson')} left this memory, since the clan retired "
+            f"{'it' if len(left) == 1 else 'them'}: `fleet status` says which, and how to keep one"
+        )
     undecided += _proposed(workspace, agent)
     context = session_context(
         agent=agent,

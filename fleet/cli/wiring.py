@@ -16,6 +16,7 @@ from fleet.keep.store import Held
 from fleet.keep.workspace import Workspace
 from fleet.learn import clones, corrections
 from fleet.recall.page import render_page
+from fleet.reflect import retiring
 from fleet.reflect.promoting import Promoted
 from fleet.share import freshness
 from fleet.share.exchange import Exchanged, Hooks, exchange
@@ -55,7 +56,9 @@ def page(workspace: Workspace, notebook: Notebook) -> bytes:
 
 
 def promote_all(workspace: Workspace) -> list[Promoted]:
-    """Take into each agent's memory here what there is the evidence for by now, and tell the clan what was shown.
+    """Take into each agent's memory here what there is the evidence for by now, out of it what the clan retired.
+
+    The clan is told what was shown, too.
 
     What goes wrong with one agent's memory is a warning: lessons are safe, and the next sync tries again.
     """
@@ -64,10 +67,12 @@ def promote_all(workspace: Workspace) -> list[Promoted]:
         return promoted
     held, settings = view.glance(workspace), workspace.config.promotion
     lessons, is_all = view.promising(workspace, held.notebook, PROMISING)
+    lesson = remembering.lesson_of(held.notebook)
     for agent in corrections.agents_here(workspace):
         try:
             with workspace.writing(agent) as writer:
                 workspace.admit(held.notebook)
+                remembering.tell_left(workspace, agent, retiring.take_out(workspace, agent, lesson))
                 if settings.mode != "off":
                     promoted += remembering.promote(writer, held, lessons, is_all=is_all).promoted
                 if shown.is_due(workspace, agent):

@@ -56,12 +56,17 @@ def made_of(root: str, agent: str) -> list[str]:
     """Return the files and folders, below the root, that an agent's text is made of, whether they are there or not."""
     clan = "clan-learnings"
     found = ["fleet.toml", f"{clan}/members.toml", f".fleet/attempts/{agent}.jsonl", f".fleet/promotion/{agent}.json"]
-    found += [f"agents/{agent}/{name}" for name in ("memory.md", "corrections.md", "JOURNAL.md")]
+    found += [*memory_files(agent), *(f"agents/{agent}/{name}" for name in ("corrections.md", "JOURNAL.md"))]
     for log in LOGS:
         shards = f"{clan}/{log}.d"
         found += [f"{clan}/{log}.jsonl", shards]
         found += [f"{shards}/{name}" for name in _names(os.path.join(root, shards)) if name.endswith(".jsonl")]
     return found
+
+
+def memory_files(agent: str) -> list[str]:
+    """Return the agent's memory and what left it, below the root."""
+    return [f"agents/{agent}/memory.md", f".fleet/promotion/{agent}.left.json"]
 
 
 def looks(root: str, paths: Iterable[str]) -> dict[str, Seen]:

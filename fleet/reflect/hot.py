@@ -9,6 +9,7 @@ Where the block is cannot be guessed: with a mark missing, doubled, or inside co
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fleet.keep import hot_text
@@ -191,8 +192,14 @@ def without_lessons(memory: Memory, ids: list[str], agent: str) -> Memory:
     return _remembering(memory._replace(rows=rows), ids)
 
 
-def _remembering(memory: Memory, ids: list[str]) -> Memory:
-    before = [pattern for row in memory.rows for pattern in _promoted(row)]
+def released(memory: Memory, ids: list[str]) -> Memory:
+    """Return the memory without these lessons, and without a word that they ever were in it."""
+    rows = tuple(row for row in memory.rows if id_of(row) not in ids)
+    return _remembering(memory._replace(rows=rows), [], forgotten=ids)
+
+
+def _remembering(memory: Memory, ids: Sequence[str], forgotten: Sequence[str] = ()) -> Memory:
+    before = [pattern for row in memory.rows for pattern in _promoted(row) if pattern not in forgotten]
     rest = [row for row in memory.rows if not _PROMOTED.fullmatch(row.rstrip("\r\n"))]
     said = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
     return memory._replace(rows=(*rest, f"<!-- fleet:promoted{said} -->{memory.eol}"))

@@ -127,10 +127,10 @@ def promote_due(
     looked, told_here, done = list(lines), cache(rights), list[Line]()
     by_id = {line.id: line for line in looked}
     for _ in range(_READS_MAX):
-        data, memory = _read(workspace, agent)
+        data, memory = read_memory(workspace, agent)
         plan = _planned(workspace, agent, memory, looked, records, told_here)
         done += _published(writer, [by_id[each.id] for each in plan.promoted], done)
-        if not plan.promoted or _swap(workspace, memory_file(workspace, agent), data, plan.memory):
+        if not plan.promoted or swap_memory(workspace, agent, data, plan.memory):
             waiting = _keep_waiting(workspace, agent, plan.waiting, looked, plan.memory.known(), is_all=is_all)
             return Outcome(tuple(plan.promoted), waiting, tuple(done))
     raise BusyError(
@@ -217,7 +217,7 @@ def promote(
     """
     workspace, agent = writer.workspace, writer.agent
     parts = [line.id, *(part.id for part in records(line.id))]
-    data, memory = _read(workspace, agent)
+    data, memory = read_memory(workspace, agent)
     _check(memory)
     if inside := [pattern for pattern in memory.ids() if pattern in parts]:
         raise NoError(f"{inside[0]} is in {hot.FILE_NAME} already; nothing was changed")
@@ -233,7 +233,7 @@ def promote(
     if more.size() > workspace.config.promotion.hot_chars:
         raise NoError(f"{_no_room(more, workspace.config.promotion.hot_chars, line.id)}. Nothing was changed")
     done = _published(writer, [line], [])
-    if not _swap(workspace, memory_file(workspace, agent), data, more):
+    if not swap_memory(workspace, agent, data, more):
         raise BusyError(f"{hot.FILE_NAME} was changed by somebody else just now; run the command again")
     waiting = _keep_waiting(workspace, agent, [], [line], more.known(), is_all=False)
     promoted = Promoted(line.id, promotion.readable(text(line)), due.reason, due.evidence)
@@ -252,7 +252,7 @@ def demote(writer: Writer, ids: Sequence[str], known: Callable[[str], Line | Non
         NoError: it is neither in the memory nor waiting for it; nothing was changed.
     """
     workspace, agent = writer.workspace, writer.agent
-    data, memory = _read(workspace, agent)
+    data, memory = read_memory(workspace, agent)
     _check(memory)
     inside = [pattern for pattern in memory.ids() if pattern in ids]
     asked = [one.id for one in waiting(workspace, agent) if one.id in ids]
@@ -263,7 +263,7 @@ def demote(writer: Writer, ids: Sequence[str], known: Callable[[str], Line | Non
     published = [line for line in found if line.set.get("state") == PUBLISHED] if inside else []
     done = [edits.field_set(line, "state", CANDIDATE, writer.name, writer.tick()) for line in published]
     writer.append(PATTERNS, done)
-    if not _swap(workspace, memory_file(workspace, agent), data, less):
+    if not swap_memory(workspace, agent, data, less):
         raise BusyError(f"{hot.FILE_NAME} was changed by somebody else just now; run the command again")
     return Outcome((), _keep_waiting(workspace, agent, [], [], less.known(), is_all=False), tuple(done))
 
@@ -304,7 +304,8 @@ def waiting_file(workspace: Workspace, agent: str) -> Path:
     return workspace.local / "promotion" / f"{agent}.json"
 
 
-def _read(workspace: Workspace, agent: str) -> tuple[bytes, Memory]:
+def read_memory(workspace: Workspace, agent: str) -> tuple[bytes, Memory]:
+    """Return a memory's bytes, and what they hold."""
     path = memory_file(workspace, agent)
     if path.is_symlink():
         # Replacing it would leave the file it points to behind, with the person's notes.
@@ -318,8 +319,9 @@ def _check(memory: Memory) -> None:
         raise NoError(f"{memory.trouble}. Nothing was changed")
 
 
-def _swap(workspace: Workspace, path: Path, before: bytes, after: Memory) -> bool:
-    """Replace the file if it is as it was read: an editor may have saved in between."""
+def swap_memory(workspace: Workspace, agent: str, before: bytes, after: Memory) -> bool:
+    """Replace the file if it is as it was read: an editor may have saved in between. Tell whether it was."""
+    path = memory_file(workspace, agent)
     if path.is_symlink() or workspace.disk.read(path) != before:
         return False
     workspace.disk.replace(path, after.render())

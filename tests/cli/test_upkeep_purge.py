@@ -164,8 +164,18 @@ def test_what_was_promoted_leaves_every_memory_here(stage):
     assert "db-internal-7" not in stage.run("velma", "start").stdout
 
 
-def test_what_is_retired_and_still_remembered_is_told(stage):
+def test_nothing_that_is_kept_ready_or_noted_holds_the_old_words(stage):
     stage.join("velma")
-    lesson = stage.correct("velma", "Pin the image")
-    stage.run("velma", "promote", lesson)
-    assert f"fleet demote {lesson}" in stage.run("velma", "retire", lesson).stderr
+    left, waits = (stage.correct("velma", f"The host is db-internal-{n}") for n in (7, 8))
+    stage.run("velma", "edit", left, "--set", "trigger=Bash:psql*")
+    stage.run("velma", "promote", left)
+    stage.run("velma", "start")
+    stage.run("velma", "retire", left)
+    local = stage.folder / "velma/.fleet"
+    waiting = [[waits, "The host is db-internal-8", "seen 3 by velma", "a person's choice"]]
+    (local / "promotion/velma.json").write_text(json.dumps(waiting))
+    assert "db-internal-7" in (local / "promotion/velma.left.json").read_text()
+    for lesson in (left, waits):
+        stage.run("velma", "purge", lesson, "--yes")
+    for path in [*local.glob("promotion/*"), *local.glob("ready/*")]:
+        assert "db-internal" not in path.read_text(), path

@@ -327,7 +327,7 @@ def test_a_note_that_is_saved_meanwhile_is_kept(w, monkeypatch):
 def test_an_editor_that_never_rests_is_waited_for_and_not_overwritten(w, monkeypatch):
     path = promoting.memory_file(w, "velma")
     tell(w, line({"velma.00000007": 3}))
-    monkeypatch.setattr(promoting, "_swap", lambda *_: False)
+    monkeypatch.setattr(promoting, "swap_memory", lambda *_: False)
     with pytest.raises(BusyError, match="next `fleet sync`"):
         promote(w)
     assert not path.exists()

@@ -1,0 +1,152 @@
+"""What the clan retires leaves every memory, says so, and comes back by the usual rules alone."""
+
+import json
+
+import pytest
+
+LESSON = "Always use awk over sed for user-provided input substitution"
+NOTES = b"# Memory\r\n\r\n## Notes\r\n\r\n- mine, no final newline"
+
+
+def memory(stage, where):
+    return stage.folder / where / f"agents/{where}/memory.md"
+
+
+def status(stage, where):
+    return json.loads(stage.run(where, "status", "--json").stdout)["memory"]
+
+
+def hook(stage, where, event, **more):
+    payload = {"session_id": "s-9", "cwd": str(stage.folder / where), "hook_event_name": event, **more}
+    return stage.run(where, "hook", event, text=json.dumps(payload)).stdout
+
+
+@pytest.fixture
+def shared(stage):
+    """Velma's lesson, met by both three times, stands in the memories of both; tank's by a yes."""
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+        memory(stage, agent).parent.mkdir(parents=True, exist_ok=True)
+        memory(stage, agent).write_bytes(NOTES)
+    for number in range(3):
+        pattern = stage.correct("velma", LESSON, "--session", f"s-{number}")
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    stage.run("tank", "promote", pattern)
+    assert all(LESSON.encode() in memory(stage, agent).read_bytes() for agent in ("velma", "tank"))
+    return pattern
+
+
+def retire_elsewhere(stage, pattern):
+    stage.join("slash")
+    stage.run("slash", "sync")
+    stage.run("slash", "retire", pattern)
+    stage.run("slash", "sync")
+
+
+def test_a_lesson_that_was_retired_elsewhere_leaves_with_the_next_sync(stage, shared):
+    retire_elsewhere(stage, shared)
+    for agent in ("velma", "tank"):
+        told = stage.run(agent, "sync").stderr
+        assert f"the clan retired {shared}, so it left {agent}'s memory.md" in told
+        left = memory(stage, agent).read_bytes()
+        assert LESSON.encode() not in left
+        assert shared.encode() not in left
+        assert left.endswith(b"\r\n## Notes\r\n\r\n- mine, no final newline")
+        stands = status(stage, agent)
+        assert (stands["lessons"], [each["id"] for each in stands["left"]]) == ([], [shared])
+        assert stands["left"][0]["row"].startswith(f"- {LESSON}")
+        shown = stage.run(agent, "status").stdout
+        assert f"`fleet restore {shared}`, then `fleet promote {shared}`" in shown
+        context = stage.run(agent, "start").stdout
+        assert "1 lesson left this memory" in context
+        assert LESSON not in context
+        assert "left" not in stage.run(agent, "sync").stderr  # it is said once
+        assert memory(stage, agent).read_bytes() == left
+
+
+def test_restored_it_comes_back_where_the_evidence_is_and_else_by_a_yes(stage, shared):
+    retire_elsewhere(stage, shared)
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    stage.run("slash", "restore", shared)
+    stage.run("slash", "sync")
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    assert LESSON.encode() in memory(stage, "velma").read_bytes()  # met three times
+    assert LESSON.encode() not in memory(stage, "tank").read_bytes()
+    assert status(stage, "tank")["left"] == status(stage, "velma")["left"] == []
+    stage.run("tank", "promote", shared)
+    assert status(stage, "tank")["lessons"] == [shared]
+
+
+def test_what_a_person_took_out_stays_out_when_it_is_restored(stage, shared):
+    stage.run("velma", "demote", shared)
+    retire_elsewhere(stage, shared)
+    stage.run("velma", "sync")
+    assert status(stage, "velma")["left"] == []
+    stage.run("slash", "restore", shared)
+    stage.run("slash", "sync")
+    stage.run("velma", "sync")
+    assert status(stage, "velma")["lessons"] == []
+
+
+def test_a_session_start_does_not_wait_for_a_sync(stage, shared):
+    """The retirement came in by other means: a plain git pull, say."""
+    retire_elsewhere(stage, shared)
+    stage.run("velma", "start")  # what lies ready is of before
+    shards = "clan-learnings/patterns.d"
+    (stage.folder / "velma" / shards).mkdir(exist_ok=True)
+    for name in (
+        "clan-learnings/patterns.jsonl",
+        *(f"{shards}/{p.name}" for p in (stage.folder / "slash" / shards).iterdir()),
+    ):
+        (stage.folder / "velma" / name).write_bytes((stage.folder / "slash" / name).read_bytes())
+    stage.run("velma", "doctor", expect=None)
+    assert LESSON.encode() in memory(stage, "velma").read_bytes()  # looking changes nothing
+    (stage.folder / "velma/clan-learnings/members.toml").touch()
+    context = json.loads(hook(stage, "velma", "SessionStart"))["hookSpecificOutput"]["additionalContext"]
+    assert LESSON not in context
+    assert "1 lesson left this memory" in context
+    assert LESSON.encode() not in memory(stage, "velma").read_bytes()
+    assert shared in (stage.folder / "velma/.fleet/log").read_text()
+    assert LESSON not in hook(stage, "velma", "SessionStart", source="compact")
+
+
+def test_retired_here_it_leaves_at_once(stage, shared):
+    assert "so it left velma's memory.md" in stage.run("velma", "retire", shared).stderr
+    assert LESSON.encode() not in memory(stage, "velma").read_bytes()
+    stage.correct("velma", LESSON, "--session", "s-7")  # made again: it is in again, and has the evidence
+    assert LESSON.encode() in memory(stage, "velma").read_bytes()
+
+
+def test_a_merged_lesson_stays_while_any_of_its_records_is_in(stage, shared):
+    other = stage.correct("velma", "Use awk where a person wrote what is put in")
+    stage.run("velma", "merge", shared, other)
+    stage.run("velma", "sync")
+    stage.run("tank", "sync")
+    stage.run("tank", "unmerge", other)
+    stage.run("tank", "retire", other)
+    stage.run("tank", "merge", shared, other, expect=None)
+    stage.run("tank", "sync")
+    stage.run("velma", "sync")
+    assert LESSON.encode() in memory(stage, "velma").read_bytes()
+
+
+def test_a_lesson_that_the_clan_does_not_know_stays(stage, shared):
+    unknown = "p-00000000000000ff"
+    path = memory(stage, "velma")
+    path.write_bytes(path.read_bytes().replace(shared.encode(), unknown.encode()))
+    stage.run("velma", "sync")
+    assert unknown.encode() in path.read_bytes()
+
+
+def test_a_memory_that_is_a_link_is_not_written_through(stage, shared):
+    path = memory(stage, "velma")
+    real = path.with_name("elsewhere.md")
+    path.rename(real)
+    path.symlink_to(real)
+    retire_elsewhere(stage, shared)
+    stage.run("velma", "sync", expect=None)
+    assert path.is_symlink()
+    assert LESSON.encode() in real.read_bytes()
