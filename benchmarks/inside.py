@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import time
 from itertools import count as counting
 from pathlib import Path
 
@@ -98,7 +99,11 @@ def load_for_memory(cache: Path, count: int) -> Work:
 
 
 def log_in_process(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
-    """Log a correction."""
+    """Log a correction, as a program does that goes on: until it returns, when it is durable and counted.
+
+    Lessons that are near are looked for when somebody asks for them (``near_lookup``).
+    """
+    from fleet.keep import unchanged
     from fleet.learn.corrections import Correction, correct
 
     workspace, numbers = _workspace(cache), counting()
@@ -107,6 +112,7 @@ def log_in_process(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape
         return correct(workspace, "velma", Correction("w", "r", f"lesson {next(numbers)}"), session="s")
 
     work()
+    time.sleep(1.1 * unchanged.SETTLED_NS / 1e9)  # folders made this moment are listed again each time
     return work
 
 

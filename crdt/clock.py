@@ -123,5 +123,6 @@ class Clock:
         Raises:
             OverflowError: the end of the year 9999 was admitted; a caller must never admit what it cannot exceed.
         """
-        self.last = max(self.wall(), after(self.last))
+        wall = self.wall()
+        self.last = wall if wall > self.last else after(self.last)
         return self.last

@@ -9,14 +9,14 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from fleet.keep import limits
 from fleet.keep.errors import BusyError, DiskError
 
 _POLL_S = 0.01
+_READ_BYTES = 4096
 
 
 class Disk:
@@ -28,29 +28,36 @@ class Disk:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._above: dict[str, tuple[str, ...]] = {}
 
     def read(self, path: Path) -> bytes:
         """Return a file's bytes, or b"" when it is not there."""
         try:
-            return path.read_bytes()
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                pieces, wanted = [], max(os.fstat(handle).st_size + 1, _READ_BYTES)
+                while piece := os.read(handle, wanted):
+                    pieces.append(piece)
+            finally:
+                os.close(handle)
+            return b"".join(pieces)
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as why:
             raise DiskError(f"cannot read {path}: {why.strerror}") from why
 
-    def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
+    def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> os.stat_result:
         """Add to the end of a file and return once it is on the disk; not ``is_durable``, once it is written.
 
         A last line that a crash tore off is closed first, so that it harms itself alone. The caller holds the file's
-        lock.
+        lock. Returns what the file was like when all of it was written.
 
         Raises:
             DiskError: it is not there, and must not be acknowledged.
         """
         with self._writing(path):
             self._prepare(path)
-            is_new = not path.exists()
-            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            handle, is_new = self._open_to_append(path)
             try:
                 size = os.fstat(handle).st_size
                 if size and os.pread(handle, 1, size - 1) != b"\n":
@@ -62,10 +69,20 @@ class Disk:
                 except OSError:
                     self._take_back(handle, size, data)
                     raise
+                seen = os.fstat(handle)
             finally:
                 os.close(handle)
             if is_new:
                 self._fsync_folder(path.parent)
+        return seen
+
+    def _open_to_append(self, path: Path) -> tuple[int, bool]:
+        """Return a handle, and whether the file was made just now. Most files are there: they are asked for first."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(path, flags), False
+        except FileNotFoundError:
+            return os.open(path, flags | os.O_CREAT, 0o644), True
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
         """Write a whole file anew, atomically, and only if it changed. Returns whether it did.
@@ -111,43 +128,42 @@ class Disk:
         with self._writing(path), suppress(FileNotFoundError):
             path.unlink()
 
-    @contextmanager
-    def lock(self, path: Path, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
-        """Hold an exclusive lock while the block runs. It dies with its process, so that none is ever stale.
+    def lock(self, path: Path, wait_s: float = limits.LOCK_WAIT_S) -> "_Lock":
+        """Hold an exclusive lock while a ``with`` block runs. It dies with its process, so that none is ever stale.
 
         Raises:
             BusyError: another process held it for longer than ``wait_s``.
         """
+        return _Lock(self, path, wait_s)
+
+    def open_lock(self, path: Path) -> int:
+        """Return a handle of a lock's file."""
         with self._writing(path):
             self._prepare(path)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        try:
-            _wait_for(handle, path, wait_s)
-            yield
-        finally:
-            os.close(handle)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
     def _prepare(self, path: Path) -> None:
         """Make the folders down to a file, none of them a link: a hostile repository may hold links to anywhere."""
-        relative = path.relative_to(self.root)
-        folder = self.root
-        for name in relative.parts[:-1]:
-            folder /= name
+        for folder in self._folders_to(path):
             try:
-                mode = folder.lstat().st_mode
+                mode = os.lstat(folder).st_mode
             except FileNotFoundError:
-                folder.mkdir(exist_ok=True)
-                self._fsync_folder(folder.parent)
+                Path(folder).mkdir(exist_ok=True)
+                self._fsync_folder(Path(folder).parent)
                 continue
             if not stat.S_ISDIR(mode):
                 raise DiskError(f"{folder} is a link or a file where a folder belongs; nothing was written through it")
 
-    @contextmanager
-    def _writing(self, path: Path) -> Iterator[None]:
-        try:
-            yield
-        except OSError as why:
-            raise DiskError(_explain(path, why)) from why
+    def _folders_to(self, path: Path) -> tuple[str, ...]:
+        """Return the folders between the root and a file, from above. Which these are follows from the names alone."""
+        below = os.fspath(path).rpartition(os.sep)[0]
+        if below not in self._above:
+            names = path.parent.relative_to(self.root).parts
+            self._above[below] = tuple(str(self.root.joinpath(*names[: at + 1])) for at in range(len(names)))
+        return self._above[below]
+
+    def _writing(self, path: Path) -> "_Explained":
+        return _Explained(path)
 
     def _same(self, path: Path, data: bytes) -> bool:
         try:
@@ -197,6 +213,48 @@ class Disk:
             self._fsync(handle)
         finally:
             os.close(handle)
+
+
+class _Lock:
+    """A lock that is held while the block runs. Neither this nor the next is a generator: those take longer to run."""
+
+    __slots__ = ("_disk", "_handle", "_path", "_wait_s")
+
+    def __init__(self, disk: Disk, path: Path, wait_s: float) -> None:
+        self._disk = disk
+        self._path = path
+        self._wait_s = wait_s
+        self._handle = -1
+
+    def __enter__(self) -> None:
+        """Wait for it."""
+        self._handle = self._disk.open_lock(self._path)
+        try:
+            _wait_for(self._handle, self._path, self._wait_s)
+        except BaseException:
+            os.close(self._handle)
+            raise
+
+    def __exit__(self, kind: object, why: object, trace: object) -> None:
+        """Let go of it."""
+        os.close(self._handle)
+
+
+class _Explained:
+    """What the system refuses while the block runs is told as what a person can act on."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, why: BaseException | None, trace: object) -> None:
+        """Explain what went wrong, if it did."""
+        if isinstance(why, OSError):
+            raise DiskError(_explain(self._path, why)) from why
 
 
 def _wait_for(handle: int, path: Path, wait_s: float) -> None:

@@ -68,9 +68,13 @@ def groups(pointing: Mapping[str, str]) -> list[list[str]]:
     return list(grouped.values())
 
 
-def group_of(notebook: Notebook, pattern_id: str) -> list[str]:
-    """Return the ids of all records that are one lesson with this one, itself included, sorted."""
-    found = next((group for group in groups(notebook.pointing()) if pattern_id in group), [pattern_id])
+def group_of(notebook: Notebook, pattern_id: str, pointing: Mapping[str, str] | None = None) -> list[str]:
+    """Return the ids of all records that are one lesson with this one, itself included, sorted.
+
+    Who knows already which record is ``pointing`` to which says so.
+    """
+    pointing = notebook.pointing() if pointing is None else pointing
+    found = next((group for group in groups(pointing) if pattern_id in group), [pattern_id])
     return [member for member in found if member in notebook.patterns]
 
 
@@ -99,9 +103,9 @@ def everything(notebook: Notebook) -> Iterator[tuple[Line, str]]:
             yield line, under.get(line.id, "")
 
 
-def whole(notebook: Notebook, pattern_id: str) -> Line:
-    """Return the lesson that a record is, or is a part of."""
-    return united_of([notebook.patterns[member] for member in group_of(notebook, pattern_id)])
+def whole(notebook: Notebook, pattern_id: str, pointing: Mapping[str, str] | None = None) -> Line:
+    """Return the lesson that a record is, or is a part of; ``pointing`` as for ``group_of``."""
+    return united_of([notebook.patterns[member] for member in group_of(notebook, pattern_id, pointing)])
 
 
 def united_of(members: Sequence[Line]) -> Line:

@@ -6,6 +6,7 @@ normaliser takes a new id prefix, since ids are computed once and never again.
 """
 
 import unicodedata
+from functools import lru_cache
 
 from fleet.keep.digests import blake2b
 from fleet.keep.lazily import compiled
@@ -25,8 +26,12 @@ def pattern_id(text: str) -> str:
     return PATTERN_PREFIX + blake2b(normalise(text).encode(), digest_size=8).hexdigest()
 
 
+@lru_cache(maxsize=64)
 def normalise(text: str) -> str:
-    """Return the text without what does not change its meaning. Idempotent: repeated until nothing changes."""
+    """Return the text without what does not change its meaning. Idempotent: repeated until nothing changes.
+
+    Whoever logs a lesson asks for it four times.
+    """
     given = text
     for _ in range(_ROUNDS_MAX):
         shorter = _round(text)

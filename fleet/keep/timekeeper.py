@@ -46,14 +46,34 @@ class Timekeeper:
         self._disk = disk
         self._path = path
         self._wall_ms = wall_ms
-        self.issued, self.admitted = _parse(disk.read(path))
+        self._data = b""
+        self._read: tuple[tuple[int, Stamp, Stamp], Reading] | None = None
+        self._is_alone = False
+        self.issued, self.admitted = clock.ZERO, clock.ZERO
+        self._catch_up()
+
+    def begin(self) -> None:
+        """The write lock is held from here on, so the file is read once: nobody else issues a stamp."""
+        self._is_alone = False
+        self._catch_up()
+        self._is_alone = True
+
+    def end(self) -> None:
+        """The write lock is let go of."""
+        self._is_alone = False
 
     def reading(self) -> Reading:
         """Judge the wall clock."""
-        wall = Clock(self._wall_ms).wall()
+        seen = self._wall_ms(), self.admitted, self.issued
+        if self._read is None or self._read[0] != seen:
+            self._read = seen, self._judged(seen[0])
+        return self._read[1]
+
+    def _judged(self, wall_ms: int) -> Reading:
+        wall = clock.pack(min(max(wall_ms, 0), clock.MS_MAX))
         limit = clock.shifted(wall, AHEAD_MS_MAX)
         wrong = ""
-        if self._wall_ms() < RELEASED_MS:
+        if wall_ms < RELEASED_MS:
             wrong = f"this machine's clock says {wall[:16]}Z, which is before this version of fleet was made"
         elif clock.shifted(self.admitted, -AHEAD_MS_MAX) > wall:
             wrong = f"this machine's clock says {wall[:16]}Z, a day or more behind what others wrote"
@@ -89,11 +109,18 @@ class Timekeeper:
 
     def _catch_up(self) -> None:
         """Another process of this workspace may have issued stamps since we read the file."""
-        issued, admitted = _parse(self._disk.read(self._path))
-        self.issued, self.admitted = max(issued, self.issued), max(admitted, self.admitted)
+        if self._is_alone:
+            return
+        data = self._disk.read(self._path)
+        if data != self._data:
+            issued, admitted = _parse(data)
+            self.issued, self.admitted = max(issued, self.issued), max(admitted, self.admitted)
+            self._data = data
 
     def _save(self) -> None:
-        self._disk.note(self._path, f"{self.issued:<29}\n{self.admitted:<29}\n".encode())
+        data = f"{self.issued:<29}\n{self.admitted:<29}\n".encode()
+        self._disk.note(self._path, data)
+        self._data = data
 
 
 def _parse(data: bytes) -> tuple[Stamp, Stamp]:

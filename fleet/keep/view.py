@@ -16,7 +16,7 @@ from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook, Order, is_listed
 from fleet.keep.reading import KINDS
 from fleet.keep.store import Held
-from fleet.keep.workspace import Kept, Workspace
+from fleet.keep.workspace import Kept, Links, Workspace
 
 if TYPE_CHECKING:  # a small clan needs no database, and its commands no milliseconds for one
     from fleet.keep.glimpse import View
@@ -26,7 +26,7 @@ def glance(workspace: Workspace) -> Held:
     """Return what ``workspace.load`` returns, read when it is asked for wherever that is quicker."""
     cut = workspace.timekeeper.reading().cut
     kept = workspace.kept
-    if kept is not None and kept.cut <= cut and kept.signature == workspace.store.signature():
+    if kept is not None and kept.cut <= cut and kept.signature == workspace.looks.signature():
         return kept.held
     view = opened(workspace)
     if view is None:
@@ -39,13 +39,38 @@ def glance(workspace: Workspace) -> Held:
     )
 
 
-def remember(workspace: Workspace, held: Held) -> None:
+def remember(workspace: Workspace, held: Held, links: Links | None = None, *, wrote: str = "") -> None:
     """Keep what was read and has been written since, for the next one to glance. The caller holds the write lock.
 
     Only what is plain: a held part may join at any later time.
+
+    Args:
+        workspace: where.
+        held: what was read.
+        links: what was worked out from it.
+        wrote: the one file that we have written to since ``held`` was looked up; "" if there may be more.
     """
-    is_plain = not (held.notebook.held or held.read.count or held.read.markers or held.findings.held())
-    workspace.kept = Kept(workspace.store.signature(), held.notebook.cut, held) if is_plain else None
+    kept, workspace.kept = workspace.kept, None
+    if held.notebook.held or held.read.count or held.read.markers or held.findings.held():
+        return
+    is_known = wrote and kept is not None and kept.held is held
+    signature = workspace.looks.again(kept.signature, wrote) if is_known and kept else workspace.looks.signature()
+    workspace.kept = Kept(signature, held.notebook.cut, held, links)
+
+
+def links(workspace: Workspace, held: Held) -> Links | None:
+    """Return what was worked out from all records of a notebook that is in memory as a whole; None for any other.
+
+    Looked up for as long as nothing was read anew. An index answers that quickly by itself.
+    """
+    if held.notebook.index is not None:
+        return None
+    kept = workspace.kept
+    if kept is not None and kept.held is held and kept.links is not None:
+        return kept.links
+    notebook = held.notebook
+    edited = (each for each in notebook.with_key(b'"when":{') if "text" in notebook.patterns[each].when)
+    return Links(notebook.pointing(), tuple(edited))
 
 
 def opened(workspace: Workspace) -> "View | None":

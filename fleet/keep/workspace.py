@@ -7,8 +7,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +27,7 @@ from fleet.keep.replica import Replica
 from fleet.keep.state import State
 from fleet.keep.store import Held, Store
 from fleet.keep.timekeeper import Timekeeper
+from fleet.keep.unchanged import Looks, Unchanged
 
 _READS_MAX = 5
 
@@ -59,11 +61,31 @@ class World(msgspec.Struct, frozen=True):
 
 
 class Kept(NamedTuple):
-    """What was read, for a process that goes on: good for as long as no file of the clan changes."""
+    """What was read, for a process that goes on: good for as long as no file of the clan changes.
+
+    Attributes:
+        signature: what the files were like.
+        cut: what was read with.
+        held: what they join to.
+        links: what is worked out from all records, once (``view.links``).
+    """
 
     signature: list[tuple[str, int, int, int]]
     cut: str
     held: Held
+    links: "Links | None" = None
+
+
+class Links(NamedTuple):
+    """What only a look at every record tells, and what no correction changes.
+
+    Attributes:
+        pointing: which record is merged into which.
+        edited: ids of the records whose text was set after they were first logged.
+    """
+
+    pointing: dict[str, str]
+    edited: tuple[str, ...]
 
 
 class Workspace:
@@ -87,20 +109,25 @@ class Workspace:
         self.quarantine = Quarantine(self.disk, self.local / "quarantine" / "refused.jsonl")
         self.timekeeper = Timekeeper(self.disk, self.local / "clock", self.world.wall_ms)
         self.kept: Kept | None = None
+        self.looks = Looks(self.store)
+        self._register = Unchanged(self.replica_file, self._read_register)
+        self._lock_file = self.local / "locks" / "write.lock"
+        self._folder: tuple[tuple[int, int], str] | None = None
+        self.logbooks: dict[str, Any] = {}  # what the verbs know of each agent's log
         self.changed: set[str] = set()  # ids that the index found changed, since somebody asked
         self.closing: list[Callable[[], None]] = []  # what others opened for as long as this is open
 
-    @property
+    @cached_property
     def config_file(self) -> Path:
         """``fleet.toml``."""
         return self.root / config.FILE_NAME
 
-    @property
+    @cached_property
     def clan(self) -> Path:
         """The folder of the clan's shared files."""
         return self.root / "clan-learnings"
 
-    @property
+    @cached_property
     def local(self) -> Path:
         """The machine-local folder."""
         return self.root / ".fleet"
@@ -109,18 +136,29 @@ class Workspace:
         """Return the folder of one agent's own files."""
         return self.root / "agents" / agent
 
-    @property
+    @cached_property
     def replica_file(self) -> Path:
         """``replica.toml``."""
         return self.local / "replica.toml"
 
     def replicas(self) -> replica.Register:
         """Return who writes here."""
+        return self._register.get()
+
+    def _read_register(self) -> replica.Register:
         return replica.parse(self.disk.read(self.replica_file), self.replica_file)
+
+    def _folder_fingerprint(self) -> str:
+        """Return the fingerprint of this folder, worked out once for as long as the path leads to the same one."""
+        seen = self.root.stat()
+        there = seen.st_dev, seen.st_ino
+        if self._folder is None or self._folder[0] != there:
+            self._folder = there, replica.folder_fingerprint(self.root)
+        return self._folder[1]
 
     def current_replicas(self) -> list[str]:
         """Return the ids under which agents write here now; those of a folder we are a copy of are not among them."""
-        register, folder = self.replicas(), replica.folder_fingerprint(self.root)
+        register, folder = self.replicas(), self._folder_fingerprint()
         found = (
             register.current(agent, self.world.machine(), folder) for agent in {r.agent for r in register.replicas}
         )
@@ -213,27 +251,36 @@ class Workspace:
         Raises:
             BusyError: another process holds it.
         """
-        with self.locked(wait_s):
-            yield self._writer(agent)
+        with self.disk.lock(self._lock_file, wait_s):
+            self.timekeeper.begin()
+            try:
+                yield self._writer(agent)
+            finally:
+                self.timekeeper.end()
 
     @contextmanager
     def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
         """Hold the workspace's write lock."""
-        with self.disk.lock(self.local / "locks" / "write.lock", wait_s):
-            yield
+        with self.disk.lock(self._lock_file, wait_s):
+            self.timekeeper.begin()
+            try:
+                yield
+            finally:
+                self.timekeeper.end()
 
     def _writer(self, agent: str) -> "Writer":
         if lease := self.lease():
             return self._leased(agent, lease)
-        if self.replicas().ephemeral:
+        register = self.replicas()
+        if register.ephemeral:
             raise UsageError(
                 "this workspace is ephemeral: it is only read, so no job leaves a replica behind. To write, lend it "
                 "one that all runs of this job share: FLEET_REPLICA=<agent>.<8 hex digits>. Nothing was written"
             )
         if self.timekeeper.reading().is_ahead:
             self._start_again_after_running_ahead()
-        register = self.replicas()
-        found = register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
+            register = self.replicas()
+        found = register.current(agent, self.world.machine(), self._folder_fingerprint())
         if found is None:
             if any(r.agent == agent and not r.is_lease for r in register.replicas):
                 self.warn(
@@ -259,8 +306,10 @@ class Workspace:
         Raises:
             NoError: it was not.
         """
+        if not self.lease():
+            return
         has_remote = bool(self.config.share.remote or self.state.get("confirmed"))
-        if self.lease() and has_remote and not self.state.get("pulled"):
+        if has_remote and not self.state.get("pulled"):
             raise NoError(
                 f"{self.lease()} is lent, and what was written under it before is not read yet: nothing was logged. "
                 "Run `fleet sync` first"
@@ -271,7 +320,7 @@ class Workspace:
         fresh = replica.mint(
             agent,
             self.world.machine(),
-            replica.folder_fingerprint(self.root),
+            self._folder_fingerprint(),
             self.timekeeper.tick(),
             self.world.entropy,
         )

@@ -1,6 +1,7 @@
 """``corrections.md``: the write-ahead log of every correction. One write(2), one fsync, and only then success."""
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.keep import merging, shown
@@ -9,11 +10,11 @@ from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook, count, text
 from fleet.keep.reading import PATTERNS
 from fleet.keep.store import Held
-from fleet.keep.view import glance, remember
-from fleet.keep.workspace import Workspace, Writer
+from fleet.keep.view import glance, links, remember
+from fleet.keep.workspace import Links, Workspace, Writer
 from fleet.learn import drafts, echoes, reconcile, sessions, settled
-from fleet.learn.entries import Log, Record, format_entry, format_record, parse_log
-from fleet.learn.records import records_of
+from fleet.learn.entries import Entry, Log, Record, format_entry, format_record, parse_log, written_plainly
+from fleet.learn.logbook import Logbook
 
 if TYPE_CHECKING:
     from fleet.keep.matching import Near
@@ -34,7 +35,7 @@ class Correction(NamedTuple):
     tags: tuple[str, ...] = ()
 
 
-class Logged(NamedTuple):
+class Logged:
     """What became of a correction.
 
     Attributes:
@@ -42,16 +43,34 @@ class Logged(NamedTuple):
         text: of the pattern, as the clan knows it.
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were taken out.
-        near: other patterns that may be the same lesson in other words, or look like it and differ.
         is_echo: it told nothing but a lesson that this agent was shown, so nothing was logged.
     """
 
-    id: str
-    text: str
-    seen: int
-    secrets: tuple[str, ...]
-    near: tuple["Near", ...] = ()
-    is_echo: bool = False
+    def __init__(
+        self,
+        pattern: str,
+        lesson: str,
+        seen: int,
+        secrets: tuple[str, ...],
+        *,
+        close: Callable[[], tuple["Near", ...]] = tuple,
+        is_echo: bool = False,
+    ) -> None:
+        self.id = pattern
+        self.text = lesson
+        self.seen = seen
+        self.secrets = secrets
+        self.is_echo = is_echo
+        self._close = close
+
+    @cached_property
+    def near(self) -> tuple["Near", ...]:
+        """Other patterns that may be the same lesson in other words, or look like it and differ.
+
+        Looked for when somebody asks, for as long as the workspace is open, among what it knows by then: that takes
+        longer than logging.
+        """
+        return self._close()
 
 
 def read_log(workspace: Workspace, agent: str) -> Log:
@@ -76,37 +95,70 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
     """
     entry, secrets = _screened(told)
     with workspace.writing(agent) as writer:
+        kept = workspace.kept
         held = glance(workspace)
-        workspace.admit(held.notebook)
-        pattern = _known(held.notebook, same) if same else reconcile.find_pattern(held.notebook, entry.pattern)
+        if kept is None or held is not kept.held:
+            workspace.admit(held.notebook)  # else all that was read was admitted then, and we hold the lock
+        known = links(workspace, held)
+        pattern = _known(held.notebook, same) if same else _pattern_of(held.notebook, entry.pattern, known)
         if echo := _echoed(writer, entry, held.notebook.get(pattern)):
             return _as_echo(held.notebook, echo, entry.pattern, secrets)
-        before, noted = settled.signature(workspace, agent), settled.noted(workspace, agent)
-        extra = _relapse(writer, held.notebook, pattern)
+        log = _logbook(workspace, agent)
+        extra = _relapse(writer, held.notebook, pattern, known)
         named = sessions.session_of(workspace, agent, session)
-        is_settled = before == noted.signature
-        log = _append_entry(writer, entry, pattern, named, extra, is_settled=is_settled)
+        fresh = _append_entry(writer, log, entry, pattern, named, extra)
+        unfilled, log.unfilled = log.unfilled, None  # until what is owed is written, whatever stops us
         try:
-            if is_settled and reconcile.is_counted(log.records[:-1], held.notebook):
-                _append_owed(writer, held, log)
-                settled.note(workspace, agent, noted.unfilled)
+            if unfilled is not None and reconcile.is_counted(fresh.records[:-1], held.notebook):
+                _append_owed(writer, held, fresh)
+                settled.note(workspace, agent, unfilled, log.signature)
+                log.unfilled = unfilled
+                remember(workspace, held, known, wrote=PATTERNS.shard(writer.name))
             else:
                 settle(writer, held)
-            remember(workspace, held)
+                remember(workspace, held, known)
         except DiskError as why:
             # The log has it, and the log is what counts: the next command takes it from there.
             workspace.warn(f"the correction is logged, but not counted yet: {why}")
-    return answered(held.notebook, pattern, entry.pattern, secrets, is_same=bool(same))
+    return answered(held.notebook, pattern, entry.pattern, secrets, is_same=bool(same), known=known)
 
 
-def answered(notebook: Notebook, pattern: str, lesson: str, secrets: tuple[str, ...], *, is_same: bool) -> Logged:
+def answered(
+    notebook: Notebook,
+    pattern: str,
+    lesson: str,
+    secrets: tuple[str, ...],
+    *,
+    is_same: bool,
+    known: Links | None = None,
+) -> Logged:
     """Return what is told of a lesson that was just logged as this pattern."""
     if notebook.get(pattern) is None:
         return Logged(pattern, lesson, 1, secrets)
-    line = merging.whole(notebook, pattern)
+    line = merging.whole(notebook, pattern, known.pointing if known is not None else None)
+    told = (line.id, text(line), count(line, "seen"), secrets)
     # Whoever says --same has looked already.
-    close = () if is_same else _near(notebook, line.id, lesson)
-    return Logged(line.id, text(line), count(line, "seen"), secrets, close)
+    return Logged(*told) if is_same else Logged(*told, close=lambda: _near(notebook, line.id, lesson))
+
+
+def _pattern_of(notebook: Notebook, lesson: str, known: Links | None) -> str:
+    return reconcile.find_pattern(notebook, lesson, known.edited if known is not None else None)
+
+
+def _logbook(workspace: Workspace, agent: str) -> Logbook:
+    """Return what is known of an agent's log, and whether it owes nothing. The caller holds the write lock."""
+    found = workspace.logbooks.get(agent)
+    if found is None:
+        found = workspace.logbooks[agent] = Logbook(workspace.disk, log_file(workspace, agent))
+    else:
+        found.refresh()
+    if found.unfilled is None:
+        noted = settled.noted(workspace, agent)
+        if noted.signature == found.signature:
+            found.unfilled = noted.unfilled
+        elif not found.is_as_read:
+            found.read()
+    return found
 
 
 def _near(notebook: Notebook, lesson_id: str, lesson: str) -> tuple["Near", ...]:
@@ -181,49 +233,34 @@ def _as_echo(notebook: Notebook, pattern: str, told: str, secrets: tuple[str, ..
     return Logged(line.id, text(line), count(line, "seen"), secrets, is_echo=True)
 
 
-def _relapse(writer: Writer, notebook: Notebook, pattern: str) -> tuple[tuple[str, str], ...]:
+def _relapse(
+    writer: Writer, notebook: Notebook, pattern: str, known: Links | None = None
+) -> tuple[tuple[str, str], ...]:
     """Return what a record says of an occurrence whose lesson the agent had been shown: under its own id or another."""
     workspace = writer.workspace
-    also = [merging.whole(notebook, pattern).id] if notebook.get(pattern) is not None else []
+    pointing = known.pointing if known is not None else None
+    also = [merging.whole(notebook, pattern, pointing).id] if notebook.get(pattern) is not None else []
     return shown.relapse_extra(workspace.root, writer.agent, pattern, workspace.world.wall_ms(), also)
 
 
 def _append_entry(
     writer: Writer,
+    log: Logbook,
     entry: Correction,
     pattern: str,
     session: str,
     extra: tuple[tuple[str, str], ...],
-    *,
-    is_settled: bool,
 ) -> Log:
     """Append the entry and its record in one write.
 
     Returns the part of the log that is about this pattern: this entry, and all records, the new one last.
     """
     workspace, at = writer.workspace, writer.tick()
-    when = datetime.fromtimestamp(workspace.world.wall_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%MZ")
-    body = format_entry(
-        when=when,
-        title=entry.title,
-        wrong=entry.wrong,
-        right=entry.right,
-        source=entry.source,
-        pattern=entry.pattern,
-        category=entry.category,
-        tags=entry.tags,
-    )
-    path = log_file(workspace, writer.agent)
-    known = workspace.disk.read(path)
-    parsed = parse_log(body).entries
-    if len(parsed) != 1:
-        raise RefusedError(
-            "this text cannot be kept as one entry; nothing was written. Please report it, with the text"
-        )
-    content = parsed[0].content
-    is_told = entry.pattern.encode() in known and (not is_settled or when.encode() in known)
+    now = workspace.wall()
+    when = f"{now[:10]} {now[11:16]}Z"
+    body, parsed = _written(entry, when)
     record = Record(
-        id=reconcile.entry_id(content, _told_before(content, known, is_settled=is_settled, may_be=is_told)),
+        id=reconcile.entry_id(parsed.content, _told_before(workspace, log, parsed.content, entry.pattern, when)),
         pattern=pattern,
         replica=writer.name,
         at=at,
@@ -231,22 +268,52 @@ def _append_entry(
         extra=extra,
         line=0,
     )
-    head = "" if known else f"# Corrections — {writer.agent}\n"
-    workspace.disk.append(path, f"{head}\n{body.rstrip()}\n{format_record(record)}\n".encode())
-    return Log(parsed, (*records_of(pattern, known), record))
+    head = f"# Corrections — {writer.agent}\n" if log.is_empty else ""
+    data = f"{head}\n{body.rstrip()}\n{format_record(record)}\n".encode()
+    before = log.records_of(pattern)
+    log.wrote(record, workspace.disk.append(log.path, data), len(data))
+    return Log((parsed,), (*before, record))
 
 
-def _told_before(content: str, known: bytes, *, is_settled: bool, may_be: bool) -> int:
+def _written(entry: Correction, when: str) -> tuple[str, Entry]:
+    """Return an entry's text, and the entry as it will be read.
+
+    Raises:
+        RefusedError: it would not be read as one.
+    """
+    said = {
+        "title": entry.title,
+        "wrong": entry.wrong,
+        "right": entry.right,
+        "source": entry.source,
+        "pattern": entry.pattern,
+        "category": entry.category,
+    }
+    if plain := written_plainly(when=when, tags=entry.tags, **said):
+        return plain
+    body = format_entry(when=when, tags=entry.tags, **said)
+    parsed = parse_log(body).entries
+    if len(parsed) != 1:
+        raise RefusedError(
+            "this text cannot be kept as one entry; nothing was written. Please report it, with the text"
+        )
+    return body, parsed[0]
+
+
+def _told_before(workspace: Workspace, log: Logbook, content: str, pattern: str, when: str) -> int:
     """Return how many entries of a log have this content. Reading all of it is the last resort.
 
     In a settled log each has its record, under the id that it had then: what was mended since may be another's by now.
     """
+    is_settled = log.unfilled is not None
     ordinal = 0
-    while reconcile.entry_id(content, ordinal).encode() in known:
+    while log.has_entry(reconcile.entry_id(content, ordinal)):
         ordinal += 1
-    if (ordinal and is_settled) or not (ordinal or may_be):
+    if is_settled and (ordinal or not log.may_say(pattern, when)):
         return ordinal
-    return sum(entry.content == content for entry in parse_log(known).entries)
+    if not ordinal and not log.may_say(pattern):
+        return 0
+    return sum(entry.content == content for entry in parse_log(workspace.disk.read(log.path)).entries)
 
 
 def settle(writer: Writer, held: Held) -> int:

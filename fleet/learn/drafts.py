@@ -15,15 +15,24 @@ class Text(NamedTuple):
     secrets: tuple[str, ...]
 
 
+_NOTHING = Text("", ())
+
+
 def enter(name: str, text: str, *, lines: bool = False) -> Text:
     """Screen one field. Secrets become ``[REDACTED:kind]``, unless ``lines`` is set it becomes one line.
 
     Raises:
         RefusedError: it is longer than a field may be. Nothing is ever cut silently.
     """
-    screened = screening.screen(text, home=str(Path.home()))
+    if not text:
+        return _NOTHING
+    if screening.is_harmless(text):
+        screened = screening.Screened(text, (), 0)
+    else:
+        screened = screening.screen(text, home=str(Path.home()))
     clean = screened.text.strip() if lines else screening.one_line(screened.text)
-    if len(clean.encode()) > limits.TEXT_BYTES_MAX:
+    # A character takes at most four bytes: only long texts need to be encoded to know.
+    if len(clean) * 4 > limits.TEXT_BYTES_MAX and len(clean.encode()) > limits.TEXT_BYTES_MAX:
         raise RefusedError(
             f"--{name} is {len(clean.encode())} bytes long; the limit is {limits.TEXT_BYTES_MAX}. Nothing was written. "
             "Say the lesson in fewer words, and keep the evidence in a file"

@@ -78,6 +78,8 @@ def _without_evidence(row: str) -> str | None:
 
 def injected_id(said: str) -> str:
     """Return the id at the end of a text that is a shown lesson, copied; "" for any other text."""
+    if "-" not in said or "(" not in said:
+        return ""  # no id, no evidence: so are most
     rows = [row for row in said.strip().split("\n") if row.strip()]
     found = [hits[-1] for row in rows if (hits := list(_EVIDENCE.finditer(row)))]
     return str(found[-1]["id"]) if found and not strip_injected(said).strip(_AFTER + "\n") else ""

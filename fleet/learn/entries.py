@@ -228,6 +228,62 @@ def format_entry(
     return writing.format_block(_format_heading(when.strip(), title), values)
 
 
+_NOT_PLAIN = frozenset("\\<>`~")
+
+
+def written_plainly(
+    *,
+    when: str,
+    title: str,
+    wrong: str,
+    right: str,
+    source: str,
+    pattern: str,
+    category: str = "",
+    tags: Sequence[str] = (),
+) -> tuple[str, Entry] | None:
+    """Return what ``format_entry`` writes, and what ``parse_log`` reads from it, where both are plain to see.
+
+    That is where each value is one line, in which no mark opens a comment, a code span or a fence, or escapes one; most
+    are. None for any other: write it, read it, and see whether it comes back.
+    """
+    values = (title, wrong, right, source, pattern, category, *tags)
+    said = "".join(values)
+    if not (when and title and pattern and said.isprintable() and _NOT_PLAIN.isdisjoint(said)):
+        return None
+    if any(value != value.strip() for value in values) or not times.WHEN.fullmatch(when):
+        return None
+    if is_placeholder(pattern) or "auto" in source.casefold() or any(map("#,，、".__contains__, "".join(tags))):
+        return None
+    if title[0] in "-–—―:：|" or title.rstrip("#") != title:
+        return None
+    body = (
+        f"## {when} {writing.DASH} {title}\n{_field('What I got wrong', wrong)}{_field('Correct approach', right)}"
+        f"{_field('Source', source)}{_field('Pattern', pattern)}"
+        f"{_field('Category', category) if category else ''}{_field('Tags', ', '.join(tags)) if tags else ''}"
+    )
+    content = writing.content(when=when, title=title, wrong=wrong, right=right, source=source, pattern=pattern)
+    return body, Entry(
+        line=1,
+        when=when,
+        title=title,
+        wrong=wrong,
+        right=right,
+        source=source,
+        pattern=pattern,
+        auto=False,
+        signal="",
+        record=None,
+        content=content,
+        category=fold(category),
+        tags=tuple(map(fold, tags)),
+    )
+
+
+def _field(label: str, value: str) -> str:
+    return f"**{label}:** {value}\n" if value else f"**{label}:**\n"
+
+
 def _plain(text: str | bytes) -> str:
     """Return text with LF line ends and without the byte order marks that editors and ``cat`` leave."""
     if isinstance(text, bytes):

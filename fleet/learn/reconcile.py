@@ -14,7 +14,7 @@ from fleet.keep import limits, screening
 from fleet.keep.digests import blake2b
 from fleet.keep.line import Line
 from fleet.keep.normal import normalise, pattern_id
-from fleet.keep.notebook import Notebook
+from fleet.keep.notebook import Notebook, text
 from fleet.keep.shown import RELAPSED
 from fleet.learn import echoes, times, writing
 from fleet.learn.entries import Entry, Log, Record
@@ -67,9 +67,17 @@ def lesson_text(entry: Entry) -> str:
     return clean if normalise(clean) else ""
 
 
-def find_pattern(notebook: Notebook, lesson: str) -> str:
-    """Return the id a lesson is logged under: of the pattern that now reads alike, else the hash of the text."""
-    found = next(notebook.reading_alike(normalise(lesson)), None)
+def find_pattern(notebook: Notebook, lesson: str, edited: Iterable[str] | None = None) -> str:
+    """Return the id a lesson is logged under: of the pattern that now reads alike, else the hash of the text.
+
+    Who knows already which records were ``edited`` since they were first logged says so.
+    """
+    normalised = normalise(lesson)
+    if edited is None:
+        alike = notebook.reading_alike(normalised)
+    else:
+        alike = (line for each in edited if normalise(text(line := notebook.patterns[each])) == normalised)
+    found = next(alike, None)
     return found.id if found is not None else pattern_id(lesson)
 
 
@@ -91,7 +99,9 @@ def lines_owed(log: Log, notebook: Notebook, fields: Iterable[str]) -> Iterator[
         if fresh:
             line = _raised(notebook, pattern, replica, fresh, records.values())
             entries = [said[r.id] for r in fresh if r.id in said]
-            line.at = min([line.at, *(when for entry in entries if (when := _when(entry)) < line.at[:16] and when)])
+            line.at = min(
+                [line.at, *(when for entry in entries if (when := _when(entry, line.at)) < line.at[:16] and when)]
+            )
             line.set = _fields(notebook, pattern, entries, fields)
             yield line
 
@@ -139,8 +149,10 @@ def _raised(notebook: Notebook, pattern: str, replica: str, fresh: list[Record],
     return Line(id=pattern, at=stamps[0], by=replica, add={replica: stamps[-1]}, n=totals)
 
 
-def _when(entry: Entry) -> str:
+def _when(entry: Entry, at: str) -> str:
     """Return when an entry says that it happened: one written by hand may tell of an earlier day than its record."""
+    if entry.when.rstrip("Z").replace(" ", "T") == at[:16]:
+        return at  # as most do: the minute of the record itself
     ms = times.to_ms(entry.when)
     return clock.pack(ms) if ms is not None else ""
 
@@ -165,7 +177,8 @@ def _fields(notebook: Notebook, pattern: str, entries: list[Entry], fields: Iter
 def _clean(text: str) -> str:
     """Return a field as it may enter a line; "" when it is too long, since nothing is cut."""
     clean = screening.one_line(screening.screen(text).text)
-    return clean if len(clean.encode()) <= limits.TEXT_BYTES_MAX else ""
+    is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
+    return clean if is_short else ""
 
 
 SHAREABLE = ("wrong", "source")

@@ -50,9 +50,9 @@ def noted(workspace: "Workspace", agent: str) -> Noted:
     return Noted(told, int(unfilled)) if told and unfilled.isdigit() else Noted(b"", 0)
 
 
-def note(workspace: "Workspace", agent: str, unfilled: int) -> None:
-    """Note what the log is like now, when all that it owed has been written."""
-    told = signature(workspace, agent)
+def note(workspace: "Workspace", agent: str, unfilled: int, told: bytes = b"") -> None:
+    """Note what the log is like now, all that it owed being written; who knows its signature has ``told`` it."""
+    told = told or signature(workspace, agent)
     workspace.disk.note(_file(workspace, agent), (b"%b %d" % (told, unfilled) if told else b"").ljust(_NOTE_BYTES))
 
 
@@ -69,4 +69,4 @@ def unfilled(workspace: "Workspace", agent: str) -> int:
 
 
 def _file(workspace: "Workspace", agent: str) -> "Path":
-    return workspace.local / "settled" / agent
+    return workspace.local.joinpath("settled", agent)

@@ -7,7 +7,6 @@ reader sees a heading, a field, a fence or a rule, and comment marks in it are e
 
 import json
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from fleet.keep.digests import blake2b
@@ -41,11 +40,12 @@ def entry_id(content: str, ordinal: int) -> str:
 
 def entry_ids(contents: Iterable[str]) -> list[str]:
     """Return each entry's id: the content's hash, and which of several equal entries it is."""
-    times: Counter[str] = Counter()
+    times: dict[str, int] = {}
     ids = []
     for each in contents:
-        ids.append(entry_id(each, times[each]))
-        times[each] += 1
+        ordinal = times.get(each, 0)
+        ids.append(entry_id(each, ordinal))
+        times[each] = ordinal + 1
     return ids
 
 

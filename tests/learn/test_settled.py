@@ -61,7 +61,7 @@ def test_another_occurrence_is_counted_without_reading_the_log(workspace, pages)
     log = settled.log_file(workspace, "velma").stat().st_size
     pages.clear()
     assert tell(workspace, session="s-2").seen == 4
-    assert max(pages) < log / 4
+    assert max(pages, default=0) < log / 4
     assert counted(workspace) == (4, 2)
     assert corrections.settle_all(workspace).notebook.get(corrections.reconcile.pattern_id(LESSON)).n["seen"]
     assert counted(workspace) == (4, 2)

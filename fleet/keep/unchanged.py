@@ -1,0 +1,137 @@
+"""What a process that goes on has made of a file, good for as long as a look at the file shows no other one.
+
+A look is one ``stat``. A file system's clock ticks every few milliseconds, the worst every two seconds, and two
+writes within a tick may look alike: nothing is kept of a file that was written just before it was looked at.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from fleet.keep import names
+from fleet.keep.reading import KINDS
+from fleet.keep.store import Store
+
+SETTLED_NS = 2_500_000_000
+"""A file that was written longer ago than this looks other when it is written again: FAT counts in two seconds."""
+
+Made = TypeVar("Made")
+
+Look = tuple[int, int, int, int]
+"""Inode, size, time of the content, time of the entry."""
+
+
+Signed = tuple[str, int, int, int]
+"""Path, inode, size and time of the content."""
+
+
+def look(seen: os.stat_result) -> Look:
+    """Return what changes when a file is written, replaced or renamed."""
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+def is_settled(seen: os.stat_result) -> bool:
+    """Tell whether the next write must give the file another look. A time to come, of whatever clock, settles never."""
+    return 0 <= max(seen.st_mtime_ns, seen.st_ctime_ns) <= time.time_ns() - SETTLED_NS
+
+
+class Unchanged(Generic[Made]):
+    """Something made of one file, made anew when the file is another.
+
+    Args:
+        path: of the file.
+        make: reads it.
+    """
+
+    def __init__(self, path: Path, make: Callable[[], Made]) -> None:
+        self._path = os.fspath(path)
+        self._make = make
+        self._known: tuple[Look, Made] | None = None
+
+    def get(self) -> Made:
+        """Return what the file makes now."""
+        try:
+            seen = os.stat(self._path)  # noqa: PTH116 - asked for with each correction
+        except OSError:
+            self._known = None
+            return self._make()
+        now = look(seen)
+        if self._known is not None and self._known[0] == now:
+            return self._known[1]
+        self._known = None
+        made = self._make()
+        if is_settled(seen):
+            self._known = now, made
+        return made
+
+
+class Looks:
+    """What ``Store.signature`` returns, without listing folders in which nothing was added or taken away.
+
+    Args:
+        store: whose files.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        clan = os.fspath(store.clan)
+        self._folders = [(kind.name, f"{clan}{os.sep}{kind.name}.d") for kind in KINDS]
+        self._editions = {kind.name: (kind.edition, f"{clan}{os.sep}{kind.edition}") for kind in KINDS}
+        self._listed: tuple[list[Look | None], list[tuple[str, str]]] | None = None
+
+    def signature(self) -> list[Signed]:
+        """Return path, inode, size and time of each of the clan's files."""
+        found = []
+        for path, file in self._files():
+            try:
+                seen = os.stat(file)  # noqa: PTH116
+            except OSError:
+                continue
+            if stat.S_ISREG(seen.st_mode):
+                found.append((path, seen.st_ino, seen.st_size, seen.st_mtime_ns))
+        return found
+
+    def _files(self) -> list[tuple[str, str]]:
+        """Return path and file of whatever may be one of the clan's, in order; the editions may be missing."""
+        now: list[Look | None] = []
+        may_keep = True
+        for _, folder in self._folders:
+            try:
+                seen = os.lstat(folder)
+            except OSError:
+                now.append(None)  # none is there: one that comes will be told from none
+                continue
+            now.append(look(seen))
+            may_keep = may_keep and is_settled(seen)
+        if self._listed is not None and self._listed[0] == now:
+            return self._listed[1]
+        files = []
+        for name, folder in self._folders:
+            files += [self._editions[name], *_shards(name, folder)]
+        self._listed = (now, files) if may_keep else None
+        return files
+
+    def again(self, signature: list[Signed], path: str) -> list[Signed]:
+        """Return a signature in which one file is looked at again; a file that was not in it costs a look at all."""
+        at = next((at for at, signed in enumerate(signature) if signed[0] == path), None)
+        if at is None:
+            return self.signature()
+        seen = os.stat(os.path.join(self._store.clan, path))  # noqa: PTH116, PTH118
+        return [*signature[:at], (path, seen.st_ino, seen.st_size, seen.st_mtime_ns), *signature[at + 1 :]]
+
+
+def _shards(name: str, folder: str) -> list[tuple[str, str]]:
+    """Return path and file of each shard of a kind, in order."""
+    if os.path.islink(folder) or not os.path.isdir(folder):  # noqa: PTH112, PTH114
+        return []
+    with os.scandir(folder) as entries:
+        return sorted(
+            (f"{name}.d/{entry.name}", entry.path)
+            for entry in entries
+            if entry.name.endswith(".jsonl")
+            and names.is_replica(entry.name[: -len(".jsonl")])
+            and entry.is_file(follow_symlinks=False)
+        )
