@@ -413,6 +413,8 @@ def _is_yaml_line(text: str, named: re.Match[str], end: int) -> bool:
 
 # A pipe splits a table's cell even within a code span, so a span with one is escaped instead.
 _PIECE = compiled(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`|]{2,}|[^`|\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]")
+_SPECIAL = compiled(r"[\\*\[\]<_~&|`:@]|www\.", re.IGNORECASE)
+"""A line without any of these has no word that ``_inert`` would change."""
 _LINK = compiled(r"://|www\.|mailto:|xmpp:|\w@\w", re.IGNORECASE)
 _BEFORE_LINK = "([<{\"'*_~"
 _AFTER_LINK = ")]>}\"'*_~.,;:!?"
@@ -427,7 +429,11 @@ def markdown_escape(text: str) -> str:
     code spans, the one form that no renderer links. ``snake_case``, ``--json``, ``C#`` and ``~/path`` need no escape.
     Not idempotent: escape once, on the way out, and after ``redact``, since an escape could split a secret.
     """
-    line = _PIECE.sub(_inert, one_line(strip_controls(text)))
+    line = one_line(strip_controls(text))
+    if "`" in line:
+        line = _PIECE.sub(_inert, line)
+    elif _SPECIAL.search(line):  # no code span goes over a blank: each word by itself, and most are plain
+        line = " ".join(_PIECE.sub(_inert, word) if _SPECIAL.search(word) else word for word in line.split(" "))
     start = _BLOCK_START.match(line)
     return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
 

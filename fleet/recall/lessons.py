@@ -10,7 +10,7 @@ from functools import lru_cache
 from crdt import clock
 from fleet.keep import names, notebook
 from fleet.keep.line import Line
-from fleet.keep.screening import for_terminal, one_line, redact, screen
+from fleet.keep.screening import for_terminal, is_harmless, one_line, redact, screen
 
 LOG_A_CORRECTION = 'fleet correct --wrong "..." --right "..." --pattern "..."'
 EMOJI_CHARS_MAX = 8
@@ -32,6 +32,8 @@ def screened(value: object) -> str:
 
 @lru_cache(maxsize=256)  # a page repeats its categories and agents on every second line
 def _screened(text: str) -> str:
+    if is_harmless(text):
+        return one_line(text)  # no hint has a blank in it, so none comes up where a line ended
     # Redacted once more as one line: a line end may have stood between a name and its secret.
     return redact(one_line(screen(text).text))
 

@@ -7,6 +7,7 @@ characters: a Chinese one fills two of a terminal's, but no Markdown reader mind
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from fleet.keep import limits, names, notebook
 from fleet.keep.line import Line
@@ -116,7 +117,10 @@ def _words(value: object) -> list[str]:
     no escape helps. A span that leaves no room for that is code no more.
     """
     words: list[str] = []
-    for word in _CODE.sub(_whole, markdown_escape(screened(value))).split():
+    escaped = markdown_escape(screened(value))
+    if "`" not in escaped:
+        return escaped.split()
+    for word in _CODE.sub(_whole, escaped).split():
         if _BLANK in word and len(word) > WORD_COLUMNS_MAX:
             words += _CODE.sub(_plain, word).split()
         else:
@@ -149,12 +153,18 @@ def _evidence(line: Line, members: Mapping[str, str]) -> list[str]:
 def _logged_by(line: Line, members: Mapping[str, str]) -> list[str]:
     logged_by = notebook.agents(line)
     agents = [agent for agent in logged_by if agent != names.IMPORT]
-    shown = [markdown_escape(lessons.named(agent, members)) for agent in agents[:NAMES_MAX]]
+    marks = ((agent, members.get(agent)) for agent in agents[:NAMES_MAX])
+    shown = [_named(agent, mark if isinstance(mark, str) else "") for agent, mark in marks]
     if len(agents) > NAMES_MAX:
         shown.append(f"{len(agents) - NAMES_MAX:,} more")
     if len(agents) < len(logged_by):
         shown.append("an import")
     return [name + "," for name in shown[:-1]] + shown[-1:]
+
+
+@lru_cache(maxsize=256)  # a clan has few agents, and most lessons were logged by some of them
+def _named(agent: str, mark: str) -> str:
+    return markdown_escape(lessons.named(agent, {agent: mark}))
 
 
 def _wrapped(words: list[str], first: str) -> list[str]:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from fleet.keep import limits
+from fleet.keep import limits, screening
 from fleet.keep.line import Line
 from fleet.keep.screening import one_line, redact, screen
+from fleet.recall import lessons, page
 from fleet.recall.page import render_page
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
@@ -386,3 +387,75 @@ def test_a_lesson_without_a_date_shows_none():
     assert "undated" in page
     assert "1970" not in page
     assert "since" not in page
+
+
+# Most words are plain, and are not looked at closely: that must make no difference
+
+SECRET = "token=ghp_" + "a1" * 18
+PIECES = [
+    *BREAKOUTS, SECRET, "sk-\nproj-" + "a1" * 20, "Always quote", "every path", "at 10.5 MB", "naïve café", "贡献",
+    "foo_bar", "a@b.c", "www.example.com", "see https://x.y/z.", "~/notes", "C#", "--json", "`git push -f`", "``a `b``",
+    "`a", "|", "a|b", "&amp;", "\\d+", "\u200b", "(~/x)", "x~/y", "*a* b", "_", "1.", "- ", "WWW.X.Y", "key",
+]  # fmt: skip
+said = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=9).map(" ".join)
+
+
+def looked_at_closely(monkeypatch):
+    """Take every short cut away."""
+
+    class Always:
+        def search(self, _):
+            return True
+
+    monkeypatch.setattr(screening, "is_harmless", lambda _: False)
+    monkeypatch.setattr(lessons, "is_harmless", lambda _: False)
+    monkeypatch.setattr(screening, "_SPECIAL", Always())
+    monkeypatch.setattr(page, "_words", closely)
+    monkeypatch.setattr(lessons, "_screened", lessons._screened.__wrapped__)
+    monkeypatch.setattr(page, "_named", page._named.__wrapped__)
+    monkeypatch.setattr(page, "markdown_escape", escaped_closely)
+
+
+def escaped_closely(text):
+    line = screening._PIECE.sub(screening._inert, one_line(screening.strip_controls(text)))
+    start = screening._BLOCK_START.match(line)
+    return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
+
+
+def closely(value):
+    found = []
+    for word in page._CODE.sub(page._whole, escaped_closely(lessons.screened(value))).split():
+        if page._BLANK in word and len(word) > page.WORD_COLUMNS_MAX:
+            found += page._CODE.sub(page._plain, word).split()
+        else:
+            found.append(word.replace(page._BLANK, " "))
+    return found
+
+
+@settings(max_examples=1_500, deadline=None)
+@given(said)
+def test_a_short_cut_escapes_as_a_close_look_does(text):
+    assert screening.markdown_escape(text) == escaped_closely(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(said, said, said), min_size=1, max_size=6), said)
+def test_a_page_is_the_same_bytes_with_and_without_short_cuts(fields, mark):
+    patterns = [lesson(n, *each[:1], correct=each[1], category=each[2]) for n, each in enumerate(fields)]
+    shown = render_page(patterns, members={"tank": mark})
+    with pytest.MonkeyPatch.context() as patch:
+        looked_at_closely(patch)
+        assert render_page(patterns, members={"tank": mark}) == shown
+
+
+def test_pages_of_real_lessons_are_the_same_bytes_with_and_without_short_cuts(monkeypatch):
+    if not LESSONS.exists():
+        pytest.skip(f"no {LESSONS}: the shared corpora are not beside this tree")
+    records = [json.loads(row) for row in LESSONS.read_text().splitlines()]
+    patterns = [
+        lesson(n, r["title"], correct=r["description"], category=r["domain"], state=r["status"])
+        for n, r in enumerate(records)
+    ]
+    shown = render_page(patterns, members=MEMBERS)
+    looked_at_closely(monkeypatch)
+    assert render_page(patterns, members=MEMBERS) == shown
