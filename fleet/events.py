@@ -10,7 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from fleet.hook import AT_THE_END, CONFIG, NOTHING, Answer, Call, explained, is_set
+from fleet.hook import (
+    AT_THE_END,
+    AT_THE_START,
+    CONFIG,
+    NOTHING,
+    SOON_S,
+    Alarm,
+    Answer,
+    Call,
+    TimeUpError,
+    explained,
+    is_set,
+)
 from fleet.hosts import answers, local, told
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload
 
@@ -25,6 +37,9 @@ TRIGGERS_BYTES_MAX = 1024 * 1024
 LISTED_MAX = 5
 LOCK_WAIT_S = 5.0
 """How long a hook waits for another process: shorter than a command does, since a host waits for the hook."""
+
+TWICE_MS = 3_000
+"""A plugin and the settings may both call: two starts of one session, for one reason, this close together, are one."""
 
 QUOTE_CHARS_MAX = 1_000
 PRAISE = "validation"
@@ -62,17 +77,48 @@ def _session_start(call: Call, payload: Payload) -> Answer:
     from fleet.keep import shown
     from fleet.recall import ready
 
-    text = ready.text(call.root, call.agent)
+    began_ms = time.time_ns() // 1_000_000
+    text, is_whole = ready.text(call.root, call.agent), True
     if text is None:
         with _opened(call) as workspace:
-            from fleet.cli import wiring
-
-            text = wiring.session_start(workspace, call.agent, may_tidy=True)
-    if not text:
+            text, is_whole = _made_in_time(call, workspace)
+    # Asked last: of two calls at once each can answer, should the other one fail.
+    if payload.session and not told.is_first(
+        call.root, call.session, f"start {payload.source or '-'}", began_ms, TWICE_MS
+    ):
+        local.mark(call.root, told.TWICE, data=f"{call.event}\n".encode())
         return NOTHING
+    if not is_whole:
+        _leave(call, AT_THE_START)
     with _guarded(call, "what was shown is not noted"):
         shown.note(call.root, call.agent, call.session, ready.ids(text), time.time_ns() // 1_000_000)
     return 0, answers.context(payload, text), ""
+
+
+def _made_in_time(call: Call, workspace: "Workspace") -> tuple[str, bool]:
+    """Return what this session starts with, and whether it is all of it.
+
+    A host gives up on a hook that takes too long, and then the agent starts with nothing: part of it is better.
+    """
+    from fleet.cli import starting
+    from fleet.keep import limits, view
+
+    behind = view.behind(workspace)
+    if behind > limits.START_BYTES_MAX:
+        why = f"{behind >> 20} MB of the clan's files are not indexed yet"
+    else:
+        try:
+            with Alarm(SOON_S):
+                return starting.session_start(workspace, call.agent, may_tidy=True), True
+        except TimeUpError:
+            why = f"the clan's lessons took longer than {SOON_S:g} s"
+        except Exception as fault:  # noqa: BLE001 - a memory alone is better than nothing
+            text = starting.at_once(workspace, call.agent)
+            call.log(f"this session starts with the memory alone: {explained(fault)}")
+            return text, True
+    text = starting.at_once(workspace, call.agent)
+    call.log(f"{why}: this session starts with the memory alone, and the rest is made ready meanwhile")
+    return text, False
 
 
 def _prompt(call: Call, payload: Payload) -> Answer:
@@ -185,7 +231,17 @@ def _after_a_failure(call: Call, payload: Payload) -> Answer:
     return _state_it(call, payload, flagged.id, flag.title, STATE_ITS_CAUSE) if flagged.is_new else NOTHING
 
 
-def _stop(call: Call, payload: Payload) -> Answer:  # noqa: ARG001 - every event is answered alike
+def _stop(call: Call, payload: Payload) -> Answer:
+    """The agent is done for now: what needs its attention is named, else what it will start with next is made ready."""
+    from fleet.recall import ready
+
+    named = NOTHING if payload.is_stopping else _unstated(call)
+    if named is NOTHING and ready.is_stale(call.root, call.agent):
+        _leave(call, AT_THE_START)
+    return named
+
+
+def _unstated(call: Call) -> Answer:
     """What was logged in this session and teaches nothing yet is named, once."""
     known = told.words(call.root, call.session)
     if any(word.startswith("stop ") for word in known) or not any(word.startswith("flag ") for word in known):
@@ -212,12 +268,18 @@ def _stop(call: Call, payload: Payload) -> Answer:  # noqa: ARG001 - every event
 
 def _session_end(call: Call, payload: Payload) -> Answer:  # noqa: ARG001 - every event is answered alike
     """Leave the work to a process of its own: a host waits 1.5 s at the end, and a sync may take longer."""
+    _leave(call, AT_THE_END)
+    return NOTHING
+
+
+def _leave(call: Call, which: str) -> None:
+    """Start a process that outlives the hook, for work that nobody can wait for."""
     import subprocess
     import sys
 
     # -P: a folder of the project that is called fleet, or json, is not ours to run.
     subprocess.Popen(
-        [sys.executable, "-P", "-m", "fleet.hook", AT_THE_END, call.root, call.agent, call.session, call.host],
+        [sys.executable, "-P", "-m", "fleet.hook", which, call.root, call.agent, call.session, call.host],
         cwd=call.root,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -225,7 +287,21 @@ def _session_end(call: Call, payload: Payload) -> Answer:  # noqa: ARG001 - ever
         start_new_session=True,
         close_fds=True,
     )
-    return NOTHING
+
+
+def make_ready(call: Call) -> str:
+    """Make ready what the next session starts with; return what the log says of it."""
+    from fleet.keep.errors import BusyError
+
+    with _opened(call) as workspace:
+        from fleet.cli import wiring
+
+        try:
+            with workspace.disk.lock(workspace.local / "locks" / "ready.lock", 0):
+                size = len(wiring.session_start(workspace, call.agent, may_tidy=True))
+        except BusyError:
+            return "another process is making the next session's start ready"
+    return f"the next session's start is ready: {size:,} characters"
 
 
 def work_at_the_end(call: Call) -> str:
@@ -245,6 +321,8 @@ def _exchanged(call: Call, workspace: "Workspace") -> str:
     remote, why = None, "no remote is named"
     if held := pause.current(workspace):
         why = f"sharing is paused {held}"
+    elif not workspace.config.hook.sync_at_end:
+        why = "[hook] sync_at_end is false in fleet.toml"
     else:
         try:
             remote = syncing.clan_remote(workspace, yes=False)
@@ -263,6 +341,9 @@ def _exchanged(call: Call, workspace: "Workspace") -> str:
 def _settings(call: Call) -> "Config":
     from pathlib import Path
 
+    from fleet.keep import lean
+
+    lean.import_msgspec()
     from fleet.keep import config
 
     return config.load(Path(call.root) / CONFIG)
@@ -280,6 +361,9 @@ def _ground(call: Call) -> "Slim":
 def _opened(call: Call) -> Iterator["Workspace"]:
     from pathlib import Path
 
+    from fleet.keep import lean
+
+    lean.import_msgspec()
     from fleet.keep.workspace import Workspace
 
     workspace = Workspace(Path(call.root))

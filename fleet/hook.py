@@ -7,6 +7,7 @@ of it (``tests/hosts`` counts); ``fleet.events`` does the work.
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 
 from fleet.hosts import local, told
@@ -20,10 +21,16 @@ WORK_S = 8.0
 """How long a call may take: hosts wait for their hooks, and so does whoever typed."""
 
 START_S = 25.0
-"""How long a session's start may take. Only the first in a large clan comes near it: an index is made then."""
+"""How long a session's start may take."""
+
+SOON_S = 10.0
+"""After so long a session's start takes what is at hand; the rest is made ready by a process of its own."""
 
 AT_THE_END = "session-end-work"
 """The internal event under which the work of a session's end runs, once the host has gone."""
+
+AT_THE_START = "session-start-work"
+"""The internal event under which the next session's start is made ready, where that takes too long to wait for."""
 
 CONFIG = "fleet.toml"
 _READ_MAX = 8 * PAYLOAD_BYTES_MAX
@@ -51,8 +58,8 @@ class Call:
             local.log(self.root, event=self.event, host=self.host, session=self.session, what=what)
 
 
-class _TimeUpError(BaseException):
-    """No ``except Exception`` on the way may swallow it."""
+class TimeUpError(BaseException):
+    """A limit of time was reached. No ``except Exception`` on the way may swallow it."""
 
 
 def main(argv: list[str]) -> int:
@@ -64,8 +71,8 @@ def main(argv: list[str]) -> int:
     if os.environ.get("FLEET_DISABLED") == "1":
         return 0
     words = argv[1:] if argv[:1] == ["hook"] else argv
-    if words[:1] == [AT_THE_END]:
-        return _run_the_end(words[1:])
+    if words[:1] in ([AT_THE_END], [AT_THE_START]):
+        return _run_alone(*words)
     if not words or words[0].startswith("-"):
         _write(1, _USAGE)
         return 0
@@ -81,9 +88,9 @@ def _guarded(call: Call) -> Answer:
     limit_s = START_S if call.event == "SessionStart" else WORK_S
     shown = _aside(1)
     try:
-        with _Alarm(limit_s):
+        with Alarm(limit_s):
             return _answer(call, os.environ)
-    except _TimeUpError:
+    except TimeUpError:
         call.log(f"gave up after {limit_s:g} s; what was acknowledged is kept")
     except BaseException as why:  # noqa: BLE001 - a hook never fails its host
         call.log(explained(why))
@@ -132,7 +139,10 @@ def _has_work(call: Call, payload: Payload) -> bool:
     if event == "UserPromptSubmit":
         return bool(payload.prompt.strip()) and _might_signal(call, payload.prompt)
     if event == "Stop":
-        return not payload.is_stopping and told.is_known(call.root, payload.session)
+        from fleet.recall import ready
+
+        words = () if payload.is_stopping else told.words(call.root, payload.session)
+        return any(word.startswith("flag ") for word in words) or ready.is_stale(call.root, call.agent)
     return event in ("SessionStart", "SessionEnd")
 
 
@@ -227,21 +237,21 @@ def explained(why: BaseException) -> str:
         return type(why).__name__
 
 
-def _run_the_end(words: list[str]) -> int:
-    """Do the work of a session's end: ``root agent session host``. Nobody waits, nobody reads: the log tells."""
-    call = Call("SessionEnd")
+def _run_alone(which: str, *words: str) -> int:
+    """Do what nobody waits for: ``root agent session host``. Nobody reads what it prints: the log tells."""
+    call = Call("SessionEnd" if which == AT_THE_END else "SessionStart")
     call.root, call.agent, call.session, call.host = (*words, "", "", "", "")[:4]
     try:
         from fleet import events
 
-        call.log(events.work_at_the_end(call))
+        call.log(events.work_at_the_end(call) if which == AT_THE_END else events.make_ready(call))
     except BaseException as why:  # noqa: BLE001 - the log is all there is
         call.log(explained(why))
     return 0
 
 
-class _Alarm:
-    """A limit of wall time. Without a main thread or an alarm clock there is none."""
+class Alarm:
+    """A limit of wall time, inside another one or not. Without a main thread or an alarm clock there is none."""
 
     def __init__(self, limit_s: float) -> None:
         self.limit_s = limit_s
@@ -251,7 +261,8 @@ class _Alarm:
 
         try:
             self.before = signal.signal(signal.SIGALRM, _ring)
-            signal.setitimer(signal.ITIMER_REAL, self.limit_s)
+            self.outer_s = signal.setitimer(signal.ITIMER_REAL, self.limit_s)[0]
+            self.began_s = time.monotonic()
         except ValueError:
             self.limit_s = 0.0
 
@@ -261,10 +272,13 @@ class _Alarm:
 
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self.before)
+            if self.outer_s:
+                left_s = self.outer_s - (time.monotonic() - self.began_s)
+                signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001))
 
 
 def _ring(number: int, frame: "FrameType | None") -> None:  # noqa: ARG001 - as signal.signal wants it
-    raise _TimeUpError
+    raise TimeUpError
 
 
 def _aside(handle: int) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleet.cli import desk, options
+from fleet.hosts.told import TWICE
 
 if TYPE_CHECKING:
     from fleet.keep.checkup import Finding
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 CLAUDE_CODE = "claude-code"
 CLIENT = "claude"
+TWICE_DAYS = 7
 _CLIENT_S = 10.0
 
 Host = Annotated[str, typer.Argument(metavar="HOST", help=f"The agent host: {CLAUDE_CODE}.")]
@@ -56,10 +58,25 @@ def install(
         desk.say(f"{path} calls fleet already; nothing was changed")
     elif not dry_run:
         desk.say(f"{path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again")
+    _note_others(path, directory)
     if shutil.which("fleet") is None:
         desk.note(
             "`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there"
         )
+
+
+def _note_others(path: Path, directory: str) -> None:
+    """Say where fleet is switched on beside this file: one place is enough."""
+    from fleet.keep.errors import FleetError, NoError
+    from fleet.keep.workspace import find_root
+
+    try:
+        root = find_root(directory or desk.chosen.directory, os.environ, Path.cwd())
+    except NoError:
+        root = None
+    with suppress(FleetError, OSError):  # the doctor tells of a settings file that cannot be read
+        if others := _callers(root, but=path)[0]:
+            desk.note(f"fleet is called by {' and '.join(others)}, too: one place is enough, keep the one you want")
 
 
 def uninstall(
@@ -214,36 +231,69 @@ def _client() -> "Finding":
 def _hooks(workspace: "Workspace") -> "Finding":
     import shutil
 
-    from fleet.hosts import settings
     from fleet.keep.checkup import Finding
     from fleet.keep.errors import FleetError
 
-    where: list[str] = []
-    missing: set[str] = set()
-    for name, path in (("project", project_settings(workspace.root)), ("user", user_settings())):
-        try:
-            told = settings.parse(path.read_bytes() if path.exists() else b"", str(path))
-        except (FleetError, OSError) as why:
-            return Finding("hooks", "warning", str(why), "whether fleet is called is not known", "mend that file")
-        if found := settings.installed(told):
-            where.append(f"the {name}'s settings")
-            missing.update(event for event in settings.MATCHERS if event not in found)
-        if settings.has_plugin(told):
-            where.append(f"the plugin in the {name}'s settings")
+    try:
+        where, missing = _callers(workspace.root)
+    except (FleetError, OSError) as why:
+        return Finding("hooks", "warning", str(why), "whether fleet is called is not known", "mend that file")
     if not where:
         do = f"`fleet install {CLAUDE_CODE}` sets them up"
         return Finding("hooks", "note", "no settings call fleet", "nothing runs by itself in Claude Code", do)
     if missing:
         what = f"the settings call fleet, but not for {', '.join(sorted(missing))}"
         return Finding("hooks", "warning", what, "a part of the loop does not run", f"`fleet install {CLAUDE_CODE}`")
-    if len(where) > 1:
-        means = "each session starts with the same text twice; no failure and no correction counts twice"
-        do = "keep one of them: `fleet uninstall` takes the settings' part out, /plugin the other"
-        return Finding("hooks", "note", f"called by {' and '.join(where)}", means, do)
+    twice_s = _when_twice(workspace)
+    if len(where) > 1 or twice_s:
+        # A plugin that was named on the command line stands in no settings: that it called is all there is to see.
+        told = time.strftime(", and twice for one start on %Y-%m-%d", time.gmtime(twice_s)) if twice_s else ""
+        means = "every call takes twice the time; nothing is shown or counted twice"
+        do = (
+            f"keep one: `fleet uninstall {CLAUDE_CODE}` takes the settings' part out, /plugin or --plugin-dir the other"
+        )
+        return Finding("hooks", "note", f"called by {' and '.join(where)}{told}", means, do)
     if shutil.which("fleet") is None:
         do = "`uv tool install` or pipx puts it there"
         return Finding("hooks", "warning", "the settings call fleet, and it is not on the PATH", "hooks do nothing", do)
     return Finding("hooks", "ok", f"called by {where[0]}")
+
+
+def _callers(root: Path | None, but: Path | None = None) -> tuple[list[str], set[str]]:
+    """Return where fleet's hooks are switched on, in words, and which events some of these places lack.
+
+    Args:
+        root: of the workspace, where there is one.
+        but: a settings file whose hooks are not asked for.
+
+    Raises:
+        FleetError, OSError: a settings file cannot be read.
+    """
+    from fleet.hosts import settings
+
+    places = {user_settings(): "user's"}
+    if root is not None:
+        project = project_settings(root)
+        places = {project: "project's", project.with_name("settings.local.json"): "project's local"} | places
+    where: list[str] = []
+    missing: set[str] = set()
+    for path, name in places.items():
+        told = settings.parse(path.read_bytes() if path.exists() else b"", str(path))
+        if path != but and (found := settings.installed(told)):
+            where.append(f"the {name} settings")
+            missing.update(event for event in settings.MATCHERS if event not in found)
+        if settings.has_plugin(told):
+            where.append(f"the plugin in the {name} settings")
+    return where, missing
+
+
+def _when_twice(workspace: "Workspace") -> float:
+    """Return when one start was told of twice last, seconds since 1970; 0.0 where it was not lately."""
+    try:
+        at_s = (workspace.local / TWICE).stat().st_mtime
+    except OSError:
+        return 0.0
+    return at_s if time.time() - at_s < TWICE_DAYS * 86_400 else 0.0
 
 
 def _fired(workspace: "Workspace") -> "Finding":

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from fleet.cli import desk, remembering
 from fleet.keep import view
+from fleet.keep.discoveries import Findings
 from fleet.keep.errors import DiskError
 from fleet.keep.notebook import Notebook
 from fleet.keep.workspace import Workspace
@@ -16,6 +17,10 @@ from fleet.recall import moments, ready
 from fleet.recall.start import LESSON_CHARS_MIN, session_context
 from fleet.reflect import hot, promoting, retiring
 
+NOT_YET = (
+    "The clan's lessons and discoveries are being made ready, which takes a while in a large clan, once. "
+    "`fleet start` prints all of it as soon as it is; the next session starts with it."
+)
 TIDY_S = 2.0
 """How long a session's start waits to write: what it could not take out is not shown, and leaves with the next sync."""
 
@@ -70,7 +75,26 @@ def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -
             text = ready.rendered(context, delimiter, seen)
             workspace.disk.replace(workspace.root / ready.file_of(agent), text, is_durable=False)
             _make_moments_ready(workspace, held.notebook)
+    elif (path := workspace.root / ready.file_of(agent)).exists():
+        with suppress(DiskError):
+            workspace.disk.remove(path)
     return context
+
+
+def at_once(workspace: Workspace, agent: str) -> str:
+    """Return what can be told without the clan's lessons: the memory, and what waits. It reads some small files."""
+    memory = workspace.disk.read(promoting.memory_file(workspace, agent)).decode("utf-8", "replace")
+    return session_context(
+        agent=agent,
+        memory=memory,
+        patterns=(),
+        findings=Findings(),
+        waiting=[each.in_one_line() for each in promoting.waiting(workspace, agent)],
+        delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
+        chars_max=workspace.config.recall.start_chars,
+        members=desk.emoji_of(workspace),
+        note=NOT_YET,
+    )
 
 
 def _proposed(workspace: Workspace, agent: str) -> list[str]:

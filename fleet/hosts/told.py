@@ -8,6 +8,9 @@ import os
 from fleet.hosts import local
 
 FOLDER = "told"
+TWICE = "twice"
+"""The file whose time says when one start was told of twice last."""
+
 BYTES_MAX = 64 * 1024
 DAYS_KEPT = 7
 
@@ -22,11 +25,6 @@ def name_of(session: str) -> str:
     import hashlib
 
     return "h-" + hashlib.blake2b(session.encode("utf-8", "replace"), digest_size=8).hexdigest()
-
-
-def is_known(root: str, session: str) -> bool:
-    """Tell whether anything was noted."""
-    return os.path.exists(local.path_of(root, FOLDER, name_of(session)))
 
 
 def words(root: str, session: str) -> list[str]:
@@ -46,6 +44,31 @@ def claim(root: str, session: str, word: str) -> bool:
     note(root, session, mine)
     # What is appended is read back in the order of all writers, so that two calls agree on who was first.
     return next((line for line in words(root, session) if line.rpartition(" ")[0] == word), mine) == mine
+
+
+def is_first(root: str, session: str, word: str, at_ms: int, within_ms: int) -> bool:
+    """Note that something happened; tell whether it was the first for so long, and not told of twice.
+
+    Args:
+        root: of the workspace.
+        session: the host's id of it.
+        word: what happened.
+        at_ms: when, milliseconds since 1970.
+        within_ms: what comes closer behind a first one is the same.
+    """
+    mine = f"{word} {at_ms} {os.urandom(4).hex()}"
+    note(root, session, mine)
+    first_ms = -within_ms
+    for line in words(root, session):
+        what, _, said = line.rpartition(" ")[0].rpartition(" ")
+        if what != word or not said.isdigit():
+            continue
+        is_new = abs(int(said) - first_ms) >= within_ms
+        if is_new:
+            first_ms = int(said)
+        if line == mine:
+            return is_new
+    return True  # it could not be noted: twice is better than never
 
 
 def prune(root: str, now_s: float) -> None:

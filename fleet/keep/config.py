@@ -127,6 +127,16 @@ class Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     exclusions: list[str] = []
 
 
+class Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What the hooks of an agent's host do by themselves.
+
+    Attributes:
+        sync_at_end: a session's end exchanges with the clan; else it only puts this machine's files in order.
+    """
+
+    sync_at_end: bool = True
+
+
 class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How ``fleet sidecar`` and ``fleet poll`` look after a workspace.
 
@@ -172,6 +182,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     promotion: Promotion = msgspec.field(default_factory=Promotion)
     attempts: Attempts = msgspec.field(default_factory=Attempts)
     triggers: Triggers = msgspec.field(default_factory=Triggers)
+    hook: Hook = msgspec.field(default_factory=Hook)
     live: Live = msgspec.field(default_factory=Live)
     sidecar: Sidecar = msgspec.field(default_factory=Sidecar)
 
@@ -240,6 +251,9 @@ branch = {_quoted(branch)}
 # weak = []                      # or does together with another
 # without = []                   # phrases of fleet's that are not to count
 # exclusions = []                # a message that begins so is no correction
+
+[hook]
+# sync_at_end = true             # false: a session's end settles and promotes here, and sends nothing
 
 [sidecar]
 # interval_s = {limits.SYNC_INTERVAL_S}             # how often the clan is asked for news, a fifth more or less

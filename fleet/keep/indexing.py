@@ -172,6 +172,19 @@ def is_current(index: Index, sources: Sources) -> bool:
     } and not _is_stale(index, sources.cut)
 
 
+def behind(index: Index, sources: Sources) -> int:
+    """Return how many bytes of files are not in the index yet, about."""
+    known = _known(index, sources) if index.generation() else {}
+    total = 0
+    for path, (size, mtime_ns, inode) in _seen(sources).items():
+        before = known.get(path)
+        if before is None or before.inode != inode:
+            total += size
+        elif (before.size, before.mtime_ns) != (size, mtime_ns):
+            total += max(size - before.read, 0)
+    return total
+
+
 def is_plain(index: Index) -> bool:
     """Tell whether every line of the logs is one that this version reads and believes whole.
 

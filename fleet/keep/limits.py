@@ -35,6 +35,7 @@ PAGE_LESSONS_MAX = 500
 PAGE_COLUMNS_MAX = 120
 GOSSIP_DISCOVERIES = 20
 START_CHARS_MAX = 9_000
+START_BYTES_MAX = 8 * 1024 * 1024  # to be indexed: about 1.5 s; with more, a session's start does not wait for it
 HOT_CHARS_MAX = 4_000
 
 ATTEMPTS_MAX = 3  # failures in a row after which the same, unchanged, is stopped

@@ -97,6 +97,23 @@ def opened(workspace: Workspace) -> "View | None":
     return view
 
 
+def behind(workspace: Workspace) -> int:
+    """Return how many bytes would have to be read into the index first; 0 where it is not asked, or cannot be."""
+    if is_small(workspace) or workspace.timekeeper.reading().wrong:
+        return 0
+    import sqlite3
+
+    from fleet.keep import indexing
+    from fleet.keep.index import Index
+
+    sources = indexing.Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, None)
+    try:
+        return indexing.behind(Index(workspace.state.connection()), sources)
+    except (sqlite3.Error, UnicodeDecodeError, FleetError):
+        workspace.state.close()
+        return 0
+
+
 def is_small(workspace: Workspace) -> bool:
     """Tell whether reading all of it is quicker than to ask the index."""
     store, size = workspace.store, 0

@@ -72,6 +72,7 @@ def session_context(
     discoveries: int = limits.GOSSIP_DISCOVERIES,
     members: Mapping[str, str] = {},
     total: int | None = None,
+    note: str = "",
 ) -> str:
     """Return what an agent reads at the start of its session, in at most ``chars_max`` characters.
 
@@ -90,6 +91,7 @@ def session_context(
         discoveries: how many of the newest.
         members: agent to emoji.
         total: how many lessons there are, when ``patterns`` are only those that may be among the best.
+        note: a line of fleet's own, at the end.
 
     Raises:
         ValueError: the delimiter is no single word of 8 to 64 letters, digits, ``_`` and ``-``, or the room too small.
@@ -98,14 +100,15 @@ def session_context(
         raise ValueError(f"a delimiter is one word of 8 to 64 letters, digits, _ and -, not {delimiter[:80]!r}")
     if chars_max < CHARS_MIN:
         raise ValueError(f"a session's start needs {CHARS_MIN} characters or more, not {chars_max}")
-    room = chars_max - 2 * len(delimiter + "\n") - len(OPENING)
+    said = _GAP + note if note else ""
+    room = chars_max - 2 * len(delimiter + "\n") - len(OPENING) - len(said)
     lists = (
         _waiting(waiting),
         _lessons(patterns, chars_max, total),
         _discoveries(findings, discoveries, members),
     )
     blocks = list(_blocks(hot(memory), f"Memory of {lessons.named(agent, members)}:", lists, room))
-    body = "".join(blocks) or _GAP + EMPTY
+    body = "".join(blocks) + said or _GAP + EMPTY
     # Once, over all of it, so that no two records make a mark between them. It only ever gets shorter.
     inner = re.sub(re.escape(delimiter), _DEFUSED, OPENING + body, flags=re.IGNORECASE)
     return f"{delimiter}\n{inner}\n{delimiter}"

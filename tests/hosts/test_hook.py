@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from fleet import hook
+from fleet.hosts import told
+from fleet.keep.workspace import Workspace
+from fleet.recall import ready
 
+ROOT = Path(__file__).resolve().parents[2]
 SESSION = "8c53a2ca-723d-4ed2-a1b0-b81655a138fc"
 CLAUDE = sorted({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop"})
 CORRECTION = "No, that's wrong. You should have used pnpm, not npm."
@@ -120,19 +124,193 @@ def test_what_was_shown_at_the_start_is_noted(place):
 
 
 def test_the_context_stands_between_two_marks_that_are_new_each_time(place):
-    one, two = place.context("SessionStart"), place.context("SessionStart")
+    one, two = place.context("SessionStart"), place.context("SessionStart", {"source": "compact"})
     marks = [re.findall(r"^fleet-[0-9a-f]{16}$", text, re.MULTILINE) for text in (one, two)]
     assert [len(each) for each in marks] == [2, 2]
     assert marks[0][0] == marks[0][1] != marks[1][0]
 
 
 def test_each_host_gets_the_form_that_it_reads(place):
-    copilot = json.loads(place.hook("SessionStart", {"timestamp": "2026-11-20T22:54:54.856Z"}).stdout)
+    copilot = json.loads(
+        place.hook("SessionStart", {"session_id": "s-1", "timestamp": "2026-11-20T22:54:54.856Z"}).stdout
+    )
     assert list(copilot) == ["additionalContext"]
-    codex = json.loads(place.hook("SessionStart", {"transcript_path": "/x/sessions/rollout-1.jsonl"}).stdout)
+    codex = json.loads(
+        place.hook("SessionStart", {"session_id": "s-2", "transcript_path": "/x/sessions/rollout-1.jsonl"}).stdout
+    )
     assert list(codex) == ["hookSpecificOutput"]
     unknown = json.loads(place.hook("SessionStart").stdout)
     assert unknown["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+
+
+def starts(place, *sources: str, apart_s: float = 0.0, **more: str) -> list[bool]:
+    """Start one session for several reasons, or several times; return which of the calls put a text into it."""
+    found = []
+    for source in sources:
+        found.append(bool(place.context("SessionStart", {"source": source, **more})))
+        time.sleep(apart_s)
+    return found
+
+
+def test_a_plugin_and_settings_that_both_call_give_the_context_once(place):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
+    assert starts(place, "startup", "startup", "compact", "compact", "startup") == [True, False, True, False, False]
+    noted = "".join(path.read_text() for path in (place.folder / ".fleet" / "shown").iterdir())
+    assert noted.count('"at"') == 2
+    assert starts(place, "startup", "startup", session_id="another") == [True, False]
+    assert starts(place, "startup", "startup", session_id="") == [True, True]  # who does not say is not known again
+    told = json.loads(place.fleet("doctor", "--json").stdout)["findings"]
+    (hooks,) = (each for each in told if each["check"] == "hooks")
+    assert hooks["level"] == "note"
+
+
+def test_two_calls_at_the_same_moment_give_the_context_once(place):
+    told = json.dumps({"session_id": SESSION, "cwd": str(place.folder), "source": "startup"}).encode()
+    words = [sys.executable, "-m", "fleet.hook", "SessionStart"]
+    running = [
+        subprocess.Popen(words, env=place.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    said = [each.communicate(told, timeout=60)[0] for each in running]
+    assert [bool(each) for each in said].count(True) == 1
+
+
+def test_what_starts_again_later_is_told_again(tmp_path):
+    at = [
+        told.is_first(str(tmp_path), "s", "start resume", ms, 3_000) for ms in (10_000, 12_000, 13_100, 15_000, 90_000)
+    ]
+    assert at == [True, False, True, False, True]
+    assert told.is_first(str(tmp_path), "s", "start compact", 90_001, 3_000)
+    (tmp_path / "file").write_text("")
+    assert told.is_first(str(tmp_path / "file"), "s", "start", 1, 3_000)  # nothing can be noted there
+
+
+# --- a session start that would take too long ------------------------------------------------------------------------
+
+
+def first_start(place, monkeypatch, capfd) -> str:
+    """Start a session in this process; return what it is given."""
+    told = json.dumps({"session_id": SESSION, "cwd": str(place.folder), "source": "startup"}).encode()
+    code, out, err = in_this_process(monkeypatch, capfd, {"PYTHONPATH": str(ROOT)}, "SessionStart", told)
+    assert (code, err) == (0, "")
+    return json.loads(out)["hookSpecificOutput"]["additionalContext"]
+
+
+@pytest.fixture
+def remembering(place):
+    """A workspace with one lesson, and a note of a person's in the memory."""
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
+    (place.folder / "agents/tank/memory.md").write_text("# Memory\n\n## Notes\n\n- my own words\n")
+    return place
+
+
+def until_ready(place) -> str:
+    until = time.monotonic() + 60
+    path = place.folder / ".fleet/ready/start-tank.txt"
+    while not (path.exists() and len(place.log()) > 1) and time.monotonic() < until:
+        time.sleep(0.05)
+    return path.read_text()
+
+
+def test_a_clan_that_must_be_indexed_first_is_not_waited_for(remembering, monkeypatch, capfd):
+    from fleet.keep import limits, view
+
+    monkeypatch.setattr(limits, "VIEW_BYTES_MIN", 0)
+    monkeypatch.setattr(limits, "START_BYTES_MAX", 100)
+    text = first_start(remembering, monkeypatch, capfd)
+    assert "- my own words" in text
+    assert "`fleet start` prints all of it" in text
+    assert "Use awk" not in text
+    assert "are not indexed yet" in remembering.log()[0]["what"]
+    assert "Use awk for user input" in until_ready(remembering)
+    assert "is ready" in remembering.log()[1]["what"]
+    assert "Use awk for user input" in remembering.context("SessionStart", {"source": "compact"})
+    # Once it is indexed, it is little that a new lesson adds.
+    workspace = Workspace(remembering.folder)
+    assert view.behind(workspace) > 100
+    view.opened(workspace)
+    assert view.behind(workspace) == 0
+    monkeypatch.setattr(limits, "VIEW_BYTES_MIN", 1 << 20)
+    assert view.behind(workspace) == 0
+    workspace.close()
+
+
+def test_what_takes_too_long_is_cut_short_and_done_meanwhile(remembering, monkeypatch, capfd):
+    from fleet import events
+    from fleet.cli import starting
+
+    monkeypatch.setattr(events, "SOON_S", 0.2)
+    monkeypatch.setattr(starting, "session_start", lambda *_, **__: time.sleep(30))
+    began = time.monotonic()
+    text = first_start(remembering, monkeypatch, capfd)
+    assert time.monotonic() - began < 10
+    assert "- my own words" in text
+    assert "took longer than 0.2 s" in remembering.log()[0]["what"]
+    assert "Use awk for user input" in until_ready(remembering)
+
+
+def test_what_goes_wrong_leaves_the_memory(remembering, monkeypatch, capfd):
+    from fleet.cli import starting
+    from fleet.keep.errors import BusyError
+
+    def busy(*_, **__):
+        raise BusyError("somebody is busy")
+
+    monkeypatch.setattr(starting, "session_start", busy)
+    assert "- my own words" in first_start(remembering, monkeypatch, capfd)
+    assert [line["what"] for line in remembering.log()] == [
+        "this session starts with the memory alone: BusyError: somebody is busy"
+    ]
+
+
+def test_a_limit_inside_a_limit_leaves_the_outer_one(place):
+    def sleep_in(limit_s: float) -> None:
+        with hook.Alarm(limit_s):
+            time.sleep(5)
+
+    def nested() -> None:
+        with hook.Alarm(0.5):
+            with pytest.raises(hook.TimeUpError):
+                sleep_in(0.1)
+            with hook.Alarm(5):
+                pass
+            time.sleep(5)
+
+    began = time.monotonic()
+    with pytest.raises(hook.TimeUpError):
+        nested()
+    assert 0.4 < time.monotonic() - began < 4
+
+
+# --- what lies ready is made anew when a turn ends -------------------------------------------------------------------
+
+
+def made_at(place) -> int:
+    return (place.folder / ".fleet/ready/start-tank.txt").stat().st_mtime_ns
+
+
+def test_a_failure_that_teaches_nothing_leaves_what_lies_ready(place):
+    place.context("SessionStart")
+    before = made_at(place)
+    for _ in range(3):
+        place.hook("PostToolUseFailure", failed("ls nowhere"))
+    place.hook("Stop")
+    assert ready.text(str(place.folder), "tank")
+    assert made_at(place) == before
+
+
+@pytest.mark.parametrize("is_stopping", [True, False])
+def test_what_a_turn_changed_is_made_ready_when_it_ends(place, is_stopping):
+    place.hook("Stop", {"stop_hook_active": is_stopping})
+    assert not (place.folder / ".fleet/ready").exists()  # nobody starts sessions here
+    place.context("SessionStart")
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
+    assert ready.text(str(place.folder), "tank") is None
+    place.hook("Stop", {"stop_hook_active": is_stopping})
+    until = time.monotonic() + 60
+    while ready.text(str(place.folder), "tank") is None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert "Use awk for user input" in ready.text(str(place.folder), "tank")
 
 
 # --- prompts --------------------------------------------------------------------------------------------------------
@@ -372,6 +550,32 @@ def test_the_work_of_a_sessions_end_outlives_the_hook(place):
     assert [line["event"] for line in place.log()] == ["SessionEnd"]
     assert "settled" in place.log()[0]["what"]
     assert (place.folder / ".fleet" / "ready" / "start-tank.txt").exists()
+
+
+def clan_at_the_end(place, *settings: str) -> str:
+    """End a session in a workspace with a remote that somebody agreed to; return what the log says of it."""
+    subprocess.run(["git", "init", "--quiet", "--bare", str(place.home / "clan.git")], check=True)
+    place.fleet("init", "--agent", "tank", "--remote", str(place.home / "clan.git"), "--yes")
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
+    path = place.folder / "fleet.toml"
+    path.write_text(path.read_text() + "\n".join(settings))
+    place.hook("SessionEnd", {"reason": "other"})
+    until = time.monotonic() + 60
+    while not place.log() and time.monotonic() < until:
+        time.sleep(0.05)
+    return place.log()[0]["what"]
+
+
+def test_a_sessions_end_syncs(place):
+    assert clan_at_the_end(place).startswith("synced: 1 line out")
+
+
+def test_whether_a_sessions_end_syncs_is_configurable(place):
+    told = clan_at_the_end(place, "[hook]", "sync_at_end = false", "")
+    assert told == "settled; nothing was sent: [hook] sync_at_end is false in fleet.toml"
+    assert json.loads(place.fleet("status", "--json").stdout)["waiting"]["lines"]
+    assert not list((place.home / "clan.git/refs/heads").iterdir())
+    assert "Use awk for user input" in ready.text(str(place.folder), "tank")
 
 
 def test_what_is_logged_is_said_back_without_secrets_or_escapes(place):
