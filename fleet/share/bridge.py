@@ -31,6 +31,8 @@ AT_ONCE = 500
 
 Updates = list[tuple[str, bytes]]
 """(room, update) pairs, in the order in which they are to go out."""
+News = dict[str, tuple[Kind, list[bytes]]]
+"""By name, lines as they stand in the files."""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,7 @@ class Bridge:
         self.counts = Counts()
         self.took_much = False
         self._mine = {replica.name for replica in workspace.replicas().replicas} | {writer}
+        self._unwritten: dict[str, dict[bytes, Kind]] = {}  # path to lines that are not on the disk yet
         self.documents: dict[str, Document] = {}
         self._follower = Follower(workspace.store)
         self._start_anew({BASE})
@@ -82,7 +85,7 @@ class Bridge:
         self._writers: dict[str, tuple[str, ...]] = {}  # name to who says something of it in a document
         self._alike: dict[tuple[str, ...], tuple[str, ...]] = {}  # the same few writers speak of most names
         self._lacking: dict[str, None] = {}  # names of which the documents may lack something that is here
-        self._unwritten: dict[str, dict[bytes, Kind]] = {}  # path to lines that are not on the disk yet
+        self._news: News = {}  # what was read from the files since the last offer
         self._again: set[str] = set()  # our own keys that somebody else changed
         self._reload()
 
@@ -93,7 +96,8 @@ class Bridge:
         """Join the files and the documents anew, under the cut as it is now."""
         self._cut = self.workspace.timekeeper.reading().cut
         self._here, self._room = packed.held_twice(self._cut)
-        self._follower.forget()
+        self._news = {}
+        self.rescan()
         self.took_much = True
         self._writers = {}
         for document in self.documents.values():
@@ -138,26 +142,31 @@ class Bridge:
         if self.workspace.timekeeper.reading().cut[:13] > self._cut[:13]:  # an hour has passed: what was held may join
             self._reload()
         self._write()
-        fresh: dict[str, tuple[Kind, list[bytes]]] = {}
-        for kind, raw, entry in self._follower.news():
-            name = rows.name_of(entry)
-            self._here.of(kind).add(entry)
-            if name not in self._lacking and not self._room.of(kind).covers(entry):
-                fresh.setdefault(name, (kind, []))[1].append(packed.shared(self._here, name, raw))
+        self._read()
+        fresh, self._news = self._news, {}
         lacking, self._lacking = self._lacking, {}
         names = iter(lacking | dict.fromkeys(fresh))
         self.took_much = self.took_much or len(lacking) + len(fresh) > AT_ONCE
         updates: Updates = []
         # Only now, and not as they are read: a later line may say that the lesson is private.
         while some := list(islice(names, AT_ONCE)):
-            updates += self._put({name: self._told(name, fresh.get(name)) for name in some})
+            updates += self._put({name: self._told(name, None if name in lacking else fresh[name]) for name in some})
         return updates + self._put_again()
 
+    def _read(self) -> None:
+        """Read what is new in the files; what of it the documents lack waits for the next offer."""
+        self._is_read = True
+        for kind, raw, entry in self._follower.news():
+            self._here.of(kind).add(entry)
+            if not self._room.of(kind).covers(entry):
+                name = rows.name_of(entry)
+                self._news.setdefault(name, (kind, []))[1].append(packed.shared(self._here, name, raw))
+
     def _told(self, name: str, fresh: tuple[Kind, list[bytes]] | None) -> list[Entry]:
-        """Return what is to be told of a name: lines that are new, or all that is here and the documents lack."""
+        """Return what is to be told of a name: of the lines that are new, or of all, those that the documents lack."""
+        told: Iterable[Entry] = rows.told_of(self._here, name, self._cut)
         if fresh is not None:
-            return [entry for _, entry in entries(fresh[0], iter([b"\n".join(fresh[1])]), "", Read())]
-        told = rows.told_of(self._here, name, self._cut)
+            told = (entry for _, entry in entries(fresh[0], iter([b"\n".join(fresh[1])]), "", Read()))
         return [each for each in told if not self._room.of(rows.kind_of(each)).covers(each)]
 
     def give_back(self) -> None:
@@ -166,8 +175,9 @@ class Bridge:
         heap.give_back()
 
     def rescan(self) -> None:
-        """Read all files anew with the next offer."""
+        """Read all files anew before anything else is done with them."""
         self._follower.forget()
+        self._is_read = False
 
     def _put(self, told: Mapping[str, list[Entry]]) -> Updates:
         """Put what is told of each name under our own key, as far as it may leave."""
@@ -252,6 +262,8 @@ class Bridge:
 
         What has to be put again goes out with the next offer. An update that is none is counted and passed over.
         """
+        if not self._is_read:  # else all that others ever wrote would seem to arrive now, and be written once more
+            self._read()
         is_cloned = False
         refused: list[Refused] = []
         for room, update in updates:

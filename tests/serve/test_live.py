@@ -195,6 +195,24 @@ def test_a_sidecar_that_starts_again_says_nothing_twice(agents: Callable, server
     assert one.live.bridge.counts.healed == 0
 
 
+def test_what_is_on_the_disk_is_not_written_there_again_at_each_start(agents: Callable, server: Served):
+    one, two = agents("tank"), agents("velma")
+    one.correct()
+    one.correct("Another")
+    assert until(lambda: len(two.seen()) == 2)
+    lines = two.lines()
+    two.stop()
+    two.start()
+    one.correct("A third")
+    assert until(lambda: len(two.seen()) == 3)
+    server.do(lambda: server.rooms._empty(server.rooms.room("clan")))  # everybody starts with a new document
+    one.correct("A fourth")
+    assert until(lambda: len(two.seen()) == 4)
+    assert two.lines().startswith(lines)
+    assert two.lines().count(b"\n") == 4
+    assert two.live.bridge.counts.arrived == 2
+
+
 # --- what others may do to the room: on a server that lets them -------------------------------------------------------
 
 
