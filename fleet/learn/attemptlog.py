@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Where = str | os.PathLike[str] | Rooted
 
 FOLDER = "attempts"
+WON = ".won"
 FILE_BYTES_MAX = 128 * 1024
 KEPT_BYTES_MAX = FILE_BYTES_MAX // 2
 READ_BYTES_MAX = 4 * FILE_BYTES_MAX  # a log that was not rotated in time is read from its end
@@ -107,6 +108,27 @@ def append(root: str, agent: str, line: Callable[[int], bytes]) -> None:
             f"{path} was not saved ({why.strerror or why}). Nothing else is lost: this attempt is not counted, and "
             "nothing is stopped because of it"
         ) from why
+
+
+def mark(root: str, agent: str) -> None:
+    """Note that what worked is another now: whoever tells of it need not look at every failure.
+
+    Raises:
+        DiskError: it could not be noted.
+    """
+    from fleet.keep.errors import DiskError
+
+    name = _file(agent).removesuffix(".jsonl") + WON
+    try:
+        folder = _folder(root)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(name, flags, 0o600, dir_fd=folder))
+            os.utime(name, dir_fd=folder, follow_symlinks=False)
+        finally:
+            os.close(folder)
+    except OSError as why:
+        raise DiskError(f"{join(root, '.fleet', FOLDER, name)} was not saved ({why.strerror or why})") from why
 
 
 def _folder(root: str) -> int:

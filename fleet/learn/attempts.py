@@ -201,7 +201,7 @@ def note_success(where: Where, agent: str, session: str, command: str, cwd: str 
 
 
 def note_edit(where: Where, agent: str, session: str, path: str = "") -> None:
-    """Note that a host reported an edit, or a person said something: what failed before it may be tried again.
+    """Note that a host reported an edit: what failed before it may be tried again.
 
     Args:
         where: the workspace, or the path of its root.
@@ -260,6 +260,8 @@ def append(where: Where, agent: str, event: Event) -> None:
 
     line = streaks.as_line(event)
     attemptlog.append(root_of(where), agent, lambda _: line)
+    if event["event"] in ("won", "dropped"):
+        attemptlog.mark(root_of(where), agent)
 
 
 class _Read:

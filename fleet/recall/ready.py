@@ -41,6 +41,12 @@ def text(root: str, agent: str) -> str | None:
     return made.replace(delimiter, fresh)
 
 
+def is_stale(root: str, agent: str) -> bool:
+    """Tell whether a text lies ready that is of before, and another can be written."""
+    path = os.path.join(root, file_of(agent))
+    return os.path.exists(path) and text(root, agent) is None and os.access(os.path.dirname(path), os.W_OK)
+
+
 def moments_file() -> str:
     """Return the path of the lessons that have a moment of their own, below the root: ``moments.table`` as JSON."""
     return f"{FOLDER}/triggers.json"
@@ -55,7 +61,7 @@ def ids(text: str) -> list[str]:
 def made_of(root: str, agent: str) -> list[str]:
     """Return the files and folders, below the root, that an agent's text is made of, whether they are there or not."""
     clan = "clan-learnings"
-    found = ["fleet.toml", f"{clan}/members.toml", f".fleet/attempts/{agent}.jsonl", f".fleet/promotion/{agent}.json"]
+    found = ["fleet.toml", f"{clan}/members.toml", f".fleet/attempts/{agent}.won", f".fleet/promotion/{agent}.json"]
     found += [*memory_files(agent), *(f"agents/{agent}/{name}" for name in ("corrections.md", "JOURNAL.md"))]
     for log in LOGS:
         shards = f"{clan}/{log}.d"

@@ -66,6 +66,31 @@ def test_it_is_none_once_a_file_is_another(workspace, path):
     assert text(workspace)
 
 
+def test_a_mutation_that_worked_is_noticed_and_a_failure_changes_nothing(workspace):
+    from fleet.learn import attempts, mutations
+
+    session_start(workspace, "velma")
+    attempts.note_failure(workspace, "velma", "s", "ls nowhere", "no such file", 1)
+    assert text(workspace)
+    mutations.record_success(workspace, "velma", {"event": "declared", "id": "m-0000000000000001", "code": "M1"}, "")
+    assert text(workspace) is None
+    assert "worked and is no lesson yet" in session_start(workspace, "velma")
+    assert text(workspace)
+    mutations.drop(workspace, "velma", "m-0000000000000001")
+    assert text(workspace) is None
+    assert "worked and is no lesson yet" not in session_start(workspace, "velma")
+
+
+def test_what_cannot_be_made_ready_any_more_goes_away(workspace):
+    session_start(workspace, "velma")
+    assert not ready.is_stale(str(workspace.root), "velma")
+    shard = workspace.clan / "patterns.d" / "tank.00000001.jsonl"
+    shard.write_text('{"add":{"tank.00000001":"2999-01-01T00:00:00.000Z-0000"},"id":"p-0000000000000001"}\n')
+    assert ready.is_stale(str(workspace.root), "velma")
+    session_start(workspace, "velma")
+    assert not ready.is_stale(str(workspace.root), "velma")
+
+
 def test_a_file_that_went_away_is_noticed(workspace):
     session_start(workspace, "velma")
     next((workspace.clan / "patterns.d").iterdir()).unlink()
