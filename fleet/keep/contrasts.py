@@ -53,9 +53,10 @@ def pairing(mine: list[Token], theirs: list[Token]) -> list[tuple[Token, Token]]
             if fits is not alike and token.stem not in stems:
                 left.append(token)
                 continue
-            at = next((at for at, other in enumerate(free) if fits(token, other)), -1)
-            if at >= 0:
-                pairs.append((token, free.pop(at)))
+            for at, other in enumerate(free):
+                if fits(token, other):
+                    pairs.append((token, free.pop(at)))
+                    break
             else:
                 left.append(token)
         rest = left

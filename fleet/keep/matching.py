@@ -8,7 +8,9 @@ in a negation, a number, a name, an opposite or an order (``contrasts``).
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, islice
+from contextlib import suppress
+from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fleet.keep import ratios, wording
@@ -18,6 +20,7 @@ from fleet.keep.wording import Token, Wording
 
 if TYPE_CHECKING:  # a small clan needs no database, and its commands no milliseconds for one
     from fleet.keep.index import Index
+    from fleet.keep.notebook import Notebook
 
 Verdict = Literal["same", "conflict", ""]
 Weigh = Callable[[Token], float]
@@ -92,11 +95,12 @@ def similarity(mine: Wording, theirs: Wording, pairs: Sequence[tuple[Token, Toke
 
     Where those ratios could not make the score worth a look, they are left out.
     """
-    said = [" ".join(token.stem for token in lesson.content) for lesson in (mine, theirs)]
+    contents = [lesson.content for lesson in (mine, theirs)]
+    said = [" ".join([token.stem for token in content]) for content in contents]
     if not all(said):
         return 0.0
-    weights = [sum(weigh(token) for token in lesson.content) for lesson in (mine, theirs)]
-    shared = [sum(weigh(pair[side]) * _closeness(*pair) for pair in pairs) for side in (0, 1)]
+    weights = [sum(map(weigh, content)) for content in contents]
+    shared = [sum([weigh(pair[side]) * _closeness(*pair) for pair in pairs]) for side in (0, 1)]
     overlap = sum(shared) / (sum(weights) or 1.0)
     contained = max(part / (whole or 1.0) for part, whole in zip(shared, weights, strict=True))
     score = 0.55 * overlap + 0.15 * contained + 0.15 * _trigram_overlap(*said)
@@ -114,10 +118,11 @@ def _trigram_overlap(one: str, other: str) -> float:
     return 2 * len(mine & theirs) / (len(mine) + len(theirs) or 1)
 
 
-def trigrams(text: str) -> set[str]:
+@lru_cache(maxsize=256)
+def trigrams(text: str) -> frozenset[str]:
     """Return the runs of three characters in a text, blanks around it included."""
     padded = f" {text} "
-    return {padded[at : at + 3] for at in range(len(padded) - 2)}
+    return frozenset(map("".join, zip(padded, padded[1:], padded[2:], strict=False)))
 
 
 def candidates(text: str, known: Iterable[tuple[str, str]], count: int = CANDIDATES_MAX) -> Candidates:
@@ -165,8 +170,28 @@ def indexed(text: str, index: "Index", count: int = CANDIDATES_MAX) -> Candidate
     for both in _common_rows(index, mine, frequency):
         for row in both:
             ranks[row] += 2 * idf(COMMON_MIN, total)
-    best = sorted(sorted(ranks), key=ranks.__getitem__, reverse=True)
-    return _shortlist(text, _texts(index, best, POOL_MAX * count), frequency, total, count)
+    pool = _texts(index, _best(ranks, 2 * POOL_MAX * count), POOL_MAX * count)
+    if len(pool) < POOL_MAX * count < len(ranks):  # half of them are retired, or no patterns
+        pool = _texts(index, _best(ranks, LOOKED_UP_MAX), POOL_MAX * count)
+    return _shortlist(text, pool, frequency, total, count)
+
+
+def from_index(text: str, notebook: "Notebook") -> Candidates | None:
+    """Return what ``indexed`` does; None where there is no index, or where it is damaged: then it is made anew."""
+    index = notebook.index
+    if index is None:
+        return None
+    import sqlite3
+
+    from fleet.keep.index import is_damage
+
+    try:
+        return indexed(text, index)
+    except (sqlite3.Error, UnicodeDecodeError) as why:
+        if is_damage(why):
+            with suppress(sqlite3.Error):
+                index.drop()
+        return None
 
 
 POOL_MAX = 3
@@ -191,6 +216,16 @@ def _ranks(rows: Mapping[str, Iterable[int]], frequency: Mapping[str, int], tota
     return ranks
 
 
+def _best(ranks: Mapping[int, float], count: int) -> list[int]:
+    """Return the lessons that rank first, and of equals the one that came first, at most so many.
+
+    All are looked at and few are sorted.
+    """
+    least = sorted(ranks.values(), reverse=True)[count - 1] if len(ranks) > count else 0.0
+    found = sorted([(-rank, at) for at, rank in ranks.items() if rank >= least])
+    return [at for _, at in found[:count]]
+
+
 def _shortlist(
     text: str, pool: Iterable[tuple[str, str]], frequency: Mapping[str, int], total: int, count: int
 ) -> Candidates:
@@ -200,7 +235,7 @@ def _shortlist(
 
     def rank(lesson: tuple[str, str]) -> float:
         told = lesson[1].casefold()
-        shared = sum(rarity for feature, rarity in rarities.items() if feature in told)
+        shared = sum([rarity for feature, rarity in rarities.items() if feature in told])
         return shared * (1 + len(said & trigrams(told)) / len(said))
 
     best = sorted(pool, key=lambda lesson: -rank(lesson))[:count]
@@ -234,21 +269,29 @@ def _is_for_words(feature: str) -> bool:
     return any(map(str.isalnum, feature)) and not _is_unspaced(feature)
 
 
-def _heads(*alternatives: Iterable[str]) -> str:
-    """Return the FTS5 expression for lessons in which a word begins with one of each of these."""
+def _heads(*alternatives: Iterable[str]) -> tuple[str, str]:
+    """Return FTS5 table and expression for lessons in which a word begins with one of each of these.
+
+    The quicker table knows no phrases, so it is asked for what is surely one word to the tokenizer.
+    """
     from fleet.keep.index import phrase
 
-    told = (" OR ".join(phrase(word, is_prefix=True) for word in sorted(words)) for words in alternatives)
-    return "head : (" + " AND ".join(f"({words})" for words in told) + ")"
+    asked = [sorted(words) for words in alternatives]
+    match = " AND ".join("(" + " OR ".join(phrase(word, is_prefix=True) for word in words) + ")" for words in asked)
+    if all(word.isascii() and word.isalnum() for words in asked for word in words):
+        return "search_head", match
+    return "search_text", f"head : ({match})"
 
 
 def _count(index: "Index", feature: str) -> int:
-    asked = "SELECT count(*) FROM search_text WHERE search_text MATCH ?"
-    return int(index.connection.execute(asked, (_heads([feature]),)).fetchone()[0])
+    table, match = _heads([feature])
+    asked = f"SELECT count(*) FROM {table} WHERE {table} MATCH ?"  # noqa: S608 - one of two names
+    return int(index.connection.execute(asked, (match,)).fetchone()[0])
 
 
-def _rows(index: "Index", match: str) -> list[int]:
-    asked = "SELECT rowid FROM search_text WHERE search_text MATCH ? LIMIT ?"
+def _rows(index: "Index", heads: tuple[str, str]) -> list[int]:
+    table, match = heads
+    asked = f"SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?"  # noqa: S608 - one of two names
     return [row for (row,) in index.connection.execute(asked, (match, COMMON_MIN))]
 
 
@@ -288,11 +331,15 @@ def _part_rows(index: "Index", parts: Sequence[str]) -> dict[str, list[int]]:
 
 def _texts(index: "Index", rows: Sequence[int], count: int) -> list[tuple[str, str]]:
     """Return id and text of the first of these documents that are patterns, retired ones left out."""
-    from fleet.keep.index import PATTERN
+    from fleet.keep.index import PARAMETERS_MAX, PATTERN
 
-    asked = "SELECT ref, head FROM search_doc WHERE id = ? AND kind = ? AND NOT gone"
-    looked_up = (index.connection.execute(asked, (row, PATTERN)).fetchone() for row in rows[:LOOKED_UP_MAX])
-    return list(islice(filter(None, looked_up), count))
+    found: dict[int, tuple[str, str]] = {}
+    for start in range(0, len(rows), PARAMETERS_MAX):
+        some = rows[start : start + PARAMETERS_MAX]
+        marks = ",".join("?" * len(some))
+        asked = f"SELECT id, ref, head FROM search_doc WHERE id IN ({marks}) AND kind = ? AND NOT gone"  # noqa: S608
+        found |= {row: (ref, head) for row, ref, head in index.connection.execute(asked, (*some, PATTERN))}
+    return [found[row] for row in rows if row in found][:count]
 
 
 def weighing(documents: Callable[[str], int], total: int) -> Weigh:
@@ -301,8 +348,12 @@ def weighing(documents: Callable[[str], int], total: int) -> Weigh:
     def weigh(token: Token) -> float:
         if token.is_light:
             return LIGHT_WEIGHT
-        return idf(documents(token.stem), total)
+        stem = token.stem
+        if stem not in known:
+            known[stem] = idf(documents(stem), total)
+        return known[stem]
 
+    known: dict[str, float] = {}
     return weigh
 
 

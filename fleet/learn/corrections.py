@@ -167,9 +167,8 @@ def _near(notebook: Notebook, lesson_id: str, lesson: str) -> tuple["Near", ...]
 
     stands_for = {member: group[0] for group in merging.groups(notebook.pointing()) for member in group}
     mine = stands_for.get(lesson_id, lesson_id)
-    if notebook.index is not None:
-        candidates = matching.indexed(lesson, notebook.index)
-    else:
+    candidates = matching.from_index(lesson, notebook)
+    if candidates is None:
         known = [known for known in merging.texts(notebook) if stands_for.get(known[0], known[0]) != mine]
         if not known:
             return ()

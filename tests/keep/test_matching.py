@@ -1,6 +1,7 @@
 """Which lessons are the same in other words: what is offered, what is only shown, and what must never be offered."""
 
 import importlib.util
+import random
 import re
 import sqlite3
 import subprocess
@@ -324,6 +325,76 @@ def test_words_that_many_lessons_have_find_those_where_they_meet(monkeypatch):
     index = index_of(*spread, pattern("p-meet", "The cache keeps no token"))
     assert found_by("token cache", index, 5)[0] == "p-meet"
     assert len(found_by("token", index, 5)) == 5
+
+
+def asked_of(index, *tables):
+    """The candidates when the quicker table of words is not asked, as it was before there was one."""
+    with pytest.MonkeyPatch.context() as patch:
+        heads = matching._heads
+
+        def in_text(*alternatives):
+            table, match = heads(*alternatives)
+            return ("search_text", match if table == "search_text" else f"head : ({match})")
+
+        patch.setattr(matching, "_heads", in_text)
+        return [found_by(text, index) for text in tables]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_tables_of_words_give_the_same_candidates(seed, monkeypatch):
+    monkeypatch.setattr(matching, "COMMON_MIN", 30)
+    rng = random.Random(seed)
+    words = [
+        "commit",
+        "token",
+        "cache",
+        "4xx",
+        "x86",
+        "git-push",
+        "naïve",
+        "retry",
+        "retries",
+        "retrying",
+        "log",
+        "logs",
+        "a-b",
+        "贡献",
+        "v1.2",
+        "--json",
+    ]
+    lessons = [" ".join(rng.choices(words, k=5)) for _ in range(150)]
+    index = index_of(*(pattern(f"p-{n:03}", said, gone=n % 7 == 0) for n, said in enumerate(lessons)))
+    changed = [f"{said} {rng.choice(words)}" for said in lessons[:20]]
+    with index.transaction():
+        for n, said in enumerate(changed):
+            index.replace_refs([pattern(f"p-{n:03}", said)] if n % 3 else [], [f"p-{n:03}"])
+    texts = [*rng.sample(lessons, 10), *changed[:5]]
+    assert [found_by(text, index) for text in texts] == asked_of(index, *texts), f"seed {seed}"
+    assert any(found_by(text, index) for text in texts)
+
+
+def test_lessons_that_are_retired_do_not_fill_the_pool():
+    """More of them rank first than are looked at in one go."""
+    retired = [pattern(f"p-0{n:04}", SECRETS, gone=1) for n in range(400)]
+    alike = pattern("p-1", "Secrets must not be committed")
+    assert found_by(SECRETS, index_of(*retired, alike, pattern("p-2", "Keep secrets short")))[0] == "p-1"
+
+
+@pytest.mark.parametrize("damage", ["DROP TABLE search_head_data", "DROP TABLE search_head", "DROP TABLE search_doc"])
+def test_a_damaged_index_is_asked_nothing_and_made_anew(damage):
+    index = index_of(*(pattern(f"p-{n}", f"Never commit secrets, number {n}") for n in range(40)))
+    index.connection.execute(damage)
+    assert matching.from_index(SECRETS, Indexed(index)) is None
+    assert not index.generation()
+    index.prepare()
+    assert matching.from_index(SECRETS, Indexed(index)).texts == []
+
+
+class Indexed:
+    """A notebook, as far as ``from_index`` looks at one."""
+
+    def __init__(self, index):
+        self.index = index
 
 
 def test_what_is_logged_often_does_not_hide_the_patterns():

@@ -543,7 +543,17 @@ def words(tables: index.Index) -> list[tuple]:
     count = tables.connection.execute("SELECT count(*) FROM vocabulary").fetchone()[0]
     tables.connection.execute("DROP TABLE temp.vocabulary")
     assert count == len(found), "words of texts that are no more"
+    assert heads(tables) == {(row[0], *row[1:5]) for row in found if row[5] == "head"}
     return sorted(found)
+
+
+def heads(tables: index.Index) -> set[tuple]:
+    """What the full-text index of the lessons' own words holds: the same, each word once."""
+    tables.connection.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab(main, search_head, instance)")
+    asked = "SELECT term, kind, ref, path, line FROM vocabulary v LEFT JOIN search_doc d ON d.id = v.doc"
+    found = set(tables.connection.execute(asked))
+    tables.connection.execute("DROP TABLE temp.vocabulary")
+    return found
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -626,6 +636,9 @@ DAMAGE = [
     statement("UPDATE search_text_data SET block = x'00'"),
     statement("UPDATE search_text_data SET block = randomblob(50)"),
     statement("UPDATE search_text_config SET v = 99"),
+    statement("UPDATE search_head_data SET block = x'00'"),
+    statement("UPDATE search_head_config SET v = 99"),
+    shadows("UPDATE sqlite_master SET sql = replace(sql, 'unicode61', 'nothing') WHERE name = 'search_head'"),
     statement("ALTER TABLE search_doc RENAME COLUMN head TO title"),
     statement("ALTER TABLE search_file DROP COLUMN digest"),
     shadows("UPDATE sqlite_master SET sql = replace(sql, 'unicode61', 'nothing') WHERE name = 'search_text'"),
