@@ -8,6 +8,7 @@ import json
 import re
 from typing import Any
 
+from fleet.hosts.splicing import spliced
 from fleet.keep.errors import RefusedError
 
 COMMAND = "if command -v fleet >/dev/null 2>&1; then fleet hook {event}; fi"
@@ -100,18 +101,15 @@ def has_plugin(settings: dict[str, Any]) -> bool:
 
 
 def render(settings: dict[str, Any], before: bytes) -> bytes:
-    """Return the bytes of the file, laid out as it was before."""
+    """Return the bytes of the file: what is the same is written as it was before, byte for byte."""
     text = before.decode("utf-8-sig")
     newline = "\r\n" if "\r\n" in text else "\n"
-    # A file in plain ASCII stays one: its author may have escaped on purpose.
-    body = json.dumps(settings, indent=_indent(text), ensure_ascii=text.isascii() and bool(text.strip()))
-    try:
-        body.encode()
-    except UnicodeEncodeError:
-        body = json.dumps(settings, indent=_indent(text))
-    end = newline if not text.strip() or text.endswith("\n") else ""
     mark = b"\xef\xbb\xbf" if before.startswith(b"\xef\xbb\xbf") else b""
-    return mark + (body.replace("\n", newline) + end).encode()
+    if text.strip():
+        indent = _indent(text)
+        unit = " " * indent if isinstance(indent, int) else indent or ""
+        return mark + spliced(text, parse(before, "it"), settings, unit=unit, newline=newline).encode()
+    return mark + (json.dumps(settings, indent=INDENT) + newline).encode()
 
 
 def plugin_hooks() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import stat
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import fleet
 from fleet.cli.hosts import plugin_folder
 from fleet.hosts import settings
+from fleet.hosts.splicing import spliced
 
 THEIRS = {
     "$schema": "https://json.schemastore.org/claude-code-settings.json",
@@ -79,20 +81,52 @@ def test_what_goes_in_comes_out_and_the_file_is_as_it_was(place, indent):
         '{\r\n  "a": 1\r\n}\r\n',
         '\ufeff{\n  "a": 1\n}\n',
         "{}",
+        '{"a":  1,"hooks":{"Foo":[1,"x"]},\n\t"zz":[1,2, 3] , "n":1.0, "e":1e3, "f":0.1000, "big":1234567890123456789}',
+        '\n{ "hooks": {"Stop": [ {"hooks":[{"type":"command" , "command":"say done"}]} ],\n "Foo": []}, "a": {} }\n\n',
+        '{\n    "hooks": {\n      "Stop": [{"hooks": [], "x": 1.50}],\n\n  "SessionEnd": [\n\t7 ] }\n  , "a": 1 }',
+        '{\r\n\t"hooks" : {\r\n\t\t"Foo" : [ ]\r\n\t}\r\n}',
     ],
-    ids=["one line", "escapes", "CRLF", "BOM", "nothing"],
+    ids=["one line", "escapes", "CRLF", "BOM", "nothing", "by hand", "odd", "odder", "tabs"],
 )
 def test_the_layout_stays(place, text):
     written(place, text)
     place.fleet("install", "claude-code")
     place.fleet("uninstall", "claude-code")
-    after = path_of(place).read_bytes().decode()
-    assert after.replace(": ", ":") == text.replace(": ", ":") or json.loads(after) == json.loads(text.lstrip("\ufeff"))
-    assert ("\r\n" in after, after.startswith("\ufeff"), "\\u" in after) == (
-        "\r\n" in text,
-        text.startswith("\ufeff"),
-        "\\u" in text,
-    )
+    assert path_of(place).read_bytes().decode() == text
+
+
+def spaced(rng: random.Random, value: object) -> str:
+    """Write a value as JSON with white space wherever it may be, and numbers in odd words."""
+    gap = "".join(rng.choice(["", "", " ", "\n", "\t", "\r\n"]) for _ in range(rng.randrange(3)))
+    if isinstance(value, dict):
+        inner = f"{gap},".join(f"{gap}{json.dumps(key)}{gap}:{spaced(rng, each)}" for key, each in value.items())
+        return f"{gap}{{{inner}{gap}}}"
+    if isinstance(value, list):
+        return f"{gap}[{f'{gap},'.join(spaced(rng, each) for each in value)}{gap}]"
+    return gap + (rng.choice(["1e3", "1000.0", "1.0E+3"]) if value == 1000.0 else json.dumps(value))
+
+
+def drawn(rng: random.Random, depth: int = 3) -> object:
+    kind = rng.randrange(6 if depth else 3)
+    if kind == 3:
+        return [drawn(rng, depth - 1) for _ in range(rng.randrange(4))]
+    if kind > 3:
+        return {f'k"{n}é': drawn(rng, depth - 1) for n in rng.sample(range(9), rng.randrange(4))}
+    return [1000.0, "two\nlines ] }", None][kind]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_whatever_is_changed_comes_out_as_wanted_and_the_rest_in_its_own_words(seed):
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    before = {**{f"s{n}": drawn(rng) for n in range(rng.randrange(4))}, "hooks": {"Stop": [drawn(rng)], "Foo": [7]}}
+    text = spaced(rng, before)
+    for unit in ("", "  "):
+        inside = spliced(text, before, settings.with_hooks(before), unit=unit, newline="\n")
+        assert json.loads(inside) == settings.with_hooks(before)
+        assert spliced(inside, settings.with_hooks(before), before, unit=unit, newline="\n") == text
+        other = {"x": drawn(rng), "hooks": {"Foo": [7, drawn(rng)], "Stop": drawn(rng)}, "s1": drawn(rng)}
+        assert json.loads(spliced(text, before, other, unit=unit, newline="\n")) == other
 
 
 def test_a_file_that_we_made_goes_and_a_persons_empty_one_stays(place):
