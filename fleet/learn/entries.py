@@ -251,7 +251,7 @@ def written_plainly(
     said = "".join(values)
     if not (when and title and pattern and said.isprintable() and _NOT_PLAIN.isdisjoint(said)):
         return None
-    if any(value != value.strip() for value in values) or not times.WHEN.fullmatch(when):
+    if any(value != value.strip() for value in values) or "" in tags or not times.WHEN.fullmatch(when):
         return None
     if is_placeholder(pattern) or "auto" in source.casefold() or any(map("#,，、".__contains__, "".join(tags))):
         return None
