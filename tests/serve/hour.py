@@ -93,6 +93,12 @@ class Hour(Crew):
         assert self.server.stdout is not None
         self._live_port = int(self.server.stdout.readline().rpartition(":")[2])
 
+    def _kill_server(self) -> None:
+        self.server.kill()
+        self.server.wait()
+        assert self.server.stdout is not None
+        self.server.stdout.close()
+
     def _reach_live(self) -> socket.socket:
         return socket.create_connection((HOST, self._live_port))
 
@@ -100,8 +106,7 @@ class Hour(Crew):
         for agent in list(self.asleep):
             self.wake(agent)
         super().end()
-        self.server.kill()
-        self.server.communicate()
+        self._kill_server()
         for network in (each for ways in self.networks.values() for each in ways.values()):
             network.end()
         self.git_server.end()
@@ -123,6 +128,8 @@ class Hour(Crew):
         for ways in self.networks.values():
             for network in ways.values():
                 network.become(OPEN)
+        if self.server.poll() is not None:
+            self.serve()
         for agent in AGENTS:
             if self.sidecars[agent].poll() is not None:
                 self.sidecars[agent] = self.sidecar(agent)
@@ -180,8 +187,7 @@ class Hour(Crew):
         while True:
             yield 2 * self.pause_s()
             self.happened["server killed"] += 1
-            self.server.kill()
-            self.server.communicate()
+            self._kill_server()
             yield self.rng.uniform(0.1, 1.0)
             self.serve()
 
