@@ -13,13 +13,15 @@ from typing import NamedTuple
 
 from pycrdt import Doc, Map, TransactionEvent, merge_updates
 
-from crdt import varint
+from crdt import updates, varint
 
 ROOT = "lines"
 """The name of the map, for any Yjs client that wants to look on."""
 CLIENT_ID_BITS = 32
 """As JavaScript's Yjs draws them; a larger number than 53 bits it could not read."""
 _SEPARATOR = "|"
+_PANIC = "PanicException"
+"""How the library ends where it did not foresee something. Known by name alone, and no ``Exception``."""
 
 
 class BadUpdateError(ValueError):
@@ -27,11 +29,13 @@ class BadUpdateError(ValueError):
 
     Attributes:
         changes: the keys whose rows are other ones now all the same.
+        is_broken: the document holds it, and nobody can tell what it changed: it must be given up for a new one.
     """
 
-    def __init__(self, message: str, changes: "Changes | None" = None) -> None:
+    def __init__(self, message: str, changes: "Changes | None" = None, *, is_broken: bool = False) -> None:
         super().__init__(message)
         self.changes = changes or {}
+        self.is_broken = is_broken
 
 
 class Change(NamedTuple):
@@ -139,20 +143,41 @@ class Document:
         except Exception as why:
             raise BadUpdateError(f"no state vector: {why}") from why
 
+    def pieces_since(self, state: bytes, bytes_max: int) -> Iterator[bytes]:
+        """Yield what ``since`` returns in updates of about a size, to be taken in in this order.
+
+        Raises:
+            BadUpdateError: it is no state vector.
+        """
+        return updates.pieces(self.since(state), bytes_max)
+
     def apply(self, update: bytes) -> Applied:
         """Take in an update: any order, any number of times.
 
         Raises:
-            BadUpdateError: it is none.
+            BadUpdateError: it is none, or one that the library could not live through.
         """
+        try:
+            updates.check(update)
+        except varint.TruncatedError as why:
+            raise BadUpdateError(f"no update: {why}") from why
         clock = clocks(self.state()).get(self.client_id, 0)
+        is_in = False
+
+        def take_in() -> None:
+            nonlocal is_in
+            self._doc.apply_update(update)
+            is_in = True
+
         # All that an empty document gets is new. To be told of it row by row takes as much memory again as the rows.
         self._is_filling = not len(self)
         try:
-            changes, news = self._during(lambda: self._doc.apply_update(update))
-        except Exception as why:
+            changes, news = self._during(take_in)
+        except BaseException as why:
+            if not isinstance(why, Exception) and type(why).__name__ != _PANIC:
+                raise
             changes, self._changes, self._updates = self._changes or self._filled(), {}, []
-            raise BadUpdateError(f"no update: {str(why)[:200]}", changes) from why
+            raise BadUpdateError(f"no update: {str(why)[:200]}", changes, is_broken=is_in) from why
         else:
             changes = changes or self._filled()
         finally:

@@ -219,13 +219,17 @@ class Rooms:
         try:
             applied = room.document.apply(update)
         except BadUpdateError as why:
-            room.document.put(_not_allowed(why.changes, guest.visitor.replica))
+            if why.is_broken:  # whoever touches it again waits for ever
+                self._empty(room)
+            else:
+                room.document.put(_not_allowed(why.changes, guest.visitor.replica))
             raise
         room.received_bytes += len(update)
         news = self._after_undoing(room, guest, before, applied)
         if applied.is_cloned:  # somebody writes under the server's own client id: it takes another
             renewed = self._document()
-            renewed.apply(room.document.since())
+            for piece in room.document.pieces_since(b"\0", wire.UPDATE_BYTES_MAX):
+                renewed.apply(piece)
             room.document = renewed
         if news:
             self._tell(room, wire.sync(wire.UPDATE, news), guest if news is applied.update else None)

@@ -260,7 +260,8 @@ class Bridge:
     def receive(self, updates: Updates) -> bool:
         """Take in what others wrote and bring it to the disk; tell whether the documents must be renewed.
 
-        What has to be put again goes out with the next offer. An update that is none is counted and passed over.
+        What has to be put again goes out with the next offer. An update that is none is counted and passed over; a
+        document that broke over one is given up at once, since touching it again would wait for ever.
         """
         if not self._is_read:  # else all that others ever wrote would seem to arrive now, and be written once more
             self._read()
@@ -269,8 +270,10 @@ class Bridge:
         for room, update in updates:
             try:
                 applied = self.documents[room].apply(update)
-            except BadUpdateError:
+            except BadUpdateError as why:
                 self.counts.refused += 1
+                if why.is_broken:
+                    self.documents[room], is_cloned = self._fresh(), True
                 continue
             is_cloned = is_cloned or applied.is_cloned
             self.took_much = self.took_much or len(applied.changes) > AT_ONCE

@@ -46,8 +46,12 @@ class LiveRemote:
         self.warnings: list[str] = []
         self.skipped = 0
         self._where, self._writer, self._cut, self._wait_s = where, writer, cut, wait_s
-        self._document = Document(int.from_bytes(entropy(CLIENT_ID_BITS // 8), "big"))
+        self._entropy = entropy
+        self._document = self._fresh()
         self._marks: dict[Mark, Files] = {}
+
+    def _fresh(self) -> Document:
+        return Document(int.from_bytes(self._entropy(CLIENT_ID_BITS // 8), "big"))
 
     def pull(self, since: Mark) -> tuple[Files, Mark]:
         """Return the files whose lines are other ones than at a mark. No file is ever gone."""
@@ -121,6 +125,8 @@ class LiveRemote:
             ) as socket:
                 return act(socket)
         except (OSError, WebSocketException, TruncatedError, BadUpdateError) as why:
+            if isinstance(why, BadUpdateError) and why.is_broken:
+                self._document = self._fresh()
             if refusal := _refusal(why):
                 raise RemoteRefused(f"{self.name} refused: {refusal}; {_SAFE}") from why
             raise RemoteUnavailable(f"{self.name}: no answer ({told(why)}); {_SAFE}") from why

@@ -28,6 +28,7 @@ from fleet.share import rows, wire
 from fleet.share.bridge import BASE, Bridge
 from fleet.share.live import Live, Where, check_url, online
 from fleet.share.memory import MemoryRemote, MemoryServer
+from tests.laws.test_updates import PANIC
 from tests.serve.conftest import until
 from tests.serve.served import HOST, Served, served
 
@@ -463,6 +464,16 @@ def bridge_of(folder: Path, *agents: str) -> Bridge:
         with workspace.writing(agent) as writer:
             name = writer.name
     return Bridge(workspace, name)
+
+
+def test_a_document_that_broke_over_an_update_is_given_up_for_a_new_one(tmp_path: Path):
+    bridge = bridge_of(tmp_path, "tank")
+    broken = bridge.documents[BASE] = Document(27)
+    assert bridge.receive([(BASE, PANIC[0]), (BASE, PANIC[1]), (BASE, Document(5).put({"a|b": "c"}))])
+    assert bridge.documents[BASE] is not broken
+    bridge.renew()
+    assert bridge.offer() == []
+    bridge.workspace.close()
 
 
 def test_a_row_under_the_key_of_another_agent_of_this_machine_is_refused_too(tmp_path: Path):

@@ -15,13 +15,14 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from crdt.doc import NOT_TEXT, Document
+from crdt.doc import NOT_TEXT, BadUpdateError, Document
 from fleet.keep.errors import UsageError
 from fleet.serve import door, room
 from fleet.serve.door import Rules, Turned, Visitor
 from fleet.serve.room import Rooms
 from fleet.share import live, wire
 from fleet.share.live import Where
+from tests.laws.test_updates import DEADLY
 from tests.serve.served import HOST, Served, served
 
 TOKEN = "a-token-of-this-test-0123"
@@ -267,6 +268,33 @@ def test_a_message_that_is_none_ends_its_connection_alone(server: Served, data: 
         velma.say({OTHERS: "still here"})
         assert velma.exchange() == {OTHERS: "still here"}
     assert server.rooms.counts.unreadable == 1
+
+
+def test_a_value_that_would_end_the_server_costs_a_connection(server: Served):
+    with Guest(server) as tank, Guest(server, VELMA) as velma:
+        tank.socket.send(wire.sync(wire.UPDATE, DEADLY["lists"]))
+        assert tank.ended() == room.UNREADABLE
+        velma.say({OTHERS: "still here"})
+        assert velma.exchange() == {OTHERS: "still here"}
+
+
+def test_a_document_that_broke_is_given_up_and_never_touched_again(server: Served, monkeypatch: pytest.MonkeyPatch):
+    with Guest(server) as tank, Guest(server, VELMA) as velma:
+        tank.say({KEY: "one"})
+        assert velma.exchange() == {KEY: "one"}
+        broken = server.rooms.room("clan").document
+
+        def broke(*_: object) -> None:
+            raise BadUpdateError("no update", is_broken=True)
+
+        for touch in ("apply", "put", "since", "rows"):
+            monkeypatch.setattr(broken, touch, broke)
+        tank.say({KEY: "two"})
+        assert velma.ended() == wire.RENEWED
+        tank.ended()
+    with Guest(server) as tank:
+        tank.say({KEY: "three"})
+        assert tank.exchange() == {KEY: "three"}
 
 
 def test_text_frames_are_none_of_ours(server: Served):
