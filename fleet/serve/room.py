@@ -51,8 +51,9 @@ class Guest:
         self.socket = socket
         self.visitor = visitor
         self.clients: set[int] = set()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[tuple[bytes, int]] = deque()  # each with what it counts
         self._waiting_bytes = 0
+        self._is_answered = True
         self._bell = asyncio.Event()
 
     def send(self, message: bytes) -> None:
@@ -60,8 +61,24 @@ class Guest:
         if self._waiting and self._waiting_bytes + len(message) > QUEUE_BYTES_MAX:
             self.drop()
             return
-        self._waiting.append(message)
-        self._waiting_bytes += len(message)
+        self._queue(message, len(message))
+
+    def answer(self, pieces: list[bytes]) -> None:
+        """Queue what a visitor lacks: as large as it is, but only one such answer waits at a time."""
+        *first, last = pieces
+        messages = [*(wire.sync(wire.UPDATE, piece) for piece in first), wire.sync(wire.STEP_2, last)]
+        if not self._is_answered:
+            for message in messages:
+                self.send(message)
+            return
+        self._is_answered = False
+        for message in messages:
+            self._queue(message, 0)
+        self._queue(b"", 0)
+
+    def _queue(self, message: bytes, counted: int) -> None:
+        self._waiting.append((message, counted))
+        self._waiting_bytes += counted
         self._bell.set()
 
     def drop(self) -> None:
@@ -77,8 +94,11 @@ class Guest:
                 await self._bell.wait()
                 self._bell.clear()
                 while self._waiting:
-                    message = self._waiting.popleft()
-                    self._waiting_bytes -= len(message)
+                    message, counted = self._waiting.popleft()
+                    self._waiting_bytes -= counted
+                    if not message:  # the end of an answer
+                        self._is_answered = True
+                        continue
                     try:
                         await asyncio.wait_for(self.socket.send(message), SEND_S_MAX)
                     except TimeoutError:
@@ -201,7 +221,7 @@ class Rooms:
             elif message.kind == wire.QUERY_AWARENESS:
                 guest.send(wire.awareness(room.presence.encode(room.presence.clients())))
             elif message.step == wire.STEP_1:
-                guest.send(wire.sync(wire.STEP_2, room.document.since(message.payload)))
+                guest.answer(list(room.document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)))
             else:
                 self._update(room, guest, message.payload)
         except (TruncatedError, BadUpdateError):

@@ -7,6 +7,7 @@ says what it has, and gets the rest. Who is here is told by awareness, which nob
 import asyncio
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -127,6 +128,7 @@ class Live:
         self._sockets: dict[str, ClientConnection] = {}
         self._synced: set[str] = set()
         self._answered: set[str] = set()  # rooms whose server has been told what it lacks, on this connection
+        self._speaking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._inbox: Updates = []
         self._bell = asyncio.Event()
         self._since = self._on = ""
@@ -252,9 +254,10 @@ class Live:
 
     async def _send(self, room: str, message: bytes) -> None:
         """Send, if there is a connection; what is not sent comes by state vector with the next one."""
-        if (socket := self._sockets.get(room)) is not None:
-            with suppress(ConnectionClosed):
-                await socket.send(message)
+        async with self._speaking[room]:
+            if (socket := self._sockets.get(room)) is not None:
+                with suppress(ConnectionClosed):
+                    await socket.send(message)
 
     def _is_clan_large(self) -> bool:
         return any(state.get(LARGE) == 1 + len(DIGITS) for state in self._presence.states().values())
@@ -335,9 +338,13 @@ class Live:
         elif message.kind == wire.QUERY_AWARENESS:
             await socket.send(wire.awareness(await self._myself()))
         elif message.step == wire.STEP_1:
-            lacking = await self._do(self._bridge.documents[room].since, message.payload)
+            document = self._bridge.documents[room]
+            lacking = await self._do(lambda: list(document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)))
             self._answered.add(room)
-            await socket.send(wire.sync(wire.STEP_2, lacking))
+            async with self._speaking[room]:  # nothing newer may come between: what one writes is taken in order
+                for piece in lacking[:-1]:
+                    await socket.send(wire.sync(wire.UPDATE, piece))
+                await socket.send(wire.sync(wire.STEP_2, lacking[-1]))
         else:
             self._inbox.append((room, message.payload))
             if message.step == wire.STEP_2:

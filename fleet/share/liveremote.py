@@ -140,7 +140,10 @@ class LiveRemote:
             if message is None or message.kind != wire.SYNC:
                 continue
             if message.step == wire.STEP_1:
-                socket.send(wire.sync(wire.STEP_2, self._document.since(message.payload)))
+                *first, last = self._document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)
+                for piece in first:
+                    socket.send(wire.sync(wire.UPDATE, piece))
+                socket.send(wire.sync(wire.STEP_2, last))
                 continue
             self._document.apply(message.payload)
             if message.step == wire.STEP_2:

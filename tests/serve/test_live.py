@@ -20,6 +20,7 @@ from fleet.keep.reading import PATTERNS
 from fleet.keep.workspace import Workspace
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
+from fleet.serve import room as serving
 from fleet.serve.door import Rules, Visitor
 from fleet.serve.room import Rooms
 from fleet.share import bridge as bridging
@@ -212,6 +213,27 @@ def test_what_is_on_the_disk_is_not_written_there_again_at_each_start(agents: Ca
     assert two.lines().startswith(lines)
     assert two.lines().count(b"\n") == 4
     assert two.live.bridge.counts.arrived == 2
+
+
+def test_a_room_that_no_message_holds_comes_and_goes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wire, "UPDATE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(living, "MESSAGE_BYTES_MAX", 40_000)
+    monkeypatch.setattr(serving, "MESSAGE_BYTES_MAX", 40_000)
+    monkeypatch.setattr(serving, "QUEUE_BYTES_MAX", 20_000)
+    many = Document(5)
+    for number in range(500):
+        many.put({f"p-{number:016x}|tank.c0ffee42": FORGED % (number, 1)})
+    agent = Agent(tmp_path, "velma", Where("", ""))
+    try:
+        with served() as server:
+            server.do(lambda: server.rooms.room("clan").document.apply(many.since()))
+            agent.where = server.where()
+            agent.start()
+            assert until(lambda: agent.lines().count(b"\n") == 500)
+        with served(port=server.port) as wiped:
+            assert until(lambda: len(wiped.rows()) == 500)
+    finally:
+        agent.stop()
 
 
 # --- what others may do to the room: on a server that lets them -------------------------------------------------------

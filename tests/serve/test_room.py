@@ -355,7 +355,7 @@ def test_a_reader_that_takes_nothing_at_all_is_dropped_after_a_time(monkeypatch:
         slow.close()
 
 
-def raw_guest(server: Served, message: bytes = b"") -> sockets.socket:
+def raw_guest(server: Served, message: bytes = b"", times: int = 1) -> sockets.socket:
     """Connect, ask for what there is, and never read."""
     raw = sockets.socket()
     raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
@@ -363,8 +363,20 @@ def raw_guest(server: Served, message: bytes = b"") -> sockets.socket:
     raw.sendall(GET)
     if message:
         assert raw.recv(1) == b"H"
-        raw.sendall(bytes((0x82, 0x80 | len(message), 0, 0, 0, 0)) + message)
+        raw.sendall((bytes((0x82, 0x80 | len(message), 0, 0, 0, 0)) + message) * times)
     return raw
+
+
+def test_who_asks_again_and_again_and_reads_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "QUEUE_BYTES_MAX", 1_000_000)
+    with served() as server, Guest(server) as tank:
+        for number in range(60):
+            tank.say({f"p-{number:016x}|{TANK}": "x" * 200_000})
+        tank.exchange()
+        slow = raw_guest(server, wire.sync(wire.STEP_1, b"\0"), times=2)
+        assert until(lambda: server.guests() == 2)
+        assert until(lambda: server.guests() == 1, room.SEND_S_MAX / 3)
+        slow.close()
 
 
 def test_a_room_that_received_too_much_begins_anew(monkeypatch: pytest.MonkeyPatch):
