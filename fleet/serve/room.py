@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -148,7 +149,8 @@ class Rooms:
         self.rooms: dict[str, Room] = {}
         self._entropy = entropy
         self._now_s = now_s
-        self._visitors: dict[ServerConnection, Visitor] = {}
+        # Weak: who was let in and then spoke no WebSocket is never attended to.
+        self._visitors: WeakKeyDictionary[ServerConnection, Visitor] = WeakKeyDictionary()
 
     def room(self, name: str) -> Room:
         """Return a room, made if there is none of that name."""

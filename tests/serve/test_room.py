@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import shutil
 import socket as sockets
@@ -377,6 +378,20 @@ def test_who_asks_again_and_again_and_reads_nothing_is_dropped(monkeypatch: pyte
         assert until(lambda: server.guests() == 2)
         assert until(lambda: server.guests() == 1, room.SEND_S_MAX / 3)
         slow.close()
+
+
+def test_who_comes_in_and_speaks_no_websocket_leaves_nothing_behind(server: Served):
+    for _ in range(10):
+        plain = sockets.create_connection((HOST, server.port))
+        plain.sendall(f"GET /clan HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        assert b"426" in plain.recv(1000)
+        plain.close()
+
+    def is_left() -> int:
+        gc.collect()
+        return len(server.rooms._visitors)
+
+    assert until(lambda: not server.do(is_left))
 
 
 def test_a_room_that_received_too_much_begins_anew(monkeypatch: pytest.MonkeyPatch):
