@@ -1,11 +1,12 @@
 """What the table holds, group by group: a group measures what its rows compare, in turns, at one time."""
 
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import processes, syncing, workers
+from benchmarks import live, processes, sidecar, syncing, workers
 from benchmarks.data import cached
 from benchmarks.processes import MODULE, PYTHON, SCRIPT, Call, Clans
 from benchmarks.table import Row, at_most, faster, only_told, under, unmeasured
@@ -192,6 +193,17 @@ def start_after_change(bench: Bench) -> Iterator[Row]:
     yield only_told(AFTER_CHANGE, took["changed"], took["ready"], "nothing changed")
 
 
+def live_sync(bench: Bench) -> Iterator[Row]:
+    """Live sync over loopback: a server, seven sidecars, and one of them corrects."""
+    with tempfile.TemporaryDirectory(prefix="live-", dir=bench.cache) as folder:
+        yield from live.rows_of(live.measure(Path(folder)))
+
+
+def idling(bench: Bench) -> Iterator[Row]:
+    """Sidecars that have nothing to do."""
+    yield from sidecar.rows_of(*sidecar.idle(bench.cache))
+
+
 GROUPS = (
     Group((LOAD_FIRST, LOAD_AGAIN), loading),
     Group((JOIN_FIRST, JOIN_AGAIN), joining),
@@ -212,4 +224,6 @@ GROUPS = (
     Group((AFTER_CHANGE,), start_after_change),
     *(Group((_missing(name),), partial(missing_index, name=name)) for name in COMMANDS),
     *(Group((f"`fleet hook`, {work}", f"`python -m fleet hook`, {work}"), partial(hook, work=work)) for work in HOOKS),
+    Group(sidecar.WORKS, idling),
+    Group(live.WORKS, live_sync),
 )

@@ -43,8 +43,8 @@ def faster(work: str, ours: float, peer: float, of: str, least: float) -> Row:
 
 def under(work: str, figure: float, most: float, unit: str, of: str = "") -> Row:
     """Return a row that must stay below a figure of its own."""
-    shown = f"{figure:,.0f}" if figure >= 10 else f"{figure:.1f}"
-    return Row(work, f"{shown} {unit}", of, "", f"under {most:,.0f} {unit}", figure < most)
+    shown = f"{figure:,.0f}" if figure >= 10 else f"{figure:.1f}" if figure >= 1 else f"{figure:.2f}"
+    return Row(work, f"{shown} {unit}", of, "", f"under {most:,g} {unit}", figure < most)
 
 
 def only_told(work: str, ours: float, other: float, of: str) -> Row:
