@@ -541,6 +541,36 @@ def test_a_large_clan_spreads_over_further_rooms_and_all_find_them(
     assert until(lambda: len(late.seen()) == 13, 40)
 
 
+@pytest.mark.skipif(not os.environ.get("FLEET_TEST_ROOMS"), reason="takes ten seconds; FLEET_TEST_ROOMS=1 runs it")
+def test_a_clan_that_outgrows_one_room_for_real_spreads_and_loses_nothing(agents: Callable, server: Served):
+    one, two = agents("tank"), agents("velma")
+    assert until(lambda: one.is_connected() and two.is_connected())
+    workspace = Workspace(one.root)
+    with workspace.writing("tank") as writer:
+        path = workspace.clan / PATTERNS.shard(writer.name)
+        lines = (FORGED.replace("tank.c0ffee42", writer.name) % (n << 48 | n, 1) for n in range(bridging.ROOM_PATTERNS))
+        workspace.disk.append(path, b"".join(line.encode() + b"\n" for line in lines))
+    workspace.close()
+    one.ring()
+    assert until(lambda: two.live.bridge.counts.arrived == bridging.ROOM_PATTERNS, 120)
+    assert not one.live.bridge.is_large  # as many as one room holds
+    assert len(one.live.bridge.documents) == len(two.live.bridge.documents) == 1
+    two.correct("One more than a room holds")
+    assert until(lambda: one.live.standing.connected == two.live.standing.connected == 17, 120)
+    for number in range(20):
+        one.correct(f"After it grew, number {number}")
+    assert until(lambda: len(two.lines().splitlines()) == bridging.ROOM_PATTERNS + 21, 120)
+    digits = {name for name, room in server.do(lambda: dict(server.rooms.rooms)).items() if len(room.document)}
+    assert "clan" in digits
+    assert len(digits) > 5
+    late = agents("late")
+    assert until(lambda: late.is_connected() and late.live.standing.connected == 17, 120)
+    assert until(lambda: len(late.seen()) == len(one.seen()) and late.live.bridge.counts.arrived > 10_000, 120)
+    editions = {Workspace(agent.root).load().notebook.edition() for agent in (one, two, late)}
+    assert len(editions) == 1
+    assert editions.pop().count(b"\n") == bridging.ROOM_PATTERNS + 21
+
+
 def test_many_lines_go_out_in_pieces(tmp_path: Path):
     (tmp_path / config.FILE_NAME).write_text("")
     workspace = Workspace(tmp_path)
