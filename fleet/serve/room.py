@@ -66,8 +66,7 @@ class Guest:
 
     def answer(self, pieces: list[bytes]) -> None:
         """Queue what a visitor lacks: as large as it is, but only one such answer waits at a time."""
-        *first, last = pieces
-        messages = [*(wire.sync(wire.UPDATE, piece) for piece in first), wire.sync(wire.STEP_2, last)]
+        messages = wire.answer(pieces)
         if not self._is_answered:
             for message in messages:
                 self.send(message)

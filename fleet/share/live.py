@@ -342,9 +342,8 @@ class Live:
             lacking = await self._do(lambda: list(document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)))
             self._answered.add(room)
             async with self._speaking[room]:  # nothing newer may come between: what one writes is taken in order
-                for piece in lacking[:-1]:
-                    await socket.send(wire.sync(wire.UPDATE, piece))
-                await socket.send(wire.sync(wire.STEP_2, lacking[-1]))
+                for each in wire.answer(lacking):
+                    await socket.send(each)
         else:
             self._inbox.append((room, message.payload))
             if message.step == wire.STEP_2:

@@ -140,10 +140,8 @@ class LiveRemote:
             if message is None or message.kind != wire.SYNC:
                 continue
             if message.step == wire.STEP_1:
-                *first, last = self._document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)
-                for piece in first:
-                    socket.send(wire.sync(wire.UPDATE, piece))
-                socket.send(wire.sync(wire.STEP_2, last))
+                for each in wire.answer(self._document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)):
+                    socket.send(each)
                 continue
             self._document.apply(message.payload)
             if message.step == wire.STEP_2:

@@ -47,6 +47,12 @@ def sync(step: int, payload: bytes) -> bytes:
     return bytes((SYNC, step)) + varint.encode_bytes(payload)
 
 
+def answer(pieces: Iterable[bytes]) -> list[bytes]:
+    """Return the messages that answer a state vector, in order: all updates but the last come as ordinary ones."""
+    *first, last = pieces
+    return [*(sync(UPDATE, piece) for piece in first), sync(STEP_2, last)]
+
+
 def awareness(payload: bytes) -> bytes:
     """Return the bytes of an awareness message."""
     return bytes((AWARENESS,)) + varint.encode_bytes(payload)
