@@ -200,6 +200,7 @@ class Live:
                 self._bell.set()
             if self._bridge.took_much:
                 await self._do(self._bridge.give_back)
+            self._presence.forget_stale()
             renewed_s += LOOK_S
             is_due = renewed_s >= wire.RENEWED_S or await self._do(self._read_on) != self._on
             if is_due and BASE in self._sockets:
@@ -269,6 +270,7 @@ class Live:
         """Return the awareness update that says who we are, since when, and on what."""
         bridge = self._bridge
         self._on = on = await self._do(self._read_on)
+        self._presence.own = bridge.documents[BASE].client_id
         state = {
             "agent": self._agent,
             "replica": bridge.writer,

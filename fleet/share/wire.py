@@ -24,6 +24,8 @@ COMPRESSION = "deflate"
 """Lines repeat their keys: a third of the bytes are left. What a message unpacks to counts for the limit."""
 STATE_BYTES_MAX = 4 * 1024
 STATES_MAX = 1_000
+NUMBER_MAX = 2**53 - 1
+"""Clients and clocks beyond it no JavaScript client can read; and a clock has to have one after it."""
 RENEWED_S = 15.0
 STALE_S = 30.0
 """Who has not been heard of for so long is away; who is here says so every ``RENEWED_S``."""
@@ -91,9 +93,13 @@ class Presence:
 
     Args:
         now_s: a monotonic clock, seconds.
+
+    Attributes:
+        own: the client that nobody else can tell us anything of: ourselves; None for a server.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
+        self.own: int | None = None
         self._now_s = now_s
         self._known: dict[int, _Known] = {}
 
@@ -108,7 +114,8 @@ class Presence:
 
     def set(self, client: int, state: dict[str, Any] | None) -> bytes:
         """Say something of one client, or that it is away; return the update that tells others."""
-        clock = self._known[client].clock + 1 if client in self._known else 0
+        step = 2 if client == self.own else 1  # ahead of who took us for away meanwhile, one further
+        clock = min(self._known[client].clock + step, NUMBER_MAX) if client in self._known else 0
         text = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
         self._known[client] = _Known(clock, text, self._now_s())
         return self.encode([client])
@@ -131,18 +138,25 @@ class Presence:
         return news
 
     def _is_news(self, client: int, clock: int, raw: bytes) -> bool:
+        if client == self.own:  # else somebody's largest clock would leave us none to say anything with
+            return False
         known = self._known.get(client)
-        if len(raw) > STATE_BYTES_MAX or (known is None and len(self._known) >= STATES_MAX):
+        if (
+            len(raw) > STATE_BYTES_MAX
+            or max(client, clock) >= NUMBER_MAX
+            or (known is None and len(self._known) >= STATES_MAX)
+        ):
             return False
         return known is None or clock > known.clock or (clock == known.clock and raw == b"null" != known.text.encode())
 
     def forget_stale(self) -> list[int]:
         """Take those for away that have not been heard of for long; return who they are."""
         until = self._now_s() - STALE_S
-        gone = [client for client, known in self._known.items() if known.seen_s < until and known.text != "null"]
+        stale = {client: known for client, known in self._known.items() if known.seen_s < until and client != self.own}
+        gone = [client for client, known in stale.items() if known.text != "null"]
         for client in gone:
             self.set(client, None)
-        for client in [client for client, known in self._known.items() if known.seen_s < until - STALE_S]:
+        for client in [client for client, known in stale.items() if known.seen_s < until - STALE_S]:
             del self._known[client]
         return gone
 

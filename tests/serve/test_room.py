@@ -16,6 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
+from crdt import varint
 from crdt.doc import NOT_TEXT, BadUpdateError, Document
 from fleet.keep.errors import UsageError
 from fleet.serve import door, room
@@ -483,6 +484,39 @@ def test_presence_is_taken_for_away_after_a_time_and_bounded():
     for client in range(3, wire.STATES_MAX + 10):
         other.take(presence.set(client, {}))
     assert len(other.states()) <= wire.STATES_MAX
+
+
+def awareness_of(client: int, clock: int) -> bytes:
+    return b"\x01" + varint.encode(client) + varint.encode(clock) + varint.encode_bytes(b"{}")
+
+
+def test_nobody_takes_anothers_voice_with_a_clock_that_has_none_after_it():
+    room_, mine = wire.Presence(lambda: 0.0), wire.Presence(lambda: 0.0)
+    mine.own = 1
+    room_.take(mine.set(1, {"agent": "tank"}))
+    for clock in (2**53 - 2, 2**53 - 1, 2**63 - 1):
+        mine.take(awareness_of(1, clock))
+        room_.take(awareness_of(1, clock))
+        if told := room_.leave([1]):  # who said so is gone
+            assert wire.Presence(lambda: 0.0).take(told) in ([], [1])
+    assert max(known.clock for known in room_._known.values()) < 2**53
+    assert wire.Presence(lambda: 0.0).take(mine.set(1, {"agent": "tank"})) == [1]
+    other = wire.Presence(lambda: 0.0)
+    other.take(mine.set(1, {"agent": "tank"}))
+    other.leave([1])  # our connection was lost: back again, we are heard at once
+    assert other.take(mine.set(1, {"agent": "tank"})) == [1]
+    assert room_.take(awareness_of(2**53, 1)) == []  # no JavaScript client could read what we would pass on
+
+
+def test_a_clients_own_presence_is_not_forgotten_and_that_of_others_is():
+    now = [0.0]
+    mine = wire.Presence(lambda: now[0])
+    mine.own = 1
+    mine.set(1, {"agent": "tank"})
+    mine.take(awareness_of(2, 1))
+    now[0] = 100.0
+    assert mine.forget_stale() == [2]
+    assert mine.clients() == [1]
 
 
 def test_tls_and_tokens_come_from_files(tmp_path):
