@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.frames import CloseCode
 
 from crdt.doc import BadUpdateError
 from crdt.varint import TruncatedError
@@ -39,6 +40,8 @@ ON_CHARS_MAX = 120
 LARGE = "rooms"
 """The key under which a state says that its clan needs more than one room."""
 
+_GOING = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.SERVICE_RESTART)
+"""How a server closes a connection that ends: no problem of anybody's."""
 UNREACHABLE = (OSError, WebSocketException, TruncatedError)
 """What is raised where a server does not answer, or not as one does."""
 
@@ -64,6 +67,11 @@ class Where:
         """Return the address of one room of the clan, for one who writes as a replica, or "" to look on."""
         name = f"{self.room}-{digit}" if digit else self.room
         return f"{self.url.rstrip('/')}/{quote(name)}" + (f"?replica={replica}" if replica else "")
+
+    @property
+    def proxy(self) -> Literal[True] | None:
+        """What the WebSocket library is told of proxies: none for this machine, where one would read clear text."""
+        return True if self.url.startswith("wss:") else None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -129,6 +137,7 @@ class Live:
         self._synced: set[str] = set()
         self._answered: set[str] = set()  # rooms whose server has been told what it lacks, on this connection
         self._speaking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._opened_s: dict[str, float] = {}
         self._inbox: Updates = []
         self._bell = asyncio.Event()
         self._since = self._on = ""
@@ -216,8 +225,8 @@ class Live:
             self._bell.clear()
             try:
                 await self._take_in()
-                if BASE in self._synced and self._synced >= self._bridge.documents.keys() and not self._is_paused:
-                    for room, update in await self._do(self._bridge.offer):
+                if BASE in self._synced and self._synced >= self._bridge.documents.keys():
+                    for room, update in await self._do(self._offer):
                         # Before, it could arrive ahead of what it follows; what the server lacks holds it anyway.
                         if room in self._answered:
                             await self._send(room, wire.sync(wire.UPDATE, update))
@@ -229,6 +238,11 @@ class Live:
             if BASE in self._synced and (self._bridge.is_large or self._is_clan_large()):
                 for digit in await self._do(self._bridge.spread):
                     self._tasks.create_task(self._channel(digit))
+
+    def _offer(self) -> Updates:
+        # Asked right before: what is written after `fleet pause` has returned must not leave.
+        self._is_paused = pause.current(self._bridge.workspace) is not None
+        return [] if self._is_paused else self._bridge.offer()
 
     async def _take_in(self) -> None:
         batch, self._inbox = self._inbox, []
@@ -289,24 +303,30 @@ class Live:
             if self._is_paused:
                 await asyncio.sleep(LOOK_S)
                 continue
-            began = asyncio.get_running_loop().time()
+            self._opened_s.pop(room, None)
             try:
                 await self._converse(room)
             except ConnectionClosed as why:
                 if why.rcvd is not None and why.rcvd.code == RENEWED:
                     await self._renew()
+                elif attempt == 0 and (why.rcvd is None or why.rcvd.code not in _GOING):
+                    log.warning("live: %s; nothing is lost, it is tried again", told(why))
             except (OSError, WebSocketException, TimeoutError, TruncatedError, BadUpdateError) as why:
                 if attempt == 0:
                     log.warning("live: %s; nothing is lost, it is tried again", told(why))
-            # Who was connected for a while starts over: a server that comes back is not met with long pauses.
-            attempt = 0 if asyncio.get_running_loop().time() - began > OPEN_S else attempt + 1
-            await asyncio.sleep(self._rng.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S * 2**attempt)))
+            # Who was connected for a while starts over: a server that comes back is not met with long pauses. An
+            # attempt that hangs is none of that, however long it hangs.
+            opened_s = self._opened_s.pop(room, None)
+            was_well = opened_s is not None and asyncio.get_running_loop().time() - opened_s > OPEN_S
+            attempt = 0 if was_well else attempt + 1
+            await asyncio.sleep(self._rng.uniform(0, pause_s_max(attempt)))
 
     async def _converse(self, room: str) -> None:
         url = self._where.of(room, self._bridge.writer)
         async with connect(
             url,
             additional_headers=self._where.headers,
+            proxy=self._where.proxy,
             open_timeout=OPEN_S,
             close_timeout=1,
             ping_interval=PING_S,
@@ -317,6 +337,7 @@ class Live:
             user_agent_header=None,
         ) as socket:
             self._sockets[room] = socket
+            self._opened_s[room] = asyncio.get_running_loop().time()
             try:
                 await socket.send(wire.sync(wire.STEP_1, await self._do(self._bridge.documents[room].state)))
                 if room == BASE:
@@ -353,6 +374,11 @@ class Live:
             self._bell.set()
 
 
+def pause_s_max(attempt: int) -> float:
+    """Return how long to wait at most after so many attempts in a row, seconds: doubling, to a limit."""
+    return min(BACKOFF_S_MAX, BACKOFF_S * 2.0 ** min(attempt, 16))  # a larger power is no float after some hours
+
+
 def told(why: BaseException) -> str:
     """Return what went wrong with a connection, in a few words: a server's own, when it said some."""
     if isinstance(why, InvalidStatus):
@@ -380,6 +406,7 @@ async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
     async with connect(
         where.of(BASE, ""),
         additional_headers=where.headers,
+        proxy=where.proxy,
         open_timeout=OPEN_S,
         close_timeout=1,
         max_size=MESSAGE_BYTES_MAX,

@@ -117,6 +117,7 @@ class LiveRemote:
             with connect(
                 self._where.of(BASE, self._writer),
                 additional_headers=self._where.headers,
+                proxy=self._where.proxy,
                 open_timeout=self._wait_s,
                 close_timeout=1,
                 max_size=wire.MESSAGE_BYTES_MAX,

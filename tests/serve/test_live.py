@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -396,6 +397,48 @@ def test_what_is_private_or_secret_or_paused_stays_here(agents: Callable, server
     pause.end(workspace)
     assert until(lambda: "Not yet" in two.seen())
     workspace.close()
+
+
+def test_what_is_written_once_sharing_is_paused_stays_here_from_that_moment(agents: Callable, monkeypatch):
+    one, two = agents("tank"), agents("velma")
+    one.correct()
+    assert until(lambda: two.seen() == {LESSON: 1})
+    monkeypatch.setattr(living, "LOOK_S", 60.0)
+    time.sleep(0.3)  # until who looks every 0.1 s sees that
+    workspace = Workspace(one.root)
+    pause.begin(workspace, None)
+    workspace.close()
+    one.correct("Written while paused")
+    time.sleep(1)
+    assert two.seen() == {LESSON: 1}
+
+
+@pytest.mark.parametrize("attempt", [1, 8, 5_000])
+def test_the_pause_between_attempts_grows_to_its_limit_and_is_a_number_after_days(attempt: int):
+    assert living.pause_s_max(attempt) == min(living.BACKOFF_S_MAX, living.BACKOFF_S * 2 ** min(attempt, 10))
+
+
+def test_a_server_that_never_answers_is_asked_less_and_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog):
+    monkeypatch.setattr(living, "OPEN_S", 0.1)
+    asked: list[int] = []
+    monkeypatch.setattr(living, "pause_s_max", lambda attempt: asked.append(attempt) or 0.01)
+    monkeypatch.setattr(living.log, "propagate", True)
+    with socket.create_server((HOST, 0)) as hole:  # takes connections, and says nothing
+        agent = Agent(tmp_path, "tank", Where(f"ws://{HOST}:{hole.getsockname()[1]}", "clan")).start()
+        assert until(lambda: len(asked) >= 4)
+        agent.stop()
+    assert asked[:4] == [1, 2, 3, 4]
+    assert len([record for record in caplog.records if "tried again" in record.message]) == 1
+
+
+def test_what_stays_on_this_machine_is_told_to_no_proxy(agents: Callable, server: Served, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert until(agents("tank").is_connected)
+    assert until(lambda: [each.agent for each in asyncio.run(living.who(server.where()))] == ["tank"])
+    assert Where("wss://fleet.example.org", "clan").proxy
 
 
 def test_a_part_from_the_far_future_is_held_and_passed_on_and_an_edit_of_today_still_wins(tmp_path: Path):
