@@ -23,6 +23,8 @@ from fleet.share.wire import UPDATE_BYTES_MAX
 
 ROOM_PATTERNS = 10_000
 """So many patterns fit one room; a larger clan has sixteen more, by the first digit of the id."""
+LOCK_WAIT_S = 0.5
+"""Who ends must not wait for somebody else's long sync: the lines wait, and are tried again."""
 DIGITS = "0123456789abcdef"
 BASE = ""
 """The room that everybody is in."""
@@ -350,7 +352,7 @@ class Bridge:
         """
         if not self._unwritten:
             return
-        with self.workspace.locked():
+        with self.workspace.locked(LOCK_WAIT_S):
             for path in sorted(self._unwritten):
                 lines = self._unwritten[path]
                 self.workspace.disk.append(self.workspace.store.clan / path, b"".join(raw + b"\n" for raw in lines))

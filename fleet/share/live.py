@@ -22,7 +22,7 @@ from websockets.frames import CloseCode
 from crdt.doc import BadUpdateError
 from crdt.varint import TruncatedError
 from fleet.keep import names, pause
-from fleet.keep.errors import FleetError, UsageError
+from fleet.keep.errors import BusyError, FleetError, UsageError
 from fleet.keep.workspace import Workspace
 from fleet.share import gate, wire
 from fleet.share.bridge import BASE, DIGITS, Bridge, Updates
@@ -231,6 +231,8 @@ class Live:
                         if room in self._answered:
                             await self._send(room, wire.sync(wire.UPDATE, update))
                 self.problem = ""
+            except BusyError:  # a sync of a large clan takes its time: no problem
+                asyncio.get_running_loop().call_later(HEAL_S, self._bell.set)
             except FleetError as why:
                 if self.problem != str(why):
                     log.warning("%s", why)

@@ -541,6 +541,34 @@ def test_a_document_that_broke_over_an_update_is_given_up_for_a_new_one(tmp_path
     bridge.workspace.close()
 
 
+def test_who_ends_while_another_process_holds_the_lock_does_not_wait_for_it(agents: Callable):
+    one, two = agents("tank"), agents("velma")
+    assert until(lambda: one.is_connected() and two.is_connected())
+    workspace = Workspace(two.root)
+    with workspace.locked():
+        one.correct()
+        time.sleep(1)
+        assert two.live.problem == ""
+        began = time.monotonic()
+        two.stop()
+        assert time.monotonic() - began < 1.5
+    two.start()
+    assert until(lambda: two.seen() == {LESSON: 1})
+    workspace.close()
+
+
+def test_a_line_that_waits_for_the_lock_is_written_when_it_is_free(agents: Callable, monkeypatch: pytest.MonkeyPatch):
+    one, two = agents("tank"), agents("velma")
+    assert until(lambda: one.is_connected() and two.is_connected())
+    monkeypatch.setattr(living, "LOOK_S", 60.0)
+    workspace = Workspace(two.root)
+    with workspace.locked():
+        one.correct()
+        time.sleep(1)
+    assert until(lambda: two.seen() == {LESSON: 1}, 5)
+    workspace.close()
+
+
 def test_a_row_under_the_key_of_another_agent_of_this_machine_is_refused_too(tmp_path: Path):
     bridge, room = bridge_of(tmp_path, "tank", "velma"), Document(1)
     other = next(r.name for r in bridge.workspace.replicas().replicas if r.agent == "velma")
