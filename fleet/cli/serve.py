@@ -154,6 +154,8 @@ def _log(root: "Path", agent: str, event: str, what: str) -> None:
     from fleet.hosts import local
     from fleet.keep import screening
 
+    if not root.is_dir():  # whoever took the folder away does not want it back for a log
+        return
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     told = screening.redact(screening.strip_controls(what))[:600]
     local.add_line(str(root), LOG, {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": told})

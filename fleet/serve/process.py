@@ -24,18 +24,21 @@ async def tick(root: Path, agent: str, local: bool) -> Ticked:
     """Run one tick and return what it says.
 
     Raises:
-        TickFailedError: it said nothing that can be read, or took too long.
+        TickFailedError: it could not start, said nothing that can be read, or took too long.
     """
     # -P: a folder of the project that is called fleet, or json, is not ours to run.
     words = [sys.executable, "-P", "-m", "fleet", "poll", "--json", "--agent", agent, "--dir", str(root)]
-    child = await anyio.open_process(
-        [*words, *(["--local"] if local else [])],
-        cwd=root,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,  # a key pressed in our terminal is for us: we end it, in time
-    )
+    try:
+        child = await anyio.open_process(
+            [*words, *(["--local"] if local else [])],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a key pressed in our terminal is for us: we end it, in time
+        )
+    except OSError as why:
+        raise TickFailedError(f"no process could be started ({why.strerror})") from why
     said, told = bytearray(), bytearray()
     try:
         with anyio.move_on_after(TICK_S_MAX) as limit:

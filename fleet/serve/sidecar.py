@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import anyio
 
@@ -139,10 +140,14 @@ class Sidecar:
     # --- this machine -----------------------------------------------------------------------------------------------
 
     async def _notice(self) -> None:
-        """Look at everything whenever something is said to have changed, and every so often."""
+        """Look at everything whenever something is said to have changed, and every so often, while it is there."""
         while True:
             with anyio.move_on_after(SLICE_S):
                 await self._news.wait()
+            if not Path(self.hands.root).is_dir():
+                self.hands.log("gone", "the workspace is not there any more; there is nothing left to look after")
+                self.stop()
+                return
             self._look()
 
     def _look(self) -> None:

@@ -236,6 +236,16 @@ def test_it_ends_within_two_seconds_and_says_so(crew, how):
     assert crew.events("ann")[-1]["event"] == "stopped"
 
 
+def test_it_ends_when_its_workspace_is_taken_away_and_does_not_make_it_again(crew):
+    where = crew.folder / crew.quick("tank")
+    child = crew.up("tank")
+    aside = crew.folder / "aside"
+    where.rename(aside)  # at once, unlike a removal
+    assert child.wait(10) == 0
+    assert not where.exists()
+    assert not child.stderr.read()
+
+
 def test_it_ends_in_time_while_the_remote_hangs(crew):
     crew.quick("ann")
     with socket.socket() as hole:
