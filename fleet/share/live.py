@@ -90,10 +90,11 @@ def check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
+        host.encode("idna")  # a name that is none shows here, and not as an error of ours when it is looked up
         has_port = parts.port is None or parts.port > 0
     except ValueError:
         host, has_port = "", False
-    if not host or not has_port or parts.scheme not in ("ws", "wss") or parts.username or parts.query:
+    if not host or not has_port or parts.scheme not in ("ws", "wss") or parts.username or parts.query or parts.fragment:
         raise UsageError(f"{url[:200]!r} is no address of a live server: ws://127.0.0.1:PORT or wss://HOST")
     if parts.scheme == "ws" and host != "localhost":
         with suppress(ValueError):

@@ -678,6 +678,7 @@ def test_addresses_that_are_taken(url: str):
             "ws://127.0.0.1:x",
         ),
         *("ws://192.0.2.1:8377", "ws://127.0.0.1.evil.example", "wss://x?token=1", "ws://127.0.0.1:99999"),
+        *(f"wss://{'a' * 70}.example", "wss://..", "ws://127.0.0.1:1/#x"),
     ],
 )
 def test_addresses_that_are_not_and_clear_text_beyond_this_machine(url: str):
