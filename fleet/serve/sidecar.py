@@ -89,7 +89,7 @@ class Sidecar:
         self._is_working = False
 
     async def run(self) -> None:
-        """Run until SIGTERM or SIGINT, or until ``stop`` is called."""
+        """Run until SIGTERM, SIGINT or SIGHUP, or until ``stop`` is called."""
         self._look()
         async with anyio.create_task_group() as group:
             group.start_soon(self._until_a_signal)
@@ -129,7 +129,10 @@ class Sidecar:
         self._stop.set()
 
     async def _until_a_signal(self) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        heard = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # who started it with nohup wants it to stay
+            heard.append(signal.SIGHUP)
+        with anyio.open_signal_receiver(*heard) as signals:
             async for _ in signals:
                 self.stop()
 

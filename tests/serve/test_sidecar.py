@@ -228,12 +228,22 @@ def test_a_folder_that_came_later_is_watched_as_well(crew):
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_within_two_seconds_and_says_so(crew, how):
     crew.quick("ann")
     child = crew.up("ann")
     assert ended_in_s(child, how) < END_S
     assert crew.events("ann")[-1]["event"] == "stopped"
+
+
+def test_with_nohup_it_outlives_its_terminal(crew):
+    crew.quick("ann")
+    child = crew.sidecar("ann", before=("nohup",))
+    assert until(lambda: crew.events("ann", "watching"))
+    child.send_signal(signal.SIGHUP)
+    crew.write_by_hand("ann", "ann", 1, HAND)
+    assert until(lambda: HAND in crew.lines("ann"))
+    assert child.poll() is None
 
 
 def test_it_ends_when_its_workspace_is_taken_away_and_does_not_make_it_again(crew):
