@@ -1,0 +1,451 @@
+"""An hour of three sidecars, in virtual time: the real sidecar, ticks, live client and server; the world is made up.
+
+One machine sleeps, with its clock or without it; one moves between networks, the way to the remote and the way to the
+live server each for itself; one loses its power at any write, or just so, and starts with what was durable.
+"""
+
+import dataclasses
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fleet.cli import polling, wiring
+from fleet.keep import config, edits, notebook
+from fleet.keep.errors import FleetError
+from fleet.keep.line import Line
+from fleet.keep.normal import pattern_id
+from fleet.keep.reading import PATTERNS
+from fleet.keep.workspace import Workspace, World
+from fleet.learn import corrections
+from fleet.learn.corrections import Correction
+from fleet.learn.discoveries import Finding, discover
+from fleet.serve import looks, watching
+from fleet.serve.looks import Looks
+from fleet.serve.sidecar import Hands, Sidecar
+from fleet.serve.tick import Exchanged, Memory, Tick, Ticked
+from fleet.share import live as living
+from fleet.share.live import Live, Where
+from fleet.share.memory import MemoryServer
+from tests.sim.people import held_in
+from tests.sim.virtual import Conductor, Inline, Loop
+from tests.sim.wires import AWAY, HANGING, MUTE, OPEN, Server, Way
+from tests.sim.world import START_MS, CrashError, Ledger, SimDisk, SimRemote
+
+HOUR_S = 3_600.0
+HEALED_S = 900.0
+"""The longest pause after failures, the longest interval, and a little."""
+QUIET_S = 800.0
+LOOK_S = 20.0
+"""What is looked after every second or two in a real one: that would be much work, and find nothing more."""
+SLEEPER, MOVER, MORTAL = AGENTS = ("sleeper", "mover", "mortal")
+LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
+
+
+class Power:
+    """Of one machine: when it fails, nothing is written any more."""
+
+    def __init__(self) -> None:
+        self.writes_left = -1
+        self.torn_share = 0.0
+        self.is_off = False
+
+
+class FailingDisk(SimDisk):
+    """A disk of a machine whose power may fail in the middle of a write."""
+
+    def __init__(self, root: Path, power: Power) -> None:
+        super().__init__(root)
+        self.power = power
+
+    def _write_all(self, handle: int, data: bytes) -> None:
+        if self.power.is_off:
+            raise CrashError
+        if self.power.writes_left == 0:
+            self.power.is_off = True
+            self.writes_left, self.torn_share = 0, self.power.torn_share
+        self.power.writes_left -= self.power.writes_left > 0
+        super()._write_all(handle, data)
+
+
+class SimSidecar(Sidecar):
+    """A sidecar to which nobody sends a signal."""
+
+    async def _until_a_signal(self) -> None:
+        await self._stop.wait()
+
+    def hear(self) -> None:
+        """Be told by the watcher that something changed."""
+        self._news.set()
+
+
+class Machine:
+    """One agent's machine."""
+
+    def __init__(self, hour: "Hour", agent: str, root: Path) -> None:
+        self.hour, self.agent, self.root = hour, agent, root
+        self.power = Power()
+        self.is_remote_away = False
+        self.behind_s = 0.0
+        self.slept_at_s: float | None = None
+        self.way = Way(hour.server, self.later)
+        self.open_way()
+        self.loop: Loop | None = None
+        self.sidecar: SimSidecar
+
+    def now_s(self) -> float:
+        """Read the monotonic clock, which may stand still while the machine sleeps."""
+        return self.hour.conductor.now_s - self.behind_s
+
+    def later(self, wait_s: float, act: Callable[[], None]) -> None:
+        if self.loop is not None:
+            self.loop.call_later(wait_s, act)
+
+    def open(self) -> Workspace:
+        hour = self.hour
+        world = World(hour.now_ms, hour.rng.randbytes, lambda: f"machine of {self.agent}", durable=False)
+        return Workspace(self.root, world, FailingDisk(self.root, self.power))
+
+    def start(self) -> None:
+        """Start the sidecar."""
+        hour = self.hour
+        self.power = Power()
+        self.loop = Loop(self.now_s)
+        self.sidecar = SimSidecar(
+            Hands(
+                root=str(self.root),
+                agent=self.agent,
+                agents=lambda: [self.agent],
+                settings=lambda: config.load(self.root / config.FILE_NAME),
+                marks=Memory(FailingDisk(self.root, self.power), self.root / ".fleet").read,
+                now_ms=hour.now_ms,
+                tick=self._tick,
+                log=lambda event, what: hour.note(self.agent, event, what),
+                background={"live": self._live},
+                rng=hour.rng,
+            )
+        )
+        self.loop.create_task(self.sidecar.run())
+        self.awake()
+
+    async def _tick(self, local: bool) -> Ticked:
+        """Do what the process of a tick does; it takes a while to start."""
+        import anyio
+
+        await anyio.sleep(self.hour.rng.uniform(0.1, 1.0))
+        workspace = self.open()
+        try:
+            jobs = dataclasses.replace(polling.jobs(workspace, self.agent), sync=lambda: self._sync(workspace))
+            memory = polling.memory(workspace)
+            return Tick(jobs, memory, workspace.config.sidecar, self.hour.rng).run(local=local)
+        finally:
+            workspace.close()
+
+    def _sync(self, workspace: Workspace) -> Exchanged:
+        git, rng = self.hour.git, self.hour.rng
+        git.is_down = self.is_remote_away
+        git.drops_next_reply = self.agent == MOVER and rng.random() < 0.2
+        try:
+            with workspace.writing(self.agent):
+                pass
+            remote = SimRemote(git, lambda: None)
+            done = wiring.sync(workspace, remote, rng=rng, sleep=lambda _: None, clock=self.now_s)
+            return Exchanged(lines_out=done.out, records_in=done.patterns_in + done.discoveries_in)
+        finally:
+            git.is_down = git.drops_next_reply = False
+
+    async def _live(self, changed: Any, arrived: Callable[[], None], stop: Any) -> None:
+        def told() -> None:
+            self.hour.happened["arrived live"] += 1
+            arrived()
+
+        live = Live(self.open, self.agent, Where(f"ws://{self.agent}", "clan"), told, self.hour.rng)
+        live._pool.shutdown()
+        live._pool = Inline()  # type: ignore[assignment]
+        await live.run(changed.wait)
+
+    # --- what befalls it ----------------------------------------------------------------------------------------------
+
+    def open_way(self) -> None:
+        self.way.become(AWAY if self.hour.is_live_away else OPEN)
+
+    def awake(self) -> None:
+        if self.slept_at_s is not None:
+            if self.hour.is_clock_stopped:
+                self.behind_s += self.hour.conductor.now_s - self.slept_at_s
+            self.slept_at_s = None
+            self.open_way()
+        if self.loop is not None:
+            loop = self.loop
+            self.hour.conductor.loops[self.agent] = (loop, lambda: self.behind_s)
+
+    def asleep(self) -> None:
+        self.slept_at_s = self.hour.conductor.now_s
+        self.way.become(HANGING)
+        self.hour.conductor.loops.pop(self.agent, None)
+
+    def kill(self) -> None:
+        if self.loop is not None:
+            self.power.is_off = True
+            self.hour.conductor.loops.pop(self.agent, None)
+            self.way.become(AWAY)
+            self.loop.kill()
+            self.open_way()
+            self.loop = None
+
+
+class Hour:
+    """One history.
+
+    Args:
+        seed: decides everything.
+        folder: an empty one.
+    """
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.rng = random.Random(seed)
+        self.conductor = Conductor()
+        self.git = MemoryServer()
+        self.server = Server(self.conductor, self.rng.randbytes)
+        self.is_clock_stopped = self.rng.random() < 0.5
+        self.is_live_away = self.rng.random() < 0.3  # for all, and for ever: what git alone brings must be all
+        self.ledger = Ledger()
+        self.acknowledged: list[Line] = []
+        """Changes that every machine must cover in the end."""
+        self.happened: Counter[str] = Counter()
+        self.trace: list[str] = []
+        self.looked: dict[str, tuple[str, int]] = {}
+        edition_bytes = self.rng.choice([0, 600, 262_144])
+        self.machines = {agent: Machine(self, agent, folder / agent) for agent in AGENTS}
+        for machine in self.machines.values():
+            machine.root.mkdir()
+            told = f"[keep]\nedition_always_bytes = {edition_bytes}\n[sidecar]\npolling = true\n"
+            (machine.root / config.FILE_NAME).write_text(told)
+            workspace = machine.open()
+            with workspace.writing(machine.agent):
+                workspace.close()
+
+    def now_ms(self) -> int:
+        return START_MS + int(self.conductor.now_s * 1000)
+
+    def note(self, *words: object) -> None:
+        self.trace.append(" ".join(map(str, (f"{self.conductor.now_s:.3f}", *words))))
+
+    def run(self) -> str:
+        """Live through the hour and heal; return a hash of all that happened."""
+        with self.held_world():
+            try:
+                for machine in self.machines.values():
+                    machine.start()
+                self.plan()
+                self.conductor.run_until(HOUR_S)
+                self.heal()
+                self.conductor.run_until(self.conductor.now_s + HEALED_S)
+                self.check()
+                head = self.git.head
+                self.conductor.run_until(self.conductor.now_s + QUIET_S)
+                assert self.git.head == head, "it never falls quiet"
+                self.check()
+            finally:
+                for machine in self.machines.values():
+                    machine.kill()
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+    @contextmanager
+    def held_world(self) -> Iterator[None]:
+        """Let files look as they read, since a virtual second has no time to show, and sockets lead into memory."""
+        taken, connect, poll_s, look_s = looks.taken, living.connect, watching.POLL_S, living.LOOK_S
+
+        def seen(root: str, agents: Any) -> Looks:
+            files = {path: self._content(Path(root) / path) for path in taken(root, agents).files}
+            digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
+            if self.looked.get(root, ("", 0))[0] != digest:
+                self.looked[root] = (digest, self.now_ms())
+            return Looks(digest, self.looked[root][1], files)
+
+        looks.taken, watching.POLL_S, living.LOOK_S = seen, LOOK_S, LOOK_S
+        living.connect = lambda url, **more: self.machines[url.split("/")[2]].way.connect(url, **more)
+        try:
+            yield
+        finally:
+            looks.taken, living.connect, watching.POLL_S, living.LOOK_S = taken, connect, poll_s, look_s
+
+    @staticmethod
+    def _content(path: Path) -> list[int]:
+        if not path.is_file():
+            return [int(path.exists())]
+        return list(hashlib.sha256(path.read_bytes()).digest())
+
+    # --- the story ------------------------------------------------------------------------------------------------
+
+    def plan(self) -> None:
+        acts: list[Callable[[Machine], object]] = [self.correct] * 5 + [self.write_by_hand] * 3
+        acts += [self.retire, self.retire, self.restore, self.edit, self.edit, self.discover]
+        for _ in range(self.rng.randint(15, 35)):
+            machine, act = self.machines[self.rng.choice(AGENTS)], self.rng.choice(acts)
+            self.conductor.at(self.rng.uniform(0, HOUR_S), lambda m=machine, a=act: self.do(m, a))
+        self.spans(120, 1_800, self.machines[SLEEPER].asleep, self.machines[SLEEPER].awake, "sleep")
+        mover = self.machines[MOVER]
+        self.spans(5, 900, lambda: self._remote(mover, True), lambda: self._remote(mover, False), "remote away")
+        self.spans(5, 600, lambda: self._move(mover), mover.open_way, "live away")
+        for _ in range(self.rng.randint(1, 4)):
+            self.conductor.at(self.rng.uniform(0, HOUR_S), self.crash)
+        if self.rng.random() < 0.5:
+            self.conductor.at(self.rng.uniform(0, HOUR_S), self.server.restart)
+            self.happened["server restarts"] += 1
+
+    def spans(
+        self, least_s: float, most_s: float, begin: Callable[[], None], end: Callable[[], None], what: str
+    ) -> None:
+        at_s = self.rng.uniform(0, 900)
+        while at_s < HOUR_S:
+            lasts_s = self.rng.uniform(least_s, most_s)
+            self.conductor.at(at_s, begin)
+            self.conductor.at(at_s + lasts_s, end)
+            self.happened[what] += 1
+            at_s += lasts_s + self.rng.uniform(30, 900)
+
+    def _remote(self, machine: Machine, is_away: bool) -> None:
+        machine.is_remote_away = is_away
+
+    def _move(self, machine: Machine) -> None:
+        machine.way.become(mode := self.rng.choice([AWAY, HANGING, MUTE]))
+        self.happened[mode] += 1
+
+    def crash(self) -> None:
+        """Take the power from the mortal machine: now, or in the middle of one of its next writes."""
+        machine = self.machines[MORTAL]
+        if machine.loop is None:
+            return
+        self.happened["crash"] += 1
+        if self.rng.random() < 0.3:
+            machine.power.is_off = True
+        else:
+            machine.power.writes_left, machine.power.torn_share = self.rng.randint(0, 12), self.rng.random()
+            self.do(machine, self.correct)
+        self.conductor.after(self.rng.uniform(0.5, 60), self._bury)
+
+    def _bury(self) -> None:
+        machine = self.machines[MORTAL]
+        self.happened["torn"] += machine.power.is_off and machine.power.torn_share > 0
+        machine.kill()
+        self.conductor.after(self.rng.uniform(1, 120), lambda: machine.start() if machine.loop is None else None)
+
+    def heal(self) -> None:
+        for machine in self.machines.values():
+            machine.is_remote_away = False
+            machine.open_way()
+            if machine.slept_at_s is not None:
+                machine.awake()
+            if machine.power.is_off or machine.power.writes_left >= 0:
+                machine.kill()
+            if machine.loop is None:
+                machine.start()
+
+    # --- what agents and people do ----------------------------------------------------------------------------------
+
+    def do(self, machine: Machine, act: Callable[[Machine], object]) -> None:
+        if machine.slept_at_s is not None or machine.power.is_off:
+            return
+        try:
+            self.happened[act.__name__] += act(machine) is not False
+        except CrashError:
+            self.note(machine.agent, "lost its power")
+        except FleetError:
+            if not machine.power.is_off:
+                raise
+        self.note(machine.agent, act.__name__)
+        if machine.loop is not None and self.rng.random() < 0.9:  # a watcher may miss one
+            self.conductor.after(0.1, machine.sidecar.hear)
+
+    @contextmanager
+    def opened(self, machine: Machine) -> Iterator[Workspace]:
+        workspace = machine.open()
+        try:
+            yield workspace
+        finally:
+            workspace.close()
+
+    def correct(self, machine: Machine) -> None:
+        lesson = self.rng.choice(LESSONS)
+        self.ledger.maybe[lesson] += 1
+        with self.opened(machine) as workspace:
+            told = Correction("w", "r", lesson)
+            corrections.correct(workspace, machine.agent, told, session=str(self.now_ms()))
+        self.ledger.maybe[lesson] -= 1
+        self.ledger.seen[lesson] += 1
+
+    def write_by_hand(self, machine: Machine) -> None:
+        lesson = self.rng.choice(LESSONS)
+        path = machine.root / "agents" / machine.agent / "corrections.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:  # a torn last line may stand there
+            file.write(
+                f"\n\n## 2026-11-21 — by hand {self.now_ms()}\n**Pattern:** {lesson}{self.rng.choice(['', chr(10)])}"
+            )
+        self.ledger.seen[lesson] += 1
+
+    def discover(self, machine: Machine) -> None:
+        with self.opened(machine) as workspace:
+            told = Finding(f"problem {self.rng.randint(0, 9)}", "solution")
+            entry, _ = discover(workspace, machine.agent, told)
+        self.ledger.discoveries.add(entry.id)
+
+    def retire(self, machine: Machine) -> bool:
+        return self._change(machine, edits.retired, is_present=True)
+
+    def restore(self, machine: Machine) -> bool:
+        return self._change(machine, edits.restored, is_present=False)
+
+    def edit(self, machine: Machine) -> bool:
+        category = f"c{self.rng.randint(0, 99)}"
+
+        def edited(line: Line, by: str, stamp: str) -> Line:
+            return Line(id=line.id, at=line.at, by=line.by, set={"category": category}, when={"category": (stamp, by)})
+
+        return self._change(machine, edited, is_present=True)
+
+    def _change(self, machine: Machine, how: Callable[[Line, str, str], Line], *, is_present: bool) -> bool:
+        with self.opened(machine) as workspace:
+            held = corrections.settle_all(workspace)
+            found = [line for line in held.notebook.patterns.values() if notebook.is_present(line) is is_present]
+            if not found:
+                return False
+            line = self.rng.choice(sorted(found, key=lambda line: line.id))
+            if how is edits.retired:
+                self.ledger.retired.add(line.id)
+            with workspace.writing(machine.agent) as writer:
+                writer.append(PATTERNS, [change := how(line, writer.name, writer.tick())])
+            self.acknowledged.append(change)
+        return True
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def held(self, machine: Machine) -> tuple[bytes, bytes]:
+        with self.opened(machine) as workspace:
+            found = workspace.store.load("~")
+            return found.notebook.edition(), found.findings.edition()
+
+    def check(self) -> None:
+        views = [self.held(machine) for machine in self.machines.values()]
+        assert all(view == views[0] for view in views), "machines differ"
+        branch = held_in(self.git.tree())
+        assert (branch.notebook.edition(), branch.findings.edition()) == views[0], "the branch differs"
+        self.note(hashlib.sha256(b"".join(views[0])).hexdigest())
+        for lesson in LESSONS:
+            line = branch.notebook.get(pattern_id(lesson))
+            seen, least = notebook.count(line, "seen") if line else 0, self.ledger.seen[lesson]
+            most = least + self.ledger.maybe[lesson]
+            assert least <= seen <= most, f"{lesson}: seen {seen}, acknowledged {least}, at most {most}"
+            gone = line is not None and line.id not in self.ledger.retired and not notebook.is_present(line)
+            assert not gone, f"{lesson} is gone, and nobody retired it"
+        assert self.ledger.discoveries <= branch.findings.entries.keys()
+        for line in self.acknowledged:
+            assert branch.notebook.covers(line), f"a change of {line.id} is lost: {line}"
+        for machine in self.machines.values():
+            with self.opened(machine) as workspace:
+                names = [replica.name for replica in workspace.replicas().replicas]
+                assert len(names) == 1, f"{machine.agent} took itself for a clone: {names}"
