@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 JOBS ?= auto
 N ?= 10000
 COUNT ?= 100000
+LASTS ?= 1200
 
-.PHONY: setup test test-wheel test-hosts test-interop laws sim check demo bench lock format clean
+.PHONY: setup test test-wheel test-hosts test-interop laws sim hour check demo bench lock format clean
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "fleet needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
@@ -45,6 +46,10 @@ laws: setup
 
 sim: setup
 	FLEET_SIM_HISTORIES=$(N) FLEET_SIM_TWICE=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/sim $(ARGS)
+
+# Three real sidecars left alone for LASTS seconds: one machine sleeps, one moves between networks, one is killed.
+hour: setup
+	FLEET_HOUR=$(LASTS) $(BIN)/python -m pytest -q -s tests/serve/test_hour.py $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .
