@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fleet.cli import desk
-from fleet.keep import config
+from fleet.keep import config, consent
 from fleet.keep.reading import KINDS, Read
 from fleet.keep.workspace import Workspace
 
@@ -35,7 +35,7 @@ def what_stays(workspace: Workspace) -> Stays | None:
     from fleet.cli.standing import standing
 
     found = standing(workspace, "")
-    is_in = bool(workspace.config.share.remote or workspace.state.get("confirmed"))
+    is_in = bool(workspace.config.share.remote or consent.is_given_to_any(workspace))
     if not found["remote"] or not is_in:
         return None
     return Stays(found["remote"], found["branch"], _sent_by(workspace), found["waiting"]["lines"])
@@ -63,7 +63,8 @@ def part(workspace: Workspace) -> list[str]:
     share = workspace.config.share
     with workspace.disk.lock(workspace.local / "locks" / "sync.lock"):
         # The mark goes too: whoever comes back, or joins another clan, reads the whole tree again.
-        workspace.state.put(confirmed="", left=workspace.wall(), mark="", last_sync="", pulled="")
+        consent.withdraw(workspace)
+        workspace.state.put(mark="", last_sync="", pulled="")
         if not share.remote:
             done = "this machine left; the origin around this folder is not asked any more"
         elif asked(workspace, "ls-files", "--", config.FILE_NAME):

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from fleet.cli import desk
-from fleet.keep import config, names, replica
+from fleet.keep import config, consent, names, replica
 from fleet.keep.disk import Disk
 from fleet.keep.errors import NoError, UsageError
 from fleet.keep.workspace import Workspace, find_root
@@ -42,7 +42,7 @@ def make(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool = 
     else:
         _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
     if remote:
-        workspace.state.put(confirmed=consent(workspace, remote), left="")
+        consent.give(workspace, remote)
     return workspace, done
 
 
@@ -60,11 +60,6 @@ def _lend(workspace: Workspace, agent: str, done: list[str]) -> None:
     done.append(
         f"ephemeral: {f'{agent} writes as {lease}, which is lent' if lease else f'{agent} reads, and writes nothing'}"
     )
-
-
-def consent(workspace: Workspace, remote: str) -> str:
-    """Return what stands for a yes to a remote: this machine's, since a repository may bring a ``.fleet`` along."""
-    return f"{workspace.world.machine()} {remote}"
 
 
 def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleet.cli import desk, reflect
-from fleet.keep import merging, names
+from fleet.keep import consent, merging, names
 from fleet.keep.reading import KINDS
 from fleet.keep.store import Held
 from fleet.keep.workspace import Workspace
@@ -52,7 +52,7 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
 def _remote_shown(workspace: Workspace) -> str:
     from fleet.share.git import guess_remote, redact_url
 
-    if workspace.state.get("left") and not workspace.state.get("confirmed"):
+    if consent.has_left(workspace):
         return ""
     url = workspace.config.share.remote or guess_remote(workspace.root) or ""
     return redact_url(url) if url else ""

@@ -67,18 +67,18 @@ def is_paused(workspace: "Workspace", done: str) -> bool:
 
 def clan_remote(workspace: "Workspace", *, yes: bool, may_ask: bool = True) -> "Remote | None":
     """Return the clan's remote, once somebody on this machine has agreed to it; None when it left the clan."""
-    from fleet.cli.setup import consent
+    from fleet.keep import consent
     from fleet.keep.errors import UsageError
     from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, redact_url
 
     share = workspace.config.share
-    if workspace.state.get("left") and not workspace.state.get("confirmed"):
+    if consent.has_left(workspace):
         return None
     url = share.remote or guess_remote(workspace.root) or ""
     if not url:
         return None
     url, branch = check_remote(url), check_branch(share.branch)
-    if workspace.state.get("confirmed") != consent(workspace, url):
+    if not consent.is_given(workspace, url):
         shown = f"{redact_url(url)}, branch {branch}"
         origin = "named in fleet.toml by somebody else" if share.remote else "the origin of the repository around"
         if not yes and not (may_ask and sys.stdin.isatty()):
@@ -88,7 +88,7 @@ def clan_remote(workspace: "Workspace", *, yes: bool, may_ask: bool = True) -> "
             )
         if not yes and not _confirmed(f"Share this clan's lessons with {shown} ({origin})?"):
             raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`")
-        workspace.state.put(confirmed=consent(workspace, url))
+        consent.give(workspace, url)
     return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crdt import clock
-from fleet.keep import config, limits, names, replica
+from fleet.keep import config, consent, limits, names, replica
 from fleet.keep.config import Config
 from fleet.keep.discoveries import Discovery
 from fleet.keep.disk import Disk
@@ -308,7 +308,7 @@ class Workspace:
         """
         if not self.lease():
             return
-        has_remote = bool(self.config.share.remote or self.state.get("confirmed"))
+        has_remote = bool(self.config.share.remote or consent.is_given_to_any(self))
         if has_remote and not self.state.get("pulled"):
             raise NoError(
                 f"{self.lease()} is lent, and what was written under it before is not read yet: nothing was logged. "
