@@ -87,6 +87,7 @@ class Sidecar:
         self._due = Bell()  # it is worth asking when the next sync is
         self._stop = anyio.Event()
         self._is_working = False
+        self._why_not = ""  # why the last sync that was due was none
 
     async def run(self) -> None:
         """Run until SIGTERM, SIGINT or SIGHUP, or until ``stop`` is called."""
@@ -240,6 +241,10 @@ class Sidecar:
             self.figures.works_total += 1
         if done.errors and (local or done.synced is not None):
             self.hands.log("told", "; ".join(done.errors))
+        if done.why not in ("", self._why_not):
+            self.hands.log("not shared", done.why)
+        if done.why or done.synced is not None:
+            self._why_not = done.why
         return done
 
     # --- the end ----------------------------------------------------------------------------------------------------

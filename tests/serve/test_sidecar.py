@@ -461,6 +461,25 @@ def test_the_log_keeps_its_size_and_hides_secrets(crew):
     assert "\x1b" not in last
 
 
+def test_why_nothing_is_shared_is_logged_once_each_time_it_begins(crew):
+    crew.quick("ann")
+    crew.up("ann")
+    assert until(lambda: crew.events("ann", "synced"))
+    for times in (1, 2):
+        crew.run("ann", "pause")
+        before = len(crew.events("ann", "not shared"))
+        assert until(lambda before=before: len(crew.events("ann", "not shared")) > before)
+        known, tried = len(crew.events("ann", "synced")), crew.marks("ann")["next_ms"]
+        assert until(
+            lambda tried=tried: crew.marks("ann")["next_ms"] != tried
+        )  # it was due again, and is not told again
+        crew.run("ann", "resume")
+        crew.correct("ann", f"Check the lock file {times} times")
+        assert until(lambda known=known: len(crew.events("ann", "synced")) > known)
+        assert len(crew.events("ann", "not shared")) == times
+    assert "paused" in crew.events("ann", "not shared")[0]["what"]
+
+
 def test_where_a_live_room_is_named_a_lesson_is_next_door_without_any_remote(crew):
     with socket.socket() as some:
         some.bind(("127.0.0.1", 0))
