@@ -8,10 +8,10 @@ no longer covers stays in its file and is sent again.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.keep import members, names, view
-from fleet.keep.discoveries import Findings
 from fleet.keep.line import Carried, Line
 from fleet.keep.notebook import Notebook, edition_cut
 from fleet.keep.reading import KINDS, PATTERNS, Entry, Kind, Read, entries
@@ -85,13 +85,8 @@ def _glance_base(workspace: Workspace, seen: "View", fetched: dict[str, int]) ->
     """The fetched tree as the beginnings of the files here, of which the index knows where each line stands."""
     from fleet.keep.glimpse import Glimpse, GlimpsedFindings
 
-    loaded: list[Base] = []
-
-    def whole() -> Base:
-        if not loaded:
-            loaded.append(_load_whole_base(workspace))
-        return loaded[0]
-
+    whole = cache(lambda: _load_whole(workspace))
+    edition = cache(lambda: _load_joined(workspace, whole().notebook.cut))
     # Our own lines that wait here count as witnesses of the time, too; what is folded is decided by the whole.
     everywhere = Notebook(workspace.timekeeper.reading().cut)
     everywhere.newest_by = seen.newest_by()
@@ -102,33 +97,34 @@ def _glance_base(workspace: Workspace, seen: "View", fetched: dict[str, int]) ->
     return Base(
         cut,
         Held(
-            Glimpse(cut, seen, lambda: whole().edition.notebook, joined),
-            GlimpsedFindings(cut, seen, lambda: whole().edition.findings, joined),
+            Glimpse(cut, seen, lambda: edition().notebook, joined),
+            GlimpsedFindings(cut, seen, lambda: edition().findings, joined),
         ),
         Held(
-            Glimpse(cut, seen, lambda: whole().whole.notebook, region),
-            GlimpsedFindings(cut, seen, lambda: whole().whole.findings, region),
+            Glimpse(cut, seen, lambda: whole().notebook, region),
+            GlimpsedFindings(cut, seen, lambda: whole().findings, region),
         ),
     )
 
 
 def _load_whole_base(workspace: Workspace) -> Base:
-    cut = workspace.timekeeper.reading().cut
-    base = _load_base(workspace, cut)
-    careful = edition_cut(base.whole.notebook)
-    return base if careful == cut else _load_base(workspace, careful)
+    whole = _load_whole(workspace)
+    cut = whole.notebook.cut
+    return Base(cut, _load_joined(workspace, cut), whole)
 
 
-def _load_base(workspace: Workspace, cut: str) -> Base:
+def _load_whole(workspace: Workspace) -> Held:
     store = workspace.store
-    edition, whole = Held(Notebook(cut), Findings(cut)), Held(Notebook(cut), Findings(cut))
-    for kind in KINDS:
-        for path in store.paths(kind, store.base):
-            for _, entry in store.entries(kind, path, whole.read, store.base):
-                whole.of(kind).add(entry)
-                if path == kind.edition:
-                    edition.of(kind).add(entry)
-    return Base(cut, edition, whole)
+    whole = store.load(workspace.timekeeper.reading().cut, store.base)
+    careful = edition_cut(whole.notebook)
+    if max(whole.notebook.newest_by.values(), default="") > careful:  # some part of it must not be folded
+        return store.load(careful, store.base)
+    whole.notebook.cut = whole.findings.cut = careful
+    return whole
+
+
+def _load_joined(workspace: Workspace, cut: str) -> Held:
+    return workspace.store.load(cut, workspace.store.base, joined_only=True)
 
 
 def kind_of(path: str) -> Kind | None:
