@@ -25,13 +25,14 @@ def edit(
     directory: options.Directory = "",
 ) -> None:
     """Set fields of a lesson. Without --set: show who set what, and when."""
+    from fleet.keep.view import glance
     from fleet.learn import corrections, editing
 
     changes = [editing.parse(each) for each in said or []]
     _check_triggers(changes)
     with desk.opened(directory) as workspace:
         if not changes:
-            _tell(desk.find(workspace.load().notebook, pattern), as_json=as_json)
+            _tell(desk.find(glance(workspace).notebook, pattern), as_json=as_json)
             return
         # What the logs owe goes first: the stamp of this edit is then larger than all that was read.
         held = corrections.settle_all(workspace)
@@ -45,7 +46,7 @@ def edit(
         else:
             told = ", ".join(sorted({field for delta in done for field in delta.set}))
             desk.say(f"{line.id} {f'edited: {told}' if told else 'says that already; nothing was changed'}")
-        _note_what_follows(changes, editing.twins(changes, line, list(held.notebook.present())))
+        _note_what_follows(changes, editing.twins(changes, line, held.notebook))
 
 
 def _check_triggers(changes: Any) -> None:

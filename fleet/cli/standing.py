@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleet.cli import desk, reflect
-from fleet.keep import consent, merging, names
+from fleet.keep import consent, names, view
 from fleet.keep.reading import KINDS
 from fleet.keep.store import Held
 from fleet.keep.workspace import Workspace
@@ -17,7 +17,7 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
     from fleet.learn import corrections
     from fleet.share import freshness, tree
 
-    held = workspace.load()
+    held = view.glance(workspace)
     reading = workspace.timekeeper.reading()
     out = tree.outgoing(workspace, tree.load_base(workspace), may_drop=False)
     quarantined = [
@@ -35,8 +35,8 @@ def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
         "stale": freshness.stale(workspace),
         "paused": str(pause.current(workspace) or ""),
         "clock": reading.wrong,
-        "patterns": sum(1 for _ in merging.shown(held.notebook)),
-        "discoveries": len(held.findings.newest(len(held.findings.entries) or 1)),
+        "patterns": view.best(held.notebook, "sight", 0)[1],
+        "discoveries": held.findings.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [{"path": w.path, "reason": w.reason} for w in out.withheld],
         "unfilled": corrections.unfilled(workspace, agent) if agent else 0,

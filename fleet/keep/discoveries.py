@@ -149,10 +149,16 @@ class Findings:
 
     def newest(self, count: int) -> list[Discovery]:
         """Return the newest discoveries of the whole clan, oldest of them first, as ``tail`` would."""
-        retracted = self.retracted()
-        shown = [e for e in self.entries.values() if not e.retracts and e.id not in retracted and e.at <= self.cut]
-        shown.sort(key=lambda entry: (entry.at, entry.id))
+        shown = sorted(self._shown(), key=lambda entry: (entry.at, entry.id))
         return shown[-count:] if count > 0 else []
+
+    def count(self) -> int:
+        """Return how many discoveries there are to show."""
+        return len(self._shown())
+
+    def _shown(self) -> list[Discovery]:
+        retracted = self.retracted()
+        return [e for e in self.entries.values() if not e.retracts and e.id not in retracted and e.at <= self.cut]
 
     def retracted(self) -> set[str]:
         """Return the ids of what was retracted, read from the joined entries: the order of arrival is nothing."""

@@ -100,6 +100,11 @@ class View:
         asked = f"SELECT {order} FROM search_tally"  # noqa: S608
         return int(self.index.connection.execute(asked).fetchone()[0])
 
+    def count_discoveries(self) -> int:
+        """Return how many discoveries there are that are not retracted."""
+        asked = "SELECT COUNT(*) FROM search_doc WHERE kind = 'discovery' AND gone = 0"
+        return int(self.index.connection.execute(asked).fetchone()[0])
+
     def newest_discoveries(self, count: int) -> list[str]:
         """Return the ids of the newest discoveries that are not retracted, newest first."""
         asked = "SELECT ref FROM search_doc WHERE kind = 'discovery' AND gone = 0 ORDER BY at DESC, ref DESC LIMIT ?"
@@ -354,6 +359,14 @@ class GlimpsedFindings(Findings):
                 return [self.view.joined(ref).findings.entries[ref] for ref in reversed(refs)]
         self.fill()
         return super().newest(count)
+
+    def count(self) -> int:
+        """Return how many discoveries there are to show."""
+        if self.view is not None and self._region is None:
+            with suppress(sqlite3.Error):
+                return self.view.count_discoveries()
+        self.fill()
+        return super().count()
 
     def held(self) -> int:
         """Return how many are stamped beyond the cut."""

@@ -14,8 +14,8 @@ from fleet.keep import edits, limits
 from fleet.keep import line as codec
 from fleet.keep.errors import RefusedError, UsageError
 from fleet.keep.line import BadLineError, Line
-from fleet.keep.normal import normalise
-from fleet.keep.notebook import text
+from fleet.keep.normal import normalise, pattern_id
+from fleet.keep.notebook import Notebook, is_present, text
 from fleet.keep.reading import PATTERNS
 from fleet.keep.workspace import Writer
 from fleet.learn import drafts
@@ -150,10 +150,15 @@ def _differs(old: Any, new: Any) -> bool:
     return codec.encode_value(old) != codec.encode_value(new)
 
 
-def twins(changes: Sequence[Change], line: Line, others: Sequence[Line]) -> list[str]:
+def twins(changes: Sequence[Change], line: Line, notebook: Notebook) -> list[str]:
     """Return the ids of other lessons that read like the new text: two records of one lesson, for a person to merge."""
     said = next((normalise(change.value) for change in changes if change.field == "text"), "")
-    return sorted(o.id for o in others if said and o.id != line.id and normalise(text(o)) == said)
+    if not said:
+        return []
+    # A lesson that was never edited has its id from its words.
+    first = notebook.get(pattern_id(said))
+    others = [*([first] if first is not None and normalise(text(first)) == said else []), *notebook.reading_alike(said)]
+    return sorted({other.id for other in others if other.id != line.id and is_present(other)})
 
 
 def history(line: Line) -> dict[str, dict[str, Any]]:
