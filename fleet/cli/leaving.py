@@ -44,7 +44,7 @@ def export(
             patterns = held.notebook.present()
             text = render_all(patterns, held.findings, members=desk.emoji_of(workspace)).rstrip("\n")
         else:
-            text = desk.as_json(desk.cleaned(exported(held)))
+            text = desk.as_large_json(exported(held))
         if output is None:
             desk.say(text) if as_page else print(text)
             return
@@ -57,7 +57,7 @@ def export(
 
 
 def exported(held: "Held") -> dict[str, Any]:
-    """Return the whole joined notebook and all discoveries, the same for the same lines."""
+    """Return the whole joined notebook and all discoveries, the same for the same lines; lessons one after another."""
     import msgspec
 
     from fleet.cli.people import as_found
@@ -67,9 +67,10 @@ def exported(held: "Held") -> dict[str, Any]:
     return {
         "format": EXPORT_FORMAT,
         "version": EXPORT_VERSION,
-        "patterns": [
-            {**as_found(line), "record": msgspec.to_builtins(line)} for _, line in sorted(notebook.patterns.items())
-        ],
+        "patterns": (
+            {**as_found(line), "record": msgspec.to_builtins(line)}
+            for line in (notebook.patterns[each] for each in sorted(notebook.patterns))
+        ),
         "discoveries": [
             {**msgspec.to_builtins(entry), "retracted": entry.id in retracted}
             for entry in sorted(findings.entries.values(), key=lambda entry: (entry.at, entry.id))

@@ -51,7 +51,7 @@ def patterns(
                 gone += f"  (merged into {merged_into[line.id]})"
             if why := not_working(line):
                 gone += f"  (not working: {why})"
-            desk.say(f"{line.id}  {notes.count(line, 'seen'):>3}x  {_shown(notes.text(line))}{gone}")
+            desk.say(f"{line.id}  {notes.count(line, 'seen'):>3}x  {desk.fit(notes.text(line))}{gone}")
         if not listed:
             desk.say("no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first")
         if held.read.count:
@@ -63,13 +63,13 @@ def as_found(line: Line, merged_into: Container[str] = ()) -> dict[str, Any]:
     from fleet.keep import notebook as notes
 
     tags = line.set.get("tags")
-    state = _shown(notes.as_text(line.set.get("state"))) or "candidate" if notes.is_present(line) else "retired"
+    state = desk.fit(notes.as_text(line.set.get("state"))) or "candidate" if notes.is_present(line) else "retired"
     return {
         "id": line.id,
-        "text": _shown(notes.text(line)),
-        "correct": _shown(notes.as_text(line.set.get("correct"))),
-        "category": _shown(notes.as_text(line.set.get("category"))),
-        "tags": [_shown(tag) for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
+        "text": desk.fit(notes.text(line)),
+        "correct": desk.fit(notes.as_text(line.set.get("correct"))),
+        "category": desk.fit(notes.as_text(line.set.get("category"))),
+        "tags": [desk.fit(tag) for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else [],
         "seen": notes.count(line, "seen"),
         "sessions": notes.count(line, "sessions"),
         "agents": notes.agents(line),
@@ -87,13 +87,6 @@ def _use(line: Line) -> dict[str, Any]:
 
     counters = {counter: notes.count(line, counter) for counter in ("shown", "relapsed", "helped", "hurt")}
     return counters | {"not_working": not_working(line)} if any(counters.values()) else {}
-
-
-def _shown(text: str) -> str:
-    """The gate at the way out: a line that somebody else wrote may hold anything."""
-    from fleet.keep import screening
-
-    return screening.redact(screening.strip_controls(text))
 
 
 def show(pattern: options.PatternId, as_json: options.Json = False, directory: options.Directory = "") -> None:
@@ -128,12 +121,12 @@ def show(pattern: options.PatternId, as_json: options.Json = False, directory: o
         desk.say(f"  {'first:':<10}{_when(line.at)}{' by ' + line.by if line.by else ''}")
         others = {field for field in line.set if field not in ("text", "correct", "category", "tags", "state")}
         for field in sorted(field for field in others if not field.startswith("agent.")):
-            desk.say(f"  {field + ':':<10}{_shown(str(line.set[field]))}")
+            desk.say(f"  {field + ':':<10}{desk.fit(str(line.set[field]))}")
         for field, (stamp, writer) in sorted(line.when.items()):
             desk.say(f"  {field} was set {stamp[:16]}Z by {writer}")
         for member in members:
             if member != line.id:
-                desk.say(f"  merged:   {member} {_shown(notes.text(notebook.patterns[member]))}")
+                desk.say(f"  merged:   {member} {desk.fit(notes.text(notebook.patterns[member]))}")
         if not notes.is_present(line):
             desk.say(f"  `fleet restore {line.id}` brings it back")
 
@@ -158,11 +151,11 @@ def retire(pattern: options.PatternId, agent: options.Agent = "", directory: opt
             from fleet.learn.discoveries import retract
 
             entry = retract(workspace, desk.agent_in(workspace, agent), pattern)
-            desk.say(f"{entry.id} taken back, for good: {_shown(entry.problem or entry.solution)}")
+            desk.say(f"{entry.id} taken back, for good: {desk.fit(entry.problem or entry.solution)}")
             return
         line, others = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.retired, wanted=True)
         also = f", with {', '.join(others)}, which is merged with it" if others else ""
-        desk.say(f"{line.id} retired{also}: {_shown(notes.text(line))}\n`fleet restore {line.id}` brings it back")
+        desk.say(f"{line.id} retired{also}: {desk.fit(notes.text(line))}\n`fleet restore {line.id}` brings it back")
         notebook = glance(workspace).notebook
         for named in corrections.agents_here(workspace):
             remembering.take_out_retired(workspace, named, notebook)
@@ -176,7 +169,7 @@ def restore(pattern: options.PatternId, agent: options.Agent = "", directory: op
     with desk.opened(directory) as workspace:
         line, others = _changed(workspace, desk.agent_in(workspace, agent), pattern, edits.restored, wanted=False)
         also = f", with {', '.join(others)}, which is merged with it" if others else ""
-        desk.say(f"{line.id} is back{also}: {_shown(notes.text(line))}")
+        desk.say(f"{line.id} is back{also}: {desk.fit(notes.text(line))}")
 
 
 def _changed(workspace: Any, agent: str, pattern: str, change: Any, *, wanted: bool) -> tuple[Line, list[str]]:

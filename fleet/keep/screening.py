@@ -59,13 +59,7 @@ def is_harmless(text: str) -> bool:
 
     The same for a secret and for a home folder: neither can be there without one of its hints.
     """
-    if not _is_plain(text):
-        return False
-    low = text.lower()
-    for hint in _HINTS:  # noqa: SIM110 - asked for with every word that enters, and a generator takes twice as long
-        if hint in low:
-            return False
-    return True
+    return _is_plain(text) and not _hints_at_something(text)
 
 
 def one_line(text: str) -> str:
@@ -80,6 +74,8 @@ def secret_kinds(text: str) -> tuple[str, ...]:
 
 def redact(text: str) -> str:
     """Return the text with each secret as ``[REDACTED:kind]``. Idempotent; a secret that marks split is not found."""
+    if not _hints_at_something(text):
+        return text
     kinds: set[str] = set()
     for _ in range(ROUNDS_MAX):
         shorter = _redact_once(text, kinds)
@@ -241,6 +237,14 @@ _HINTS = (
     *("token", "passw", "passphrase", "_pass", "_pwd", "key", *(home.lower() for home in HOMES)),
 )
 """Whatever ``_redact_once`` and ``_without_home`` look for before they look closer, in small letters."""
+
+
+def _hints_at_something(text: str) -> bool:
+    low = text.lower()
+    for hint in _HINTS:  # noqa: SIM110 - asked for with every word that enters, and a generator takes twice as long
+        if hint in low:
+            return True
+    return False
 
 
 def _redact_each(
