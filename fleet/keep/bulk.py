@@ -110,11 +110,12 @@ def _newest_by(lines: list[Line]) -> dict[str, str] | None:
     newest: dict[str, str] = {}
     newest_of = newest.get
     stamps: list[str] = []
-    replicas: set[str] = {""}  # what has no first writer says so by an empty name
+    replicas: set[str] = set()
     for line in lines:
         add, by, at = line.add, line.by, line.at
         if add.get(by) != at:  # mostly the first sight is the only one of its replica
-            replicas.add(by)
+            if by:  # what has no first writer says so by an empty name
+                replicas.add(by)
             if at is not clock.ZERO:  # an explicit "0" is another object, and not canonical
                 stamps.append(at)
         for replica, stamp in add.items():
@@ -133,8 +134,7 @@ def _newest_by(lines: list[Line]) -> dict[str, str] | None:
                 if stamp > newest_of(replica, ""):
                     newest[replica] = stamp
     replicas.update(newest)
-    replicas.discard("")
-    return newest if "" not in newest and all(map(names.is_replica, replicas)) and clock.are_stamps(stamps) else None
+    return newest if all(map(names.is_replica, replicas)) and clock.are_stamps(stamps) else None
 
 
 def _evidence(line: Line) -> Iterator[tuple[str, str]]:

@@ -65,6 +65,7 @@ def odd_lines():
         whole.replace('"set"', '"n":{"seen":{}},"set"'),
         whole.replace('"set"', '"n":{"seen":{"velma.00000001":0}},"set"'),
         whole.replace('"set"', '"n":{"seen":{"velma":1}},"set"'),
+        whole.replace('"set"', '"n":{"seen":{"":1}},"set"'),
         whole.replace('"set"', '"n":{"":{"velma.00000001":1}},"set"'),
         whole.replace('"set"', '"n":{"seen":{"velma.00000001":9007199254740992}},"set"'),
         whole.replace('"set"', '"n":{"seen":{"velma.00000001":1,"velma.00000001":2}},"set"'),
