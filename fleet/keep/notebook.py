@@ -6,6 +6,8 @@ the first load whose cut has passed them. So a peer's clock that runs years ahea
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -80,12 +82,9 @@ class Records(dict[str, Line]):
     def put_sound(self, lines: Sequence[Line], raws: Sequence[bytes]) -> None:
         """Join lines that were checked: the only one of its id stays bytes, and so does one that came before."""
         held: dict[str, Line | bytes] = self  # type: ignore[assignment]
-        known = dict.get
-        for line, raw in zip(lines, raws, strict=True):
-            found = known(held, line.id)
-            if found is None:
-                held[line.id] = raw
-            elif found != raw:
+        kept = list(map(held.setdefault, [line.id for line in lines], raws))
+        for line, raw, found in compress(zip(lines, raws, kept, strict=True), map(is_not, kept, raws)):
+            if found != raw:
                 held[line.id] = codec.join(self[line.id], line)
 
     def raws(self) -> Iterator[bytes]:
