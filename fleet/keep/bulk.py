@@ -1,11 +1,11 @@
 """Many canonical lines at once: the checks of ``line.is_sound``, each made for a whole block.
 
 A first load of a large clan checks every line. Asked line by line, the checks take three times as long as decoding;
-here one call of the encoder compares a block with its bytes, and one expression looks at all stamps. What is found
+here one call of the encoder compares a block with its bytes, and a few passes look at all its stamps. What is found
 sound is what ``is_sound`` finds sound: anything else gives None, and the block is read line by line.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, compress
 from operator import gt
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Sound(NamedTuple):
     Attributes:
         lines: the records.
         raws: the canonical bytes of each.
-        newest_by: the newest stamp of each replica in them.
+        newest_by: the newest stamp of each replica in them, or one known before that is newer.
     """
 
     lines: Sequence[Line]
@@ -82,7 +82,7 @@ class Bulk:
             if not raws:
                 return True
             data = b"\n".join(raws)
-        found = sound(data, raws)
+        found = sound(data, raws, self._notebook.newest_by)
         if found is None or max(found.newest_by.values(), default="") > self._notebook.cut:
             return False
         self._notebook.add_sound(found)
@@ -91,12 +91,13 @@ class Bulk:
         return True
 
 
-def sound(block: bytes, raws: list[bytes]) -> Sound | None:
+def sound(block: bytes, raws: list[bytes], known: Mapping[str, str]) -> Sound | None:
     """Decode and check lines; None when any of them needs a closer look.
 
     Args:
         block: the lines, a newline between each two.
         raws: the same, one by one.
+        known: the newest stamp of each replica so far.
     """
     longest = max(map(len, raws))
     # A value takes no more bytes than its line: in a short one, only what is no text can be out of bounds.
@@ -110,13 +111,13 @@ def sound(block: bytes, raws: list[bytes]) -> Sound | None:
         return None
     if not names.are_pattern_ids([line.id for line in lines]) or not _are_named(lines):
         return None
-    newest_by = _newest_by(lines)
+    newest_by = _newest_by(lines, known)
     if newest_by is None or (plain is None and not _are_bounded(lines)):
         return None
     return Sound(lines, raws, newest_by)
 
 
-def _newest_by(lines: Sequence[Line]) -> dict[str, str] | None:
+def _newest_by(lines: Sequence[Line], known: Mapping[str, str]) -> dict[str, str] | None:
     """Return the newest stamp of each replica; None where a stamp or a replica is none."""
     counts = list(chain.from_iterable(map(dict.values, [line.n for line in lines])))
     if not all(counts):  # a counter that counts nothing is left out of a canonical line
@@ -131,13 +132,13 @@ def _newest_by(lines: Sequence[Line]) -> dict[str, str] | None:
                 return None
             stamps += [stamp for stamp, _ in line.when.values()]
             writers += [writer for _, writer in line.when.values()]
-    newest = dict.fromkeys(writers, "")
+    newest = {writer: known.get(writer, "") for writer in set(writers)}
     firsts = {line.by for line in lines}
     firsts.discard("")  # what has no first writer says so by an empty name
     if not all(map(names.is_replica, firsts.union(newest, *counts))):
         return None
-    for writer, stamp in compress(zip(writers, stamps, strict=True), map(gt, stamps, map(newest.__getitem__, writers))):
-        newest[writer] = stamp
+    # Each is compared with what the ones before it have left: ``update`` takes them one at a time.
+    newest.update(compress(zip(writers, stamps, strict=True), map(gt, stamps, map(newest.__getitem__, writers))))
     # An explicit "0" is another object, and not canonical.
     stamps += [at for line in lines if (at := line.at) is not clock.ZERO]
     return newest if clock.are_stamps(stamps) else None

@@ -7,9 +7,7 @@ TAGS_MAX = 32
 DEPTH_MAX = 16
 NAME_CHARS_MAX = 64
 INTEGER_MAX = 2**53 - 1  # beyond it a JavaScript reader of the same line would round
-BLOCK_BYTES = (
-    256 * 1024
-)  # how much of a file is in memory at once: what is decoded from it stays in the processor's cache
+BLOCK_BYTES = 64 * 1024  # how much of a file is in memory at once: what is made of it stays in the processor's cache
 
 AHEAD_HOURS_MAX = 24
 STALE_DAYS = 14  # a clan without a word from others for so long: the remote may be frozen

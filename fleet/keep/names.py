@@ -41,9 +41,7 @@ def are_pattern_ids(texts: Sequence[str]) -> bool:
     """Tell whether all texts are ids of patterns, in a tenth of the time that asking of each takes."""
     joined = "\n" + "\n".join(texts)
     # As many line ends as there are texts, each in its place: so none is within a text.
-    return not texts or (
-        joined.isascii() and joined.encode().translate(_HEX_AS_0) == _PATTERN_IDS_OUTLINE * len(texts)
-    )
+    return not texts or (joined.isascii() and joined.encode().translate(_HEX_AS_0) == _PATTERN_IDS_OUTLINE * len(texts))
 
 
 def agent_of(replica: str) -> str:

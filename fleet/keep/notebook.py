@@ -6,8 +6,6 @@ the first load whose cut has passed them. So a peer's clock that runs years ahea
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
-from operator import is_not
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -82,9 +80,11 @@ class Records(dict[str, Line]):
     def put_sound(self, lines: Sequence[Line], raws: Sequence[bytes]) -> None:
         """Join lines that were checked: the only one of its id stays bytes, and so does one that came before."""
         held: dict[str, Line | bytes] = self  # type: ignore[assignment]
-        kept = list(map(held.setdefault, [line.id for line in lines], raws))
-        for line, raw, found in compress(zip(lines, raws, kept, strict=True), map(is_not, kept, raws)):
-            if found != raw:
+        found: Sequence[Line | bytes] = list(map(held.setdefault, [line.id for line in lines], raws))
+        if found == raws:
+            return
+        for line, raw, known in zip(lines, raws, found, strict=True):
+            if known is not raw and known != raw:
                 held[line.id] = codec.join(self[line.id], line)
 
     def raws(self) -> Iterator[bytes]:

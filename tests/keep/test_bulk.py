@@ -1,23 +1,23 @@
 """Lines read in bulk are what they are one by one: the same records, the same refusals, the same bytes at the end."""
 
 import random
+from itertools import product
 
 import msgspec
 import pytest
 
 from benchmarks.data import changes, patterns
 from crdt import clock
-from fleet.keep import bulk, limits, reading
+from fleet.keep import bulk, limits, names, reading
 from fleet.keep.disk import Disk
 from fleet.keep.line import Line, decode_fast, encode
 from fleet.keep.store import Store
 
 ME = "velma.00000001"
-LATE = "2030-01-01T00:00:00.000Z-0000"
 
 
 def sound(raws):
-    return bulk.sound(b"\n".join(raws), raws)
+    return bulk.sound(b"\n".join(raws), raws, {})
 
 
 def as_line(plain):
@@ -94,6 +94,16 @@ def odd_lines():
         whole[:-1] + ',"when":{"right":["2023-11-14T22:13:20.000Z-0000","velma.00000001"]}}',
         whole.replace('"a lesson"', "true"),
         whole.replace('"a lesson"', "9007199254740993"),
+        whole.replace('"a lesson"', "-9007199254740992"),
+        whole.replace('"a lesson"', "9007199254740991"),
+        whole.replace('"a lesson"', "18446744073709551616"),
+        whole.replace('"a lesson"', "1.0"),
+        whole.replace('"a lesson"', "1e400"),
+        whole.replace('"a lesson"', "-0"),
+        whole.replace('"a lesson"', "null"),
+        whole.replace('"a lesson"', "[]"),
+        whole.replace('"a lesson"', '[["a"]]'),
+        whole.replace('"a lesson"', '["' + '","'.join("a" * 33) + '"]'),
         whole.replace('"a lesson"', "1.50"),
         whole.replace('"a lesson"', "[" * 20 + "]" * 20),
         whole.replace('"a lesson"', '{"b":1,"a":2}'),
@@ -137,15 +147,19 @@ def test_bulk_finds_sound_what_one_by_one_is_sound(number):
             assert [as_line(each) for each in found.lines] == [decode_fast(each) for each in raws]
 
 
-def test_neighbours_never_make_a_stamp_or_an_id_of_two_halves():
+def test_neighbours_never_make_an_id_of_two_halves():
     one, other = (encode(line).decode() for line in patterns(2))
     first, second = decode_fast(one.encode()), decode_fast(other.encode())
     shorter, longer = one.replace(first.id, first.id[:-1]), other.replace(second.id, first.id[-1] + second.id)
     assert sound([shorter.encode(), longer.encode()]) is None
-    assert not clock.are_stamps([LATE[:-1], LATE[-1] + LATE])
-    assert not clock.are_stamps([LATE + LATE])
-    assert clock.are_stamps([LATE, LATE])
-    assert clock.are_stamps([])
+    both = [first.id, second.id]
+    assert names.are_pattern_ids(both)
+    assert names.are_pattern_ids([])
+    for texts in (["\n".join(both)], [*both, ""], ["", *both], ["\n".join(both), ""], [first.id, second.id + "\n"]):
+        assert not names.are_pattern_ids(texts)
+    for place, mark in product(range(18), "gGA/:@`\n-é\ud800"):
+        text = first.id[:place] + mark + first.id[place + 1 :]
+        assert names.are_pattern_ids([text, second.id]) == (text == first.id)
 
 
 def test_files_of_good_and_odd_lines_load_alike(store, monkeypatch, request):
@@ -184,11 +198,11 @@ def test_a_line_that_stands_there_already_is_not_decoded(store, monkeypatch, dec
 
 
 def test_nothing_is_noted_of_a_small_shard_beside_a_large_edition(store, monkeypatch, decoded):
-    raws = [encode(line) for line in patterns(200)]
+    raws = [encode(line) for line in patterns(80)]
     store.write("patterns.jsonl", b"".join(raw + b"\n" for raw in raws))
     store.write(f"patterns.d/{ME}.jsonl", raws[3] + b"\n")
     held = loaded(store, monkeypatch, in_bulk=True)
-    assert decoded == [200, 1]
+    assert decoded == [80, 1]
     assert held.notebook.edition() == store.read("patterns.jsonl")
 
 
