@@ -5,9 +5,9 @@ here one call of the encoder compares a block with its bytes, and a few passes l
 sound is what ``is_sound`` finds sound: anything else gives None, and the block is read line by line.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
-from operator import gt
+from operator import gt, ne
 from typing import NamedTuple
 
 from crdt import clock
@@ -36,6 +36,13 @@ LOOKED_UP_MOST = 8
 """Hashing a line takes an eighth of the time that decoding and checking it takes."""
 
 
+class Fresh(NamedTuple):
+    """A block and those of its lines that were not joined before."""
+
+    block: Block
+    raws: list[bytes]
+
+
 class Bulk:
     """Joins the lines of large files, those that were joined before, byte for byte, without decoding them.
 
@@ -49,7 +56,7 @@ class Bulk:
     def __init__(self, notebook: Notebook, read: Read) -> None:
         self._notebook = notebook
         self._read = read
-        self._joined: set[bytes] = set()
+        self._joined = Joined()
 
     def load(self, data: Iterator[bytes], path: str, size: int) -> int:
         """Join the lines of a file, and return how many good ones there were.
@@ -62,33 +69,98 @@ class Bulk:
         if not self._joined:
             raws = list(self._notebook.patterns.raws())
             if sum(map(len, raws)) < LOOKED_UP_MOST * size:
-                self._joined.update(raws)
+                self._joined = Joined(raws)
+        self._joined.rewind()
+        count = gathered = 0
+        waiting: list[Fresh] = []  # a block of which little is new is not worth a check of its own
+        for block in reading.numbered(data, path, self._read):
+            raws = self._joined.others(block.raws)
+            if not raws:
+                count += len(block.raws)
+                continue
+            waiting.append(Fresh(block, raws))
+            gathered += len(block.data) * len(raws) // len(block.raws)
+            if gathered > limits.BLOCK_BYTES // 2:
+                count += self._join(waiting, path)
+                waiting, gathered = [], 0
+        return count + self._join(waiting, path)
+
+    def _join(self, waiting: list[Fresh], path: str) -> int:
+        """Join what is new in some blocks, and return how many good lines these have."""
+        if self._has_joined(waiting):
+            return sum(len(block.raws) for block, _ in waiting)
+        if len(waiting) > 1:  # most of them are sound by themselves
+            return sum(self._join([each], path) for each in waiting)
         join: Join = self._notebook
         count = 0
-        for block in reading.numbered(data, path, self._read):
-            if self._has_joined(block):
-                count += len(block.raws)
-            else:
-                for _, entry in reading.of_block(PATTERNS, block, path, self._read):
-                    join.add(entry)
-                    count += 1
+        for block, _ in waiting:
+            for _, entry in reading.of_block(PATTERNS, block, path, self._read):
+                join.add(entry)
+                count += 1
         return count
 
-    def _has_joined(self, block: Block) -> bool:
+    def _has_joined(self, waiting: list[Fresh]) -> bool:
         """Join lines if all are sound and have no part beyond the cut."""
-        data, raws, joined = block.data, block.raws, self._joined
-        if joined:
-            raws = [raw for raw in raws if raw not in joined]
-            if not raws:
-                return True
-            data = b"\n".join(raws)
+        if not waiting:
+            return True
+        raws = [raw for _, raws in waiting for raw in raws] if len(waiting) > 1 else waiting[0].raws
+        data = waiting[0].block.data if raws is waiting[0].block.raws else b"\n".join(raws)
         found = sound(data, raws, self._notebook.newest_by)
         if found is None or max(found.newest_by.values(), default="") > self._notebook.cut:
             return False
         self._notebook.add_sound(found)
-        if self._joined:
-            self._joined.update(raws)
+        self._joined.add(raws)
         return True
+
+
+class Joined:
+    """The lines that were joined before, to be passed over.
+
+    Full replicas hold the same lines in the same order, so a line is first compared with the one that stands in its
+    place. Only where that fails are lines hashed.
+
+    Args:
+        raws: the lines, in the order in which they are to be expected.
+    """
+
+    def __init__(self, raws: Sequence[bytes] = ()) -> None:
+        self._raws = raws
+        self._place = 0
+        self._places: dict[bytes, int] = {}
+        self._added: set[bytes] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._raws)
+
+    def rewind(self) -> None:
+        """Expect the lines from the first on."""
+        self._place = 0
+
+    def add(self, raws: Iterable[bytes]) -> None:
+        """Note further lines, if any are looked up at all."""
+        if self:
+            self._added.update(raws)
+
+    def others(self, raws: list[bytes]) -> list[bytes]:
+        """Return those that were not joined before; some that were may be among them."""
+        if not self:
+            return raws
+        there = self._raws[self._place : self._place + len(raws)]
+        self._place += len(raws)
+        others = [*compress(raws, map(ne, raws, there)), *raws[len(there) :]]
+        if len(others) > len(raws) // 2:
+            others = self._looked_up(raws)
+        return [raw for raw in others if raw not in self._added]
+
+    def _looked_up(self, raws: list[bytes]) -> list[bytes]:
+        """Find lines wherever they stood, and expect what follows there."""
+        if not self._places:
+            self._places = {raw: place for place, raw in enumerate(self._raws)}
+        places = [self._places.get(raw, -1) for raw in raws]
+        last = max(places)
+        if last >= 0:
+            self._place = last + len(places) - places.index(last)
+        return [raw for raw, place in zip(raws, places, strict=True) if place < 0]
 
 
 def sound(block: bytes, raws: list[bytes], known: Mapping[str, str]) -> Sound | None:

@@ -197,6 +197,72 @@ def test_a_line_that_stands_there_already_is_not_decoded(store, monkeypatch, dec
     assert sum(held.notebook.patterns.raw(each) is not None for each in held.notebook.patterns) == 49
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_lines_are_found_where_they_stood_and_anywhere_else(seed):
+    rng = random.Random(seed)
+    known = [b"line %d" % number for number in range(500)]
+    joined = bulk.Joined(known)
+    joined.add([b"added"])
+    for _ in range(20):
+        joined.rewind()
+        lines = list(known)
+        for _ in range(rng.randrange(4)):
+            start = rng.randrange(len(lines))
+            match rng.randrange(3):
+                case 0:
+                    lines[start : start + rng.randrange(90)] = []
+                case 1:
+                    lines[start:start] = [b"new %d" % rng.randrange(9)] * rng.randrange(90)
+                case 2:
+                    lines[start : start + 40] = rng.sample(lines, 40)
+        lines += [b"added"] * 3
+        new = [line for line in lines if line.startswith(b"new")]
+        others = []
+        while lines:
+            size = rng.randrange(1, 60)
+            others.append((lines[:size], joined.others(lines[:size])))
+            lines = lines[size:]
+        assert [line for _, block in others for line in block if line.startswith(b"new")] == new
+        assert b"added" not in {line for _, block in others for line in block}
+        assert all(set(block) <= set(raws) for raws, block in others)
+        # What stands elsewhere is looked up where it is more than half of a block.
+        assert all(len(set(block) & set(known)) <= len(raws) // 2 for raws, block in others)
+
+
+def test_where_lines_stand_in_their_places_none_is_hashed():
+    class Unhashed(bytes):
+        __slots__ = ()
+        __hash__ = None
+
+    known = [Unhashed(b"line %d" % number) for number in range(90)]
+    joined = bulk.Joined(known)
+    for start in range(0, 90, 30):
+        assert joined.others([bytes(raw) for raw in known[start : start + 30]]) == []
+    changed = [b"new" if number % 3 == 0 else bytes(raw) for number, raw in enumerate(known)]
+    joined.rewind()
+    assert joined.others(changed) == [b"new"] * 30
+
+
+def test_one_odd_line_sends_only_its_own_block_to_a_closer_look(store, monkeypatch):
+    raws = [encode(line) for line in patterns(300)]
+    changed = [encode(change.line) for change in changes(patterns(300), 0)]
+    ids = {decode_fast(raw).id: raw for raw in changed}
+    replica = [ids.get(decode_fast(raw).id, raw) for raw in raws]
+    replica[150] = replica[150].replace(b'"set":{', b'"set":{"":1,')
+    store.write("patterns.jsonl", b"".join(raw + b"\n" for raw in raws))
+    store.write(f"patterns.d/{ME}.jsonl", b"".join(raw + b"\n" for raw in replica))
+    looked = []
+    plain = bulk.reading.of_block
+    monkeypatch.setattr(
+        bulk.reading, "of_block", lambda kind, block, *rest: looked.append(block) or plain(kind, block, *rest)
+    )
+    monkeypatch.setattr(limits, "BLOCK_BYTES", 4_000)
+    held = loaded(store, monkeypatch, in_bulk=True)
+    assert [replica[150] in block.raws for block in looked] == [True]
+    assert told(held) == told(loaded(store, monkeypatch, in_bulk=False))
+    assert held.read.count == 1
+
+
 def test_nothing_is_noted_of_a_small_shard_beside_a_large_edition(store, monkeypatch, decoded):
     raws = [encode(line) for line in patterns(80)]
     store.write("patterns.jsonl", b"".join(raw + b"\n" for raw in raws))
