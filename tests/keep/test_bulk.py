@@ -243,6 +243,23 @@ def test_where_lines_stand_in_their_places_none_is_hashed():
     assert joined.others(changed) == [b"new"] * 30
 
 
+def test_after_a_line_too_many_the_others_are_found_in_their_places_again(store, monkeypatch):
+    raws = [encode(line) for line in patterns(300)]
+    looked_up = []
+    plain = bulk.Joined._looked_up
+    monkeypatch.setattr(bulk.Joined, "_looked_up", lambda self, lines: looked_up.append(lines) or plain(self, lines))
+    monkeypatch.setattr(limits, "BLOCK_BYTES", 6_000)
+    newer = [encode(change.line) for change in changes(patterns(300), 0)][:7]
+    for name, lines in (
+        ("patterns.jsonl", raws),
+        (f"patterns.d/{ME}.jsonl", raws),
+        ("patterns.d/tank.00000002.jsonl", [*raws[:100], *newer, *raws[100:200], *raws[205:]]),
+    ):
+        store.write(name, b"".join(raw + b"\n" for raw in lines))
+    loaded(store, monkeypatch, in_bulk=True)
+    assert 1 <= len(looked_up) <= 3
+
+
 def test_one_odd_line_sends_only_its_own_block_to_a_closer_look(store, monkeypatch):
     raws = [encode(line) for line in patterns(300)]
     changed = [encode(change.line) for change in changes(patterns(300), 0)]
