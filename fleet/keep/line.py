@@ -133,6 +133,11 @@ def decode_trusted(raw: bytes) -> Line:
     return _decoder.decode(raw)
 
 
+def decode_trusted_block(block: bytes) -> list[Line]:
+    """Read many canonical lines that this machine has checked before."""
+    return _decoder.decode_lines(block)
+
+
 def decode_block(block: bytes) -> list[Line] | None:
     """Read many lines at once, or None when one of them needs a closer look."""
     try:
@@ -385,12 +390,16 @@ def join(mine: Line, theirs: Line) -> Line:
 
 def _join_fields(mine: Line, theirs: Line) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
     fields, when = dict(mine.set), dict(mine.when)
-    for field in theirs.set:
+    my_when, their_when = mine.when, theirs.when
+    for field, value in theirs.set.items():
+        known = fields.get(field)
+        if type(value) is str and value == known and their_when.get(field) == my_when.get(field):
+            continue  # as most are: nothing needs to be asked
         if field in fields and not _wins(theirs, mine, field):
             continue
-        fields[field] = theirs.set[field]
-        if field in theirs.when:
-            when[field] = theirs.when[field]
+        fields[field] = value
+        if field in their_when:
+            when[field] = their_when[field]
         else:
             when.pop(field, None)
     return fields, when

@@ -80,12 +80,17 @@ class Records(dict[str, Line]):
     def put_sound(self, lines: Sequence[Line], raws: Sequence[bytes]) -> None:
         """Join lines that were checked: the only one of its id stays bytes, and so does one that came before."""
         held: dict[str, Line | bytes] = self  # type: ignore[assignment]
+        as_held = dict.__getitem__  # ours would decode them one by one
         found: Sequence[Line | bytes] = list(map(held.setdefault, [line.id for line in lines], raws))
         if found == raws:
             return
-        for line, raw, known in zip(lines, raws, found, strict=True):
-            if known is not raw and known != raw:
-                held[line.id] = codec.join(self[line.id], line)
+        clashing = [
+            line for line, raw, known in zip(lines, raws, found, strict=True) if known is not raw and known != raw
+        ]
+        asleep = {line.id: known for line in clashing if type(known := as_held(held, line.id)) is bytes}
+        held.update(zip(asleep, codec.decode_trusted_block(b"\n".join(asleep.values())), strict=True))
+        for line in clashing:
+            held[line.id] = codec.join(as_held(held, line.id), line)  # type: ignore[arg-type]
 
     def raws(self) -> Iterator[bytes]:
         """Yield the canonical bytes of the records that nobody has asked for yet."""
