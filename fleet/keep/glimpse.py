@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from fleet.keep import indexing, merging
+from fleet.keep import bulk, indexing, merging
 from fleet.keep.discoveries import Discovery, Findings
 from fleet.keep.index import PARAMETERS_MAX, Index
 from fleet.keep.indexing import Joined, Reader, Sources
@@ -64,6 +64,23 @@ class View:
                 if not self._reader.join(place, made[place.key]):
                     raise MovedError(place.path)
         return made
+
+    def raws(self, keys: Sequence[str], region: Region | None = None) -> list[bytes]:
+        """Return all lines that speak of several ids, as they stand there.
+
+        Raises:
+            MovedError: a line has gone from its place.
+        """
+        found = []
+        for start in range(0, len(keys), PARAMETERS_MAX):
+            for place in indexing.places(self.index, keys[start : start + PARAMETERS_MAX]):
+                if region is not None and place.at + place.length > region.get(place.path, 0):
+                    continue
+                raw = self._reader.still(place)
+                if raw is None:
+                    raise MovedError(place.path)
+                found.append(raw)
+        return found
 
     def newest_by(self) -> dict[str, str]:
         """Return the newest stamp of each replica."""
@@ -226,14 +243,25 @@ class Glimpse(Notebook):
         """Fetch many records at once."""
         if self.view is None:
             return
+        asked = [each for each in pattern_ids if self._records.is_new(each)]
         try:
-            found = self.view.prefetch([each for each in pattern_ids if self._records.is_new(each)], self._region)
+            if not asked or self._has_taken(self.view.raws(asked, self._region)):
+                return
+            found = self.view.prefetch(asked, self._region)
         except (MovedError, sqlite3.Error, OSError):
             self._fill()
             return
         for pattern_id, joined in found.items():
             if (line := joined.notebook.get(pattern_id)) is not None:
                 super().add(line)
+
+    def _has_taken(self, raws: list[bytes]) -> bool:
+        """Join lines if all are plain: checked at once, and bytes until somebody asks for their record."""
+        found = bulk.sound(b"\n".join(raws), raws, self.newest_by) if raws else None
+        if found is None or max(found.newest_by.values(), default="") > self.cut:
+            return False
+        self.add_sound(found)
+        return True
 
     def _fill(self) -> None:
         """Load everything: from here on this is a notebook like any other."""

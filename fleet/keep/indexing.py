@@ -504,10 +504,15 @@ class Reader:
             self._handles[path] = handle
         return os.pread(handle, length, at)
 
+    def still(self, place: Place) -> bytes | None:
+        """Return the line that stands at a place, None when it stands there no more."""
+        raw = self.raw(place.path, place.at, place.length)
+        return raw if tail.mark(raw) == place.hash else None
+
     def join(self, place: Place, into: Joined) -> bool:
         """Join the line that stands at a place; tell whether it still stands there."""
-        raw = self.raw(place.path, place.at, place.length)
-        if tail.mark(raw) != place.hash:
+        raw = self.still(place)
+        if raw is None:
             return False
         kind = self._files[place.path].kind
         entry = None if kind is None else _decoded(kind, raw)

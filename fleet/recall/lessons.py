@@ -34,8 +34,12 @@ def screened(value: object) -> str:
 def _screened(text: str) -> str:
     if is_harmless(text):
         return one_line(text)  # no hint has a blank in it, so none comes up where a line ended
+    found = screen(text)
+    line = one_line(found.text)
+    if line == text and not found.secrets:
+        return line  # as most texts are that only hint at a secret: one line already, and just searched for one
     # Redacted once more as one line: a line end may have stood between a name and its secret.
-    return redact(one_line(screen(text).text))
+    return redact(line)
 
 
 def readable(value: object) -> str:

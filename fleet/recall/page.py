@@ -169,13 +169,20 @@ def _named(agent: str, mark: str) -> str:
 
 def _wrapped(words: list[str], first: str) -> list[str]:
     """Fill lines of at most ``PAGE_COLUMNS_MAX`` characters; a longer word has a line to itself."""
-    rows = [first + words[0]]
+    whole = first + " ".join(words)
+    if len(whole) <= limits.PAGE_COLUMNS_MAX:
+        return [whole]
+    rows, row = [], first + words[0]
+    room = limits.PAGE_COLUMNS_MAX - len(row)
     for word in words[1:]:
-        if len(rows[-1]) + 1 + len(word) <= limits.PAGE_COLUMNS_MAX:
-            rows[-1] += " " + word
+        room -= 1 + len(word)
+        if room >= 0:
+            row += " " + word
         else:
-            rows.append(INDENT + _inert(word))
-    return rows
+            rows.append(row)
+            row = INDENT + _inert(word)
+            room = limits.PAGE_COLUMNS_MAX - len(row)
+    return [*rows, row]
 
 
 def _inert(word: str) -> str:
