@@ -99,6 +99,12 @@ def test_what_screening_changes_is_never_harmless(secret):
     assert not screening.is_harmless(f"before {secret} behind")
 
 
+@pytest.mark.parametrize("hint", sorted(set(screening._HINTS)))
+def test_no_text_with_a_hint_is_harmless(hint):
+    for text in (hint, hint.upper(), f"before {hint} behind", f"a-b_c/d:e {hint}"):
+        assert not screening.is_harmless(text)
+
+
 @settings(max_examples=1_000)
 @given(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.lists(TEXTS, max_size=3))
 @example("# x", "a", "b", "c", "d", "", [])
