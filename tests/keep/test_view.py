@@ -188,6 +188,28 @@ def test_a_file_that_is_replaced_meanwhile_is_read_as_a_whole(workspace):
     assert held.notebook.edition() == whole.edition()
 
 
+def test_many_are_asked_for_of_a_file_that_is_replaced_meanwhile(workspace):
+    workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 20))
+    held, whole = glanced(workspace), workspace.load().notebook
+    shard = workspace.clan / PATTERNS.shard(REPLICAS[0])
+    workspace.disk.replace(shard, b"".join(reversed(shard.read_bytes().splitlines(keepends=True))))
+    held.notebook.ask_for(list(whole.patterns))
+    assert held.notebook.view is None
+    assert held.notebook.edition() == whole.edition()
+
+
+def test_many_that_are_asked_for_at_once_are_checked_like_each_one(workspace):
+    """A line that is sound and not plain is looked at once more; what the index saw of it is what is believed."""
+    lines = some_lines(random.Random(1), 20)
+    lines.append(Line(id=lines[0].id, by=REPLICAS[0], add={REPLICAS[0]: stamp(1)}, set={"more": {"a": [1, 2.5, None]}}))
+    workspace.store.append(PATTERNS, REPLICAS[0], lines)
+    held, whole = glanced(workspace), workspace.load().notebook
+    held.notebook.ask_for(list(whole.patterns))
+    assert held.notebook.view is not None
+    assert [held.notebook.patterns[each] for each in whole.patterns] == list(whole.patterns.values())
+    assert held.notebook.newest_by == whole.newest_by
+
+
 def test_an_index_that_cannot_be_used_is_no_obstacle(workspace):
     workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 10))
     (workspace.local / "state.db").parent.mkdir(exist_ok=True)

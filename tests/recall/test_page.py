@@ -416,6 +416,16 @@ def looked_at_closely(monkeypatch):
     monkeypatch.setattr(page, "markdown_escape", escaped_closely)
 
 
+@pytest.mark.parametrize(
+    "text", ["password:\ncorrecthorse9x", "GITHUB_TOKEN=\nabcdef1234567890XYZ", "a\nbearer\nabcdefgh123456xyz789"]
+)
+def test_a_secret_that_a_line_end_cut_from_its_name_is_not_shown(text):
+    """Only as one line do they read as a secret."""
+    assert screening.screen(text).text == text
+    assert "REDACTED" in lessons.screened(text)
+    assert text.split("\n")[-1] not in lessons.screened(text)
+
+
 def screened_closely(text):
     return screening.redact(one_line(screening.screen(text).text))
 
