@@ -5,7 +5,7 @@ texts that are alike but for a word or two, are taken to differ unless the words
 lessons different by mistake costs a look; to offer an opposite as the same would cost the lesson.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fleet.keep import ratios
 from fleet.keep.stems import TOOLS as _TOOLS
@@ -26,8 +26,10 @@ def alike(one: Token, other: Token) -> bool:
         return True
     if one.exact or other.exact:
         return one.stem.casefold() == other.stem.casefold() and not (one.is_flag or other.is_flag)
+    if one.stem[:1] != other.stem[:1]:  # as most are
+        return False
     longer, shorter = max(len(one.stem), len(other.stem)), min(len(one.stem), len(other.stem))
-    if shorter < _ALIKE_FROM or one.stem[0] != other.stem[0] or shorter / longer < 0.6 or _are_names(one, other):
+    if shorter < _ALIKE_FROM or shorter / longer < 0.6 or _are_names(one, other):
         return False
     if longer - shorter <= 4 and (one.stem.startswith(other.stem) or other.stem.startswith(one.stem)):
         return True
@@ -46,21 +48,28 @@ def pairing(mine: list[Token], theirs: list[Token]) -> list[tuple[Token, Token]]
     """
     pairs: list[tuple[Token, Token]] = []
     stems = {token.stem for token in theirs}
-    rest, free = list(mine), list(theirs)
-    for fits in (_same_in_all, _same_in_kind, _same_stem, alike):
-        left = []
-        for token in rest:
-            if fits is not alike and token.stem not in stems:
-                left.append(token)
-                continue
-            for at, other in enumerate(free):
-                if fits(token, other):
-                    pairs.append((token, free.pop(at)))
-                    break
-            else:
-                left.append(token)
-        rest = left
+    free = list(theirs)
+    rest = [token for token in mine if token.stem in stems]
+    for fits in (_same_in_all, _same_in_kind, _same_stem):
+        rest = _paired(rest, free, fits, pairs)
+    left = {id(token) for token in rest}
+    _paired([token for token in mine if token.stem not in stems or id(token) in left], free, alike, pairs)
     return pairs
+
+
+def _paired(
+    rest: list[Token], free: list[Token], fits: Callable[[Token, Token], bool], pairs: list[tuple[Token, Token]]
+) -> list[Token]:
+    """Pair what fits, the first with the first; return the tokens that found none. What did is ``free`` no more."""
+    left = []
+    for token in rest:
+        for at, other in enumerate(free):
+            if fits(token, other):
+                pairs.append((token, free.pop(at)))
+                break
+        else:
+            left.append(token)
+    return left
 
 
 def _same_in_all(one: Token, other: Token) -> bool:

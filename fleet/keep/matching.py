@@ -9,12 +9,15 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
+
 from fleet.keep import ratios, wording
 from fleet.keep.contrasts import difference, pairing
+from fleet.keep.ranking import Ranks
 from fleet.keep.stemming import stem
 from fleet.keep.wording import Token, Wording
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:  # a small clan needs no database, and its commands no millise
 
 Verdict = Literal["same", "conflict", ""]
 Weigh = Callable[[Token], float]
+_rows_decoder = msgspec.json.Decoder(list[int])
 
 SAME_MIN = 0.47
 """Tuned on one half of benchmarks/matching/pairs.jsonl, among 620 lessons. Of the lessons about something else that no
@@ -73,9 +77,30 @@ class Candidates(NamedTuple):
 
 def near(text: str, candidates: Candidates, count: int = NEAR_MAX) -> list[Near]:
     """Return the lessons closest to a text, best first; what is neither the same nor in conflict is left out."""
-    mine = wording.read(text)
-    found = [judged(mine, pattern, known, candidates.weigh) for pattern, known in candidates.texts]
+    mine, weigh = wording.read(text), candidates.weigh
+    content = mine.content
+    found = [
+        judged(mine, pattern, known, weigh)
+        for pattern, known in candidates.texts
+        if _is_worth_a_look(content, known, weigh)
+    ]
     return sorted((n for n in found if n.verdict), key=lambda n: (-n.score, n.id))[:count]
+
+
+def _is_worth_a_look(mine: list[Token], known: str, weigh: Weigh) -> bool:
+    """Tell at half the price whether a known lesson may get a verdict; never False for one that would.
+
+    The other half is to find out what a negation reaches. That sets lessons apart, but pairs their words otherwise only
+    where one of them is said twice: such lessons are always worth it.
+    """
+    theirs = wording.said(known)
+    if any(len({token.stem for token in each}) < len(each) for each in (mine, theirs)):
+        return True
+    return _similarity(mine, theirs, pairing(mine, theirs), weigh) > min(SAME_MIN, CONFLICT_MIN) - _ROUNDING
+
+
+_ROUNDING = 0.001
+"""Scores are rounded to as much, and the same pairs added up in another order differ by far less."""
 
 
 def judged(mine: Wording, pattern: str, known: str, weigh: Weigh) -> Near:
@@ -95,7 +120,13 @@ def similarity(mine: Wording, theirs: Wording, pairs: Sequence[tuple[Token, Toke
 
     Where those ratios could not make the score worth a look, they are left out.
     """
-    contents = [lesson.content for lesson in (mine, theirs)]
+    return _similarity(mine.content, theirs.content, pairs, weigh)
+
+
+def _similarity(
+    mine: Sequence[Token], theirs: Sequence[Token], pairs: Sequence[tuple[Token, Token]], weigh: Weigh
+) -> float:
+    contents = [mine, theirs]
     said = [" ".join([token.stem for token in content]) for content in contents]
     if not all(said):
         return 0.0
@@ -166,13 +197,12 @@ def indexed(text: str, index: "Index", count: int = CANDIDATES_MAX) -> Candidate
     frequency |= {part: len(rows[part]) for part in parts}
     # Documents of every kind, as the counts are: rarity asks for no more, and to count patterns alone takes 14 ms.
     total = int(index.connection.execute("SELECT ifnull(max(id), 0) FROM search_doc").fetchone()[0])
-    ranks = _ranks(rows, frequency, total)
-    for both in _common_rows(index, mine, frequency):
-        for row in both:
-            ranks[row] += 2 * idf(COMMON_MIN, total)
-    pool = _texts(index, _best(ranks, 2 * POOL_MAX * count), POOL_MAX * count)
-    if len(pool) < POOL_MAX * count < len(ranks):  # half of them are retired, or no patterns
-        pool = _texts(index, _best(ranks, LOOKED_UP_MAX), POOL_MAX * count)
+    told = [(idf(frequency[feature], total), row) for feature, row in rows.items()]
+    told += [(2 * idf(COMMON_MIN, total), both) for both in _common_rows(index, mine, frequency)]
+    ranks = Ranks(told)
+    pool = _texts(index, ranks.best(2 * POOL_MAX * count), POOL_MAX * count)
+    if len(pool) < POOL_MAX * count < ranks.total:  # half of them are retired, or no patterns
+        pool = _texts(index, ranks.best(LOOKED_UP_MAX), POOL_MAX * count)
     return _shortlist(text, pool, frequency, total, count)
 
 
@@ -216,16 +246,6 @@ def _ranks(rows: Mapping[str, Iterable[int]], frequency: Mapping[str, int], tota
     return ranks
 
 
-def _best(ranks: Mapping[int, float], count: int) -> list[int]:
-    """Return the lessons that rank first, and of equals the one that came first, at most so many.
-
-    All are looked at and few are sorted.
-    """
-    least = sorted(ranks.values(), reverse=True)[count - 1] if len(ranks) > count else 0.0
-    found = sorted([(-rank, at) for at, rank in ranks.items() if rank >= least])
-    return [at for _, at in found[:count]]
-
-
 def _shortlist(
     text: str, pool: Iterable[tuple[str, str]], frequency: Mapping[str, int], total: int, count: int
 ) -> Candidates:
@@ -236,7 +256,8 @@ def _shortlist(
     def rank(lesson: tuple[str, str]) -> float:
         told = lesson[1].casefold()
         shared = sum([rarity for feature, rarity in rarities.items() if feature in told])
-        return shared * (1 + len(said & trigrams(told)) / len(said))
+        # How many of these trigrams it has, without making all of its own.
+        return shared * (1 + sum(map(f" {told} ".__contains__, said)) / len(said))
 
     best = sorted(pool, key=lambda lesson: -rank(lesson))[:count]
     known = {token.stem: frequency.get(_feature(token), 0) for token in wording.read(text).content}
@@ -291,8 +312,11 @@ def _count(index: "Index", feature: str) -> int:
 
 def _rows(index: "Index", heads: tuple[str, str]) -> list[int]:
     table, match = heads
-    asked = f"SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?"  # noqa: S608 - one of two names
-    return [row for (row,) in index.connection.execute(asked, (match, COMMON_MIN))]
+    # As one text: thousands of rows take twice as long to fetch one by one.
+    some = f"SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?"  # noqa: S608 - one of two names
+    asked = f"SELECT group_concat(rowid) FROM ({some})"  # noqa: S608
+    found = index.connection.execute(asked, (match, COMMON_MIN)).fetchone()[0]
+    return _rows_decoder.decode(f"[{found or ''}]")
 
 
 def _word_rows(index: "Index", frequency: Mapping[str, int]) -> Iterator[tuple[str, list[int]]]:
@@ -333,13 +357,16 @@ def _texts(index: "Index", rows: Sequence[int], count: int) -> list[tuple[str, s
     """Return id and text of the first of these documents that are patterns, retired ones left out."""
     from fleet.keep.index import PARAMETERS_MAX, PATTERN
 
-    found: dict[int, tuple[str, str]] = {}
-    for start in range(0, len(rows), PARAMETERS_MAX):
-        some = rows[start : start + PARAMETERS_MAX]
+    found: list[tuple[str, str]] = []
+    start, size = 0, min(count, PARAMETERS_MAX)  # as a rule the first so many are
+    while start < len(rows) and len(found) < count:
+        some = rows[start : start + size]
         marks = ",".join("?" * len(some))
         asked = f"SELECT id, ref, head FROM search_doc WHERE id IN ({marks}) AND kind = ? AND NOT gone"  # noqa: S608
-        found |= {row: (ref, head) for row, ref, head in index.connection.execute(asked, (*some, PATTERN))}
-    return [found[row] for row in rows if row in found][:count]
+        known = {row: (ref, head) for row, ref, head in index.connection.execute(asked, (*some, PATTERN))}
+        found += [known[row] for row in some if row in known]
+        start, size = start + size, PARAMETERS_MAX
+    return found[:count]
 
 
 def weighing(documents: Callable[[str], int], total: int) -> Weigh:
@@ -387,7 +414,8 @@ def _feature(token: Token) -> str:
     return word[: max(4, len(word) * 2 // 3)] if word.isascii() else word
 
 
-def _beginnings(group: int) -> set[str]:
+@cache
+def _beginnings(group: int) -> frozenset[str]:
     from fleet.keep.vocabulary import SYNONYMS
 
-    return {_feature(Token(word, stem(word), 0)) for word in SYNONYMS[group].split()}
+    return frozenset(_feature(Token(word, stem(word), 0)) for word in SYNONYMS[group].split())

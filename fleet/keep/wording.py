@@ -27,9 +27,11 @@ _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 
 
 def _lexeme(cjk: str, marks: str, flags: re.RegexFlag) -> re.Pattern[str]:
+    # "plain" is a word, too: most are, and for these none of the others need be tried.
     return compiled(
         rf"""
-          (?P<code>`+[^`]+`+)
+          (?P<plain>[a-z]++(?![\w'’/-]|\.[A-Za-z_]))
+        | (?P<code>`+[^`]+`+)
         | (?P<flag>(?<![\w`-])--?[A-Za-z][\w-]*)
         | (?P<path>(?<![\w.])(?:~|\.{{1,2}})?/[\w.@-]+(?:/[\w.@-]+)*/? | (?<!\w)[\w-]+(?:/[\w.-]+)+\.[A-Za-z]\w*)
         | (?P<dotfile>(?<![\w.])\.[A-Za-z][\w.-]*[\w])
@@ -173,9 +175,35 @@ class _Lexeme(NamedTuple):
     text: str
 
 
-@lru_cache(maxsize=2_000)
+class _Apart(msgspec.Struct):
+    """A lesson cut into words and clauses. What is negated, and what comes before what, is not known until ``read``."""
+
+    wording: Wording
+    clauses: list[list[Token]]
+    openers: list[str]
+    ends: list[bool]
+    is_understood: bool = False
+
+
 def read(text: str) -> Wording:
     """Take a lesson apart. The result is shared: it must not be changed."""
+    apart = _cut(text)
+    wording = apart.wording
+    if not apart.is_understood:
+        _understand(wording, apart.clauses, apart.openers, apart.ends)
+        wording.bounds = _bounds(wording.text.casefold())
+        apart.is_understood = True
+    return wording
+
+
+def said(text: str) -> list[Token]:
+    """Return what ``Wording.content`` of a lesson is, at half the price: its signs mean nothing yet."""
+    clauses = _cut(text).clauses
+    return [token for clause in clauses for token in clause if not (token.is_stop or _is_negator(token))]
+
+
+@lru_cache(maxsize=2_000)
+def _cut(text: str) -> _Apart:
     given = unicodedata.normalize("NFKC", text[:CHARS_MAX])
     wording = Wording(given)
     lexemes = _joined(list(_lexemes(given)))
@@ -199,34 +227,33 @@ def read(text: str) -> Wording:
 
     while at < len(lexemes):
         kind, said = lexemes[at]
-        wording.says_when = wording.says_when or said.casefold() in _WHEN
+        folded = said.casefold()
+        wording.says_when = wording.says_when or folded in _WHEN
         if kind == "mark":
             begin(":" if said in ":：" else "", ends_sentence=said in _ENDS)
         elif kind == "number":
             at += _number(wording, lexemes, at)
             continue
-        elif kind in ("code", "flag", "path", "dotfile", "name", "operator"):
+        elif kind not in ("word", "cjk"):
             for exact in _exact(kind, said, clause):
                 clauses[-1].append(exact)
                 _digits(wording, exact)
-        elif kind == "word" and said.casefold() in words.BOUNDARIES and _splits(lexemes, at):
-            begin(said.casefold(), ends_sentence=False)
+        elif kind == "word" and folded in words.BOUNDARIES and _splits(lexemes, at):
+            begin(folded, ends_sentence=False)
         else:
-            if kind in ("word", "cjk") and _is_number_word(lexemes, at):
+            root = stem(said)
+            if (folded in words.NUMBER_WORDS if kind == "word" else _is_chinese_number(lexemes, at)) or (
+                said in ("one", "One", "一") and _unit(lexemes, at + 1)[0]
+            ):
                 at += _number_word(wording, lexemes, at)
                 continue
-            if stem(said) in _ONES and kind in ("word", "cjk"):
-                if said in ("one", "One", "一") and _unit(lexemes, at + 1)[0]:
-                    at += _number_word(wording, lexemes, at)
-                    continue
+            if root in _ONES:
                 wording.weak_ones += 1
             # In a Chinese sentence a capitalised word is a name.
             is_name = kind == "word" and has_cjk and said[0].isupper()
-            clauses[-1].append(Token(said, stem(said) if kind == "word" else said, clause, exact=is_name))
+            clauses[-1].append(Token(said, root if kind == "word" else said, clause, exact=is_name))
         at += 1
-    _understand(wording, clauses, openers, ends)
-    wording.bounds = _bounds(given.casefold())
-    return wording
+    return _Apart(wording, clauses, openers, ends)
 
 
 _BOUND = compiled(
@@ -244,8 +271,19 @@ _BOUND = compiled(
 )
 
 
+_BOUND_HINTS = (
+    "up to",
+    *"most max below limit under within than less fewer older earlier".split(),
+    *"least minimum above exceed over past more higher later newer".split(),
+    *"以内 以下 最多 至多 少于 低于 小于 以上 至少 超过 多于 高于 大于".split(),
+)
+"""Without one of these no text bounds a number."""
+
+
 def _bounds(text: str) -> set[int]:
     """Return in which directions a text bounds its numbers."""
+    if not any(hint in text for hint in _BOUND_HINTS):
+        return set()  # so it is as a rule, and no expression is compiled to find out
     if not _DIGITS.search(text) and words.NUMBER_WORDS.keys().isdisjoint(text.split()):
         return set()
     return {(1 if found["lower"] else -1) * (-1 if found["no"] else 1) for found in _BOUND.finditer(text)}
@@ -260,7 +298,9 @@ def _found(text: str) -> Iterator[re.Match[str]]:
 def _lexemes(text: str) -> Iterator[_Lexeme]:
     for found in _found(text):
         kind = found.lastgroup or ""
-        if kind == "cjk":
+        if kind == "plain":
+            yield _Lexeme("word", found[0])
+        elif kind == "cjk":
             yield from (_Lexeme("cjk", word) for word in _segmented(found[0]))
         elif kind == "word" and "'" in found[0].replace("’", "'") and found[0].replace("’", "'").endswith("n't"):
             bare = found[0].replace("’", "'").casefold().replace("'", "")
@@ -413,10 +453,8 @@ _ONES = frozenset(("one", "onc", "singl", "一"))
 _CJK_DIGITS = {digit: value for value, digit in enumerate("零一二三四五六七八九")} | {"两": 2}
 
 
-def _is_number_word(lexemes: list[_Lexeme], at: int) -> bool:
-    kind, said = lexemes[at]
-    if kind == "word":
-        return said.casefold() in words.NUMBER_WORDS
+def _is_chinese_number(lexemes: list[_Lexeme], at: int) -> bool:
+    said = lexemes[at].text
     return said != "一" and all(char in "零一二两三四五六七八九十百千万" for char in said) and at + 1 < len(lexemes)
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fleet.keep import matching, wording
 from fleet.keep.index import CORRECTION, DISCOVERY, PATTERN, Doc, Index
 from fleet.keep.matching import Near
+from fleet.keep.ranking import Ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -474,3 +475,67 @@ def test_texts_without_chinese_are_cut_as_all_texts_are(text):
     assert cut(wording._found(text.encode("ascii", "ignore").decode())) == cut(
         wording._LEXEME.finditer(text.encode("ascii", "ignore").decode())
     )
+
+
+def test_plain_words_are_cut_as_all_the_alternatives_together_cut_them():
+    one, other = (wording._lexeme("", wording._MARKS, wording.re.ASCII).pattern for _ in range(2))
+    slowly = wording.re.compile(
+        other.replace(r"(?P<plain>[a-z]++(?![\w'’/-]|\.[A-Za-z_]))", "(?P<plain>(?!))"), 256 | 64
+    )
+    assert slowly.pattern != one
+    rng = random.Random(7)
+    for number in range(20_000):
+        text = "".join(rng.choices("ab.ab/'-_A9 `b", k=rng.randint(1, 9)))
+        quickly = [
+            (each.lastgroup.replace("plain", "word"), each.group()) for each in wording._ASCII_LEXEME.finditer(text)
+        ]
+        assert quickly == [(each.lastgroup, each.group()) for each in slowly.finditer(text)], (
+            f"seed 7, {number}: {text!r}"
+        )
+
+
+def test_no_bound_is_missed_for_want_of_a_hint():
+    said = "no not at most maximum max below limits under 5 within up to less fewer shorter than or older least minimum"
+    more = "above exceeds over past longer earlier newer higher 以内 最多 至少 大于 不 , 3"
+    rng = random.Random(11)
+    for number in range(20_000):
+        text = " ".join(rng.choices([*said.split(), *more.split()], k=rng.randint(1, 5)))
+        bounds = {(1 if f["lower"] else -1) * (-1 if f["no"] else 1) for f in wording._BOUND.finditer(text)}
+        assert not bounds or any(hint in text for hint in wording._BOUND_HINTS), f"seed 11, {number}: {text!r}"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_not_worth_a_look_would_have_got_no_verdict(seed):
+    rng = random.Random(seed)
+    words = (
+        "never not check verify test tests the `--json` git commit push before deploy , ; 3 caches cache secret keys"
+    )
+    told = [" ".join(rng.choices(words.split(), k=rng.randint(2, 9))) for _ in range(60)]
+    weigh = matching.weighing(len, 500)
+    for text in told[:12]:
+        mine = wording.read(text)
+        every = [matching.judged(mine, each, each, weigh) for each in told]
+        wanted = sorted((n for n in every if n.verdict), key=lambda n: (-n.score, n.id))
+        wording._cut.cache_clear()
+        assert matching.near(text, matching.Candidates([(each, each) for each in told], weigh), 60) == wanted, f"{seed}"
+
+
+def test_most_lessons_are_not_worth_a_look():
+    told = [pair.b for pair in PAIRS]
+    weigh = matching.weighing(lambda _: 3, 500)
+    content = wording.read("Run the tests before every commit").content
+    assert sum(matching._is_worth_a_look(content, each, weigh) for each in told) < len(told) / 3
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.25, 0.5, 0.625, 0.75]), st.sets(st.integers(1, 12)).map(sorted)), max_size=6)
+)
+def test_the_best_are_those_whose_features_add_up_to_most(features):
+    ranks = {}
+    for rarity, lessons in features:
+        for lesson in lessons:
+            ranks[lesson] = ranks.get(lesson, 0.0) + rarity
+    wanted = sorted(ranks, key=lambda lesson: (-ranks[lesson], lesson))
+    asked = Ranks(features)
+    assert asked.total == len(ranks)
+    assert [asked.best(count) for count in (1, 3, 20)] == [wanted[:count] for count in (1, 3, 20)]
