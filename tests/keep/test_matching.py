@@ -495,11 +495,11 @@ def test_plain_words_are_cut_as_all_the_alternatives_together_cut_them():
 
 
 def test_no_bound_is_missed_for_want_of_a_hint():
-    said = "no not at most maximum max below limits under 5 within up to less fewer shorter than or older least minimum"
+    said = "no not at most maximum max below limits under 5 within less fewer shorter than to or older least minimum"
     more = "above exceeds over past longer earlier newer higher 以内 最多 至少 大于 不 , 3"
     rng = random.Random(11)
     for number in range(20_000):
-        text = " ".join(rng.choices([*said.split(), *more.split()], k=rng.randint(1, 5)))
+        text = " ".join(rng.choices(["up to 3", *said.split(), *more.split()], k=rng.randint(1, 5)))
         bounds = {(1 if f["lower"] else -1) * (-1 if f["no"] else 1) for f in wording._BOUND.finditer(text)}
         assert not bounds or any(hint in text for hint in wording._BOUND_HINTS), f"seed 11, {number}: {text!r}"
 
@@ -518,6 +518,17 @@ def test_what_is_not_worth_a_look_would_have_got_no_verdict(seed):
         wanted = sorted((n for n in every if n.verdict), key=lambda n: (-n.score, n.id))
         wording._cut.cache_clear()
         assert matching.near(text, matching.Candidates([(each, each) for each in told], weigh), 60) == wanted, f"{seed}"
+
+
+def test_who_says_a_word_twice_is_judged_since_negations_decide_which_of_them_is_paired():
+    one, other = "inspect tests not without review verify", "without tests validate never test"
+    weigh = matching.weighing(len, 500)
+    mine, before = wording.read(one).content, wording.said(other)
+    guessed = matching._similarity(mine, before, matching.pairing(mine, before), weigh)
+    after = wording.read(other).content
+    assert abs(matching._similarity(mine, after, matching.pairing(mine, after), weigh) - guessed) > matching._ROUNDING
+    assert matching._is_worth_a_look(wording.read("Commit").content, "test, push, then test again", weigh)
+    assert not matching._is_worth_a_look(wording.read("Commit").content, "test, push, then check again", weigh)
 
 
 def test_most_lessons_are_not_worth_a_look():
