@@ -1,7 +1,12 @@
 """The entry point: every way out of a command, and its exit code."""
 
+import atexit
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # what `typing` says, without its milliseconds
+    from typing import NoReturn
 
 EXIT_INTERRUPTED = 130
 
@@ -17,9 +22,23 @@ def main() -> None:
     code = run()
     try:
         sys.stdout.flush()
+        sys.stderr.flush()
     except BrokenPipeError:
         _let_go_of_stdout()
-    sys.exit(code)
+    _leave(code)
+
+
+def _leave(code: int) -> "NoReturn":
+    """Exit; as a rule without taking apart first what goes with the process: that takes as long as Python's start.
+
+    Whoever asked to be called at the end, still runs or looks on is waited for.
+    """
+    is_watched = sys.getprofile() is not None or sys.gettrace() is not None
+    threads = sys.modules.get("threading")
+    is_alone = threads is None or threads.active_count() == 1
+    if is_watched or not is_alone or getattr(atexit, "_ncallbacks", lambda: 1)():
+        sys.exit(code)
+    os._exit(code)
 
 
 def run() -> int:

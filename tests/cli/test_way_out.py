@@ -1,0 +1,39 @@
+"""A command leaves without taking itself apart, unless somebody wants to be called at the end or still runs."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = "import sys; from fleet.cli.main import main; sys.argv = ['fleet', *{words}]; main()"
+WATCHED = "class Kept:\n def __del__(self): print('taken apart', flush=True)\nkept = Kept()\n"
+AT_THE_END = "import atexit; atexit.register(print, 'called')\n"
+STILL_RUNNING = (
+    "import threading, time\n"
+    "def work():\n time.sleep(0.3)\n print('done', flush=True)\n"
+    "threading.Thread(target=work).start()\n"
+)
+
+
+def ended(before: str, *words: str) -> subprocess.CompletedProcess[str]:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", before + "print('first')\n" + COMMAND.format(words=words)]
+    return subprocess.run(command, env=buffered, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("words", "code"), [(("--version",), 0), (("correct", "--wrong", "w"), 2)])
+def test_a_command_says_all_it_has_to_and_is_not_taken_apart(words, code):
+    done = ended(WATCHED, *words)
+    assert done.returncode == code
+    assert "first" in done.stdout
+    assert "taken apart" not in done.stdout
+    assert done.stderr if code else "fleet" in done.stdout
+
+
+@pytest.mark.parametrize(("before", "said"), [(AT_THE_END, "called"), (STILL_RUNNING, "done")])
+def test_who_wants_to_be_called_or_still_runs_is_waited_for(before, said):
+    done = ended(WATCHED + before, "--version")
+    assert done.returncode == 0
+    assert said in done.stdout
+    assert "taken apart" in done.stdout
