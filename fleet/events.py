@@ -339,17 +339,21 @@ def _exchanged(call: Call, workspace: "Workspace") -> str:
 
 
 def _settings(call: Call) -> "Config":
-    from pathlib import Path
-
     from fleet.keep import lean
 
+    lean.import_pathlib()
     lean.import_msgspec()
+    from pathlib import Path
+
     from fleet.keep import config
 
     return config.load(Path(call.root) / CONFIG)
 
 
 def _ground(call: Call) -> "Slim":
+    from fleet.keep import lean
+
+    lean.import_pathlib()
     from pathlib import Path
 
     from fleet.learn.signals import Slim
@@ -359,11 +363,12 @@ def _ground(call: Call) -> "Slim":
 
 @contextmanager
 def _opened(call: Call) -> Iterator["Workspace"]:
-    from pathlib import Path
-
     from fleet.keep import lean
 
+    lean.import_pathlib()
     lean.import_msgspec()
+    from pathlib import Path
+
     from fleet.keep.workspace import Workspace
 
     workspace = Workspace(Path(call.root))

@@ -63,6 +63,7 @@ def call(words: Sequence[str]) -> Callable[[], None] | None:
     from fleet.keep import lean
 
     gc.set_threshold(_OBJECTS)
+    lean.import_pathlib()
     lean.import_msgspec()
     from fleet.cli import acts, desk
 

@@ -222,10 +222,11 @@ def refresh(index: Index, sources: Sources) -> set[str]:
 def _files(sources: Sources) -> dict[str, _File]:
     """Return path below the root to file, logs first. Links are left alone: they may lead anywhere."""
     found: dict[str, _File] = {}
+    clan = sources.store.clan
+    below = clan.relative_to(sources.root).as_posix()
     for kind in KINDS:
         for name in sources.store.paths(kind):
-            path = sources.store.clan / name
-            found[path.relative_to(sources.root).as_posix()] = _File(path, kind, None)
+            found[f"{below}/{name}"] = _File(clan / name, kind, None)
     for page in sources.pages or ():
         if page.path.is_file() and not page.path.is_symlink():
             found[page.path.relative_to(sources.root).as_posix()] = _File(page.path, None, page)

@@ -5,6 +5,7 @@ together tell which lines are still to be sent: those here that the fetched tree
 """
 
 import gc
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,16 +87,9 @@ class Store:
 
     def paths(self, kind: Kind, folder: Path | None = None) -> list[str]:
         """Return the paths of a kind's files below a folder: the edition, then the shards in order."""
-        root = self.clan if folder is None else folder
-        found = [kind.edition] if (root / kind.edition).is_file() else []
-        shards = root / f"{kind.name}.d"
-        if shards.is_dir() and not shards.is_symlink():
-            found += sorted(
-                f"{kind.name}.d/{file.name}"
-                for file in shards.iterdir()
-                if file.suffix == ".jsonl" and names.is_replica(file.stem) and file.is_file() and not file.is_symlink()
-            )
-        return found
+        root = os.fspath(self.clan if folder is None else folder)
+        found = [kind.edition] if os.path.isfile(f"{root}{os.sep}{kind.edition}") else []  # noqa: PTH113 - so often asked
+        return found + [path for path, _ in shards(kind.name, f"{root}{os.sep}{kind.name}.d")]
 
     def signature(self) -> list[tuple[str, int, int, int]]:
         """Return what changes when any file of the clan is written: path, inode, size and time of each."""
@@ -183,6 +177,23 @@ class Store:
             self.disk.remove(path)
             return True
         return False
+
+
+def shards(name: str, folder: str) -> list[tuple[str, str]]:
+    """Return path and file of each shard of a kind, in order."""
+    try:
+        if os.path.islink(folder):  # noqa: PTH114 - asked for with each correction
+            return []
+        with os.scandir(folder) as entries:
+            return sorted(
+                (f"{name}.d/{entry.name}", entry.path)
+                for entry in entries
+                if entry.name.endswith(".jsonl")
+                and names.is_replica(entry.name[: -len(".jsonl")])
+                and entry.is_file(follow_symlinks=False)
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _add_all(join: Join, entries: Iterable[tuple[bytes, Entry]]) -> int:

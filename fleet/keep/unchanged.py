@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from fleet.keep import names
 from fleet.keep.reading import KINDS
-from fleet.keep.store import Store
+from fleet.keep.store import Store, shards
 
 SETTLED_NS = 2_500_000_000
 """A file that was written longer ago than this looks other when it is written again: FAT counts in two seconds."""
@@ -110,7 +109,7 @@ class Looks:
             return self._listed[1]
         files = []
         for name, folder in self._folders:
-            files += [self._editions[name], *_shards(name, folder)]
+            files += [self._editions[name], *shards(name, folder)]
         self._listed = (now, files) if may_keep else None
         return files
 
@@ -121,17 +120,3 @@ class Looks:
             return self.signature()
         seen = os.stat(os.path.join(self._store.clan, path))  # noqa: PTH116, PTH118
         return [*signature[:at], (path, seen.st_ino, seen.st_size, seen.st_mtime_ns), *signature[at + 1 :]]
-
-
-def _shards(name: str, folder: str) -> list[tuple[str, str]]:
-    """Return path and file of each shard of a kind, in order."""
-    if os.path.islink(folder) or not os.path.isdir(folder):  # noqa: PTH112, PTH114
-        return []
-    with os.scandir(folder) as entries:
-        return sorted(
-            (f"{name}.d/{entry.name}", entry.path)
-            for entry in entries
-            if entry.name.endswith(".jsonl")
-            and names.is_replica(entry.name[: -len(".jsonl")])
-            and entry.is_file(follow_symlinks=False)
-        )

@@ -42,3 +42,33 @@ def test_the_digest_is_that_of_hashlib():
     assert blake2b(b"x", digest_size=8, person=b"fleet").hexdigest() == (
         hashlib.blake2b(b"x", digest_size=8, person=b"fleet").hexdigest()
     )
+
+
+def test_what_stood_in_for_a_module_is_gone_afterwards_and_the_real_one_can_be_had():
+    lean = "import sys; from fleet.keep import lean; lean.import_pathlib(); lean.import_msgspec(); "
+    assert run(
+        lean + "print(*(name in sys.modules for name in ('pathlib', 'msgspec', 'urllib.parse', 'platform'))); "
+        "import platform, urllib.parse; print(platform.python_version(), urllib.parse.quote('a b'))"
+    ) == ["True", "True", "False", "False", sys.version.split()[0], "a%20b"]
+
+
+def test_paths_and_identifiers_are_what_they_are_without_stand_ins():
+    asked = (
+        "import pathlib, uuid, msgspec; one = uuid.UUID(int=7); "
+        "print(pathlib.Path('/a b/ü').as_uri(), msgspec.json.encode(one), uuid._AIX, uuid._LINUX, uuid.getnode())"
+    )
+    lean = run(f"from fleet.keep import lean; lean.import_pathlib(); lean.import_msgspec(); {asked}")
+    assert lean == run(f"import typing_extensions; {asked}")
+    assert lean[0] == "file:///a%20b/%C3%BC"
+
+
+def test_a_python_that_asks_a_stand_in_for_more_gets_the_real_module():
+    assert (
+        run(
+            "import sys, types; from fleet.keep import lean; "
+            "lean._import('pathlib', {'urllib.parse': types.ModuleType('urllib.parse')}); "
+            "print('pathlib' in sys.modules, 'urllib.parse' in sys.modules); "
+            "import pathlib; print(pathlib.Path('/a b').as_uri())"
+        )[-1]
+        == "file:///a%20b"
+    )
