@@ -66,10 +66,10 @@ class Disk:
                     self._write_all(handle, data)
                     if is_durable:
                         self._fsync(handle)
+                    seen = _checked(handle, size + len(data))
                 except OSError:
                     self._take_back(handle, size, data)
                     raise
-                seen = os.fstat(handle)
             finally:
                 os.close(handle)
             if is_new:
@@ -177,20 +177,18 @@ class Disk:
             self._write_all(handle, data)
             if is_durable:
                 self._fsync(handle)
+            _checked(handle, len(data))
         finally:
             os.close(handle)
 
     def _write_all(self, handle: int, data: bytes) -> None:
-        """One write(2), checked. A short one is finished by further ones, or fails and is not acknowledged."""
-        wanted = os.fstat(handle).st_size + len(data)
+        """One write(2). A short one is finished by further ones, or fails and is not acknowledged."""
         rest = memoryview(data)
         while rest:
             written = os.write(handle, rest)
             if written == 0:
                 raise OSError(errno.EIO, "nothing was written")
             rest = rest[written:]
-        if os.fstat(handle).st_size < wanted:
-            raise OSError(errno.EIO, "less was written than the system said")
 
     def _take_back(self, handle: int, size: int, data: bytes) -> None:
         """Cut off what is not acknowledged: else half a line stays, and is refused at every load.
@@ -213,6 +211,14 @@ class Disk:
             self._fsync(handle)
         finally:
             os.close(handle)
+
+
+def _checked(handle: int, wanted: int) -> os.stat_result:
+    """Return what a file is like that was written to its end: at least so many bytes, or the system was wrong."""
+    seen = os.fstat(handle)
+    if seen.st_size < wanted:
+        raise OSError(errno.EIO, "less was written than the system said")
+    return seen
 
 
 class _Lock:

@@ -14,6 +14,7 @@ from fleet.keep.lazily import compiled
 PATTERN_PREFIX = "p-"
 
 _CODE = compiled(r"(?<!`)(`+)([^`]+)\1(?!`)")  # without the look-behind, a run of backticks takes quadratic time
+_BARE = compiled(r"[a-z0-9-]++(?: [a-z0-9-]++)*+")
 _MEANT_EXACTLY = frozenset("-_./#+*0123456789")
 _FINAL = ".!?…"
 _AROUND = ".,;:!?…()[]{}\"'“”‘’«»"
@@ -34,6 +35,8 @@ def normalise(text: str) -> str:
     """
     given = text
     for _ in range(_ROUNDS_MAX):
+        if _BARE.fullmatch(text):
+            return text  # as most are once their case is folded: nothing in it could change
         shorter = _round(text)
         if shorter == text:
             return text

@@ -80,11 +80,15 @@ def was_shown(root: "str | Path", agent: str, pattern_id: str, before_ms: int) -
     """Tell whether a lesson was shown to this agent, here, before a point in time."""
     if not agent or not _NAME.issuperset(agent):
         return False
+    folder = os.path.join(root, *FOLDER)  # noqa: PTH118
+    names = _names(folder)
+    if not names:
+        return False
     wanted = f'"{pattern_id}"'.encode("utf-8", "replace")  # most are not there: no JSON is read for them
-    folded = read(totals_file(root, agent))
+    folded = read(totals_file(root, agent)) if f"{agent}.json" in names else b""
     if wanted in folded and Totals(folded).first.get(pattern_id, before_ms) < before_ms:
         return True
-    for path in day_files(root, agent).values():
+    for path in _days(folder, names, agent).values():
         for raw in read(path).split(b"\n"):
             if wanted in raw and (told := _told(raw)) is not None and told[0] < before_ms and pattern_id in told[1]:
                 return True
@@ -258,10 +262,17 @@ def totals_file(root: "str | Path", agent: str) -> str:
 def day_files(root: "str | Path", agent: str) -> dict[str, str]:
     """Return the notes that are not folded: day to path."""
     folder = os.path.join(root, *FOLDER)  # noqa: PTH118
+    return _days(folder, _names(folder), agent)
+
+
+def _names(folder: str) -> list[str]:
     try:
-        names = os.listdir(folder)  # noqa: PTH208
+        return os.listdir(folder)  # noqa: PTH208
     except OSError:
-        return {}
+        return []
+
+
+def _days(folder: str, names: "Iterable[str]", agent: str) -> dict[str, str]:
     head, tail = f"{agent}.", ".jsonl"
     days = {name: name[len(head) : -len(tail)] for name in names if name.startswith(head) and name.endswith(tail)}
     return {day: os.path.join(folder, name) for name, day in days.items() if len(day) == 10}  # noqa: PTH118

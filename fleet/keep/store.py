@@ -54,6 +54,7 @@ class Store:
         self.disk = disk
         self.clan = clan
         self.base = base
+        self._shards: dict[str, Path] = {}
         self._trusted = Trusted(disk, base.parent / "trusted.json")
         self._regions = Regions(disk, base.parent / "regions.json", clan, base)
 
@@ -109,9 +110,12 @@ class Store:
 
     def append(self, kind: Kind, replica: str, lines: Iterable[Any], *, is_durable: bool = True) -> None:
         """Add lines to a replica's shard and return once they are on the disk, or, not ``is_durable``, written."""
-        data = b"".join(kind.encode(line) + b"\n" for line in lines)
+        data = b"".join([kind.encode(line) + b"\n" for line in lines])
         if data:
-            self.disk.append(self.clan / kind.shard(replica), data, is_durable=is_durable)
+            path = kind.shard(replica)
+            if path not in self._shards:
+                self._shards[path] = self.clan / path
+            self.disk.append(self._shards[path], data, is_durable=is_durable)
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes as people see it."""

@@ -71,11 +71,11 @@ class Timekeeper:
 
     def _judged(self, wall_ms: int) -> Reading:
         wall = clock.pack(min(max(wall_ms, 0), clock.MS_MAX))
-        limit = clock.shifted(wall, AHEAD_MS_MAX)
+        limit = clock.pack(min(max(wall_ms, 0) + AHEAD_MS_MAX, clock.MS_MAX))
         wrong = ""
         if wall_ms < RELEASED_MS:
             wrong = f"this machine's clock says {wall[:16]}Z, which is before this version of fleet was made"
-        elif clock.shifted(self.admitted, -AHEAD_MS_MAX) > wall:
+        elif self.admitted > wall and clock.shifted(self.admitted, -AHEAD_MS_MAX) > wall:
             wrong = f"this machine's clock says {wall[:16]}Z, a day or more behind what others wrote"
         if wrong:
             return Reading(max(self.admitted, self.issued, wall), wrong, is_ahead=False)

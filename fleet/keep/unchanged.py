@@ -76,10 +76,10 @@ class Looks:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        clan = os.fspath(store.clan)
+        self._clan = clan = os.fspath(store.clan)
         self._folders = [(kind.name, f"{clan}{os.sep}{kind.name}.d") for kind in KINDS]
         self._editions = {kind.name: (kind.edition, f"{clan}{os.sep}{kind.edition}") for kind in KINDS}
-        self._listed: tuple[list[Look | None], list[tuple[str, str]]] | None = None
+        self._listed: tuple[list[tuple[str, tuple[Look, bool]]], list[tuple[str, str]]] | None = None
 
     def signature(self) -> list[Signed]:
         """Return path, inode, size and time of each of the clan's files."""
@@ -94,24 +94,31 @@ class Looks:
         return found
 
     def _files(self) -> list[tuple[str, str]]:
-        """Return path and file of whatever may be one of the clan's, in order; the editions may be missing."""
-        now: list[Look | None] = []
-        may_keep = True
-        for _, folder in self._folders:
-            try:
-                seen = os.lstat(folder)
-            except OSError:
-                now.append(None)  # none is there: one that comes will be told from none
-                continue
-            now.append(look(seen))
-            may_keep = may_keep and is_settled(seen)
-        if self._listed is not None and self._listed[0] == now:
-            return self._listed[1]
+        """Return path and file of whatever may be one of the clan's, in order; the editions may be missing.
+
+        Folders in which nothing was added, taken away or renamed hold what they held: what was not there is not asked
+        for again.
+        """
+        if self._listed is not None:
+            there, kept = self._listed
+            if there == [(folder, self._look(folder)) for folder, _ in there]:
+                return kept
+        before = [(folder, self._look(folder)) for folder in (self._clan, *(folder for _, folder in self._folders))]
         files = []
         for name, folder in self._folders:
             files += [self._editions[name], *shards(name, folder)]
-        self._listed = (now, files) if may_keep else None
+        there = [(folder, seen) for folder, seen in before if seen is not None]
+        is_settled_all = before[0] in there and all(settled for _, (_, settled) in there)
+        self._listed = (there, [file for file in files if os.path.lexists(file[1])]) if is_settled_all else None
         return files
+
+    def _look(self, folder: str) -> tuple[Look, bool] | None:
+        """Return what a folder looks like, and whether the next change must give it another look; None for none."""
+        try:
+            seen = os.stat(folder) if folder == self._clan else os.lstat(folder)  # noqa: PTH116
+        except OSError:
+            return None
+        return look(seen), is_settled(seen)
 
     def again(self, signature: list[Signed], path: str) -> list[Signed]:
         """Return a signature in which one file is looked at again; a file that was not in it costs a look at all."""

@@ -288,7 +288,7 @@ class Workspace:
                     "from now on; nothing is lost or counted twice"
                 )
             found = self.mint(agent)
-        return Writer(self, found.name)
+        return Writer(self, found.name, is_leased=False)
 
     def _leased(self, agent: str, lease: str) -> "Writer":
         """Write under a lent replica: noted, bound to nothing. The write lock keeps two jobs of one folder apart."""
@@ -298,7 +298,7 @@ class Workspace:
         if not any(r.name == lease for r in register.replicas):
             noted = register.with_replica(Replica(lease, "", "", self.wall()))
             self.disk.replace(self.replica_file, noted.render())
-        return Writer(self, lease)
+        return Writer(self, lease, is_leased=True)
 
     def check_lease(self) -> None:
         """Check that what earlier jobs wrote under our lease was read: else its counts would be taken for zero.
@@ -367,11 +367,13 @@ class Writer:
     Args:
         workspace: where.
         name: the replica.
+        is_leased: it may have been lent to this process.
     """
 
-    def __init__(self, workspace: Workspace, name: str) -> None:
+    def __init__(self, workspace: Workspace, name: str, *, is_leased: bool = True) -> None:
         self.workspace = workspace
         self.name = name
+        self._is_leased = is_leased
 
     @property
     def agent(self) -> str:
@@ -380,7 +382,8 @@ class Writer:
 
     def tick(self) -> str:
         """Issue the next stamp."""
-        self.workspace.check_lease()
+        if self._is_leased:
+            self.workspace.check_lease()
         return self.workspace.timekeeper.tick()
 
     def append(self, kind: Kind, lines: Sequence[Line | Discovery], *, is_durable: bool = True) -> None:

@@ -1,10 +1,10 @@
 """``corrections.md``: the write-ahead log of every correction. One write(2), one fsync, and only then success."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleet.keep import merging, shown
+from fleet.keep import merging, screening, shown
 from fleet.keep.errors import DiskError, NoError, RefusedError
 from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook, count, text
@@ -187,15 +187,18 @@ def _known(notebook: Notebook, pattern: str) -> str:
 
 
 def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
-    pattern = drafts.pattern(told.pattern)
+    said = (told.pattern, told.wrong, told.right, told.title, told.source, told.category, *told.tags)
+    # No hint of a secret goes over the end of a line: one look tells it of all fields.
+    enter = partial(drafts.enter, is_harmless=(is_harmless := screening.is_harmless("\n".join(said))))
+    pattern = drafts.pattern(told.pattern, is_harmless=is_harmless)
     fields = {
-        "wrong": drafts.enter("wrong", told.wrong, lines=True),
-        "right": drafts.enter("right", told.right, lines=True),
-        "title": drafts.enter("title", told.title),
-        "source": drafts.enter("source", told.source, lines=True),
-        "category": drafts.enter("category", told.category),
+        "wrong": enter("wrong", told.wrong, lines=True),
+        "right": enter("right", told.right, lines=True),
+        "title": enter("title", told.title),
+        "source": enter("source", told.source, lines=True),
+        "category": enter("category", told.category),
     }
-    tags = [drafts.enter("tag", tag) for tag in told.tags]
+    tags = [enter("tag", tag) for tag in told.tags]
     if not fields["title"].text:
         fields["title"] = drafts.Text(_short(fields["wrong"].text or pattern.text), ())
     kinds = {kind for entered in (pattern, *tags, *fields.values()) for kind in entered.secrets}

@@ -18,15 +18,17 @@ class Text(NamedTuple):
 _NOTHING = Text("", ())
 
 
-def enter(name: str, text: str, *, lines: bool = False) -> Text:
+def enter(name: str, text: str, *, lines: bool = False, is_harmless: bool = False) -> Text:
     """Screen one field. Secrets become ``[REDACTED:kind]``, unless ``lines`` is set it becomes one line.
+
+    Who knows already that it ``is_harmless`` says so.
 
     Raises:
         RefusedError: it is longer than a field may be. Nothing is ever cut silently.
     """
     if not text:
         return _NOTHING
-    if screening.is_harmless(text):
+    if is_harmless or screening.is_harmless(text):
         screened = screening.Screened(text, (), 0)
     else:
         screened = screening.screen(text, home=str(Path.home()))
@@ -40,14 +42,14 @@ def enter(name: str, text: str, *, lines: bool = False) -> Text:
     return Text(clean, screened.secrets)
 
 
-def pattern(text: str) -> Text:
-    """Screen a pattern: a lesson of at least one word.
+def pattern(text: str, *, is_harmless: bool = False) -> Text:
+    """Screen a pattern: a lesson of at least one word; ``is_harmless`` as for ``enter``.
 
     Raises:
         RefusedError: too long.
         UsageError: no word is left.
     """
-    entered = enter("pattern", text)
+    entered = enter("pattern", text, is_harmless=is_harmless)
     if not normalise(entered.text).strip("*_`~#-=|<>[](){}.,;:!?'\" "):
         raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")
     return entered

@@ -43,10 +43,11 @@ def bind(log: Log) -> list[Bound]:
         if found[at] is None and behind is not None and behind.id not in claimed:
             found[at] = behind
             claimed.add(behind.id)
-    by_heading = {dict(r.extra).get("head"): r for r in log.records if r.id not in claimed}
-    for at, entry in enumerate(log.entries):
-        if found[at] is None and (record := by_heading.pop(heading_mark(entry), None)) is not None:
-            found[at] = record
+    if None in found:  # as a rule none is
+        by_heading = {dict(r.extra).get("head"): r for r in log.records if r.id not in claimed}
+        for at, entry in enumerate(log.entries):
+            if found[at] is None and (record := by_heading.pop(heading_mark(entry), None)) is not None:
+                found[at] = record
     return [Bound(entry, ids[at], found[at]) for at, entry in enumerate(log.entries)]
 
 

@@ -105,6 +105,19 @@ def test_no_text_with_a_hint_is_harmless(hint):
         assert not screening.is_harmless(text)
 
 
+def test_no_hint_goes_over_the_end_of_a_line_so_one_look_tells_it_of_all_fields():
+    assert not any("\n" in hint or len(hint) < 2 for hint in screening._HINTS)
+
+
+@pytest.mark.parametrize("field", ["wrong", "right", "title", "source", "category", "tags"])
+def test_a_secret_in_one_field_is_found_beside_harmless_ones(workspace, field):
+    said = {"wrong": "w", "right": "r", "pattern": "Check the version first"}
+    secret = SECRETS[0]
+    logged = correct(workspace, "velma", Correction(**said | {field: (secret,) if field == "tags" else secret}))
+    assert logged.secrets
+    assert secret not in log_file(workspace, "velma").read_text()
+
+
 @settings(max_examples=1_000)
 @given(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.lists(TEXTS, max_size=3))
 @example("# x", "a", "b", "c", "d", "", [])
