@@ -7,7 +7,8 @@ one it was made from, else dropped (DESIGN, section 3, Files). A thin shell arou
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from fleet.keep.errors import BusyError
 from fleet.keep.notebook import Notebook
@@ -20,8 +21,7 @@ BACKOFF_S = 0.05
 BACKOFF_S_MAX = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
+class Hooks(msgspec.Struct, frozen=True):
     """What the exchange needs done and does not know how: the verbs never import each other.
 
     Attributes:
@@ -35,8 +35,7 @@ class Hooks:
     render: Callable[[Notebook], bytes]
 
 
-@dataclass(slots=True)
-class Exchanged:
+class Exchanged(msgspec.Struct):
     """What an exchange did.
 
     Attributes:
@@ -47,8 +46,8 @@ class Exchanged:
         edition: whether a new edition was pushed.
     """
 
-    sent: dict[str, list[bytes]] = field(default_factory=dict)
-    withheld: list[Withheld] = field(default_factory=list)
+    sent: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
+    withheld: list[Withheld] = msgspec.field(default_factory=list)
     lost: int = 0
     attempts: int = 0
     edition: bool = False

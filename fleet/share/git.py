@@ -15,10 +15,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fleet.keep.errors import BusyError
+from fleet.keep.lazily import compiled
 from fleet.keep.screening import for_terminal
 from fleet.share import gitprocess
 from fleet.share.gitprocess import Bare, Done, GitDamaged, GitFailed, GitTimeout, GitTooMuch
@@ -62,18 +63,17 @@ _NAMED_MAX = 5
 _GUESS_S = 5.0
 
 _SAFE = "nothing is lost: what waits here goes out with the next `fleet sync`"
-_MARK = re.compile(r"[0-9a-f]{40}")
-_RACE = re.compile(
+_MARK = compiled(r"[0-9a-f]{40}")
+_RACE = compiled(
     r"cannot lock ref|failed to update ref|incorrect old value|reference already exists|failed to lock"
     r"|non-fast-forward|fetch first|stale info"
 )
 # Trying again would not help: its disk, or a branch `fleet/x` where `fleet` should be.
-_NO_RACE = re.compile(r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create")
-_NO = re.compile(r"remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access", re.IGNORECASE)
+_NO_RACE = compiled(r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create")
+_NO = compiled(r"remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """One path that differs between two trees."""
 
     path: str

@@ -15,11 +15,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from fleet.keep.disk import Disk
+from fleet.keep.lazily import compiled
 from fleet.keep.screening import for_terminal, redact
 from fleet.share.remote import SCHEMES
 
@@ -100,8 +100,7 @@ class GitDamaged(Exception):  # noqa: N818
     """The local copy is not whole any more: ``Bare.rebuild`` mends it. Git's screened words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """What a finished git left: its exit code, its output, and the tail of what it said, as it said it."""
 
     code: int
@@ -268,8 +267,8 @@ _CONFIG = b"""\
 _PACKS_MAX = 100
 _LOOSE_PER_PACK = 50
 _LEFT_LOCKS = ("refs/fleet/fetched.lock", "refs/fleet/next.lock", "packed-refs.lock", "shallow.lock")
-_DISK = re.compile(r"No space left|Read-only file system|Permission denied|Disk quota|Input/output error")
-_DAMAGE = re.compile(
+_DISK = compiled(r"No space left|Read-only file system|Permission denied|Disk quota|Input/output error")
+_DAMAGE = compiled(
     r"bad object|valid object|sha1 pointer|corrupt|is empty|unable to read|not a git repository|bad pack|missing"
 )
 
@@ -461,8 +460,8 @@ def _lines(ids: Sequence[str]) -> bytes:
 
 # --- what git says --------------------------------------------------------------------------------------------------
 
-_USERINFO = re.compile(r"(?<=://)[^/\s'\"@]*@(?=[^\s])")
-_NO_NEWS = re.compile(r"hint:|To |error: failed to push some refs|warning: redirecting|remote:\s*$|\s*$")
+_USERINFO = compiled(r"(?<=://)[^/\s'\"@]*@(?=[^\s])")
+_NO_NEWS = compiled(r"hint:|To |error: failed to push some refs|warning: redirecting|remote:\s*$|\s*$")
 
 
 def words(err: str, hidden: Sequence[str] = ()) -> str:

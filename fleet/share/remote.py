@@ -7,13 +7,15 @@ At least once and in any order is enough, since what travels are lines whose joi
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
+import msgspec
+
 from fleet.keep import names
 from fleet.keep.errors import FleetError, UsageError
+from fleet.keep.lazily import compiled
 
 Files = dict[str, bytes]
 """Path under clan-learnings -> its bytes; ``b""`` means that the path is gone. Only what changed."""
@@ -35,8 +37,7 @@ _FILES = frozenset({"patterns.jsonl", "discoveries.jsonl", "patterns.md", "membe
 _FOLDERS = frozenset({"patterns.d", "discoveries.d"})
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """Somebody was faster. No error: pull, join, try again."""
 
     reason: str
@@ -122,14 +123,14 @@ SCHEMES = ("file", "git", "http", "https", "ssh")
 
 _ADDRESS_CHARS_MAX = 4096
 _BRANCH_BYTES_MAX = 200  # with ".lock" behind it, still a file name
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_HELPER = re.compile(r"[^/:\[]*::")
-_SCHEME = re.compile(r"([^/:]+)://(.*)", re.DOTALL)
-_SCP_LIKE = re.compile(r"(?:[^/:@]*@)?(?P<host>\[[^/\]]*\]|[^/:]*):(?P<path>.*)", re.DOTALL)
-_NO_BRANCH = re.compile(
+_CONTROL = compiled(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_HELPER = compiled(r"[^/:\[]*::")
+_SCHEME = compiled(r"([^/:]+)://(.*)", re.DOTALL)
+_SCP_LIKE = compiled(r"(?:[^/:@]*@)?(?P<host>\[[^/\]]*\]|[^/:]*):(?P<path>.*)", re.DOTALL)
+_NO_BRANCH = compiled(
     r"[\x00-\x20\x7f-\x9f~^:?*\[\\\ud800-\udfff]|\.\.|@\{|//|(?:^|/)\.|\.lock(?:/|$)|^/|/$|\.$|^-|^@$|^HEAD$"
 )
-_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<info>[^\s?#]*)@", re.IGNORECASE)
+_USERINFO = compiled(r"(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<info>[^\s?#]*)@", re.IGNORECASE)
 
 
 class BadRemote(UsageError, ValueError):  # noqa: N818 - reads as what it is

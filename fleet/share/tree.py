@@ -7,9 +7,10 @@ no longer covers stays in its file and is sent again.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from fleet.keep import members, names, view
 from fleet.keep.line import Carried, Line
@@ -37,8 +38,7 @@ class Withheld(NamedTuple):
     reason: str
 
 
-@dataclass(slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct):
     """What a push would carry.
 
     Attributes:
@@ -48,9 +48,9 @@ class Outgoing:
         gone_through: the editions whose shards were gone through for lines to drop, to be noted once it is pushed.
     """
 
-    files: Files = field(default_factory=dict)
-    lines: dict[str, list[bytes]] = field(default_factory=dict)
-    withheld: list[Withheld] = field(default_factory=list)
+    files: Files = msgspec.field(default_factory=dict)
+    lines: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
+    withheld: list[Withheld] = msgspec.field(default_factory=list)
     gone_through: str = ""
 
     @property
@@ -59,8 +59,7 @@ class Outgoing:
         return sum(len(lines) for lines in self.lines.values())
 
 
-@dataclass(slots=True)
-class Base:
+class Base(msgspec.Struct):
     """The fetched tree, joined twice: its edition alone, and everything.
 
     Attributes:
