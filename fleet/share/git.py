@@ -11,7 +11,6 @@ clan's own paths, and never becomes a file of this machine by itself.
 
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -254,7 +253,7 @@ class GitRemote:
         """Make the blobs, trees and the commit. A refused mode in the place of one of our paths is replaced."""
         who = f"{self._author} <fleet@localhost> {max(1, int(self._clock()))} +0000"
         line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split()).encode("utf-8", "replace")
-        with tempfile.TemporaryFile(dir=self._copy.folder) as script:
+        with self._copy.scratch() as script:
             script.write(f"feature done\ncommit {_NEXT}\nmark :1\nauthor {who}\ncommitter {who}\n".encode())
             script.write(b"data %d\n%b\n" % (len(line), line))
             if on:
@@ -332,7 +331,8 @@ class GitRemote:
         if is_local(self._url):
             # Then its git is ours to feed as well: without, it holds a blob of half a gigabyte in memory.
             settings.append(f"uploadpack=git -c {gitprocess.STREAMED} upload-pack")
-        return self._copy.far([f"remote.{_NAME}.{setting}" for setting in settings], *arguments)
+        named = [f"remote.{_NAME}.{setting}" for setting in settings]
+        return self._copy.far(named, *arguments, is_near=is_local(self._url))
 
     def _unavailable(self, what: str) -> RemoteUnavailable:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")

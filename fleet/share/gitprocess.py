@@ -8,10 +8,8 @@ makes what git said fit to be shown. One module, because each of the three is th
 import os
 import re
 import selectors
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -314,12 +312,20 @@ class Bare:
 
     def must(self, *arguments: str, stdin: bytes = b"", sink: Callable[[bytes], None] | None = None) -> bytes:
         """Run a local command that fails only if the copy is damaged or the disk is full, and return its output."""
-        with tempfile.TemporaryFile(dir=self.folder) as asked:
+        with self.scratch() as asked:
             asked.write(stdin)
             done = self.git(*arguments, stdin=asked, sink=sink)
         if done.code:
             raise self.trouble(done)
         return done.out
+
+    def scratch(self) -> IO[bytes]:
+        """Return an empty file without a name, for what a command reads. The caller holds the repository."""
+        path = self.folder / "fleet-asks"
+        path.unlink(missing_ok=True)  # left from a process that was killed right here
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        path.unlink()
+        return os.fdopen(handle, "w+b")
 
     def sizes(self, ids: Sequence[str]) -> list[tuple[str, int]]:
         """Return each object's type and size, before anything is read: a megabyte may unpack to a gigabyte."""
@@ -341,15 +347,24 @@ class Bare:
             raise GitDamaged(f"{self.folder}: objects are missing")
         return blobs.files
 
-    def far(self, settings: Sequence[str], *arguments: str) -> Done:
-        """Run a command that talks to the far side."""
-        if not self._is_ssh_settled:
-            # An ssh command in the user's configuration counts too, but what we put into the environment would win.
-            self._is_ssh_settled = True
-            if self.git("config", "--get", "core.sshCommand").code == 0:
-                self._env.pop("GIT_SSH_COMMAND", None)
-        options = (part for setting in settings for part in ("-c", setting))
-        return self._run((*GIT, *options), arguments, is_tied=True)
+    def far(self, settings: Sequence[str], *arguments: str, is_near: bool = False) -> Done:
+        """Run a command that talks to the far side; one on this machine (``is_near``) is hardly reached by ssh."""
+        if not is_near:
+            self._settle_ssh()
+        command = (*GIT, *(part for setting in settings for part in ("-c", setting)))
+        done = self._run(command, arguments, is_tied=True)
+        # The user's configuration may turn any address into another one.
+        return self._run(command, arguments, is_tied=True) if done.code and self._settle_ssh() else done
+
+    def _settle_ssh(self) -> bool:
+        """Let an ssh command in the user's configuration count: ours, in the environment, would win. Tell if one does.
+
+        Asked once.
+        """
+        if self._is_ssh_settled:
+            return False
+        self._is_ssh_settled = True
+        return self.git("config", "--get", "core.sshCommand").code == 0 and bool(self._env.pop("GIT_SSH_COMMAND", None))
 
     def words(self, done: Done) -> str:
         """Return what git said, fit to be shown."""
@@ -368,6 +383,8 @@ class Bare:
 
     def rebuild(self) -> None:
         """Throw the copy away and make a new one, empty."""
+        import shutil  # hardly ever needed
+
         shutil.rmtree(self.folder, ignore_errors=True)
         self._open()
 
@@ -386,6 +403,9 @@ class Bare:
 
     def _create(self) -> None:
         """Make it elsewhere and rename it, so that it is never half there."""
+        import shutil
+        import tempfile
+
         new = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}.", dir=self.folder.parent))
         try:
             command = (*GIT, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--", str(new))
