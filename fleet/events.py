@@ -294,11 +294,11 @@ def make_ready(call: Call) -> str:
     from fleet.keep.errors import BusyError
 
     with _opened(call) as workspace:
-        from fleet.cli import wiring
+        from fleet.cli import starting
 
         try:
             with workspace.disk.lock(workspace.local / "locks" / "ready.lock", 0):
-                size = len(wiring.session_start(workspace, call.agent, may_tidy=True))
+                size = len(starting.session_start(workspace, call.agent, may_tidy=True))
         except BusyError:
             return "another process is making the next session's start ready"
     return f"the next session's start is ready: {size:,} characters"
@@ -311,7 +311,7 @@ def work_at_the_end(call: Call) -> str:
 
 
 def _exchanged(call: Call, workspace: "Workspace") -> str:
-    from fleet.cli import desk, syncing, wiring
+    from fleet.cli import desk, starting, syncing, wiring
     from fleet.keep import pause
     from fleet.keep.errors import UsageError
 
@@ -331,7 +331,7 @@ def _exchanged(call: Call, workspace: "Workspace") -> str:
     with workspace.disk.lock(workspace.local / "locks" / "sync.lock"):
         done = wiring.sync(workspace, remote)
     with _guarded(call, "the next session's start is not ready"):
-        wiring.session_start(workspace, call.agent)
+        starting.session_start(workspace, call.agent)
     if remote is None:
         return f"settled; nothing was sent: {why}"
     part = ", in part" if done.is_partial else ""

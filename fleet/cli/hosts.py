@@ -309,7 +309,7 @@ def _fired(workspace: "Workspace") -> "Finding":
 
 
 def _context(workspace: "Workspace") -> "Finding":
-    from fleet.cli import wiring
+    from fleet.cli import starting
     from fleet.hosts.answers import CONTEXT_CHARS_MAX
     from fleet.keep.checkup import Finding
     from fleet.recall import ready
@@ -318,7 +318,7 @@ def _context(workspace: "Workspace") -> "Finding":
     if not agent:
         return Finding("context", "note", "no agent is named here yet", "", "`fleet init --agent NAME`")
     agent = workspace.agent(agent)
-    size = len(ready.text(str(workspace.root), agent) or wiring.session_start(workspace, agent))
+    size = len(ready.text(str(workspace.root), agent) or starting.session_start(workspace, agent))
     what = f"{agent} starts a session with {size:,} characters"
     if size > CONTEXT_CHARS_MAX:
         means = f"hosts cut at 10,000; the hook sends {CONTEXT_CHARS_MAX:,} of them"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
-from fleet.cli import desk, syncing, wiring
+from fleet.cli import desk, starting, syncing, wiring
 from fleet.keep import pause, view
 from fleet.keep.errors import UsageError
 from fleet.keep.workspace import Workspace
@@ -62,7 +62,7 @@ def _made_ready(workspace: Workspace) -> list[str]:
     made = []
     for agent in corrections.agents_here(workspace):
         if ready.text(str(workspace.root), agent) is None:
-            wiring.session_start(workspace, agent)
+            starting.session_start(workspace, agent)
             made.append(agent)
     return made
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.cli import desk, remembering, syncing, wiring
+from fleet.cli import desk, remembering, starting, syncing, wiring
 from fleet.keep.errors import FleetError
 from fleet.keep.index import Index
 from fleet.keep.workspace import Workspace
@@ -46,7 +46,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
     purged, texts = _take_out(workspace, agent, wanted)
     remembering.forget(workspace, purged)
     for named in corrections.agents_here(workspace):
-        wiring.session_start(workspace, named)  # what lies ready holds the old words
+        starting.session_start(workspace, named)  # what lies ready holds the old words
     with workspace.locked():
         workspace.store.write(PAGE, wiring.page(workspace, workspace.load().notebook))
     shared, why_not = _share(workspace, yes=yes)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from fleet.cli import desk
 
 if TYPE_CHECKING:
-    from fleet.cli.wiring import Synced
+    from fleet.cli.exchanging import Synced
     from fleet.keep.workspace import Workspace
+    from fleet.share.meanwhile import Meanwhile
     from fleet.share.remote import Remote
     from fleet.share.tree import Outgoing
 
@@ -16,19 +17,24 @@ EXIT_REFUSED = 3
 
 def sync(*, dry_run: bool = False, yes: bool = False, agent: str = "", directory: str = "") -> None:
     """Pull, join, push and render. Afterwards this machine and the clan have the same lessons."""
-    from fleet.cli import wiring
-    from fleet.share import exchange
+    from fleet.share.meanwhile import Meanwhile
 
     with desk.opened(directory) as workspace:
         take_seat(workspace, agent)
         if dry_run:
+            from fleet.cli import wiring
+            from fleet.share import exchange
+
             _print_outgoing(exchange.preview(workspace, wiring.hooks(workspace)))
             return
         if is_paused(workspace, "synced"):
             return
-        remote = clan_remote(workspace, yes=yes)
+        meanwhile = Meanwhile()
+        remote = clan_remote(workspace, yes=yes, meanwhile=meanwhile)
+        from fleet.cli import exchanging
+
         with workspace.disk.lock(workspace.local / "locks" / "sync.lock"):
-            outcome = wiring.sync(workspace, remote)
+            outcome = exchanging.sync(workspace, remote, meanwhile=meanwhile)
         _tell(outcome, remote)
         if outcome.is_partial:
             raise SystemExit(EXIT_REFUSED)
@@ -65,8 +71,17 @@ def is_paused(workspace: "Workspace", done: str) -> bool:
     return held is not None
 
 
-def clan_remote(workspace: "Workspace", *, yes: bool, may_ask: bool = True) -> "Remote | None":
-    """Return the clan's remote, once somebody on this machine has agreed to it; None when it left the clan."""
+def clan_remote(
+    workspace: "Workspace", *, yes: bool, may_ask: bool = True, meanwhile: "Meanwhile | None" = None
+) -> "Remote | None":
+    """Return the clan's remote, once somebody on this machine has agreed to it; None when it left the clan.
+
+    Args:
+        workspace: where.
+        yes: they agree now.
+        may_ask: they can be asked.
+        meanwhile: what there is to do while the remote is waited for.
+    """
     from fleet.keep import consent
     from fleet.keep.errors import UsageError
     from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, redact_url
@@ -89,7 +104,8 @@ def clan_remote(workspace: "Workspace", *, yes: bool, may_ask: bool = True) -> "
         if not yes and not _confirmed(f"Share this clan's lessons with {shown} ({origin})?"):
             raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`")
         consent.give(workspace, url)
-    return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s)
+    spend = None if meanwhile is None else meanwhile.spend
+    return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s, meanwhile=spend)
 
 
 def _tell(outcome: "Synced", remote: "Remote | None") -> None:

@@ -4,9 +4,9 @@ Lines go first, alone; an edition is a push of its own, put unchanged on a newer
 one it was made from, else dropped (DESIGN, section 3, Files). A thin shell around ``tree``, which decides.
 """
 
-import random
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,6 +16,9 @@ from fleet.keep.workspace import Workspace
 from fleet.share import tree
 from fleet.share.remote import Files, Mark, Moved, Remote, Whole
 from fleet.share.tree import Outgoing, Withheld
+
+if TYPE_CHECKING:
+    from random import Random
 
 BACKOFF_S = 0.05
 BACKOFF_S_MAX = 120.0
@@ -28,11 +31,13 @@ class Hooks(msgspec.Struct, frozen=True):
         settle: writes what the agents' logs owe to the shards, after the last fetched tree was read.
         on_clone: gives up a replica id under which somebody else writes.
         render: makes the page that goes with an edition.
+        pulled: does what must be done before anything of a fetched tree is taken in.
     """
 
     settle: Callable[[], object]
     on_clone: Callable[[str, set[tuple[str, str]]], None]
     render: Callable[[Notebook], bytes]
+    pulled: Callable[[], object] = bool
 
 
 class Exchanged(msgspec.Struct):
@@ -63,7 +68,7 @@ def exchange(
     remote: Remote,
     hooks: Hooks,
     *,
-    rng: random.Random,
+    rng: "Random | None",
     sleep: Callable[[float], None],
     clock: Callable[[], float] = time.monotonic,
     compact: bool = False,
@@ -95,7 +100,7 @@ def _push_lines(
     hooks: Hooks,
     done: Exchanged,
     *,
-    rng: random.Random,
+    rng: "Random | None",
     sleep: Callable[[float], None],
     clock: Callable[[], float],
     drop_alone: bool = False,
@@ -144,6 +149,7 @@ def _plan(workspace: Workspace, *, drop_alone: bool = False) -> Outgoing:
 def _pull(workspace: Workspace, remote: Remote, hooks: Hooks, done: Exchanged) -> Mark:
     since = workspace.state.get("mark")
     files, mark = remote.pull(since)
+    hooks.pulled()
     if files or mark != since or not since:
         with workspace.locked():
             done.lost += _take(workspace, files, mark, everything=isinstance(files, Whole), on_clone=hooks.on_clone)
@@ -193,10 +199,14 @@ def _push_edition(
             return  # made from an edition that is not there any more: whoever replaced it saw at least as much
 
 
-def _pause(attempt: int, rng: random.Random, took_s: float) -> float:
+def _pause(attempt: int, rng: "Random | None", took_s: float) -> float:
     """Full jitter: those who met once must not meet again in step (Brooker, "Exponential Backoff And Jitter", 2015).
 
     Measured by how long an attempt takes: who needs a second for one meets others twenty times as often as who needs
     50 ms, and of a hundred each gets through only when they spread over minutes.
     """
+    if rng is None:
+        from random import Random  # most often nobody was faster
+
+        rng = Random()  # noqa: S311
     return rng.uniform(0, min(BACKOFF_S_MAX, max(BACKOFF_S, 2 * took_s) * 2**attempt))

@@ -91,6 +91,7 @@ class GitRemote:
         timeout_s: how long one pull or push may take in all.
         author: whose name the commits bear.
         clock: the seconds since 1970, for the commits' dates.
+        meanwhile: called while the far side works on a fetch or a push; it raises nothing.
 
     Raises:
         BadRemote: the url or the branch is not one that we hand to git.
@@ -105,6 +106,7 @@ class GitRemote:
         timeout_s: float = 60,
         author: str = "fleet",
         clock: Callable[[], float] = time.time,
+        meanwhile: Callable[[], object] | None = None,
     ) -> None:
         self.warnings: list[str] = []
         self.skipped = 0
@@ -114,7 +116,7 @@ class GitRemote:
         self._timeout_s = timeout_s
         self._author = re.sub(r"[\x00-\x1f\x7f<>]", "", author).strip() or "fleet"
         self._clock = clock
-        self._copy = Bare(git_dir, timeout_s, secrets_in(self._url))
+        self._copy = Bare(git_dir, timeout_s, secrets_in(self._url), meanwhile)
 
     def pull(self, since: Mark) -> tuple[Files, Mark]:
         """Return what changed since a mark, and the mark of the state it leads to.

@@ -156,6 +156,7 @@ def run(
     stdin: IO[bytes] | None = None,
     sink: Callable[[bytes], None] | None = None,
     is_tied: bool = False,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Done:
     """Run one command to its end, in a session of its own: without a terminal, nothing in it can ask for anything.
 
@@ -167,6 +168,7 @@ def run(
         stdin: a file to read from, at its start; None is empty. A file and not a pipe, so that nobody waits for us.
         sink: takes the output piece by piece; without, it is returned, up to ``OUT_BYTES_MAX``.
         is_tied: it must not outlive us even if we are killed; for what may wait long. Has no stdin.
+        meanwhile: done while the command runs; what that takes does not count as waiting.
 
     Raises:
         GitTimeout: the time was up.
@@ -185,6 +187,10 @@ def run(
     )
     with child:
         try:
+            if meanwhile is not None:
+                began = time.monotonic()
+                meanwhile()
+                until += time.monotonic() - began
             err = _pump(child, sink or kept.feed, until)
             code = child.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired as why:
@@ -278,12 +284,20 @@ class Bare:
         folder: where it is; the lock lies beside it.
         timeout_s: how long one ``alone`` may take.
         hidden: strings that must not be shown.
+        meanwhile: what there is to do while the far side is waited for.
     """
 
-    def __init__(self, folder: Path, timeout_s: float, hidden: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        timeout_s: float,
+        hidden: Sequence[str] = (),
+        meanwhile: Callable[[], object] | None = None,
+    ) -> None:
         self.folder = folder.absolute()
         self._timeout_s = timeout_s
         self._hidden = hidden
+        self._meanwhile = meanwhile
         self._until = 0.0
         self._env = environment(os.environ, min(timeout_s, _CONNECT_S_MAX))
         self._is_ssh_settled = "GIT_SSH_COMMAND" in os.environ
@@ -352,7 +366,7 @@ class Bare:
         if not is_near:
             self._settle_ssh()
         command = (*GIT, *(part for setting in settings for part in ("-c", setting)))
-        done = self._run(command, arguments, is_tied=True)
+        done = self._run(command, arguments, is_tied=True, meanwhile=self._spend)
         # The user's configuration may turn any address into another one.
         return self._run(command, arguments, is_tied=True) if done.code and self._settle_ssh() else done
 
@@ -365,6 +379,13 @@ class Bare:
             return False
         self._is_ssh_settled = True
         return self.git("config", "--get", "core.sshCommand").code == 0 and bool(self._env.pop("GIT_SSH_COMMAND", None))
+
+    def _spend(self) -> None:
+        """Do what there is to do meanwhile; it does not count as waiting."""
+        if self._meanwhile is not None:
+            began = time.monotonic()
+            self._meanwhile()
+            self._until += time.monotonic() - began
 
     def words(self, done: Done) -> str:
         """Return what git said, fit to be shown."""
@@ -443,12 +464,22 @@ class Bare:
         sink: Callable[[bytes], None] | None = None,
         until: float | None = None,
         is_tied: bool = False,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Done:
         if stdin:
             stdin.seek(0)  # flushes too
         command = (*start, f"--git-dir={self.folder}", *arguments)
         until = self._until if until is None else until
-        return run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, sink=sink, is_tied=is_tied)
+        return run(
+            command,
+            folder=self.folder,
+            env=self._env,
+            until=until,
+            stdin=stdin,
+            sink=sink,
+            is_tied=is_tied,
+            meanwhile=meanwhile,
+        )
 
 
 class _Blobs:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from fleet.cli.wiring import session_start
+from fleet.cli.starting import session_start
 from fleet.keep import config
 from fleet.keep.workspace import Workspace, World
 from fleet.learn.corrections import Correction, correct
@@ -99,16 +99,16 @@ def test_a_file_that_went_away_is_noticed(workspace):
 
 def test_what_is_read_while_it_is_made_is_looked_at_before(workspace, monkeypatch):
     """A lesson that arrives while the text is made: no text without it counts as up to date."""
-    from fleet.cli import wiring
+    from fleet.cli import starting
 
-    load = wiring.view.glance
+    load = starting.view.glance
 
     def glance(where):
         held = load(where)
         correct(where, "velma", Correction("w", "r", "a lesson in between"), session="s")
         return held
 
-    monkeypatch.setattr(wiring.view, "glance", glance)
+    monkeypatch.setattr(starting.view, "glance", glance)
     session_start(workspace, "velma")
     assert text(workspace) is None
 
