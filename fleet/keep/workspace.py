@@ -114,6 +114,7 @@ class Workspace:
         self._lock_file = self.local / "locks" / "write.lock"
         self._folder: tuple[tuple[int, int], str] | None = None
         self.logbooks: dict[str, Any] = {}  # what the verbs know of each agent's log
+        self.logs: dict[str, Any] = {}  # each agent's log as it was read last, and what it says
         self.changed: set[str] = set()  # ids that the index found changed, since somebody asked
         self.closing: list[Callable[[], None]] = []  # what others opened for as long as this is open
 
