@@ -139,7 +139,8 @@ def _needs(workspace: Workspace, promoted: "list[Promoted]", page: "_Page", mean
 
         wiring.hooks(workspace, promoted).settle()
         if meanwhile is not None:
-            meanwhile.add(page.prepare)  # what goes out now changes nothing of what is read here
+            meanwhile.add(page.gather)  # what goes out now changes nothing of what is read here
+            meanwhile.add(page.make)
 
     def on_clone(replica: str, sent: set[tuple[str, str]]) -> None:
         from fleet.cli import wiring
@@ -165,22 +166,32 @@ class _Page:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._made: tuple[object, bytes] | None = None
+        self._looks: object = None
+        self._found: tuple[list[Line], int] | None = None
+        self._made: bytes | None = None
 
-    def prepare(self) -> None:
-        """Make it of what is here now."""
-        looks = self._looks()
-        self._made = looks, _rendered(self._workspace, view.glance(self._workspace).notebook)
+    def gather(self) -> None:
+        """Look up what is on it now."""
+        from fleet.cli import wiring
+
+        self._looks, self._made = self._look(), None
+        self._found = wiring.page_lessons(self._workspace, view.glance(self._workspace).notebook)
+
+    def make(self) -> None:
+        """Make it of what was looked up."""
+        from fleet.cli import wiring
+
+        if self._found is not None:
+            self._made = wiring.page_of(self._workspace, *self._found)
 
     def of(self, held: Held) -> bytes:
-        """Return the page of what is here: the one that was prepared, if no file of it is another one now."""
-        if self._made is not None and self._made[0] == self._looks():
-            return self._made[1]
+        """Return the page of what is here: the one that was made, if no file that it comes from is another one now."""
+        if self._made is not None and self._looks == self._look():
+            return self._made
         return _rendered(self._workspace, held.notebook)
 
-    def _looks(self) -> object:
-        store = self._workspace.store
-        return self._workspace.looks.signature(), store.read(MEMBERS)
+    def _look(self) -> object:
+        return self._workspace.looks.signature(), self._workspace.store.read(MEMBERS)
 
 
 class _News:

@@ -104,8 +104,7 @@ def clan_remote(
         if not yes and not _confirmed(f"Share this clan's lessons with {shown} ({origin})?"):
             raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`")
         consent.give(workspace, url)
-    spend = None if meanwhile is None else meanwhile.spend
-    return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s, meanwhile=spend)
+    return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s, meanwhile=meanwhile)
 
 
 def _tell(outcome: "Synced", remote: "Remote | None") -> None:

@@ -3,6 +3,7 @@
 from fleet.cli import desk, exchanging, remembering
 from fleet.keep import shown, view
 from fleet.keep.errors import FleetError
+from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook
 from fleet.keep.workspace import Workspace
 from fleet.learn import clones, corrections
@@ -37,10 +38,18 @@ def hooks(workspace: Workspace, promoted: list[Promoted] | None = None) -> Hooks
 
 def page(workspace: Workspace, notebook: Notebook) -> bytes:
     """Return the bytes of ``patterns.md``."""
-    lessons_max = workspace.config.recall.page_lessons
-    shown, total = view.best(notebook, "sight", lessons_max)
-    members = desk.emoji_of(workspace)
-    return render_page(shown, members=members, lessons_max=lessons_max, total=total).encode()
+    return page_of(workspace, *page_lessons(workspace, notebook))
+
+
+def page_lessons(workspace: Workspace, notebook: Notebook) -> tuple[list[Line], int]:
+    """Return the lessons among which those of ``patterns.md`` are, and how many there are in all."""
+    return view.best(notebook, "sight", workspace.config.recall.page_lessons)
+
+
+def page_of(workspace: Workspace, lessons: list[Line], total: int) -> bytes:
+    """Return the bytes of ``patterns.md``, made of ``page_lessons``."""
+    members, lessons_max = desk.emoji_of(workspace), workspace.config.recall.page_lessons
+    return render_page(lessons, members=members, lessons_max=lessons_max, total=total).encode()
 
 
 def promote_all(workspace: Workspace) -> list[Promoted]:

@@ -22,6 +22,7 @@ from fleet.keep.lazily import compiled
 from fleet.keep.screening import for_terminal
 from fleet.share import gitprocess
 from fleet.share.gitprocess import Bare, Done, GitDamaged, GitFailed, GitTimeout, GitTooMuch
+from fleet.share.meanwhile import Meanwhile
 from fleet.share.remote import (
     BLOB_BYTES_MAX,
     PULL_BYTES_MAX,
@@ -91,7 +92,7 @@ class GitRemote:
         timeout_s: how long one pull or push may take in all.
         author: whose name the commits bear.
         clock: the seconds since 1970, for the commits' dates.
-        meanwhile: called while the far side works on a fetch or a push; it raises nothing.
+        meanwhile: what there is to do while git works.
 
     Raises:
         BadRemote: the url or the branch is not one that we hand to git.
@@ -106,7 +107,7 @@ class GitRemote:
         timeout_s: float = 60,
         author: str = "fleet",
         clock: Callable[[], float] = time.time,
-        meanwhile: Callable[[], object] | None = None,
+        meanwhile: Meanwhile | None = None,
     ) -> None:
         self.warnings: list[str] = []
         self.skipped = 0
@@ -116,7 +117,8 @@ class GitRemote:
         self._timeout_s = timeout_s
         self._author = re.sub(r"[\x00-\x1f\x7f<>]", "", author).strip() or "fleet"
         self._clock = clock
-        self._copy = Bare(git_dir, timeout_s, secrets_in(self._url), meanwhile)
+        self._meanwhile = Meanwhile() if meanwhile is None else meanwhile
+        self._copy = Bare(git_dir, timeout_s, secrets_in(self._url))
 
     def pull(self, since: Mark) -> tuple[Files, Mark]:
         """Return what changed since a mark, and the mark of the state it leads to.
@@ -269,7 +271,7 @@ class GitRemote:
                     script.write(b"D %b\n" % path.encode())
             script.write(b"\nget-mark :1\ndone\n")
             # --force: what the ref was at before does not matter, it only keeps the objects from being collected.
-            done = self._copy.git("fast-import", "--quiet", "--force", stdin=script)
+            done = self._copy.git("fast-import", "--quiet", "--force", stdin=script, meanwhile=self._meanwhile.one)
         commit = done.out.decode("ascii", "replace").strip()
         if done.code == 0 and _MARK.fullmatch(commit):
             return commit
@@ -334,7 +336,8 @@ class GitRemote:
             # Then its git is ours to feed as well: without, it holds a blob of half a gigabyte in memory.
             settings.append(f"uploadpack=git -c {gitprocess.STREAMED} upload-pack")
         named = [f"remote.{_NAME}.{setting}" for setting in settings]
-        return self._copy.far(named, *arguments, is_near=is_local(self._url))
+        is_near = is_local(self._url)
+        return self._copy.far(named, *arguments, is_near=is_near, meanwhile=self._meanwhile.spend)
 
     def _unavailable(self, what: str) -> RemoteUnavailable:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")

@@ -284,20 +284,12 @@ class Bare:
         folder: where it is; the lock lies beside it.
         timeout_s: how long one ``alone`` may take.
         hidden: strings that must not be shown.
-        meanwhile: what there is to do while the far side is waited for.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        timeout_s: float,
-        hidden: Sequence[str] = (),
-        meanwhile: Callable[[], object] | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, timeout_s: float, hidden: Sequence[str] = ()) -> None:
         self.folder = folder.absolute()
         self._timeout_s = timeout_s
         self._hidden = hidden
-        self._meanwhile = meanwhile
         self._until = 0.0
         self._env = environment(os.environ, min(timeout_s, _CONNECT_S_MAX))
         self._is_ssh_settled = "GIT_SSH_COMMAND" in os.environ
@@ -320,9 +312,15 @@ class Bare:
             self._tidy()
             yield
 
-    def git(self, *arguments: str, stdin: IO[bytes] | None = None, sink: Callable[[bytes], None] | None = None) -> Done:
+    def git(
+        self,
+        *arguments: str,
+        stdin: IO[bytes] | None = None,
+        sink: Callable[[bytes], None] | None = None,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Done:
         """Run a command that stays on this machine."""
-        return self._run(GIT, arguments, stdin, sink)
+        return self._run(GIT, arguments, stdin, sink, meanwhile=meanwhile)
 
     def must(self, *arguments: str, stdin: bytes = b"", sink: Callable[[bytes], None] | None = None) -> bytes:
         """Run a local command that fails only if the copy is damaged or the disk is full, and return its output."""
@@ -361,12 +359,18 @@ class Bare:
             raise GitDamaged(f"{self.folder}: objects are missing")
         return blobs.files
 
-    def far(self, settings: Sequence[str], *arguments: str, is_near: bool = False) -> Done:
+    def far(
+        self,
+        settings: Sequence[str],
+        *arguments: str,
+        is_near: bool = False,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Done:
         """Run a command that talks to the far side; one on this machine (``is_near``) is hardly reached by ssh."""
         if not is_near:
             self._settle_ssh()
         command = (*GIT, *(part for setting in settings for part in ("-c", setting)))
-        done = self._run(command, arguments, is_tied=True, meanwhile=self._spend)
+        done = self._run(command, arguments, is_tied=True, meanwhile=meanwhile)
         # The user's configuration may turn any address into another one.
         return self._run(command, arguments, is_tied=True) if done.code and self._settle_ssh() else done
 
@@ -379,13 +383,6 @@ class Bare:
             return False
         self._is_ssh_settled = True
         return self.git("config", "--get", "core.sshCommand").code == 0 and bool(self._env.pop("GIT_SSH_COMMAND", None))
-
-    def _spend(self) -> None:
-        """Do what there is to do meanwhile; it does not count as waiting."""
-        if self._meanwhile is not None:
-            began = time.monotonic()
-            self._meanwhile()
-            self._until += time.monotonic() - began
 
     def words(self, done: Done) -> str:
         """Return what git said, fit to be shown."""
@@ -469,16 +466,22 @@ class Bare:
         if stdin:
             stdin.seek(0)  # flushes too
         command = (*start, f"--git-dir={self.folder}", *arguments)
-        until = self._until if until is None else until
+
+        def spend() -> None:
+            began = time.monotonic()
+            if meanwhile is not None:
+                meanwhile()
+            self._until += time.monotonic() - began
+
         return run(
             command,
             folder=self.folder,
             env=self._env,
-            until=until,
+            until=self._until if until is None else until,
             stdin=stdin,
             sink=sink,
             is_tied=is_tied,
-            meanwhile=meanwhile,
+            meanwhile=spend,
         )
 
 

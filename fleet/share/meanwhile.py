@@ -17,13 +17,18 @@ class Meanwhile:
         """Add what is to be done by the next ``finish``."""
         self._tasks.append(task)
 
-    def spend(self) -> None:
-        """Do what there is to do. What goes wrong with it is told by ``finish``: the far side is not to blame."""
-        try:
-            while self._why is None and self._tasks:
+    def one(self) -> None:
+        """Do the next task. What goes wrong with it is told by ``finish``: whoever waits is not to blame."""
+        if self._why is None and self._tasks:
+            try:
                 self._tasks.pop(0)()
-        except Exception as why:  # noqa: BLE001 - raised by whoever needs the task done
-            self._why = why
+            except Exception as why:  # noqa: BLE001 - raised by whoever needs the task done
+                self._why = why
+
+    def spend(self) -> None:
+        """Do all there is to do, likewise."""
+        while self._why is None and self._tasks:
+            self.one()
 
     def finish(self) -> None:
         """Do what is left; raise what went wrong with any of it."""

@@ -581,6 +581,21 @@ def test_an_ssh_command_in_the_users_configuration_wins_too(server: Server, tmp_
     assert machine(server, "two").pull("")[1] == mark
 
 
+def test_it_wins_too_where_the_users_configuration_turns_a_path_into_an_address(server: Server, tmp_path: Path):
+    script = tmp_path / "my_ssh"
+    script.write_text(f'#!/bin/sh\ntouch {tmp_path / "used"}\nfor last; do :; done\nexec sh -c "$last"\n')
+    script.chmod(0o755)
+    (tmp_path / "home/.gitconfig").write_text(
+        f"[core]\n\tsshCommand = {script}\n[ssh]\n\tvariant = simple\n"
+        f'[url "ssh://far{server.path}"]\n\tinsteadOf = /nowhere/clan.git\n'
+    )
+    remote = machine("/nowhere/clan.git")
+    assert remote.pull("") == (Whole(), "")
+    assert (tmp_path / "used").exists()
+    pushed(remote, {ONE: b"1\n"})
+    assert server.git("show", f"fleet:{ONE}") == "1"
+
+
 # --- attacks 9 and 18: a hostile repository -------------------------------------------------------------------------
 
 

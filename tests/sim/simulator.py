@@ -23,8 +23,10 @@ from fleet.keep.workspace import Workspace, World
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding, discover
+from fleet.share.meanwhile import Meanwhile
 from fleet.share.memory import MemoryServer
 from fleet.share.remote import Mark, RemoteUnavailable
+from fleet.share.tree import PAGE
 from tests.sim.people import People, held_in
 from tests.sim.world import START_MS, CrashError, Ledger, Machine, SimDisk, SimRemote, hurried, large_from
 
@@ -55,6 +57,7 @@ class Simulation:
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.rng = random.Random(seed)
+        self.patience = random.Random(f"patience {seed}")
         self.folder = folder
         self.now_ms = START_MS
         self.server = MemoryServer()
@@ -187,8 +190,19 @@ class Simulation:
         try:
             with workspace.writing(machine.agent):
                 pass
-            remote = self.remote_class(self.server, meanwhile)
-            done = wiring.sync(workspace, remote, rng=self.rng, sleep=lambda _: None, compact=compact)
+            # What there is to do meanwhile is done in time, too late, or in its turn.
+            work = self.patience.choice([None, Meanwhile(), Meanwhile()])
+            is_waiting = self.patience.random() < 0.8
+
+            def at_push() -> None:
+                if work is not None and is_waiting:
+                    work.spend()
+                meanwhile()
+
+            remote = self.remote_class(self.server, at_push)
+            rng, sleep = self.rng, lambda _: None
+            done = wiring.sync(workspace, remote, rng=rng, sleep=sleep, compact=compact, meanwhile=work)
+            assert workspace.store.read(PAGE) == wiring.page(workspace, workspace.load().notebook)
             self.note("synced", done.out, done.patterns_in, done.lost, done.edition)
             self.happened["sent again"] += bool(done.lost)
         finally:
