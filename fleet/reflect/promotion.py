@@ -11,6 +11,7 @@ What is counted is a record, and what enters a memory is its words. So the words
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -132,7 +133,13 @@ def can_be_promoted(line: Line) -> bool:
 
 def readable(value: object) -> str:
     """Return a field as one line that is fit for an agent, "" for what is no text."""
-    return for_terminal(redact(one_line(screen(as_text(value)).text)))
+    return _readable(as_text(value))
+
+
+@lru_cache(maxsize=2 * DUE_MAX)
+def _readable(words: str) -> str:
+    """A lesson that is due is looked at four times over before it stands in a memory."""
+    return for_terminal(redact(one_line(screen(words).text)))
 
 
 def doubt(line: Line, records: Sequence[Line], agent: str) -> str:
