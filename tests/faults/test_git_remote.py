@@ -26,6 +26,7 @@ from fleet.share.git import (
     redact_url,
     remote_is_allowed,
 )
+from fleet.share.meanwhile import Meanwhile
 from fleet.share.remote import Moved, RemoteRefused, RemoteUnavailable, Whole, secrets_in
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
@@ -594,6 +595,49 @@ def test_it_wins_too_where_the_users_configuration_turns_a_path_into_an_address(
     assert (tmp_path / "used").exists()
     pushed(remote, {ONE: b"1\n"})
     assert server.git("show", f"fleet:{ONE}") == "1"
+
+
+# --- what is done while git works -----------------------------------------------------------------------------------
+
+
+def test_what_is_done_meanwhile_costs_the_remote_none_of_its_time(server: Server, tmp_path: Path):
+    pushed(machine(server), {ONE: b"1\n"})
+    meanwhile = Meanwhile()
+    remote = GitRemote(tmp_path / "two/git", str(server.path), "fleet", timeout_s=2, meanwhile=meanwhile)
+    meanwhile.add(lambda: time.sleep(2.5))
+    files, mark = remote.pull("")
+    assert files == {ONE: b"1\n"}
+    for _ in range(2):
+        meanwhile.add(lambda: time.sleep(1.5))
+    pushed(remote, {TWO: b"2\n"}, mark)
+
+
+def test_what_goes_wrong_meanwhile_is_no_fault_of_the_remote(server: Server, tmp_path: Path):
+    def failing() -> None:
+        raise OSError(5, "Input/output error", "corrections.md")
+
+    meanwhile = Meanwhile()
+    remote = GitRemote(tmp_path / "one/git", str(server.path), "fleet", meanwhile=meanwhile)
+    meanwhile.add(failing)
+    assert remote.pull("") == (Whole(), "")
+    with pytest.raises(OSError, match=r"corrections\.md"):
+        meanwhile.finish()
+    meanwhile.add(failing)
+    pushed(remote, {ONE: b"1\n"})
+    assert server.git("show", f"fleet:{ONE}") == "1"
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_a_killed_process_left_of_its_question_is_in_nobodys_way(server: Server, tmp_path: Path, is_link: bool):
+    mark = pushed(machine(server), {ONE: b"1\n"})
+    left, elsewhere = tmp_path / "one/git/fleet-asks", tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"somebody's")
+    left.symlink_to(elsewhere) if is_link else left.write_bytes(b"half of a question")
+    mark = pushed(machine(server), {TWO: b"2\n"}, mark)
+    assert machine(server, "two").pull("") == ({ONE: b"1\n", TWO: b"2\n"}, mark)
+    assert not left.is_symlink()
+    assert not left.exists()
+    assert elsewhere.read_bytes() == b"somebody's"
 
 
 # --- attacks 9 and 18: a hostile repository -------------------------------------------------------------------------

@@ -129,3 +129,15 @@ def test_records_in_a_code_fence_count_for_nothing(workspace):
     tell(workspace, "something else")  # settles
     assert tell(workspace, session="s-2").seen == 2
     assert counted(workspace) == (2, 2)
+
+
+def test_a_log_is_taken_apart_once_for_as_long_as_it_says_the_same(workspace, pages):
+    correct(workspace, "velma", Correction("w", "r", LESSON))
+    path = settled.log_file(workspace, "velma")
+    pages.clear()
+    assert len(corrections.read_log(workspace, "velma").entries) == 1
+    assert len(corrections.read_log(workspace, "velma").entries) == 1
+    assert len(pages) == 1
+    # The same size, and perhaps within the same tick of the file system's clock: what counts is what it says.
+    path.write_bytes(path.read_bytes().replace(LESSON.encode(), LESSON[::-1].encode()))
+    assert [entry.pattern for entry in corrections.read_log(workspace, "velma").entries] == [LESSON[::-1]]
