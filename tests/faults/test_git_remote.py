@@ -604,12 +604,15 @@ def test_what_is_done_meanwhile_costs_the_remote_none_of_its_time(server: Server
     pushed(machine(server), {ONE: b"1\n"})
     meanwhile = Meanwhile()
     remote = GitRemote(tmp_path / "two/git", str(server.path), "fleet", timeout_s=2, meanwhile=meanwhile)
-    meanwhile.add(lambda: time.sleep(2.5))
+    done = []
+    for number in range(2):
+        meanwhile.add(lambda number=number: (time.sleep(1.2), done.append(number)))
     files, mark = remote.pull("")
-    assert files == {ONE: b"1\n"}
-    for _ in range(2):
-        meanwhile.add(lambda: time.sleep(1.5))
+    assert (files, done) == ({ONE: b"1\n"}, [0, 1])
+    for number in range(2):
+        meanwhile.add(lambda number=number: (time.sleep(1.2), done.append(number)))
     pushed(remote, {TWO: b"2\n"}, mark)
+    assert done == [0, 1, 0, 1]
 
 
 def test_what_goes_wrong_meanwhile_is_no_fault_of_the_remote(server: Server, tmp_path: Path):

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fleet.keep.disk import Disk
+from fleet.keep.reading import PATTERNS
+from fleet.keep.store import Store
+from fleet.keep.unchanged import Looks
 from tests.faults.test_sync import LESSON, SLOT, Bench, line
 
 COMMANDS = {
@@ -164,3 +168,17 @@ def test_a_folder_that_loops_beside_the_workspace_and_in_it_holds_nobody_up(benc
         bench.run("velma", *words, expect=None)
     assert bench.seen("velma") == {LESSON: 2}
     assert "again" not in bench.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git")
+
+
+def test_a_folder_of_shards_that_is_a_link_holds_none_of_them(tmp_path: Path):
+    (tmp_path / "clan").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / f"{SLOT}.jsonl").write_bytes(line(LESSON) + b"\n")
+    store = Store(Disk(tmp_path), tmp_path / "clan", tmp_path / "base")
+    folder = tmp_path / "clan/patterns.d"
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert store.paths(PATTERNS) == []
+    assert Looks(store).signature() == []
+    folder.unlink()
+    (tmp_path / "elsewhere").rename(folder)
+    assert store.paths(PATTERNS) == [path for path, *_ in Looks(store).signature()] == [f"patterns.d/{SLOT}.jsonl"]
