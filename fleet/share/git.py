@@ -205,7 +205,7 @@ class GitRemote:
     def _fetched(self) -> Mark:
         """Return what our copy of the branch is at. Reading the file saves a process; packed refs have none."""
         with suppress(OSError, ValueError):
-            head = (self._copy.folder / _FETCHED).read_text("ascii").strip()
+            head = (self._copy.folder / _FETCHED).read_bytes().decode("ascii").strip()
             if _MARK.fullmatch(head):
                 return head
         return self._copy.git("rev-parse", "--verify", "--quiet", _FETCHED).out.decode("ascii", "replace").strip()
