@@ -21,7 +21,8 @@ from fleet.keep.errors import BusyError
 from fleet.keep.lazily import compiled
 from fleet.keep.screening import for_terminal
 from fleet.share import gitprocess
-from fleet.share.gitprocess import Bare, Done, GitDamaged, GitFailed, GitTimeout, GitTooMuch
+from fleet.share.bare import Bare
+from fleet.share.gitprocess import Done, GitDamaged, GitFailed, GitTimeout, GitTooMuch
 from fleet.share.meanwhile import Meanwhile
 from fleet.share.remote import (
     BLOB_BYTES_MAX,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.share import gitprocess
+from fleet.share import bare, gitprocess
 from fleet.share.git import (
     BadRemote,
     GitRemote,
@@ -497,7 +497,7 @@ def test_a_copy_with_another_configuration_is_not_used(server: Server, tmp_path:
 
 
 def test_many_packs_are_put_together_and_nothing_is_lost(server: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gitprocess, "_PACKS_MAX", 3)
+    monkeypatch.setattr(bare, "_PACKS_MAX", 3)
     writer, reader = machine(server), machine(server, "two")
     mark = seen = ""
     for number in range(8):
