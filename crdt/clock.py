@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 Stamp = str
 
@@ -46,8 +47,14 @@ def pack(ms: int, counter: int = 0) -> Stamp:
     """
     if not (0 <= ms <= MS_MAX and 0 <= counter <= COUNTER_MAX):
         raise OverflowError(f"no stamp can say {ms} ms, counter {counter}")
-    moment = _NAIVE_EPOCH + timedelta(milliseconds=ms)
-    return f"{moment.isoformat(timespec='milliseconds')}Z-{counter:04x}"
+    minutes, ms = divmod(ms, 60_000)
+    return f"{_minute(minutes)}{ms // 1000:02d}.{ms % 1000:03d}Z-{counter:04x}"
+
+
+@lru_cache(maxsize=256)
+def _minute(minutes: int) -> str:
+    """Return the text of a minute since 1970, up to its seconds: whoever asks for a stamp asks for its like soon."""
+    return (_NAIVE_EPOCH + timedelta(minutes=minutes)).isoformat()[:17]
 
 
 def unpack(stamp: Stamp) -> tuple[int, int]:
