@@ -17,6 +17,11 @@ from fleet.keep.errors import BusyError, DiskError
 
 _POLL_S = 0.01
 _READ_BYTES = 4096
+_PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
+_NOTE = os.O_WRONLY | os.O_CREAT | _PLAIN
+_OPEN_NOTE = os.O_RDWR | _PLAIN
+_LOCK = os.O_RDWR | os.O_CREAT | _PLAIN
 
 
 class Disk:
@@ -30,7 +35,7 @@ class Disk:
         self.root = root
         self._above: dict[str, tuple[str, ...]] = {}
 
-    def read(self, path: Path) -> bytes:
+    def read(self, path: Path | str) -> bytes:
         """Return a file's bytes, or b"" when it is not there."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -55,7 +60,7 @@ class Disk:
         Raises:
             DiskError: it is not there, and must not be acknowledged.
         """
-        with self._writing(path):
+        try:
             self._prepare(path)
             handle, is_new = self._open_to_append(path)
             try:
@@ -74,15 +79,16 @@ class Disk:
                 os.close(handle)
             if is_new:
                 self._fsync_folder(path.parent)
+        except OSError as why:
+            raise DiskError(_explain(path, why)) from why
         return seen
 
     def _open_to_append(self, path: Path) -> tuple[int, bool]:
         """Return a handle, and whether the file was made just now. Most files are there: they are asked for first."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(path, flags), False
+            return os.open(path, _APPEND), False
         except FileNotFoundError:
-            return os.open(path, flags | os.O_CREAT, 0o644), True
+            return os.open(path, _APPEND | os.O_CREAT, 0o644), True
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
         """Write a whole file anew, atomically, and only if it changed. Returns whether it did.
@@ -113,15 +119,35 @@ class Disk:
         with self._writing(path):
             self._prepare(path / "in it")
 
-    def note(self, path: Path, data: bytes) -> None:
+    def note(self, path: Path | str, data: bytes) -> None:
         """Overwrite a small file of fixed size, without waiting for the disk: what can be found out again."""
-        with self._writing(path):
+        try:
             self._prepare(path)
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            handle = os.open(path, _NOTE, 0o644)
             try:
                 os.pwrite(handle, data, 0)
             finally:
                 os.close(handle)
+        except OSError as why:
+            raise DiskError(_explain(path, why)) from why
+
+    def open_note(self, path: Path) -> int:
+        """Return a handle of a small file, to be read and then overwritten while its lock is held.
+
+        -1 where the file is missing or may not be written. The caller closes it.
+        """
+        try:
+            self._prepare(path)
+            return os.open(path, _OPEN_NOTE)
+        except (OSError, DiskError):
+            return -1  # reading it, and writing it, say what is wrong with it
+
+    def note_in(self, handle: int, path: Path, data: bytes) -> None:
+        """Overwrite a small file as ``note`` does, by its handle."""
+        try:
+            os.pwrite(handle, data, 0)
+        except OSError as why:
+            raise DiskError(_explain(path, why)) from why
 
     def remove(self, path: Path) -> None:
         """Remove a file of our own that is not needed any more. A missing one is fine."""
@@ -138,12 +164,15 @@ class Disk:
 
     def open_lock(self, path: Path) -> int:
         """Return a handle of a lock's file."""
-        with self._writing(path):
+        try:
             self._prepare(path)
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            return os.open(path, _LOCK, 0o644)
+        except OSError as why:
+            raise DiskError(_explain(path, why)) from why
 
-    def _prepare(self, path: Path) -> None:
+    def _prepare(self, path: Path | str) -> None:
         """Make the folders down to a file, none of them a link: a hostile repository may hold links to anywhere."""
+        # Looked at before each write, also within one lock: who plants a link asks for no lock.
         for folder in self._folders_to(path):
             try:
                 mode = os.lstat(folder).st_mode
@@ -154,13 +183,15 @@ class Disk:
             if not stat.S_ISDIR(mode):
                 raise DiskError(f"{folder} is a link or a file where a folder belongs; nothing was written through it")
 
-    def _folders_to(self, path: Path) -> tuple[str, ...]:
+    def _folders_to(self, path: Path | str) -> tuple[str, ...]:
         """Return the folders between the root and a file, from above. Which these are follows from the names alone."""
         below = os.fspath(path).rpartition(os.sep)[0]
-        if below not in self._above:
-            names = path.parent.relative_to(self.root).parts
-            self._above[below] = tuple(str(self.root.joinpath(*names[: at + 1])) for at in range(len(names)))
-        return self._above[below]
+        known = self._above.get(below)
+        if known is None:
+            names = Path(path).parent.relative_to(self.root).parts
+            known = tuple(str(self.root.joinpath(*names[: at + 1])) for at in range(len(names)))
+            self._above[below] = known
+        return known
 
     def _writing(self, path: Path) -> "_Explained":
         return _Explained(path)
@@ -279,7 +310,7 @@ def _wait_for(handle: int, path: Path, wait_s: float) -> None:
             return
 
 
-def _explain(path: Path, why: OSError) -> str:
+def _explain(path: Path | str, why: OSError) -> str:
     if why.errno == errno.ELOOP:
         return f"{path} is a symbolic link; fleet writes to plain files only, and left what it points to alone"
     if why.errno == errno.ENOSPC:

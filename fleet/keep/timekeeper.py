@@ -4,6 +4,7 @@
 *cut* is ever admitted, so a peer ten years ahead cannot drag us along (DESIGN, section 3, Clocks).
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from fleet.keep.disk import Disk
 AHEAD_MS_MAX = limits.AHEAD_HOURS_MAX * 3_600_000
 
 _LAST_DAY = "9999-12-31"
+_FILE_BYTES_MAX = 4096  # of which we write 60; a file that is longer is damaged
 
 
 class Reading(NamedTuple):
@@ -49,18 +51,23 @@ class Timekeeper:
         self._data = b""
         self._read: tuple[tuple[int, Stamp, Stamp], Reading] | None = None
         self._is_alone = False
+        self._handle = -1
         self.issued, self.admitted = clock.ZERO, clock.ZERO
         self._catch_up()
 
     def begin(self) -> None:
-        """The write lock is held from here on, so the file is read once: nobody else issues a stamp."""
+        """The write lock is held from here on, so the file is opened and read once: nobody else issues a stamp."""
         self._is_alone = False
+        self._handle = self._disk.open_note(self._path)
         self._catch_up()
         self._is_alone = True
 
     def end(self) -> None:
         """The write lock is let go of."""
         self._is_alone = False
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
 
     def reading(self) -> Reading:
         """Judge the wall clock."""
@@ -111,7 +118,7 @@ class Timekeeper:
         """Another process of this workspace may have issued stamps since we read the file."""
         if self._is_alone:
             return
-        data = self._disk.read(self._path)
+        data = self._disk.read(self._path) if self._handle < 0 else os.pread(self._handle, _FILE_BYTES_MAX, 0)
         if data != self._data:
             issued, admitted = _parse(data)
             self.issued, self.admitted = max(issued, self.issued), max(admitted, self.admitted)
@@ -119,7 +126,10 @@ class Timekeeper:
 
     def _save(self) -> None:
         data = f"{self.issued:<29}\n{self.admitted:<29}\n".encode()
-        self._disk.note(self._path, data)
+        if self._handle < 0:
+            self._disk.note(self._path, data)
+        else:
+            self._disk.note_in(self._handle, self._path, data)
         self._data = data
 
 
