@@ -108,14 +108,20 @@ class Store:
         root = self.clan if folder is None else folder
         return reading.entries(kind, reading.chunks_of(root / path), path, read)
 
-    def append(self, kind: Kind, replica: str, lines: Iterable[Any], *, is_durable: bool = True) -> None:
-        """Add lines to a replica's shard and return once they are on the disk, or, not ``is_durable``, written."""
+    def append(
+        self, kind: Kind, replica: str, lines: Iterable[Any], *, is_durable: bool = True
+    ) -> os.stat_result | None:
+        """Add lines to a replica's shard and return once they are on the disk, or, not ``is_durable``, written.
+
+        Returns what the shard was like then; None when there were no lines.
+        """
         data = b"".join([kind.encode(line) + b"\n" for line in lines])
-        if data:
-            path = kind.shard(replica)
-            if path not in self._shards:
-                self._shards[path] = self.clan / path
-            self.disk.append(self._shards[path], data, is_durable=is_durable)
+        if not data:
+            return None
+        path = kind.shard(replica)
+        if path not in self._shards:
+            self._shards[path] = self.clan / path
+        return self.disk.append(self._shards[path], data, is_durable=is_durable)
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes as people see it."""

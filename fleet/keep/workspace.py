@@ -5,8 +5,8 @@ The world is handed in (disk, wall clock, random source), so that a simulator ca
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,6 +112,7 @@ class Workspace:
         self.looks = Looks(self.store)
         self._register = Unchanged(self.replica_file, self._read_register)
         self._lock_file = self.local / "locks" / "write.lock"
+        self._root = os.fspath(root)
         self._folder: tuple[tuple[int, int], str] | None = None
         self.logbooks: dict[str, Any] = {}  # what the verbs know of each agent's log
         self.logs: dict[str, Any] = {}  # each agent's log as it was read last, and what it says
@@ -151,7 +152,7 @@ class Workspace:
 
     def _folder_fingerprint(self) -> str:
         """Return the fingerprint of this folder, worked out once for as long as the path leads to the same one."""
-        seen = self.root.stat()
+        seen = os.stat(self._root)  # noqa: PTH116 - asked for with each correction
         there = seen.st_dev, seen.st_ino
         if self._folder is None or self._folder[0] != there:
             self._folder = there, replica.folder_fingerprint(self.root)
@@ -245,31 +246,24 @@ class Workspace:
         if message not in self.warnings:
             self.warnings.append(message)
 
-    @contextmanager
-    def writing(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> Iterator["Writer"]:
+    def writing(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> "_Writing":
         """Hold the workspace's write lock as one agent's replica.
 
         Raises:
             BusyError: another process holds it.
         """
-        with self.disk.lock(self._lock_file, wait_s):
-            self.timekeeper.begin()
-            try:
-                yield self._writer(agent)
-            finally:
-                self.timekeeper.end()
+        return _Writing(self, agent, wait_s)
 
-    @contextmanager
-    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
+    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> "_Locked":
         """Hold the workspace's write lock."""
-        with self.disk.lock(self._lock_file, wait_s):
-            self.timekeeper.begin()
-            try:
-                yield
-            finally:
-                self.timekeeper.end()
+        return _Locked(self, wait_s)
 
-    def _writer(self, agent: str) -> "Writer":
+    def lock(self, wait_s: float) -> AbstractContextManager[None]:
+        """Return the write lock itself: whoever holds it says so to the timekeeper (``locked``)."""
+        return self.disk.lock(self._lock_file, wait_s)
+
+    def writer(self, agent: str) -> "Writer":
+        """Return the right to write as one agent's replica. The caller holds the write lock."""
         if lease := self.lease():
             return self._leased(agent, lease)
         register = self.replicas()
@@ -362,6 +356,57 @@ def _is_removed(part: Part, held: Held) -> bool:
     )
 
 
+class _Locked:
+    """The write lock is held while the block runs. No generator: those take longer to run."""
+
+    __slots__ = ("_lock", "_workspace")
+
+    def __init__(self, workspace: Workspace, wait_s: float) -> None:
+        self._workspace = workspace
+        self._lock = workspace.lock(wait_s)
+
+    def __enter__(self) -> None:
+        """Wait for it."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock.__enter__()
+        try:
+            self._workspace.timekeeper.begin()
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        try:
+            self._workspace.timekeeper.end()
+        finally:
+            self._lock.__exit__(None, None, None)
+
+    def __exit__(self, kind: object, why: object, trace: object) -> None:
+        """Let go of it."""
+        self._end()
+
+
+class _Writing(_Locked):
+    """The write lock is held as one agent's replica while the block runs."""
+
+    __slots__ = ("_agent",)
+
+    def __init__(self, workspace: Workspace, agent: str, wait_s: float) -> None:
+        super().__init__(workspace, wait_s)
+        self._agent = agent
+
+    def __enter__(self) -> "Writer":  # type: ignore[override]
+        """Wait for it."""
+        self._begin()
+        try:
+            return self._workspace.writer(self._agent)
+        except BaseException:
+            self._end()
+            raise
+
+
 class Writer:
     """The right to write, as one replica, while the lock is held.
 
@@ -387,9 +432,14 @@ class Writer:
             self.workspace.check_lease()
         return self.workspace.timekeeper.tick()
 
-    def append(self, kind: Kind, lines: Sequence[Line | Discovery], *, is_durable: bool = True) -> None:
-        """Add lines to our shard; they are on the disk when this returns, unless they can be made anew."""
-        self.workspace.store.append(kind, self.name, lines, is_durable=is_durable)
+    def append(
+        self, kind: Kind, lines: Sequence[Line | Discovery], *, is_durable: bool = True
+    ) -> os.stat_result | None:
+        """Add lines to our shard; they are on the disk when this returns, unless they can be made anew.
+
+        Returns what the shard was like then; None when there were no lines.
+        """
+        return self.workspace.store.append(kind, self.name, lines, is_durable=is_durable)
 
 
 def find_root(named: str, environment: Mapping[str, str], start: Path) -> Path:
