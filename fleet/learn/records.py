@@ -12,6 +12,12 @@ _TOKEN = compiled(r"(?P<key>[a-z][a-z0-9_-]{0,31})=(?P<value>\S*)", re.ASCII)
 _CORRECTION_ID = compiled(r"c-[0-9a-f]{16}", re.ASCII)
 _QUOTED = compiled(r"(?:%[0-9a-fA-F]{2})+")
 _UNQUOTED = compiled(r"[^A-Za-z0-9._:@/+-]")
+_PLAIN = compiled(
+    rf" fleet {_CORRECTION_ID.pattern} {names.ID.pattern} replica={names.REPLICA.pattern} at=\S{{29}}"
+    r" session=[A-Za-z0-9._:@/+-]* ",
+    re.ASCII,
+)
+"""A record with nothing to quote. It has as many blanks as parts, so that no part can hold one."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -64,6 +70,10 @@ def format_record(record: Record) -> str:
     Raises:
         ValueError: an id, replica, stamp or key that would not read back.
     """
+    if not record.extra:  # as most have none: whatever has this form needs no quotes, and reads back as it is
+        text = f" fleet {record.id} {record.pattern} replica={record.replica} at={record.at} session={record.session} "
+        if _PLAIN.fullmatch(text) and clock.is_stamp(record.at):
+            return f"<!--{text}-->"
     pairs = [("replica", record.replica), ("at", record.at), ("session", record.session), *record.extra]
     said = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
     text = f" fleet {record.id} {record.pattern} {said} "

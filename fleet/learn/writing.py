@@ -5,9 +5,9 @@ one later. Each value stands on its line; its further lines are indented by four
 reader sees a heading, a field, a fence or a rule, and comment marks in it are escaped.
 """
 
-import json
 import unicodedata
 from collections.abc import Iterable, Mapping
+from json.encoder import encode_basestring_ascii
 
 from fleet.keep.digests import blake2b
 from fleet.keep.lazily import compiled
@@ -23,14 +23,14 @@ _LINE_ENDS = compiled(r"\s*[\r\n]+\s*")
 
 def fold(text: str) -> str:
     """Return the text as it is compared: NFC, each run of white space one blank."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
 
 
 def content(*, when: str, title: str, wrong: str, right: str, source: str, pattern: str) -> str:
     """Return the canonical text that an entry's id is the hash of."""
     said = (when, title, wrong, right, source, pattern)
     # ASCII, so that it has bytes to hash even where the text holds half a surrogate pair.
-    return json.dumps([fold(part) for part in said], separators=(",", ":"))
+    return f"[{','.join([encode_basestring_ascii(fold(part)) for part in said])}]"
 
 
 def entry_id(content: str, ordinal: int) -> str:

@@ -141,6 +141,24 @@ def test_most_entries_are_written_plainly():
     assert entries.written_plainly(when="2026-11-20 12:00Z", pattern="Run it once", **said) is None
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["c-00000000000000aa", "c-00000000000000aa ", "c-00000000000000AA", ""]),
+    st.sampled_from(["p-00000000000000aa", "p-00000000000000aa replica=a.00000000", "p"]),
+    st.sampled_from(["velma.00000001", "velma.00000001 x=y", "velma", "velma.00000001 session=a"]),
+    st.sampled_from(["2026-11-20T12:00:00.000Z-0000", "2026-02-30T12:00:00.000Z-0000", "2026", "2026 at=1"]),
+    st.sampled_from(["", "s", "a b", "a--b", "é", "s relapsed=1", "%41", "\ud800", "a\n"]) | st.text(max_size=4),
+    st.sampled_from([(), (("relapsed", "1"),), (("session", "x"),), (("K", "v"),)]),
+)
+def test_a_record_that_is_written_reads_back_or_none_is_written(entry, pattern, replica, at, session, extra):
+    record = entries.Record(entry, pattern, replica, at, session, extra)
+    try:
+        text = entries.format_record(record)
+    except ValueError:
+        return
+    assert entries.read_record(text.removeprefix("<!--").removesuffix("-->"), 0) == record
+
+
 # Other processes, and crashes
 
 
