@@ -74,6 +74,8 @@ def group_of(notebook: Notebook, pattern_id: str, pointing: Mapping[str, str] | 
     Who knows already which record is ``pointing`` to which says so.
     """
     pointing = notebook.pointing() if pointing is None else pointing
+    if not pointing:
+        return [pattern_id] if pattern_id in notebook.patterns else []
     found = next((group for group in groups(pointing) if pattern_id in group), [pattern_id])
     return [member for member in found if member in notebook.patterns]
 

@@ -80,8 +80,9 @@ def was_shown(root: "str | Path", agent: str, pattern_id: str, before_ms: int) -
     """Tell whether a lesson was shown to this agent, here, before a point in time."""
     if not agent or not _NAME.issuperset(agent):
         return False
-    folder = os.path.join(root, *FOLDER)  # noqa: PTH118
-    names = _names(folder)
+    folder = f"{os.fspath(root)}{os.sep}{FOLDER[0]}{os.sep}{FOLDER[1]}"
+    # To whom nothing was ever shown has no folder: that is told in a quarter of the time that an exception takes.
+    names = _names(folder) if os.access(folder, os.F_OK) else []
     if not names:
         return False
     wanted = f'"{pattern_id}"'.encode("utf-8", "replace")  # most are not there: no JSON is read for them
@@ -107,8 +108,10 @@ def relapse_extra(
         before_ms: when it was made, milliseconds since 1970.
         also: ids under which the same lesson is shown, where it is merged.
     """
-    is_relapse = any(was_shown(root, agent, each, before_ms) for each in dict.fromkeys((pattern_id, *also)))
-    return ((RELAPSED, "1"),) if is_relapse else ()
+    for each in dict.fromkeys((pattern_id, *also)):
+        if was_shown(root, agent, each, before_ms):
+            return ((RELAPSED, "1"),)
+    return ()
 
 
 def is_due(workspace: "Workspace", agent: str) -> bool:

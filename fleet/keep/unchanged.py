@@ -120,10 +120,9 @@ class Looks:
             return None
         return look(seen), is_settled(seen)
 
-    def again(self, signature: list[Signed], path: str) -> list[Signed]:
-        """Return a signature in which one file is looked at again; a file that was not in it costs a look at all."""
+    def again(self, signature: list[Signed], path: str, seen: os.stat_result) -> list[Signed]:
+        """Return a signature in which one file is as it was ``seen``; a file that was not in it costs a look at all."""
         at = next((at for at, signed in enumerate(signature) if signed[0] == path), None)
         if at is None:
             return self.signature()
-        seen = os.stat(os.path.join(self._store.clan, path))  # noqa: PTH116, PTH118
         return [*signature[:at], (path, seen.st_ino, seen.st_size, seen.st_mtime_ns), *signature[at + 1 :]]

@@ -7,6 +7,7 @@ The index serves only what is plain (``indexing.is_plain``): as long as a line i
 wherever the index cannot be used, all of it is loaded.
 """
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,9 @@ def glance(workspace: Workspace) -> Held:
     )
 
 
-def remember(workspace: Workspace, held: Held, links: Links | None = None, *, wrote: str = "") -> None:
+def remember(
+    workspace: Workspace, held: Held, links: Links | None = None, *, wrote: tuple[str, os.stat_result] | None = None
+) -> None:
     """Keep what was read and has been written since, for the next one to glance. The caller holds the write lock.
 
     Only what is plain: a held part may join at any later time.
@@ -48,13 +51,16 @@ def remember(workspace: Workspace, held: Held, links: Links | None = None, *, wr
         workspace: where.
         held: what was read.
         links: what was worked out from it.
-        wrote: the one file that we have written to since ``held`` was looked up; "" if there may be more.
+        wrote: the one file that we have written to since ``held`` was looked up, and what it was like then; None if
+            there may be more.
     """
     kept, workspace.kept = workspace.kept, None
     if held.notebook.held or held.read.count or held.read.markers or held.findings.held():
         return
-    is_known = wrote and kept is not None and kept.held is held
-    signature = workspace.looks.again(kept.signature, wrote) if is_known and kept else workspace.looks.signature()
+    if wrote is not None and kept is not None and kept.held is held:
+        signature = workspace.looks.again(kept.signature, *wrote)
+    else:
+        signature = workspace.looks.signature()
     workspace.kept = Kept(signature, held.notebook.cut, held, links)
 
 

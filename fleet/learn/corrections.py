@@ -1,10 +1,11 @@
 """``corrections.md``: the write-ahead log of every correction. One write(2), one fsync, and only then success."""
 
+import os
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleet.keep import merging, screening, shown
+from fleet.keep import limits, merging, screening, shown
 from fleet.keep.errors import DiskError, NoError, RefusedError
 from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook, count, text
@@ -100,7 +101,7 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         NoError: there is no pattern ``same``.
         DiskError: it did not reach the disk.
     """
-    entry, secrets = _screened(told)
+    entry, secrets, is_harmless = _screened(told)
     with workspace.writing(agent) as writer:
         kept = workspace.kept
         held = glance(workspace)
@@ -116,11 +117,12 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         fresh = _append_entry(writer, log, entry, pattern, named, extra)
         unfilled, log.unfilled = log.unfilled, None  # until what is owed is written, whatever stops us
         try:
-            if unfilled is not None and reconcile.is_counted(fresh.records[:-1], held.notebook):
-                _append_owed(writer, held, fresh)
+            if unfilled is not None and reconcile.is_counted(fresh.before, held.notebook):
+                seen = _append_line(writer, held, fresh, is_clean=is_harmless and fresh.is_plain)
                 settled.note(workspace, agent, unfilled, log.signature)
                 log.unfilled = unfilled
-                remember(workspace, held, known, wrote=PATTERNS.shard(writer.name))
+                wrote = (PATTERNS.shard(writer.name), seen) if seen is not None else None
+                remember(workspace, held, known, wrote=wrote)
             else:
                 settle(writer, held)
                 remember(workspace, held, known)
@@ -193,10 +195,24 @@ def _known(notebook: Notebook, pattern: str) -> str:
     return pattern
 
 
-def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
-    said = (told.pattern, told.wrong, told.right, told.title, told.source, told.category, *told.tags)
+def _screened(told: Correction) -> tuple[Correction, tuple[str, ...], bool]:
+    """Return the correction as it may be kept, what was taken out, and whether all of it is harmless, and short."""
+    said = "\n".join([told.pattern, told.wrong, told.right, told.title, told.source, told.category, *told.tags])
     # No hint of a secret goes over the end of a line: one look tells it of all fields.
-    enter = partial(drafts.enter, is_harmless=(is_harmless := screening.is_harmless("\n".join(said))))
+    is_harmless = screening.is_harmless(said)
+    if not is_harmless or len(said) * 4 > limits.TEXT_BYTES_MAX:
+        return *_screened_closely(told, is_harmless=is_harmless), False
+    line = screening.one_line  # nothing to take out, and no field can be too long
+    drafts.check_words(pattern := line(told.pattern))
+    wrong = told.wrong.strip()
+    title = line(told.title) or _short(wrong or pattern)
+    tags = _tags([line(tag) for tag in told.tags])
+    entry = Correction(wrong, told.right.strip(), pattern, title, told.source.strip(), line(told.category), tags)
+    return entry, (), True
+
+
+def _screened_closely(told: Correction, *, is_harmless: bool) -> tuple[Correction, tuple[str, ...]]:
+    enter = partial(drafts.enter, is_harmless=is_harmless)
     pattern = drafts.pattern(told.pattern, is_harmless=is_harmless)
     fields = {
         "wrong": enter("wrong", told.wrong, lines=True),
@@ -210,10 +226,13 @@ def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
         fields["title"] = drafts.Text(_short(fields["wrong"].text or pattern.text), ())
     kinds = {kind for entered in (pattern, *tags, *fields.values()) for kind in entered.secrets}
     texts = {name: entered.text for name, entered in fields.items()}
-    # A comma would make two tags of one in the log.
-    words = tuple(tag.text.replace(",", " ") for tag in tags if tag.text)
-    entry = Correction(pattern=pattern.text, tags=words, **texts)
+    entry = Correction(pattern=pattern.text, tags=_tags([tag.text for tag in tags]), **texts)
     return entry, tuple(sorted(kinds))
+
+
+def _tags(words: list[str]) -> tuple[str, ...]:
+    """Return the tags that say something. A comma would make two of one in the log."""
+    return tuple([word.replace(",", " ") for word in words if word])
 
 
 def _short(wrong: str) -> str:
@@ -252,6 +271,24 @@ def _relapse(
     return shown.relapse_extra(workspace.root, writer.agent, pattern, workspace.world.wall_ms(), also)
 
 
+class _Fresh(NamedTuple):
+    """An entry that was just written.
+
+    Attributes:
+        entry: as it will be read.
+        record: behind it.
+        is_first: no entry of the log had this content.
+        is_plain: each of its values is one line, as it was told.
+        before: the other records of its pattern, in file order.
+    """
+
+    entry: Entry
+    record: Record
+    is_first: bool
+    is_plain: bool
+    before: list[Record]
+
+
 def _append_entry(
     writer: Writer,
     log: Logbook,
@@ -259,33 +296,23 @@ def _append_entry(
     pattern: str,
     session: str,
     extra: tuple[tuple[str, str], ...],
-) -> Log:
-    """Append the entry and its record in one write.
-
-    Returns the part of the log that is about this pattern: this entry, and all records, the new one last.
-    """
+) -> _Fresh:
+    """Append the entry and its record in one write."""
     workspace, at = writer.workspace, writer.tick()
     now = workspace.wall()
     when = f"{now[:10]} {now[11:16]}Z"
-    body, parsed = _written(entry, when)
-    record = Record(
-        id=reconcile.entry_id(parsed.content, _told_before(workspace, log, parsed.content, entry.pattern, when)),
-        pattern=pattern,
-        replica=writer.name,
-        at=at,
-        session=session,
-        extra=extra,
-        line=0,
-    )
+    body, parsed, is_plain = _written(entry, when)
+    entry_id, is_first = _id_of(workspace, log, parsed.content, entry.pattern, when)
+    record = Record(entry_id, pattern, writer.name, at, session, extra, 0)
     head = f"# Corrections — {writer.agent}\n" if log.is_empty else ""
     data = f"{head}\n{body.rstrip()}\n{format_record(record)}\n".encode()
     before = log.records_of(pattern)
     log.wrote(record, workspace.disk.append(log.path, data), len(data))
-    return Log((parsed,), (*before, record))
+    return _Fresh(parsed, record, is_first, is_plain, before)
 
 
-def _written(entry: Correction, when: str) -> tuple[str, Entry]:
-    """Return an entry's text, and the entry as it will be read.
+def _written(entry: Correction, when: str) -> tuple[str, Entry, bool]:
+    """Return an entry's text, the entry as it will be read, and whether that is plain to see (``written_plainly``).
 
     Raises:
         RefusedError: it would not be read as one.
@@ -299,30 +326,31 @@ def _written(entry: Correction, when: str) -> tuple[str, Entry]:
         "category": entry.category,
     }
     if plain := written_plainly(when=when, tags=entry.tags, **said):
-        return plain
+        return *plain, True
     body = format_entry(when=when, tags=entry.tags, **said)
     parsed = parse_log(body).entries
     if len(parsed) != 1:
         raise RefusedError(
             "this text cannot be kept as one entry; nothing was written. Please report it, with the text"
         )
-    return body, parsed[0]
+    return body, parsed[0], False
 
 
-def _told_before(workspace: Workspace, log: Logbook, content: str, pattern: str, when: str) -> int:
-    """Return how many entries of a log have this content. Reading all of it is the last resort.
+def _id_of(workspace: Workspace, log: Logbook, content: str, pattern: str, when: str) -> tuple[str, bool]:
+    """Return the id of a new entry, and whether no entry of the log has its content. Reading it is the last resort.
 
     In a settled log each has its record, under the id that it had then: what was mended since may be another's by now.
     """
     is_settled = log.unfilled is not None
     ordinal = 0
-    while log.has_entry(reconcile.entry_id(content, ordinal)):
+    while log.has_entry(found := reconcile.entry_id(content, ordinal)):
         ordinal += 1
     if is_settled and (ordinal or not log.may_say(pattern, when)):
-        return ordinal
+        return found, ordinal == 0
     if not ordinal and not log.may_say(pattern):
-        return 0
-    return sum(entry.content == content for entry in parse_log(workspace.disk.read(log.path)).entries)
+        return found, True
+    told = sum(entry.content == content for entry in parse_log(workspace.disk.read(log.path)).entries)
+    return reconcile.entry_id(content, told), told == 0
 
 
 def settle(writer: Writer, held: Held) -> int:
@@ -342,6 +370,19 @@ def _append_owed(writer: Writer, held: Held, log: Log) -> int:
     writer.append(PATTERNS, owed, is_durable=False)
     held.notebook.add_all(owed)
     return len(owed)
+
+
+def _append_line(writer: Writer, held: Held, fresh: _Fresh, *, is_clean: bool) -> os.stat_result | None:
+    """Write what a settled log owes after one more entry. Returns what the shard was like then."""
+    fields = writer.workspace.config.share.fields
+    entry = fresh.entry if fresh.is_first else None
+    line = reconcile.line_owed(entry, fresh.record, fresh.before, held.notebook, fields, is_clean=is_clean)
+    if line is None:
+        return None
+    # As in ``_append_owed``: the log has it, on the disk.
+    seen = writer.append(PATTERNS, [line], is_durable=False)
+    held.notebook.add(line)
+    return seen
 
 
 def settle_all(workspace: Workspace) -> Held:

@@ -50,6 +50,15 @@ def pattern(text: str, *, is_harmless: bool = False) -> Text:
         UsageError: no word is left.
     """
     entered = enter("pattern", text, is_harmless=is_harmless)
-    if not normalise(entered.text).strip("*_`~#-=|<>[](){}.,;:!?'\" "):
-        raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")
+    check_words(entered.text)
     return entered
+
+
+def check_words(pattern: str) -> None:
+    """Check that a pattern that was screened says something.
+
+    Raises:
+        UsageError: no word is left.
+    """
+    if not normalise(pattern).strip("*_`~#-=|<>[](){}.,;:!?'\" "):
+        raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")

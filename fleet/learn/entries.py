@@ -229,6 +229,7 @@ def format_entry(
 
 
 _NOT_PLAIN = frozenset("\\<>`~")
+_ENDS_A_TAG = frozenset("#,，、")
 
 
 def written_plainly(
@@ -251,9 +252,9 @@ def written_plainly(
     said = "".join(values)
     if not (when and title and pattern and said.isprintable() and _NOT_PLAIN.isdisjoint(said)):
         return None
-    if any(value != value.strip() for value in values) or "" in tags or not times.WHEN.fullmatch(when):
+    if tuple(map(str.strip, values)) != values or "" in tags or not times.WHEN.fullmatch(when):
         return None
-    if is_placeholder(pattern) or "auto" in source.casefold() or any(map("#,，、".__contains__, "".join(tags))):
+    if is_placeholder(pattern) or "auto" in source.casefold() or not _ENDS_A_TAG.isdisjoint("".join(tags)):
         return None
     if title[0] in "-–—―:：|" or title.rstrip("#") != title:
         return None

@@ -6,7 +6,7 @@ or a crash recounts none, and a retired lesson does not come back by itself.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from crdt import clock
@@ -59,20 +59,29 @@ def heading_mark(entry: Entry) -> str:
     return blake2b(f"{entry.when}\0{entry.title}".encode(), digest_size=4).hexdigest()
 
 
-def lesson_text(entry: Entry) -> str:
+def _clean(text: str) -> str:
+    """Return a field as it may enter a line; "" when it is too long, since nothing is cut."""
+    clean = screening.one_line(screening.screen(text).text)
+    is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
+    return clean if is_short else ""
+
+
+def lesson_text(entry: Entry, clean_of: Callable[[str], str] = _clean) -> str:
     """Return the entry's pattern as it may enter a line: screened, one line; "" when it is not usable.
 
     Nor is one that was copied from what fleet shows: an echo is no new observation.
     """
-    clean = "" if echoes.injected_id(entry.pattern) else _clean(entry.pattern)
+    clean = "" if echoes.injected_id(entry.pattern) else clean_of(entry.pattern)
     return clean if normalise(clean) else ""
 
 
-def find_pattern(notebook: Notebook, lesson: str, edited: Iterable[str] | None = None) -> str:
+def find_pattern(notebook: Notebook, lesson: str, edited: Collection[str] | None = None) -> str:
     """Return the id a lesson is logged under: of the pattern that now reads alike, else the hash of the text.
 
     Who knows already which records were ``edited`` since they were first logged says so.
     """
+    if edited is not None and not edited:
+        return pattern_id(lesson)
     normalised = normalise(lesson)
     if edited is None:
         alike = notebook.reading_alike(normalised)
@@ -107,6 +116,37 @@ def lines_owed(log: Log, notebook: Notebook, fields: Iterable[str]) -> Iterator[
             yield line
 
 
+def line_owed(
+    entry: Entry | None,
+    record: Record,
+    before: Sequence[Record],
+    notebook: Notebook,
+    fields: Iterable[str],
+    *,
+    is_clean: bool = False,
+) -> Line | None:
+    """Return the line that ``lines_owed`` yields of a log to which one record was added, for who knows all before it.
+
+    Args:
+        entry: what the record counts; None where its text was logged before, and has said already what it says.
+        record: the new one.
+        before: the other records of its pattern, in file order, all of which the notebook counts.
+        notebook: as for ``lines_owed``.
+        fields: as for ``lines_owed``.
+        is_clean: each field of the entry was screened, is one line, and short.
+    """
+    if record.at <= _newest_counted(notebook, record.pattern, record.replica):
+        return None
+    known = [each for each in latest((*before, record)) if each.replica == record.replica] if before else [record]
+    line = _raised(notebook, record.pattern, record.replica, [record], known)
+    if entry is not None:
+        when = _when(entry, line.at)
+        if when and when < line.at[:16]:
+            line.at = when
+        line.set = _fields(notebook, record.pattern, [entry], fields, screening.one_line if is_clean else _clean)
+    return line
+
+
 def is_counted(records: Iterable[Record], notebook: Notebook) -> bool:
     """Tell whether the slots of the notebook count all of these records."""
     return all(record.at <= _newest_counted(notebook, record.pattern, record.replica) for record in records)
@@ -135,16 +175,19 @@ def _newest_counted(notebook: Notebook, pattern: str, replica: str) -> str:
     return max(counted, default="")
 
 
-def _raised(notebook: Notebook, pattern: str, replica: str, fresh: list[Record], all_records: Iterable[Record]) -> Line:
+def _raised(
+    notebook: Notebook, pattern: str, replica: str, fresh: list[Record], all_records: Collection[Record]
+) -> Line:
     line = notebook.get(pattern)
     counters = line.n if line is not None else {}
-    fresh_ids = {record.id for record in fresh}
-    known_sessions = {record.session for record in all_records if record.id not in fresh_ids}
-    sessions = {record.session for record in fresh if record.session} - known_sessions
+    sessions = {record.session for record in fresh if record.session}
+    if sessions and len(all_records) > len(fresh):
+        fresh_ids = {record.id for record in fresh}
+        sessions -= {record.session for record in all_records if record.id not in fresh_ids}
     totals = {"seen": {replica: counters.get("seen", {}).get(replica, 0) + len(fresh)}}
     if sessions:
         totals["sessions"] = {replica: counters.get("sessions", {}).get(replica, 0) + len(sessions)}
-    if relapses := sum((RELAPSED, "1") in record.extra for record in fresh):
+    if relapses := len([record for record in fresh if (RELAPSED, "1") in record.extra]):
         totals[RELAPSED] = {replica: counters.get(RELAPSED, {}).get(replica, 0) + relapses}
     stamps = sorted(record.at for record in fresh)
     return Line(id=pattern, at=stamps[0], by=replica, add={replica: stamps[-1]}, n=totals)
@@ -158,28 +201,29 @@ def _when(entry: Entry, at: str) -> str:
     return clock.pack(ms) if ms is not None else ""
 
 
-def _fields(notebook: Notebook, pattern: str, entries: list[Entry], fields: Iterable[str]) -> dict[str, object]:
+def _fields(
+    notebook: Notebook,
+    pattern: str,
+    entries: list[Entry],
+    fields: Iterable[str],
+    clean_of: Callable[[str], str] = _clean,
+) -> dict[str, object]:
     """Return the fields that the pattern lacks, from the first of these entries that has them."""
     line = notebook.get(pattern)
     known = line.set if line is not None else {}
     wanted: dict[str, object] = {}
+    travelling = ("correct", "category", *[field for field in fields if field in SHAREABLE])
     for entry in entries:
-        if lesson := lesson_text(entry):
+        if lesson := lesson_text(entry, clean_of):
             wanted.setdefault("text", lesson)
-        travelling = ("correct", "category", *(field for field in fields if field in SHAREABLE))
         for field in travelling:
-            if clean := _clean(getattr(entry, "right" if field == "correct" else field)):
+            if clean := clean_of(getattr(entry, "right" if field == "correct" else field)):
                 wanted.setdefault(field, clean)
-        if tags := sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]:
+        if entry.tags and (
+            tags := sorted({clean for tag in entry.tags if (clean := clean_of(tag))})[: limits.TAGS_MAX]
+        ):
             wanted.setdefault("tags", tags)
     return {field: value for field, value in wanted.items() if field not in known}
-
-
-def _clean(text: str) -> str:
-    """Return a field as it may enter a line; "" when it is too long, since nothing is cut."""
-    clean = screening.one_line(screening.screen(text).text)
-    is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
-    return clean if is_short else ""
 
 
 SHAREABLE = ("wrong", "source")

@@ -4,6 +4,7 @@
 nobody reads a log of years to add a line to it, or to start a session. Losing the note costs one reading.
 """
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -68,5 +69,5 @@ def unfilled(workspace: "Workspace", agent: str) -> int:
     return corrections.unfilled(workspace, agent)
 
 
-def _file(workspace: "Workspace", agent: str) -> "Path":
-    return workspace.local.joinpath("settled", agent)
+def _file(workspace: "Workspace", agent: str) -> str:
+    return f"{workspace.local}{os.sep}settled{os.sep}{agent}"

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from crdt import clock
 from fleet.keep import config, screening, unchanged
-from fleet.keep.notebook import count
+from fleet.keep.notebook import Notebook, count
 from fleet.keep.unchanged import Looks, Unchanged
 from fleet.keep.view import glance
 from fleet.keep.workspace import Workspace, World
@@ -141,6 +142,52 @@ def test_most_entries_are_written_plainly():
     assert entries.written_plainly(when="2026-11-20 12:00Z", pattern="Run it once", **said) is None
 
 
+SAID = st.lists(
+    st.tuples(
+        st.sampled_from(["One", "two", "a  B"]),
+        st.sampled_from(["w", "v"]),
+        st.sampled_from(["r", "", "r  s"]),
+        st.sampled_from(["", "s", "t"]),
+        st.sampled_from([(), ("relapsed",)]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SAID, st.booleans())
+def test_the_line_of_one_more_entry_is_the_one_that_the_whole_log_owes(said, is_shared):
+    notebook, logged, page, again = Notebook(), [], "", set()
+    fields = ("wrong", "text") if is_shared else ()
+    for at, (lesson, wrong, right, session, marks, is_other) in enumerate(said):
+        when, stamp = "2026-11-20 12:00Z", clock.pack(1_795_176_000_000 + at)
+        values = {"title": "t", "wrong": wrong, "right": right, "source": "", "pattern": lesson}
+        body, entry = entries.written_plainly(when=when, category="c", tags=("b", "a"), **values)
+        ordinal = sum(other.content == entry.content for other, _ in logged)
+        record = entries.Record(
+            reconcile.entry_id(entry.content, ordinal),
+            reconcile.pattern_id(lesson),
+            "velma.00000002" if is_other else "velma.00000001",
+            stamp,
+            session,
+            tuple((mark, "1") for mark in marks),
+        )
+        before = [other for _, other in logged if other.pattern == record.pattern]
+        page += f"{body}{entries.format_record(record)}\n"
+        (owed,) = reconcile.lines_owed(entries.parse_log(page), notebook, fields)
+        first = entry if record.id == reconcile.entry_id(entry.content, 0) else None
+        for is_clean in (False, True):
+            line = reconcile.line_owed(first, record, before, notebook, fields, is_clean=is_clean)
+            assert line == owed
+        logged.append((entry, record))
+        notebook.add(owed)
+        again.add(record.id)
+        assert reconcile.line_owed(first, record, before, notebook, fields) is None
+    assert len(again) == len(said)
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(["c-00000000000000aa", "c-00000000000000aa ", "c-00000000000000AA", ""]),
@@ -201,11 +248,11 @@ def test_what_stopped_between_the_log_and_the_count_is_counted_with_the_next_one
     tell(workspace, "lesson 1")
     tell(workspace, "lesson 2")
 
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(corrections, "_append_owed", stop)
+        patch.setattr(corrections, "_append_line", stop)
         with pytest.raises(KeyboardInterrupt):
             tell(workspace, "lesson 3")
     tell(workspace, "lesson 4")
