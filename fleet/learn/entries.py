@@ -263,7 +263,9 @@ def written_plainly(
         f"{_field('Source', source)}{_field('Pattern', pattern)}"
         f"{_field('Category', category) if category else ''}{_field('Tags', ', '.join(tags)) if tags else ''}"
     )
-    content = writing.content(when=when, title=title, wrong=wrong, right=right, source=source, pattern=pattern)
+    told = [title, wrong, right, source, pattern]
+    if not said.isascii() or "  " in said:  # else folding changes none of them: as a rule
+        told, category, tags = list(map(fold, told)), fold(category), list(map(fold, tags))
     return body, Entry(
         line=1,
         when=when,
@@ -275,9 +277,9 @@ def written_plainly(
         auto=False,
         signal="",
         record=None,
-        content=content,
-        category=fold(category),
-        tags=tuple(map(fold, tags)),
+        content=writing.content_of([fold(when), *told]),
+        category=category,
+        tags=tuple(tags),
     )
 
 

@@ -28,9 +28,15 @@ def fold(text: str) -> str:
 
 def content(*, when: str, title: str, wrong: str, right: str, source: str, pattern: str) -> str:
     """Return the canonical text that an entry's id is the hash of."""
-    said = (when, title, wrong, right, source, pattern)
-    # ASCII, so that it has bytes to hash even where the text holds half a surrogate pair.
-    return f"[{','.join([encode_basestring_ascii(fold(part)) for part in said])}]"
+    return content_of([fold(part) for part in (when, title, wrong, right, source, pattern)])
+
+
+def content_of(folded: Iterable[str]) -> str:
+    """Return the canonical text of parts that are folded already: a JSON list of them.
+
+    ASCII, so that it has bytes to hash even where the text holds half a surrogate pair.
+    """
+    return f"[{','.join(map(encode_basestring_ascii, folded))}]"
 
 
 def entry_id(content: str, ordinal: int) -> str:
