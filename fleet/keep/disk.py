@@ -51,7 +51,7 @@ class Disk:
         except OSError as why:
             raise DiskError(f"cannot read {path}: {why.strerror}") from why
 
-    def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> os.stat_result:
+    def append(self, path: Path | str, data: bytes, *, is_durable: bool = True) -> os.stat_result:
         """Add to the end of a file and return once it is on the disk; not ``is_durable``, once it is written.
 
         A last line that a crash tore off is closed first, so that it harms itself alone. The caller holds the file's
@@ -78,12 +78,12 @@ class Disk:
             finally:
                 os.close(handle)
             if is_new:
-                self._fsync_folder(path.parent)
+                self._fsync_folder(Path(path).parent)
         except OSError as why:
             raise DiskError(_explain(path, why)) from why
         return seen
 
-    def _open_to_append(self, path: Path) -> tuple[int, bool]:
+    def _open_to_append(self, path: Path | str) -> tuple[int, bool]:
         """Return a handle, and whether the file was made just now. Most files are there: they are asked for first."""
         try:
             return os.open(path, _APPEND), False
@@ -131,7 +131,7 @@ class Disk:
         except OSError as why:
             raise DiskError(_explain(path, why)) from why
 
-    def open_note(self, path: Path) -> int:
+    def open_note(self, path: Path | str) -> int:
         """Return a handle of a small file, to be read and then overwritten while its lock is held.
 
         -1 where the file is missing or may not be written. The caller closes it.
@@ -142,7 +142,7 @@ class Disk:
         except (OSError, DiskError):
             return -1  # reading it, and writing it, say what is wrong with it
 
-    def note_in(self, handle: int, path: Path, data: bytes) -> None:
+    def note_in(self, handle: int, path: Path | str, data: bytes) -> None:
         """Overwrite a small file as ``note`` does, by its handle."""
         try:
             os.pwrite(handle, data, 0)
@@ -154,7 +154,7 @@ class Disk:
         with self._writing(path), suppress(FileNotFoundError):
             path.unlink()
 
-    def lock(self, path: Path, wait_s: float = limits.LOCK_WAIT_S) -> "_Lock":
+    def lock(self, path: Path | str, wait_s: float = limits.LOCK_WAIT_S) -> "_Lock":
         """Hold an exclusive lock while a ``with`` block runs. It dies with its process, so that none is ever stale.
 
         Raises:
@@ -162,7 +162,7 @@ class Disk:
         """
         return _Lock(self, path, wait_s)
 
-    def open_lock(self, path: Path) -> int:
+    def open_lock(self, path: Path | str) -> int:
         """Return a handle of a lock's file."""
         try:
             self._prepare(path)
@@ -185,7 +185,7 @@ class Disk:
 
     def _folders_to(self, path: Path | str) -> tuple[str, ...]:
         """Return the folders between the root and a file, from above. Which these are follows from the names alone."""
-        below = os.fspath(path).rpartition(os.sep)[0]
+        below = (path if isinstance(path, str) else os.fspath(path)).rpartition(os.sep)[0]
         known = self._above.get(below)
         if known is None:
             names = Path(path).parent.relative_to(self.root).parts
@@ -257,7 +257,7 @@ class _Lock:
 
     __slots__ = ("_disk", "_handle", "_path", "_wait_s")
 
-    def __init__(self, disk: Disk, path: Path, wait_s: float) -> None:
+    def __init__(self, disk: Disk, path: Path | str, wait_s: float) -> None:
         self._disk = disk
         self._path = path
         self._wait_s = wait_s
@@ -294,7 +294,7 @@ class _Explained:
             raise DiskError(_explain(self._path, why)) from why
 
 
-def _wait_for(handle: int, path: Path, wait_s: float) -> None:
+def _wait_for(handle: int, path: Path | str, wait_s: float) -> None:
     until = time.monotonic() + wait_s
     while True:
         try:
@@ -302,7 +302,7 @@ def _wait_for(handle: int, path: Path, wait_s: float) -> None:
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise BusyError(
-                    f"another fleet process has held {path.name} for {wait_s:g} s; "
+                    f"another fleet process has held {Path(path).name} for {wait_s:g} s; "
                     "nothing is lost, run the command again when it has finished"
                 ) from None
             time.sleep(_POLL_S)

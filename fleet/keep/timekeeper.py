@@ -46,7 +46,7 @@ class Timekeeper:
 
     def __init__(self, disk: Disk, path: Path, wall_ms: Callable[[], int]) -> None:
         self._disk = disk
-        self._path = path
+        self._path = os.fspath(path)
         self._wall_ms = wall_ms
         self._data = b""
         self._read: tuple[tuple[int, Stamp, Stamp], Reading] | None = None
@@ -77,16 +77,21 @@ class Timekeeper:
         return self._read[1]
 
     def _judged(self, wall_ms: int) -> Reading:
-        wall = clock.pack(min(max(wall_ms, 0), clock.MS_MAX))
         limit = clock.pack(min(max(wall_ms, 0) + AHEAD_MS_MAX, clock.MS_MAX))
-        wrong = ""
-        if wall_ms < RELEASED_MS:
-            wrong = f"this machine's clock says {wall[:16]}Z, which is before this version of fleet was made"
-        elif self.admitted > wall and clock.shifted(self.admitted, -AHEAD_MS_MAX) > wall:
-            wrong = f"this machine's clock says {wall[:16]}Z, a day or more behind what others wrote"
+        wrong = wall = ""
+        if wall_ms < RELEASED_MS or self.admitted > limit or limit >= _LAST_DAY:  # else nothing can be wrong
+            wall = clock.pack(min(max(wall_ms, 0), clock.MS_MAX))
+            wrong = self._wrong(wall_ms, wall)
         if wrong:
             return Reading(max(self.admitted, self.issued, wall), wrong, is_ahead=False)
         return Reading(limit, "", is_ahead=self.issued > limit)
+
+    def _wrong(self, wall_ms: int, wall: Stamp) -> str:
+        if wall_ms < RELEASED_MS:
+            return f"this machine's clock says {wall[:16]}Z, which is before this version of fleet was made"
+        if self.admitted > wall and clock.shifted(self.admitted, -AHEAD_MS_MAX) > wall:
+            return f"this machine's clock says {wall[:16]}Z, a day or more behind what others wrote"
+        return ""
 
     def admit(self, stamp: Stamp) -> None:
         """Note the newest stamp read from others, none beyond the cut. The caller holds the write lock."""

@@ -111,7 +111,7 @@ class Workspace:
         self.kept: Kept | None = None
         self.looks = Looks(self.store)
         self._register = Unchanged(self.replica_file, self._read_register)
-        self._lock_file = self.local / "locks" / "write.lock"
+        self._lock_file = os.fspath(self.local / "locks" / "write.lock")
         self._root = os.fspath(root)
         self._folder: tuple[tuple[int, int], str] | None = None
         self.logbooks: dict[str, Any] = {}  # what the verbs know of each agent's log

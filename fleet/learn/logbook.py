@@ -30,7 +30,7 @@ class Logbook:
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._disk = disk
-        self.path = path
+        self.path = os.fspath(path)  # a Path is asked for its text with each call
         self.read()
 
     def read(self) -> None:
@@ -100,7 +100,7 @@ class Logbook:
         return b"%d %d %d" % (self._look[1], self._look[2], self._look[0]) if self._look is not None else b""
 
 
-def _seen(path: Path) -> Look | None:
+def _seen(path: str) -> Look | None:
     try:
         return look(os.stat(path))  # noqa: PTH116 - asked for with each correction
     except OSError:
