@@ -197,6 +197,20 @@ def test_the_line_of_one_more_entry_is_the_one_that_the_whole_log_owes(said, is_
     st.sampled_from(["", "s", "a b", "a--b", "é", "s relapsed=1", "%41", "\ud800", "a\n"]) | st.text(max_size=4),
     st.sampled_from([(), (("relapsed", "1"),), (("session", "x"),), (("K", "v"),)]),
 )
+@example("c-00000000000000aa", "p-00000000000000aa", "velma.00000001", "2026-02-30T12:00:00.000Z-0000", "s", ())
+@example(
+    "c-00000000000000aa", "p-00000000000000aa", "velma.00000001", "2026-11-20T12:00:00.000Z-0000", "s relapsed=1", ()
+)
+@example("c-00000000000000aa", "p-00000000000000aa", "velma.00000001 x=y", "2026-11-20T12:00:00.000Z-0000", "s", ())
+@example(
+    "c-00000000000000aa",
+    "p-00000000000000aa replica=a.00000000",
+    "velma.00000001",
+    "2026-11-20T12:00:00.000Z-0000",
+    "s",
+    (),
+)
+@example("c-00000000000000aa ", "p-00000000000000aa", "velma.00000001", "2026-11-20T12:00:00.000Z-0000", "", ())
 def test_a_record_that_is_written_reads_back_or_none_is_written(entry, pattern, replica, at, session, extra):
     record = entries.Record(entry, pattern, replica, at, session, extra)
     try:
