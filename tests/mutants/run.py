@@ -179,8 +179,8 @@ MUTANTS = [
     Mutant(
         "a lesson is acknowledged before it is on the disk",
         "fleet/keep/disk.py",
-        "if is_durable:\n                        self._fsync(handle)\n                except OSError",
-        "pass\n                except OSError",
+        "if is_durable:\n                        self._fsync(handle)\n                    seen = _checked",
+        "seen = _checked",
         ("tests/faults",),
     ),
 ]
