@@ -44,7 +44,13 @@ def _yes(workspace: "Workspace", url: str) -> str:
 
 def _said(workspace: "Workspace") -> str:
     path = workspace.local / FILE_NAME
-    return workspace.disk.read(path).decode("utf-8", "replace").strip() if path.exists() else ""
+    if path.exists():
+        return workspace.disk.read(path).decode("utf-8", "replace").strip()
+    # Workspaces that were made before this file was have it in the database: their sharing must not end unheard.
+    if agreed := workspace.state.get("confirmed"):
+        return f"{AGREED} {agreed}"
+    since = workspace.state.get("left")
+    return f"{LEFT} {since}" if since else ""
 
 
 def _say(workspace: "Workspace", words: str) -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from fleet.keep.workspace import Workspace
+
 LESSON = "Quote every shell variable"
 
 
@@ -45,3 +47,20 @@ def test_who_left_stays_away_though_the_database_is_lost(stage):
     assert stage.git("rev-parse", "fleet", where="clan.git") == before
     stage.run("tank", "init", "--remote", str(stage.remote))
     assert "synced" in stage.run("tank", "sync").stdout
+
+
+@pytest.mark.parametrize("was", ["agreed", "left"])
+def test_what_an_earlier_version_kept_in_the_database_still_counts(stage, was: str):
+    stage.join("tank")
+    stage.correct("tank", LESSON)
+    given = stage.folder / "tank/.fleet/consent"
+    _, machine, url = given.read_text().split()
+    given.unlink()
+    values = {"confirmed": f"{machine} {url}", "left": ""}
+    if was == "left":
+        values = {"confirmed": "", "left": "2026-11-20T22:30:00.123Z-0000"}
+    workspace = Workspace(stage.folder / "tank")
+    workspace.state.put(**values)
+    workspace.close()
+    told = stage.run("tank", "sync").stdout
+    assert ("synced" if was == "agreed" else "nothing was sent") in told
