@@ -107,9 +107,17 @@ def as_json(found: Any) -> str:
     return _UNSAFE_IN_JSON.sub(lambda char: json.dumps(char[0])[1:-1], text)
 
 
-@lru_cache(maxsize=1 << 16)
 def fit(text: str) -> str:
-    """Return a text that is fit to leave: a line that somebody else wrote may hold anything. Most come again soon."""
+    """Return a text that is fit to leave: a line that somebody else wrote may hold anything."""
+    return _fit_again(text) if len(text) <= _SHORT_CHARS else screening.redact(screening.strip_controls(text))
+
+
+_SHORT_CHARS = 64
+
+
+@lru_cache(maxsize=1 << 14)
+def _fit_again(text: str) -> str:
+    """The same for ids, stamps and names, which come again and again; of long texts, none does."""
     return screening.redact(screening.strip_controls(text))
 
 
