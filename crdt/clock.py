@@ -57,6 +57,21 @@ def _minute(minutes: int) -> str:
     return (_NAIVE_EPOCH + timedelta(minutes=minutes)).isoformat()[:17]
 
 
+def nearest(ms: int) -> Stamp:
+    """Write a reading as text; one that the text cannot say, as the nearest that it can."""
+    return pack(min(max(ms, 0), MS_MAX))
+
+
+def ticked(wall_ms: int, last: Stamp) -> Stamp:
+    """Return the stamp that follows: what the wall clock says, else the smallest that is larger than the last.
+
+    Raises:
+        OverflowError: there is none.
+    """
+    wall = nearest(wall_ms)
+    return wall if wall > last else after(last)
+
+
 def unpack(stamp: Stamp) -> tuple[int, int]:
     """Read a stamp back as (milliseconds since 1970, counter); ``ZERO`` is (0, 0).
 
@@ -157,7 +172,7 @@ class Clock:
 
     def wall(self) -> Stamp:
         """Return the wall clock as a stamp, without issuing it."""
-        return pack(min(max(self._wall_ms(), 0), MS_MAX))
+        return nearest(self._wall_ms())
 
     def admit(self, stamp: Stamp) -> None:
         """Note a stamp seen elsewhere: all that are issued from now on are larger."""
@@ -169,6 +184,5 @@ class Clock:
         Raises:
             OverflowError: the end of the year 9999 was admitted; a caller must never admit what it cannot exceed.
         """
-        wall = self.wall()
-        self.last = wall if wall > self.last else after(self.last)
+        self.last = ticked(self._wall_ms(), self.last)
         return self.last

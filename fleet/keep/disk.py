@@ -9,19 +9,21 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from fleet.keep import limits
 from fleet.keep.errors import BusyError, DiskError
+from fleet.keep.openfiles import OpenFile, OpenFiles
 
 _POLL_S = 0.01
+_HAS_ADVICE = hasattr(os, "posix_fadvise")  # not on a Mac
 _READ_BYTES = 4096
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
-_NOTE = os.O_WRONLY | os.O_CREAT | _PLAIN
-_OPEN_NOTE = os.O_RDWR | _PLAIN
-_LOCK = os.O_RDWR | os.O_CREAT | _PLAIN
+_NOTE = os.O_RDWR | _PLAIN
+_LOCK = os.O_RDWR | _PLAIN
 
 
 class Disk:
@@ -34,6 +36,8 @@ class Disk:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._above: dict[str, tuple[str, ...]] = {}
+        self._logs = OpenFiles(_APPEND, self._prepare)
+        self._notes = OpenFiles(_NOTE, self._prepare)
 
     def read(self, path: Path | str) -> bytes:
         """Return a file's bytes, or b"" when it is not there."""
@@ -51,44 +55,46 @@ class Disk:
         except OSError as why:
             raise DiskError(f"cannot read {path}: {why.strerror}") from why
 
-    def append(self, path: Path | str, data: bytes, *, is_durable: bool = True) -> os.stat_result:
+    def append(
+        self, path: Path | str, data: bytes, *, is_durable: bool = True, meanwhile: Callable[[], object] | None = None
+    ) -> os.stat_result:
         """Add to the end of a file and return once it is on the disk; not ``is_durable``, once it is written.
 
         A last line that a crash tore off is closed first, so that it harms itself alone. The caller holds the file's
         lock. Returns what the file was like when all of it was written.
 
+        Args:
+            path: of the file.
+            data: whole lines.
+            is_durable: wait for the disk.
+            meanwhile: what the caller has to do anyway, and may do before the disk has it. It touches no file.
+
         Raises:
             DiskError: it is not there, and must not be acknowledged.
         """
+        name = os.fspath(path)
         try:
-            self._prepare(path)
-            handle, is_new = self._open_to_append(path)
+            file, size, is_new = self._logs.get(name)
+            handle = file.handle
+            if size and os.pread(handle, 1, size - 1) != b"\n":
+                data = b"\n" + data
             try:
-                size = os.fstat(handle).st_size
-                if size and os.pread(handle, 1, size - 1) != b"\n":
-                    data = b"\n" + data
-                try:
-                    self._write_all(handle, data)
-                    if is_durable:
-                        self._fsync(handle)
-                    seen = _checked(handle, size + len(data))
-                except OSError:
-                    self._take_back(handle, size, data)
-                    raise
-            finally:
-                os.close(handle)
+                self._write_all(handle, data)
+                if meanwhile is not None:
+                    _start_writing(handle, size, len(data))
+                    meanwhile()
+                if is_durable:
+                    self._fsync(handle)
+                seen = _checked(handle, size + len(data))
+            except OSError:
+                self._logs.forget(name)
+                self._take_back(handle, size, data)
+                raise
             if is_new:
-                self._fsync_folder(Path(path).parent)
+                self._fsync_folder(Path(name).parent)
         except OSError as why:
             raise DiskError(_explain(path, why)) from why
         return seen
-
-    def _open_to_append(self, path: Path | str) -> tuple[int, bool]:
-        """Return a handle, and whether the file was made just now. Most files are there: they are asked for first."""
-        try:
-            return os.open(path, _APPEND), False
-        except FileNotFoundError:
-            return os.open(path, _APPEND | os.O_CREAT, 0o644), True
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
         """Write a whole file anew, atomically, and only if it changed. Returns whether it did.
@@ -122,32 +128,33 @@ class Disk:
     def note(self, path: Path | str, data: bytes) -> None:
         """Overwrite a small file of fixed size, without waiting for the disk: what can be found out again."""
         try:
-            self._prepare(path)
-            handle = os.open(path, _NOTE, 0o644)
-            try:
-                os.pwrite(handle, data, 0)
-            finally:
-                os.close(handle)
+            file = self._notes.get(os.fspath(path))[0]
         except OSError as why:
             raise DiskError(_explain(path, why)) from why
+        self.note_in(file, path, data)
 
-    def open_note(self, path: Path | str) -> int:
-        """Return a handle of a small file, to be read and then overwritten while its lock is held.
+    def open_note(self, path: Path | str) -> OpenFile | None:
+        """Return a small file that is open, to be read and then overwritten while its lock is held.
 
-        -1 where the file is missing or may not be written. The caller closes it.
+        None where it is missing or may not be written.
         """
         try:
-            self._prepare(path)
-            return os.open(path, _OPEN_NOTE)
+            return self._notes.get(os.fspath(path), may_make=False)[0]
         except (OSError, DiskError):
-            return -1  # reading it, and writing it, say what is wrong with it
+            return None  # reading it, and writing it, say what is wrong with it
 
-    def note_in(self, handle: int, path: Path | str, data: bytes) -> None:
-        """Overwrite a small file as ``note`` does, by its handle."""
+    def note_in(self, file: OpenFile, path: Path | str, data: bytes) -> None:
+        """Overwrite a small file as ``note`` does, one that is open."""
         try:
-            os.pwrite(handle, data, 0)
+            os.pwrite(file.handle, data, 0)
         except OSError as why:
+            self._notes.forget(os.fspath(path))
             raise DiskError(_explain(path, why)) from why
+
+    def close(self) -> None:
+        """Let go of the files that stayed open. Whatever is written next opens its own anew."""
+        self._logs.clear()
+        self._notes.clear()
 
     def remove(self, path: Path) -> None:
         """Remove a file of our own that is not needed any more. A missing one is fine."""
@@ -163,10 +170,17 @@ class Disk:
         return _Lock(self, path, wait_s)
 
     def open_lock(self, path: Path | str) -> int:
-        """Return a handle of a lock's file."""
+        """Return a handle of a lock's file. Nothing is ever written to it, so one that is there is taken as it is.
+
+        Raises:
+            DiskError: it can be neither opened nor made.
+        """
         try:
-            self._prepare(path)
-            return os.open(path, _LOCK, 0o644)
+            try:
+                return os.open(path, _LOCK)
+            except FileNotFoundError:
+                self._prepare(path)
+                return os.open(path, _LOCK | os.O_CREAT, 0o644)
         except OSError as why:
             raise DiskError(_explain(path, why)) from why
 
@@ -242,6 +256,13 @@ class Disk:
             self._fsync(handle)
         finally:
             os.close(handle)
+
+
+def _start_writing(handle: int, at: int, length: int) -> None:
+    """Let the system begin with what fsync will wait for. Only whole pages would leave its cache, once written."""
+    if _HAS_ADVICE:
+        with suppress(OSError):  # it is a hint: fsync says whether it worked
+            os.posix_fadvise(handle, at, length, os.POSIX_FADV_DONTNEED)
 
 
 def _checked(handle: int, wanted: int) -> os.stat_result:

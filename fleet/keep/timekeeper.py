@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
-from crdt.clock import Clock, Stamp
+from crdt.clock import Stamp
 from fleet import RELEASED_MS
 from fleet.keep import limits
 from fleet.keep.disk import Disk
+from fleet.keep.openfiles import OpenFile
 
 AHEAD_MS_MAX = limits.AHEAD_HOURS_MAX * 3_600_000
 
@@ -51,23 +52,21 @@ class Timekeeper:
         self._data = b""
         self._read: tuple[tuple[int, Stamp, Stamp], Reading] | None = None
         self._is_alone = False
-        self._handle = -1
+        self._file: OpenFile | None = None
         self.issued, self.admitted = clock.ZERO, clock.ZERO
         self._catch_up()
 
     def begin(self) -> None:
         """The write lock is held from here on, so the file is opened and read once: nobody else issues a stamp."""
         self._is_alone = False
-        self._handle = self._disk.open_note(self._path)
+        self._file = self._disk.open_note(self._path)
         self._catch_up()
         self._is_alone = True
 
     def end(self) -> None:
         """The write lock is let go of."""
         self._is_alone = False
-        handle, self._handle = self._handle, -1
-        if handle >= 0:
-            os.close(handle)
+        self._file = None
 
     def reading(self) -> Reading:
         """Judge the wall clock."""
@@ -80,7 +79,7 @@ class Timekeeper:
         limit = clock.pack(min(max(wall_ms, 0) + AHEAD_MS_MAX, clock.MS_MAX))
         wrong = wall = ""
         if wall_ms < RELEASED_MS or self.admitted > limit or limit >= _LAST_DAY:  # else nothing can be wrong
-            wall = clock.pack(min(max(wall_ms, 0), clock.MS_MAX))
+            wall = clock.nearest(wall_ms)
             wrong = self._wrong(wall_ms, wall)
         if wrong:
             return Reading(max(self.admitted, self.issued, wall), wrong, is_ahead=False)
@@ -110,7 +109,7 @@ class Timekeeper:
     def tick(self) -> Stamp:
         """Issue a stamp larger than all issued and admitted. The caller holds the workspace's write lock."""
         self._catch_up()
-        self.issued = Clock(self._wall_ms, max(self.issued, self.admitted)).tick()
+        self.issued = clock.ticked(self._wall_ms(), max(self.issued, self.admitted))
         self._save()
         return self.issued
 
@@ -123,7 +122,8 @@ class Timekeeper:
         """Another process of this workspace may have issued stamps since we read the file."""
         if self._is_alone:
             return
-        data = self._disk.read(self._path) if self._handle < 0 else os.pread(self._handle, _FILE_BYTES_MAX, 0)
+        file = self._file
+        data = self._disk.read(self._path) if file is None else os.pread(file.handle, _FILE_BYTES_MAX, 0)
         if data != self._data:
             issued, admitted = _parse(data)
             self.issued, self.admitted = max(issued, self.issued), max(admitted, self.admitted)
@@ -131,10 +131,10 @@ class Timekeeper:
 
     def _save(self) -> None:
         data = f"{self.issued:<29}\n{self.admitted:<29}\n".encode()
-        if self._handle < 0:
+        if self._file is None:
             self._disk.note(self._path, data)
         else:
-            self._disk.note_in(self._handle, self._path, data)
+            self._disk.note_in(self._file, self._path, data)
         self._data = data
 
 

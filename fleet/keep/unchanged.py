@@ -34,7 +34,11 @@ def look(seen: os.stat_result) -> Look:
 
 def is_settled(seen: os.stat_result) -> bool:
     """Tell whether the next write must give the file another look. A time to come, of whatever clock, settles never."""
-    return 0 <= max(seen.st_mtime_ns, seen.st_ctime_ns) <= time.time_ns() - SETTLED_NS
+    return _is_settled(look(seen))
+
+
+def _is_settled(seen: Look) -> bool:
+    return 0 <= max(seen[2:]) <= time.time_ns() - SETTLED_NS
 
 
 class Unchanged(Generic[Made]):
@@ -79,7 +83,7 @@ class Looks:
         self._clan = clan = os.fspath(store.clan)
         self._folders = [(kind.name, f"{clan}{os.sep}{kind.name}.d") for kind in KINDS]
         self._editions = {kind.name: (kind.edition, f"{clan}{os.sep}{kind.edition}") for kind in KINDS}
-        self._listed: tuple[list[tuple[str, tuple[Look, bool]]], list[tuple[str, str]]] | None = None
+        self._listed: tuple[list[tuple[str, Look]], list[tuple[str, str]]] | None = None
 
     def signature(self) -> list[Signed]:
         """Return path, inode, size and time of each of the clan's files."""
@@ -108,17 +112,17 @@ class Looks:
         for name, folder in self._folders:
             files += [self._editions[name], *shards(name, folder)]
         there = [(folder, seen) for folder, seen in before if seen is not None]
-        is_settled_all = before[0] in there and all(settled for _, (_, settled) in there)
+        is_settled_all = before[0] in there and all(_is_settled(seen) for _, seen in there)
         self._listed = (there, [file for file in files if os.path.lexists(file[1])]) if is_settled_all else None
         return files
 
-    def _look(self, folder: str) -> tuple[Look, bool] | None:
-        """Return what a folder looks like, and whether the next change must give it another look; None for none."""
+    def _look(self, folder: str) -> Look | None:
+        """Return what a folder looks like; None for none."""
         try:
             seen = os.stat(folder) if folder == self._clan else os.lstat(folder)  # noqa: PTH116
         except OSError:
             return None
-        return look(seen), is_settled(seen)
+        return look(seen)
 
     def again(self, signature: list[Signed], path: str, seen: os.stat_result) -> list[Signed]:
         """Return a signature in which one file is as it was ``seen``; a file that was not in it costs a look at all."""

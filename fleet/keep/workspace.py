@@ -239,7 +239,7 @@ class Workspace:
 
     def wall(self) -> str:
         """Return the wall clock as a stamp."""
-        return clock.Clock(self.world.wall_ms).wall()
+        return clock.nearest(self.world.wall_ms())
 
     def warn(self, message: str) -> None:
         """Collect something that a person should be told, once."""
@@ -347,6 +347,7 @@ class Workspace:
         """Let go of the state database, and of all that was opened with this workspace."""
         while self.closing:
             self.closing.pop()()
+        self.disk.close()
         self.state.close()
 
 

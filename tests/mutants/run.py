@@ -95,8 +95,8 @@ MUTANTS = [
     Mutant(
         "a clock that went back issues old stamps",
         "fleet/keep/timekeeper.py",
-        "Clock(self._wall_ms, max(self.issued, self.admitted)).tick()",
-        "Clock(self._wall_ms).tick()",
+        "clock.ticked(self._wall_ms(), max(self.issued, self.admitted))",
+        "clock.nearest(self._wall_ms())",
         ("tests/faults/test_clocks.py", *SIM),
     ),
     Mutant(
@@ -179,7 +179,7 @@ MUTANTS = [
     Mutant(
         "a lesson is acknowledged before it is on the disk",
         "fleet/keep/disk.py",
-        "if is_durable:\n                        self._fsync(handle)\n                    seen = _checked",
+        "if is_durable:\n                    self._fsync(handle)\n                seen = _checked",
         "seen = _checked",
         ("tests/faults",),
     ),
