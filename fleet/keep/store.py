@@ -116,8 +116,10 @@ class Store:
         Returns what the shard was like then; None when there were no lines.
         """
         data = b"".join([kind.encode(line) + b"\n" for line in lines])
-        if not data:
-            return None
+        return self.append_encoded(kind, replica, data, is_durable=is_durable) if data else None
+
+    def append_encoded(self, kind: Kind, replica: str, data: bytes, *, is_durable: bool = True) -> os.stat_result:
+        """Add lines that are bytes already, as ``append`` does."""
         path = kind.shard(replica)
         if path not in self._shards:
             self._shards[path] = self.clan / path

@@ -114,13 +114,15 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         log = _logbook(workspace, agent)
         extra = _relapse(writer, held.notebook, pattern, known)
         named = sessions.session_of(workspace, agent, session)
-        fresh = _append_entry(writer, log, entry, pattern, named, extra)
+        fresh = _fresh_entry(writer, log, entry, pattern, named, extra)
+        owed = _owed_by(writer, log, held, fresh, is_clean=is_harmless and fresh.is_plain)
+        log.wrote(fresh.record, workspace.disk.append(log.path, fresh.data, meanwhile=owed), len(fresh.data))
         unfilled, log.unfilled = log.unfilled, None  # until what is owed is written, whatever stops us
         try:
-            if unfilled is not None and reconcile.is_counted(fresh.before, held.notebook):
-                seen = _append_line(writer, held, fresh, is_clean=is_harmless and fresh.is_plain)
-                settled.note(workspace, agent, unfilled, log.signature)
+            if owed is not None:
+                seen = owed.write()
                 log.unfilled = unfilled
+                settled.note_later(workspace, agent, log)
                 wrote = (PATTERNS.shard(writer.name), seen) if seen is not None else None
                 remember(workspace, held, known, wrote=wrote)
             else:
@@ -142,9 +144,11 @@ def answered(
     known: Links | None = None,
 ) -> Logged:
     """Return what is told of a lesson that was just logged as this pattern."""
-    if notebook.get(pattern) is None:
+    line = notebook.get(pattern)
+    if line is None:
         return Logged(pattern, lesson, 1, secrets)
-    line = merging.whole(notebook, pattern, known.pointing if known is not None else None)
+    if known is None or known.pointing:
+        line = merging.whole(notebook, pattern, known.pointing if known is not None else None)
     told = (line.id, text(line), count(line, "seen"), secrets)
     # Whoever says --same has looked already.
     return Logged(*told) if is_same else Logged(*told, close=lambda: _near(notebook, line.id, lesson))
@@ -272,7 +276,7 @@ def _relapse(
 
 
 class _Fresh(NamedTuple):
-    """An entry that was just written.
+    """An entry that is to be written.
 
     Attributes:
         entry: as it will be read.
@@ -280,6 +284,7 @@ class _Fresh(NamedTuple):
         is_first: no entry of the log had this content.
         is_plain: each of its values is one line, as it was told.
         before: the other records of its pattern, in file order.
+        data: what is appended to the log, in one write.
     """
 
     entry: Entry
@@ -287,9 +292,10 @@ class _Fresh(NamedTuple):
     is_first: bool
     is_plain: bool
     before: list[Record]
+    data: bytes
 
 
-def _append_entry(
+def _fresh_entry(
     writer: Writer,
     log: Logbook,
     entry: Correction,
@@ -297,7 +303,7 @@ def _append_entry(
     session: str,
     extra: tuple[tuple[str, str], ...],
 ) -> _Fresh:
-    """Append the entry and its record in one write."""
+    """Issue the stamp of an entry, and work out what is written of it: the entry, and its record."""
     workspace, at = writer.workspace, writer.tick()
     now = workspace.wall()
     when = f"{now[:10]} {now[11:16]}Z"
@@ -306,9 +312,52 @@ def _append_entry(
     record = Record(entry_id, pattern, writer.name, at, session, extra, 0)
     head = f"# Corrections — {writer.agent}\n" if log.is_empty else ""
     data = f"{head}\n{body.rstrip()}\n{format_record(record)}\n".encode()
-    before = log.records_of(pattern)
-    log.wrote(record, workspace.disk.append(log.path, data), len(data))
-    return _Fresh(parsed, record, is_first, is_plain, before)
+    return _Fresh(parsed, record, is_first, is_plain, log.records_of(pattern), data)
+
+
+class _Owed:
+    """The line that a settled log owes after one more entry: worked out while the disk writes the entry.
+
+    Args:
+        writer: who writes it.
+        held: what it is joined into.
+        fresh: the entry.
+        is_clean: each field of the entry was screened, is one line, and short.
+    """
+
+    def __init__(self, writer: Writer, held: Held, fresh: _Fresh, *, is_clean: bool) -> None:
+        self._writer = writer
+        self._held = held
+        self._fresh = fresh
+        self._is_clean = is_clean
+        self._line: Line | None = None
+        self._data = b""
+
+    def __call__(self) -> None:
+        """Work it out."""
+        fresh, fields = self._fresh, self._writer.workspace.config.share.fields
+        entry = fresh.entry if fresh.is_first else None
+        self._line = line = reconcile.line_owed(
+            entry, fresh.record, fresh.before, self._held.notebook, fields, is_clean=self._is_clean
+        )
+        self._data = PATTERNS.encode(line) + b"\n" if line is not None else b""
+
+    def write(self) -> os.stat_result | None:
+        """Write it, once the entry is on the disk. Returns what the shard was like then; None where nothing is owed."""
+        if self._line is None:
+            return None
+        # As in ``_append_owed``: the log has it, on the disk.
+        store, name = self._writer.workspace.store, self._writer.name
+        seen = store.append_encoded(PATTERNS, name, self._data, is_durable=False)
+        self._held.notebook.add(self._line)
+        return seen
+
+
+def _owed_by(writer: Writer, log: Logbook, held: Held, fresh: _Fresh, *, is_clean: bool) -> _Owed | None:
+    """Return what a settled log owes after one more entry; None for any other log."""
+    if log.unfilled is None or not reconcile.is_counted(fresh.before, held.notebook):
+        return None
+    return _Owed(writer, held, fresh, is_clean=is_clean)
 
 
 def _written(entry: Correction, when: str) -> tuple[str, Entry, bool]:
@@ -370,19 +419,6 @@ def _append_owed(writer: Writer, held: Held, log: Log) -> int:
     writer.append(PATTERNS, owed, is_durable=False)
     held.notebook.add_all(owed)
     return len(owed)
-
-
-def _append_line(writer: Writer, held: Held, fresh: _Fresh, *, is_clean: bool) -> os.stat_result | None:
-    """Write what a settled log owes after one more entry. Returns what the shard was like then."""
-    fields = writer.workspace.config.share.fields
-    entry = fresh.entry if fresh.is_first else None
-    line = reconcile.line_owed(entry, fresh.record, fresh.before, held.notebook, fields, is_clean=is_clean)
-    if line is None:
-        return None
-    # As in ``_append_owed``: the log has it, on the disk.
-    seen = writer.append(PATTERNS, [line], is_durable=False)
-    held.notebook.add(line)
-    return seen
 
 
 def settle_all(workspace: Workspace) -> Held:

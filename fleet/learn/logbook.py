@@ -26,10 +26,13 @@ class Logbook:
     Attributes:
         path: of the log.
         unfilled: how many entries have no pattern yet, once all that the log owed was written; else None.
+        is_in_use: who wrote to it came again, and will once more.
+        is_note_due: what it is like is noted when whoever uses it is done (``settled.note_later``).
     """
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._disk = disk
+        self.is_note_due = False
         self.path = os.fspath(path)  # a Path is asked for its text with each call
         self.read()
 
@@ -37,7 +40,7 @@ class Logbook:
         """Forget what was known, and read the log."""
         self._look = _seen(self.path)
         self._known = self._disk.read(self.path)
-        self._has_tables = False
+        self.is_in_use = False
         self._entries: set[str] = set()
         self._patterns: set[str] = set()
         self._minutes: set[str] = set()
@@ -48,12 +51,12 @@ class Logbook:
         """Read the log if it is another than the one that we read, or wrote to, last."""
         if self._look is None or self._look != _seen(self.path):
             self.read()
-        elif not self._has_tables:
+        elif not self.is_in_use:
             # Who comes a second time will come again: from now on nothing depends on how long the log is.
             self._entries |= {found.decode() for found in _ENTRY.findall(self._known)}
             self._patterns |= {found.decode() for found in _PATTERN.findall(self._known)}
             self._minutes |= {found.decode() for found in _MINUTE.findall(self._known)}
-            self._has_tables = True
+            self.is_in_use = True
 
     @property
     def is_as_read(self) -> bool:
@@ -67,17 +70,17 @@ class Logbook:
 
     def has_entry(self, entry_id: str) -> bool:
         """Tell whether the id of an entry stands in it."""
-        return entry_id in self._entries or (not self._has_tables and entry_id.encode() in self._known)
+        return entry_id in self._entries or (not self.is_in_use and entry_id.encode() in self._known)
 
     def may_say(self, pattern: str, when: str = "") -> bool:
         """Tell whether somebody else may have written this pattern, and this minute, if one is given."""
-        if when and self._has_tables and when not in self._minutes:
+        if when and self.is_in_use and when not in self._minutes:
             return False
         return pattern.encode() in self._known and (not when or when.encode() in self._known)
 
     def records_of(self, pattern: str) -> list[Record]:
         """Return the records of one pattern, in file order (``records.records_of``)."""
-        before = [] if self._has_tables and pattern not in self._patterns else records_of(pattern, self._known)
+        before = [] if self.is_in_use and pattern not in self._patterns else records_of(pattern, self._known)
         return before + self._written.get(pattern, [])
 
     def wrote(self, record: Record, seen: os.stat_result, length: int) -> None:

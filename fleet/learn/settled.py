@@ -5,12 +5,16 @@ nobody reads a log of years to add a line to it, or to start a session. Losing t
 """
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
+
+from fleet.keep.errors import DiskError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fleet.keep.workspace import Workspace
+    from fleet.learn.logbook import Logbook
 
 FILE_NAME = "corrections.md"
 _NOTE_BYTES = 64
@@ -57,11 +61,34 @@ def note(workspace: "Workspace", agent: str, unfilled: int, told: bytes = b"") -
     workspace.disk.note(_file(workspace, agent), (b"%b %d" % (told, unfilled) if told else b"").ljust(_NOTE_BYTES))
 
 
+def note_later(workspace: "Workspace", agent: str, log: "Logbook") -> None:
+    """Note at once what the log is like now if it may be the last time; whoever goes on notes it when he is done.
+
+    A process that is killed before costs the next one a reading of the log, as any loss of the note does.
+    """
+    if not log.is_in_use:
+        note(workspace, agent, log.unfilled or 0, log.signature)
+    elif not log.is_note_due:
+        log.is_note_due = True
+        workspace.closing.append(lambda: _note_at_the_end(workspace, agent, log))
+
+
+def _note_at_the_end(workspace: "Workspace", agent: str, log: "Logbook") -> None:
+    log.is_note_due = False
+    if log.unfilled is not None and log.signature:
+        with suppress(DiskError):  # what cannot be noted is read again
+            note(workspace, agent, log.unfilled, log.signature)
+
+
 def unfilled(workspace: "Workspace", agent: str) -> int:
     """Return how many entries still wait for their pattern: they count for nothing until it is stated."""
-    known, told = noted(workspace, agent), signature(workspace, agent)
+    told = signature(workspace, agent)
     if not told:
         return 0
+    log: Logbook | None = workspace.logbooks.get(agent)
+    if log is not None and log.unfilled is not None and log.signature == told:
+        return log.unfilled
+    known = noted(workspace, agent)
     if known.signature == told:
         return known.unfilled
     from fleet.learn import corrections

@@ -266,7 +266,7 @@ def test_what_stopped_between_the_log_and_the_count_is_counted_with_the_next_one
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(corrections, "_append_line", stop)
+        patch.setattr(corrections._Owed, "write", stop)
         with pytest.raises(KeyboardInterrupt):
             tell(workspace, "lesson 3")
     tell(workspace, "lesson 4")

@@ -117,7 +117,47 @@ def test_a_note_that_says_nothing_of_this_log_costs_one_reading(workspace, note)
     (workspace.local / "settled" / "velma").write_bytes(note)
     assert settled.unfilled(workspace, "velma") == 0
     assert tell(workspace, session="s-2").seen == 2
+    workspace.close()
     assert settled.noted(workspace, "velma").signature == settled.signature(workspace, "velma")
+
+
+def test_who_goes_on_notes_it_at_the_end(tmp_path, pages):
+    workspace = opened(tmp_path)
+    note = tmp_path / ".fleet" / "settled" / "velma"
+    for number in range(3):
+        tell(workspace, session=f"s-{number}")
+    noted = note.read_bytes()
+    tell(workspace, session="s-3")
+    assert note.read_bytes() == noted
+    pages.clear()
+    assert settled.unfilled(workspace, "velma") == 0
+    assert not pages
+    workspace.close()
+    assert settled.noted(workspace, "velma").signature == settled.signature(workspace, "velma")
+
+
+def test_who_was_killed_before_the_end_costs_the_next_one_a_reading(tmp_path, pages):
+    killed = opened(tmp_path)
+    for number in range(3):
+        tell(killed, session=f"s-{number}")
+    workspace = opened(tmp_path)
+    pages.clear()
+    assert tell(workspace, session="s-3").seen == 4
+    assert max(pages) > settled.log_file(workspace, "velma").stat().st_size / 2
+    assert counted(workspace) == (4, 4)
+    workspace.close()
+
+
+def test_a_note_that_cannot_be_written_at_the_end_is_no_fault(tmp_path):
+    workspace = opened(tmp_path)
+    for number in range(3):
+        tell(workspace, session=f"s-{number}")
+    folder = tmp_path / ".fleet" / "settled"
+    (folder / "velma").unlink()
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    workspace.close()
+    assert not (tmp_path / "velma").exists()
 
 
 def test_records_in_a_code_fence_count_for_nothing(workspace):
