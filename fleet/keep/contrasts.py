@@ -5,83 +5,18 @@ texts that are alike but for a word or two, are taken to differ unless the words
 lessons different by mistake costs a look; to offer an opposite as the same would cost the lesson.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
+from itertools import product
 
-from fleet.keep import ratios
+from fleet.keep.pairing import Pairs, alike, pairing
+from fleet.keep.smallwords import is_turned, told
 from fleet.keep.stems import TOOLS as _TOOLS
 from fleet.keep.wording import Quantity, Token, Wording
 
-Pairs = Sequence[tuple[Token, Token]]
-
-_ALIKE_FROM = 5  # shorter words that differ by a letter are other words: form, from
-_ALIKE_PERCENT = 86
+_ADVERB_FROM = 5  # only, rely
 
 EXCHANGED_MAX = 4
 EXCHANGED_SHARE_MAX = 0.5
-
-
-def alike(one: Token, other: Token) -> bool:
-    """Tell whether two tokens mean the same: the same stem, a common group of synonyms, or a slip of the pen."""
-    if one.stem == other.stem or ((groups := one.groups) and not groups.isdisjoint(other.groups)):
-        return True
-    if one.exact or other.exact:
-        return one.stem.casefold() == other.stem.casefold() and not (one.is_flag or other.is_flag)
-    if one.stem[:1] != other.stem[:1]:  # as most are
-        return False
-    longer, shorter = max(len(one.stem), len(other.stem)), min(len(one.stem), len(other.stem))
-    if shorter < _ALIKE_FROM or shorter / longer < 0.6 or _are_names(one, other):
-        return False
-    if longer - shorter <= 4 and (one.stem.startswith(other.stem) or other.stem.startswith(one.stem)):
-        return True
-    return ratios.ratio(one.stem, other.stem) >= _ALIKE_PERCENT
-
-
-def _are_names(one: Token, other: Token) -> bool:
-    return one.stem in _TOOLS or other.stem in _TOOLS
-
-
-def pairing(mine: list[Token], theirs: list[Token]) -> list[tuple[Token, Token]]:
-    """Return each token of mine with one of theirs that means the same.
-
-    What agrees in more goes first: a name with a name, a word that is both said and denied with itself, the same stem
-    before a synonym.
-    """
-    pairs: list[tuple[Token, Token]] = []
-    stems = {token.stem for token in theirs}
-    free = list(theirs)
-    rest = [token for token in mine if token.stem in stems]
-    for fits in (_same_in_all, _same_in_kind, _same_stem):
-        rest = _paired(rest, free, fits, pairs)
-    left = {id(token) for token in rest}
-    _paired([token for token in mine if token.stem not in stems or id(token) in left], free, alike, pairs)
-    return pairs
-
-
-def _paired(
-    rest: list[Token], free: list[Token], fits: Callable[[Token, Token], bool], pairs: list[tuple[Token, Token]]
-) -> list[Token]:
-    """Pair what fits, the first with the first; return the tokens that found none. What did is ``free`` no more."""
-    left = []
-    for token in rest:
-        for at, other in enumerate(free):
-            if fits(token, other):
-                pairs.append((token, free.pop(at)))
-                break
-        else:
-            left.append(token)
-    return left
-
-
-def _same_in_all(one: Token, other: Token) -> bool:
-    return _same_in_kind(one, other) and one.sign == other.sign
-
-
-def _same_in_kind(one: Token, other: Token) -> bool:
-    return one.stem == other.stem and one.exact == other.exact
-
-
-def _same_stem(one: Token, other: Token) -> bool:
-    return one.stem == other.stem
 
 
 def difference(mine: Wording, theirs: Wording, pairs: Pairs) -> str:
@@ -102,7 +37,8 @@ def difference(mine: Wording, theirs: Wording, pairs: Pairs) -> str:
         return "opposite"
     if is_swapped(mine, theirs, pairs):
         return "order"
-    return "word" if is_exchanged(mine, theirs, pairs) else ""
+    exchanged = is_exchanged(mine, theirs, pairs) or is_exchanged_elsewhere(mine, theirs, pairs)
+    return "word" if exchanged or is_turned(mine, theirs, pairs) else ""
 
 
 def numbers_differ(mine: Wording, theirs: Wording) -> bool:
@@ -230,7 +166,7 @@ def _poles(wording: Wording) -> dict[int, list[int]]:
     return found
 
 
-_PREFIXES = ("un", "non", "in", "im", "ir", "dis", "de", "anti", "mis")
+_PREFIXES = ("un", "non", "in", "im", "ir", "il", "ab", "a", "dis", "de", "anti", "mis")
 
 
 def _prefixed(these: Wording, those: Wording) -> bool:
@@ -270,14 +206,46 @@ def _rearranged(mine: Wording, theirs: Wording) -> bool:
     if sorted(one) == sorted(other) or len(one) != len(other):
         return False
     words = {word for clause in one for word in clause}
-    return len(words) > 1 and words == {word for clause in other for word in clause}
+    if len(words) < 2 or words != {word for clause in other for word in clause}:
+        return False
+    return not any(_is_put_first(these, those) for these, those in ((mine, theirs), (theirs, mine)))
 
 
 def _by_clause(wording: Wording) -> list[tuple[str, ...]]:
     clauses: dict[int, list[str]] = {}
-    for token in wording.content:
-        clauses.setdefault(token.clause, []).append(token.stem)
+    for token in _in_order(wording):
+        if not (token.is_stop or _is_adverb(token)):
+            clauses.setdefault(token.clause, []).append(token.stem)
     return [tuple(clause) for clause in clauses.values()]
+
+
+def _in_order(wording: Wording) -> list[Token]:
+    """Return the tokens as their order counts: "the key of a map" is "the map key"."""
+    found: list[Token] = []
+    is_of = False
+    for token in told(wording):
+        if token.surface.casefold() == "of" and found and not found[-1].is_stop:
+            is_of = True
+            continue
+        found.insert(len(found) - is_of, token)
+        is_of = False
+    return found
+
+
+def _is_adverb(token: Token) -> bool:
+    """Tell of a word that may stand anywhere; as far as its end tells."""
+    return token.surface.casefold().endswith("ly") and len(token.surface) > _ADVERB_FROM
+
+
+def _is_put_first(mine: Wording, theirs: Wording) -> bool:
+    """Tell whether the one ends in what the other begins with, preposition and all: "in CI pin it", "pin it in CI"."""
+    one, other = ([t.stem for t in _in_order(wording) if not _is_adverb(t)] for wording in (mine, theirs))
+    return any(at and word in _MAY_COME_FIRST and other == one[at:] + one[:at] for at, word in enumerate(one))
+
+
+_MAY_COME_FIRST = frozenset(
+    ("for", "in", "on", "at", "with", "from", "to", "inside", "within", "during", "by", "under")
+)
 
 
 def is_exchanged(mine: Wording, theirs: Wording, pairs: Pairs) -> bool:
@@ -304,6 +272,36 @@ def is_exchanged(mine: Wording, theirs: Wording, pairs: Pairs) -> bool:
     return any(
         tag == "replace" and not _is_known(one[i1:i2] + other[j1:j2], mine, theirs) for tag, i1, i2, j1, j2 in changes
     )
+
+
+def is_exchanged_elsewhere(mine: Wording, theirs: Wording, pairs: Pairs) -> bool:
+    """Tell whether the texts share all their words but one each, beside the same neighbour, in whatever order.
+
+    "Use a durable queue for jobs" and "for jobs, use a volatile queue". The same lessons in other words seldom differ
+    by one word each; where they do, the two mostly stand beside other ones. Of an opposite that has a word of its own
+    besides, the exchanged ones stand before the same word: with two more each, nothing tells the one from the other.
+    """
+    partner = {id(one): other for one, other in pairs} | {id(other): one for one, other in pairs}
+    words = [[t for t in _in_order(w) if not (t.is_stop or t.is_light or t.is_time)] for w in (mine, theirs)]
+    alone = [[at for at, t in enumerate(each) if id(t) not in partner and not t.exact] for each in words]
+    counts = sorted(map(len, alone))
+    if counts not in ([1, 1], [1, 2]):
+        return False
+    return any(
+        _are_beside_the_same(words, places, step, partner)
+        for step in ((-1, 1) if counts == [1, 1] else (1,))
+        for places in product(*alone)
+    )
+
+
+def _are_beside_the_same(
+    words: list[list[Token]], places: tuple[int, ...], step: int, partner: Mapping[int, Token]
+) -> bool:
+    beside = [at + step for at in places]
+    if not all(0 <= at < len(each) for at, each in zip(beside, words, strict=True)):
+        return False
+    one, other = (each[at] for at, each in zip(beside, words, strict=True))
+    return partner.get(id(one)) is other
 
 
 def _is_known(tokens: list[Token], mine: Wording, theirs: Wording) -> bool:

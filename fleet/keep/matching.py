@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from fleet.keep import ratios, wording
-from fleet.keep.contrasts import difference, pairing
+from fleet.keep.contrasts import difference
+from fleet.keep.pairing import pairing
 from fleet.keep.ranking import Ranks
 from fleet.keep.stemming import stem
 from fleet.keep.wording import Token, Wording

@@ -70,7 +70,7 @@ _PREPOSITIONS = frozenset("for in on at by with from to inside".split())
 _TIME = {"before": 1, "after": -1, "afterwards": -1}
 _BEFORE = frozenset(("之前", "以前", "前"))
 _AFTER = frozenset(("之后", "以后", "后"))
-_WHEN = frozenset(("when", "once", "if", "时", "就", "一旦", "如果", "若"))
+_WHEN = frozenset(("when", "whenever", "once", "if", "时", "就", "一旦", "如果", "若"))
 _TIME_WORDS = frozenset((*_TIME, *_BEFORE, *_AFTER, "先", "再", "然后", "最后"))
 _TO = frozenset("to into onto from by with over than".split())
 
@@ -148,6 +148,7 @@ class Wording(msgspec.Struct):
         negations: how many there are.
         says_when: whether there is a word like "when".
         bounds: 1 for "at least", -1 for "at most".
+        openers: the words that begin clauses, "because" and the like, in order.
     """
 
     text: str
@@ -158,6 +159,7 @@ class Wording(msgspec.Struct):
     negations: int = 0
     says_when: bool = False
     bounds: set[int] = set()
+    openers: list[str] = []
 
     @property
     def is_timed(self) -> bool:
@@ -192,6 +194,7 @@ def read(text: str) -> Wording:
     if not apart.is_understood:
         _understand(wording, apart.clauses, apart.openers, apart.ends)
         wording.bounds = _bounds(wording.text.casefold())
+        wording.openers = [stem(opener) for opener in apart.openers if opener.isalpha()]
         apart.is_understood = True
     return wording
 
@@ -353,7 +356,7 @@ def _pairs(rest: str) -> Iterator[str]:
 
 
 def _joined(lexemes: list[_Lexeme]) -> list[_Lexeme]:
-    """Replace phrases that mean something else than their words; join ``non-`` and ``re-`` to what follows."""
+    """Replace phrases that mean something else than their words; join ``non-`` and its like to what follows."""
     found: list[_Lexeme] = []
     said = [stem(lexeme.text) if lexeme.kind == "word" else "" for lexeme in lexemes]
     at = 0
@@ -366,7 +369,7 @@ def _joined(lexemes: list[_Lexeme]) -> list[_Lexeme]:
                 break
         else:
             head = lexemes[at]
-            if head.kind == "word" and head.text.casefold() in ("non", "re", "un") and at + 1 < len(lexemes):
+            if head.kind == "word" and head.text.casefold() in ("non", "re", "un", "de") and at + 1 < len(lexemes):
                 found.append(_Lexeme("word", head.text.casefold() + lexemes[at + 1].text))
                 at += 2
                 continue
