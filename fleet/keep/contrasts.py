@@ -5,7 +5,6 @@ texts that are alike but for a word or two, are taken to differ unless the words
 lessons different by mistake costs a look; to offer an opposite as the same would cost the lesson.
 """
 
-from collections.abc import Mapping
 from itertools import product
 
 from fleet.keep.pairing import Pairs, alike, pairing
@@ -282,26 +281,24 @@ def is_exchanged_elsewhere(mine: Wording, theirs: Wording, pairs: Pairs) -> bool
     besides, the exchanged ones stand before the same word: with two more each, nothing tells the one from the other.
     """
     partner = {id(one): other for one, other in pairs} | {id(other): one for one, other in pairs}
-    words = [[t for t in _in_order(w) if not (t.is_stop or t.is_light or t.is_time)] for w in (mine, theirs)]
-    alone = [[at for at, t in enumerate(each) if id(t) not in partner and not t.exact] for each in words]
+    words = [[t for t in _in_order(w) if not (t.is_stop or t.is_time)] for w in (mine, theirs)]
+    heavy = [[t for t in each if not t.is_light] for each in words]
+    alone = [[t for t in each if id(t) not in partner and not t.exact] for each in heavy]
     counts = sorted(map(len, alone))
     if counts not in ([1, 1], [1, 2]):
         return False
+    steps = (-1, 1) if counts == [1, 1] else (1,)
     return any(
-        _are_beside_the_same(words, places, step, partner)
-        for step in ((-1, 1) if counts == [1, 1] else (1,))
-        for places in product(*alone)
+        partner.get(id(_beside(told[0], one, step))) is _beside(told[1], other, step) is not None
+        for told in (heavy, words)
+        for step in steps
+        for one, other in product(*alone)
     )
 
 
-def _are_beside_the_same(
-    words: list[list[Token]], places: tuple[int, ...], step: int, partner: Mapping[int, Token]
-) -> bool:
-    beside = [at + step for at in places]
-    if not all(0 <= at < len(each) for at, each in zip(beside, words, strict=True)):
-        return False
-    one, other = (each[at] for at, each in zip(beside, words, strict=True))
-    return partner.get(id(one)) is other
+def _beside(words: list[Token], token: Token, step: int) -> Token | None:
+    at = next(at for at, each in enumerate(words) if each is token) + step
+    return words[at] if 0 <= at < len(words) else None
 
 
 def _is_known(tokens: list[Token], mine: Wording, theirs: Wording) -> bool:

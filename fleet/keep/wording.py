@@ -37,7 +37,7 @@ def _lexeme(cjk: str, marks: str, flags: re.RegexFlag) -> re.Pattern[str]:
         | (?P<dotfile>(?<![\w.])\.[A-Za-z][\w.-]*[\w])
         | (?P<name>[A-Za-z]\w*(?:\.[A-Za-z_]\w+)+ | [A-Za-z]*_\w+ | [A-Za-z]+_\w*
             | [a-z]+[A-Z][A-Za-z]* | [A-Z][a-z]+[A-Z][A-Za-z]*)
-        | (?P<number>\d+(?:[.,]\d+)*\s?%?)
+        | (?P<number>(?:(?<![\w)\]}}-])-)?\d+(?:[.,]\d+)*\s?%?)
         | (?P<cjk>{f"[{cjk}]+" if cjk else "(?!)"})
         | (?P<word>[^\W\d_{cjk}]+(?:['’][^\W\d_]+)?)
         | (?P<mark>[{marks}])
@@ -253,10 +253,15 @@ def _cut(text: str) -> _Apart:
             if root in _ONES:
                 wording.weak_ones += 1
             # In a Chinese sentence a capitalised word is a name.
-            is_name = kind == "word" and has_cjk and said[0].isupper()
+            is_name = kind == "word" and said[0].isupper() and (has_cjk or _is_a_letter(lexemes, at))
             clauses[-1].append(Token(said, root if kind == "word" else said, clause, exact=is_name))
         at += 1
     return _Apart(wording, clauses, openers, ends)
+
+
+def _is_a_letter(lexemes: list[_Lexeme], at: int) -> bool:
+    """Tell whether a capital stands for itself, as in "branch A"."""
+    return len(lexemes[at].text) == 1 and lexemes[at].text != "I" and at > 0 and lexemes[at - 1].kind != "mark"
 
 
 _BOUND = compiled(

@@ -133,6 +133,12 @@ DIFFERENT = [
     ("Keep the lock while writing", "Release the lock while writing", "opposite"),
     ("In invoices, round half up", "Round half down in invoices", "opposite"),
     ("Always send the counter with the job", "Sometimes send the counter with the job", "opposite"),
+    ("处理任务时要展开日志", "日志在处理任务时要折叠", "opposite"),
+    # numbers, units and letters that are easily overlooked
+    ("Start the backup at 8 am", "Start the backup at 8 pm", "number"),
+    ("Return -1 for no match", "Return 1 for no match", "number"),
+    ("Deploy branch A to the test host", "Deploy branch B to the test host", "name"),
+    ("Rotate the logs weekly", "Logs must be rotated monthly", "opposite"),
     # words that weigh little
     ("Get the flag in the handler", "Set the flag in the handler", "word"),
     ("Flush the buffer whenever it is closed", "Flush the buffer unless it is closed", "word"),
