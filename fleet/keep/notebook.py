@@ -182,10 +182,14 @@ class Notebook:
 
     def reading_alike(self, normalised: str) -> Iterator[Line]:
         """Yield the records whose text now normalises to this, but was another when it was first logged."""
-        for pattern_id in self.with_key(b'"when":{'):
+        for pattern_id in self.edited():
             line = self.patterns[pattern_id]
-            if "text" in line.when and normalise(text(line)) == normalised:
+            if normalise(text(line)) == normalised:
                 yield line
+
+    def edited(self) -> list[str]:
+        """Return the ids of the records whose text is another than when it was first logged."""
+        return [pattern_id for pattern_id in self.with_key(b'"when":{') if "text" in self.patterns[pattern_id].when]
 
     def with_key(self, key: bytes) -> list[str]:
         """Return the ids of records in whose bytes a key stands, and of all that are decoded."""

@@ -75,8 +75,7 @@ def links(workspace: Workspace, held: Held) -> Links | None:
     if kept is not None and kept.held is held and kept.links is not None:
         return kept.links
     notebook = held.notebook
-    edited = (each for each in notebook.with_key(b'"when":{') if "text" in notebook.patterns[each].when)
-    return Links(notebook.pointing(), tuple(edited))
+    return Links(notebook.pointing(), tuple(notebook.edited()))
 
 
 def opened(workspace: Workspace) -> "View | None":

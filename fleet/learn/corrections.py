@@ -445,12 +445,15 @@ def _record_all(writer: Writer, notebook: Notebook) -> Log:
     log = read_log(workspace, writer.agent)
     session = ""
     records = []
+    edited: list[str] | None = None
     for bound in reconcile.bind(log):
         lesson = "" if bound.record is not None else reconcile.lesson_text(bound.entry)
         if not lesson:
             continue
         session = session or sessions.session_of(workspace, writer.agent, "")
-        pattern = reconcile.find_pattern(notebook, lesson)
+        if edited is None and notebook.index is None:  # an index answers that quickly by itself
+            edited = notebook.edited()
+        pattern = reconcile.find_pattern(notebook, lesson, edited)
         records.append(
             Record(
                 id=bound.id,

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from crdt import clock
 from fleet.keep import limits, names, screening
@@ -72,12 +73,13 @@ def import_files(
     with workspace.writing(agent) as writer:
         held = workspace.load()
         workspace.admit(held.notebook)
+        known = _Known(held.notebook, held.notebook.edited())
         lines: dict[bytes, Line] = {}
         found: dict[str, Discovery] = {}
         for path in files:
             progress(path)
             for item in _items(path, done):
-                _sort_in(item, path, workspace, held.notebook, lines, found, done)
+                _sort_in(item, path, workspace, known, lines, found, done)
         owed = [line for line in lines.values() if not held.notebook.covers(line)]
         new = [entry for entry in found.values() if entry.id not in held.findings.entries]
         done.patterns_new, done.discoveries_new = len(owed), len(new)
@@ -85,6 +87,22 @@ def import_files(
         writer.append(DISCOVERIES, new)
         workspace.quarantine.keep(done.refused, workspace.wall())
     return done
+
+
+class _Known(NamedTuple):
+    """What is known before the import.
+
+    Attributes:
+        notebook: all of it.
+        edited: ids of records whose text was edited: looked up once, not with every lesson.
+    """
+
+    notebook: Notebook
+    edited: list[str]
+
+    def pattern_of(self, lesson: str) -> str:
+        """Return the id that a lesson is logged under."""
+        return reconcile.find_pattern(self.notebook, lesson, self.edited)
 
 
 def _items(path: Path, done: Imported) -> Iterator[Lesson | Finding | Bad | Skipped]:
@@ -103,7 +121,7 @@ def _sort_in(
     item: Lesson | Finding | Bad | Skipped,
     path: Path,
     workspace: Workspace,
-    notebook: Notebook,
+    known: _Known,
     lines: dict[bytes, Line],
     found: dict[str, Discovery],
     done: Imported,
@@ -113,19 +131,19 @@ def _sort_in(
     elif isinstance(item, Skipped):
         done.skipped[item.reason] = done.skipped.get(item.reason, 0) + 1
     elif isinstance(item, Lesson):
-        if _is_counted(item, notebook):
+        if _is_counted(item, known):
             done.skipped["already counted by fleet"] = done.skipped.get("already counted by fleet", 0) + 1
             return
         try:
-            line = _as_line(item, workspace, notebook, done)
+            line = _as_line(item, workspace, known, done)
         except _Unusable as why:
             done.refused.append(Refused(path.name, 0, str(why), item.identity.encode()))
             return
         done.patterns += 1
-        known = lines.setdefault(_key(line), line)
+        mine = lines.setdefault(_key(line), line)
         # Two copies of one record that differ in their count: the larger one, never the sum.
         for replica, total in line.n["seen"].items():
-            known.n["seen"][replica] = max(total, known.n["seen"][replica])
+            mine.n["seen"][replica] = max(total, mine.n["seen"][replica])
     else:
         try:
             entry = _as_discovery(item, workspace, done)
@@ -142,14 +160,14 @@ def _key(line: Line) -> bytes:
     return f"{line.id} {line.by}".encode()
 
 
-def _is_counted(item: Lesson, notebook: Notebook) -> bool:
+def _is_counted(item: Lesson, known: _Known) -> bool:
     """Tell whether a correction of another fleet log is counted here already, under the replica that logged it."""
     replica = dict(item.extra).get("replica", "")
-    line = notebook.get(reconcile.find_pattern(notebook, _clean(item.text)[0])) if replica else None
+    line = known.notebook.get(known.pattern_of(_clean(item.text)[0])) if replica else None
     return line is not None and replica in line.n.get("seen", {})
 
 
-def _as_line(item: Lesson, workspace: Workspace, notebook: Notebook, done: Imported) -> Line:
+def _as_line(item: Lesson, workspace: Workspace, known: _Known, done: Imported) -> Line:
     text, had_secret = _clean(item.text)
     mark = hashlib.blake2b(item.identity.encode(), digest_size=4).hexdigest()
     slot = f"{names.IMPORT}.{mark}"
@@ -166,7 +184,7 @@ def _as_line(item: Lesson, workspace: Workspace, notebook: Notebook, done: Impor
         fields[f"agent.{mark}"] = item.agent
     done.redacted += had_secret
     return Line(
-        id=reconcile.find_pattern(notebook, text),
+        id=known.pattern_of(text),
         at=stamp,
         by=slot,
         add={slot: stamp},
