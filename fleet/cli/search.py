@@ -9,7 +9,7 @@ import typer
 from fleet.cli import desk, options
 
 if TYPE_CHECKING:
-    from fleet.keep.indexing import Page, Section
+    from fleet.keep.sources import Page, Section
     from fleet.keep.workspace import Workspace
     from fleet.recall.search import Answer
 
@@ -106,7 +106,7 @@ def pages(workspace: "Workspace") -> "list[Page]":
     """Return the pages of every agent here: corrections and journals. Links are left alone."""
     from fleet.keep import names
     from fleet.keep.index import CORRECTION, JOURNAL
-    from fleet.keep.indexing import Page
+    from fleet.keep.sources import Page
     from fleet.learn.corrections import log_file
     from fleet.learn.journal import all_of
 
@@ -122,7 +122,7 @@ def pages(workspace: "Workspace") -> "list[Page]":
 
 def corrections_of(data: bytes) -> "Iterator[Section]":
     """Yield the entries of a ``corrections.md``."""
-    from fleet.keep.indexing import Section
+    from fleet.keep.sources import Section
     from fleet.learn.entries import parse_log
 
     for entry in parse_log(data).entries:
@@ -133,7 +133,7 @@ def corrections_of(data: bytes) -> "Iterator[Section]":
 
 def sections_of(data: bytes) -> "Iterator[Section]":
     """Yield the sections of a page, each with its heading; what stands above the first one has none."""
-    from fleet.keep.indexing import Section
+    from fleet.keep.sources import Section
     from fleet.learn import markdown
 
     line, level, title, body = 1, 1, "", list[str]()

@@ -8,13 +8,14 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from fleet.keep import bulk, indexing, merging
+from fleet.keep import bulk, merging, places
 from fleet.keep.discoveries import Discovery, Findings
 from fleet.keep.index import PARAMETERS_MAX, Index
-from fleet.keep.indexing import Joined, Reader, Sources
 from fleet.keep.line import Carried, Line
 from fleet.keep.normal import normalise
 from fleet.keep.notebook import MERGED_INTO, Notebook, Order, Records, is_listed, merged_into, text
+from fleet.keep.places import Joined, Reader
+from fleet.keep.sources import Sources
 
 Region = Mapping[str, int]
 """How much of each file counts: its first so many bytes. A file that is not named counts for nothing."""
@@ -30,10 +31,12 @@ class View:
     Args:
         index: the open index.
         sources: what it was made of.
+        unindexed: lines that it lacks (``appended``). Who asks joins them.
     """
 
-    def __init__(self, index: Index, sources: Sources) -> None:
+    def __init__(self, index: Index, sources: Sources, unindexed: Sequence[Line] = ()) -> None:
         self.index = index
+        self.unindexed = unindexed
         self._sources = sources
         self._reader = Reader(sources)
 
@@ -58,7 +61,7 @@ class View:
         cut = self._sources.cut
         made = {key: Joined(Notebook(cut), Findings(cut)) for key in keys}
         for start in range(0, len(keys), PARAMETERS_MAX):
-            for place in indexing.places(self.index, keys[start : start + PARAMETERS_MAX]):
+            for place in places.places(self.index, keys[start : start + PARAMETERS_MAX]):
                 if region is not None and place.at + place.length > region.get(place.path, 0):
                     continue
                 if not self._reader.join(place, made[place.key]):
@@ -73,7 +76,7 @@ class View:
         """
         found = []
         for start in range(0, len(keys), PARAMETERS_MAX):
-            for place in indexing.places(self.index, keys[start : start + PARAMETERS_MAX]):
+            for place in places.places(self.index, keys[start : start + PARAMETERS_MAX]):
                 if region is not None and place.at + place.length > region.get(place.path, 0):
                     continue
                 raw = self._reader.still(place)
@@ -89,7 +92,7 @@ class View:
     def alike(self, normalised: str) -> list[str]:
         """Return the ids of records whose text was edited and may read like this, smallest first."""
         asked = "SELECT ref FROM search_doc WHERE alike = ? AND alike != '' ORDER BY ref"
-        return [str(row[0]) for row in self.index.connection.execute(asked, (indexing.mark_of(normalised),))]
+        return [str(row[0]) for row in self.index.connection.execute(asked, (places.mark_of(normalised),))]
 
     def pointing(self) -> dict[str, str]:
         """Return which record is merged into which."""
@@ -198,11 +201,18 @@ class Glimpse(Notebook):
         self._records = AskedRecords(self._fetch, self._fill)
         self.patterns = self._records
         self.newest_by = view.newest_by()
+        if view.unindexed:
+            self.ask_for([line.id for line in view.unindexed])
+            self.add_all(view.unindexed)
 
     @property
     def index(self) -> Index | None:
         """The search index behind this notebook."""
         return self.view.index if self.view is not None else None
+
+    def unindexed(self) -> set[str]:
+        """Return the ids of the records of which the index does not know all."""
+        return {entry.id for entry in self._added} if self.view is not None else set()
 
     def best(self, order: Order, count: int) -> tuple[list[Line], int] | None:
         """Return the records among which the best lessons are, merged ones as one, and how many lessons there are."""

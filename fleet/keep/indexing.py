@@ -9,22 +9,23 @@ looked at: a run that is killed goes on where it was.
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from fleet.keep import line as codec
-from fleet.keep import names, notebook, tail
+from fleet.keep import names, notebook, places, tail
+from fleet.keep.asking import asked
 from fleet.keep.discoveries import Discovery, Findings
 from fleet.keep.errors import FleetError
-from fleet.keep.index import DISCOVERY, PARAMETERS_MAX, PATTERN, Doc, Index, boost, clean, is_damage
-from fleet.keep.line import BadLineError, Line
+from fleet.keep.index import DISCOVERY, PARAMETERS_MAX, PATTERN, Doc, Index, boost, clean
+from fleet.keep.line import Line
 from fleet.keep.normal import normalise
 from fleet.keep.notebook import Notebook
-from fleet.keep.reading import KINDS, Entry, Kind
-from fleet.keep.store import Store, without_cyclic_collection
+from fleet.keep.places import Joined, Reader
+from fleet.keep.sources import Known, Page, Section, Sources, files_of, known_files, seen_files
+from fleet.keep.store import without_cyclic_collection
 from fleet.keep.workspace import Workspace
 
 T = TypeVar("T")
@@ -32,38 +33,7 @@ T = TypeVar("T")
 PASSES_MAX = 5
 SETTLED_NS = 2_000_000_000  # some file systems tell times in steps of two seconds
 AGENTS_SHOWN_MAX = 8
-HANDLES_MAX = 64
 _PART = " · "
-
-
-class Section(NamedTuple):
-    """A piece of a page: the line of its heading, the heading, what stands under it, and when, if it says so."""
-
-    line: int
-    title: str
-    text: str
-    at: str
-
-
-class Page(NamedTuple):
-    """A file of an agent's own that people read: who it belongs to, and how it is taken apart."""
-
-    path: Path
-    kind: str
-    who: str
-    sections: Callable[[bytes], Iterable[Section]]
-
-
-class Sources(NamedTuple):
-    """Everything that is searched: the clan's files up to a cut, and pages, all below one root.
-
-    Without ``pages`` (None), what is known of pages is left as it is.
-    """
-
-    root: Path
-    store: Store
-    cut: str
-    pages: tuple[Page, ...] | None
 
 
 class _Key(msgspec.Struct, gc=False):
@@ -71,28 +41,6 @@ class _Key(msgspec.Struct, gc=False):
 
     id: str = ""
     retracts: str = ""
-
-
-class _Known(NamedTuple):
-    """What is remembered of a file. ``torn``: where its last line, which has no end yet, begins; else ``read``."""
-
-    id: int
-    size: int
-    mtime_ns: int
-    inode: int
-    read: int
-    torn: int
-    digest: bytes
-    is_log: bool
-    is_odd: bool
-
-
-class _File(NamedTuple):
-    """A file as it is seen now: a log's ``kind``, or a page."""
-
-    path: Path
-    kind: Kind | None
-    page: Page | None
 
 
 _key_decoder = msgspec.json.Decoder(_Key)
@@ -121,85 +69,7 @@ def answer(workspace: Workspace, pages: Iterable[Page], ask: Callable[[Index], T
         index.connection.close()
 
 
-def asked(workspace: Workspace, sources: Sources, ask: Callable[[Index], T]) -> T:
-    """Bring the index up to date and ask it; one that is damaged is made anew first.
-
-    Which records are other ones than before is added to ``workspace.changed``.
-
-    Raises:
-        sqlite3.Error: it cannot be used, or not now.
-        FleetError: the database cannot, or somebody else is busy with it.
-    """
-    lock = lock_file(workspace)
-    for is_last in (False, True):
-        index = Index(workspace.state.connection())
-        generation = ""
-        try:
-            generation = index.generation()
-            if not generation or not is_current(index, sources):
-                with workspace.disk.lock(lock):
-                    workspace.changed |= refresh(index, sources)
-                    generation = index.generation()
-            return ask(index)
-        except (sqlite3.Error, UnicodeDecodeError) as why:
-            if is_last or not is_damage(why):
-                raise
-        with workspace.disk.lock(lock):
-            if _generation(index) == generation:  # else somebody else has mended it meanwhile
-                index.drop()
-    raise AssertionError("the second time returns or raises")
-
-
-def lock_file(workspace: Workspace) -> Path:
-    """Return what is locked while the index is brought up to date."""
-    return workspace.local / "locks" / "search.lock"
-
-
-def _generation(index: Index) -> str:
-    try:
-        return index.generation()
-    except (sqlite3.Error, UnicodeDecodeError):
-        return ""
-
-
 # --- which files changed --------------------------------------------------------------------------------------------
-
-
-def is_current(index: Index, sources: Sources) -> bool:
-    """Tell whether nothing has changed since the last refresh."""
-    return _seen(sources) == {
-        path: (known.size, known.mtime_ns, known.inode) for path, known in _known(index, sources).items()
-    } and not _is_stale(index, sources.cut)
-
-
-def behind(index: Index, sources: Sources) -> int:
-    """Return how many bytes of files are not in the index yet, about."""
-    known = _known(index, sources) if index.generation() else {}
-    total = 0
-    for path, (size, mtime_ns, inode) in _seen(sources).items():
-        before = known.get(path)
-        if before is None or before.inode != inode:
-            total += size
-        elif (before.size, before.mtime_ns) != (size, mtime_ns):
-            total += max(size - before.read, 0)
-    return total
-
-
-def is_plain(index: Index) -> bool:
-    """Tell whether every line of the logs is one that this version reads and believes whole.
-
-    Only then do the joined records say all there is to say: nothing is refused, held back or carried.
-    """
-    asked = (
-        "SELECT EXISTS (SELECT 1 FROM search_odd) OR EXISTS (SELECT 1 FROM search_due) "
-        "OR EXISTS (SELECT 1 FROM search_file WHERE is_odd)"
-    )
-    return not index.connection.execute(asked).fetchone()[0]
-
-
-def _is_stale(index: Index, cut: str) -> bool:
-    asked = "SELECT EXISTS (SELECT 1 FROM search_stale) OR EXISTS (SELECT 1 FROM search_due WHERE stamp <= ?)"
-    return bool(index.connection.execute(asked, (cut,)).fetchone()[0])
 
 
 def refresh(index: Index, sources: Sources) -> set[str]:
@@ -211,47 +81,16 @@ def refresh(index: Index, sources: Sources) -> set[str]:
     changed: set[str] = set()
     with without_cyclic_collection():
         for _ in range(PASSES_MAX):  # what was replaced while we read is looked at again
-            before = _seen(sources)
+            before = seen_files(sources)
             _refresh_files(index, sources)
             _refresh_refs(index, sources, changed)
-            if _seen(sources) == before:
+            if seen_files(sources) == before:
                 break
     return changed
 
 
-def _files(sources: Sources) -> dict[str, _File]:
-    """Return path below the root to file, logs first. Links are left alone: they may lead anywhere."""
-    found: dict[str, _File] = {}
-    clan = sources.store.clan
-    below = clan.relative_to(sources.root).as_posix()
-    for kind in KINDS:
-        for name in sources.store.paths(kind):
-            found[f"{below}/{name}"] = _File(clan / name, kind, None)
-    for page in sources.pages or ():
-        if page.path.is_file() and not page.path.is_symlink():
-            found[page.path.relative_to(sources.root).as_posix()] = _File(page.path, None, page)
-    return found
-
-
-def _seen(sources: Sources) -> dict[str, tuple[int, int, int]]:
-    found = {}
-    for path, file in _files(sources).items():
-        try:
-            seen = file.path.stat()
-        except OSError:
-            continue
-        found[path] = (seen.st_size, seen.st_mtime_ns, seen.st_ino)
-    return found
-
-
-def _known(index: Index, sources: Sources) -> dict[str, _Known]:
-    asked = "SELECT path, id, size, mtime_ns, inode, read, torn, digest, is_log, is_odd FROM search_file"
-    rows = index.connection.execute(asked if sources.pages is not None else f"{asked} WHERE is_log")
-    return {row[0]: _Known(*row[1:]) for row in rows}
-
-
 def _refresh_files(index: Index, sources: Sources) -> None:
-    known, files = _known(index, sources), _files(sources)
+    known, files = known_files(index, sources), files_of(sources)
     for path, file in files.items():
         before = known.get(path)
         try:
@@ -261,7 +100,7 @@ def _refresh_files(index: Index, sources: Sources) -> None:
             continue
         with handle:
             seen = os.fstat(handle.fileno())
-            if before is not None and before[1:4] == (seen.st_size, seen.st_mtime_ns, seen.st_ino):
+            if before is not None and before.look == (seen.st_size, seen.st_mtime_ns, seen.st_ino):
                 continue
             # A file that was written just now may be written again within the same tick of its clock.
             is_settled = abs(time.time_ns() - seen.st_mtime_ns) > SETTLED_NS
@@ -301,7 +140,7 @@ def _note_file(
 
 
 def _read_page(
-    index: Index, path: str, before: _Known | None, page: Page, handle: BinaryIO, stamp: tuple[int, int, int]
+    index: Index, path: str, before: Known | None, page: Page, handle: BinaryIO, stamp: tuple[int, int, int]
 ) -> None:
     data = handle.read()
     digest = tail.hasher(data).digest()
@@ -320,7 +159,7 @@ def _doc_of_section(path: str, page: Page, section: Section) -> Doc:
 # --- logs -----------------------------------------------------------------------------------------------------------
 
 
-def _read_log(index: Index, path: str, known: _Known | None, handle: BinaryIO, stamp: tuple[int, int, int]) -> None:
+def _read_log(index: Index, path: str, known: Known | None, handle: BinaryIO, stamp: tuple[int, int, int]) -> None:
     """Note where each line of a log stands, and of which ids the difference to what was known speaks."""
     lines = tail.Lines(handle, stamp[0])
     if known is not None:
@@ -399,14 +238,14 @@ def _refresh_refs(index: Index, sources: Sources, changed: set[str]) -> None:
             changed.update(_refresh_some(index, sources.cut, keys, reader))
 
 
-def _refresh_some(index: Index, cut: str, keys: list[str], reader: "Reader") -> list[str]:
+def _refresh_some(index: Index, cut: str, keys: list[str], reader: Reader) -> list[str]:
     joined = {key: Joined(Notebook(cut), Findings(cut)) for key in keys}
     missed = set()
-    for place in places(index, keys):
+    for place in places.places(index, keys):
         if not reader.join(place, joined[place.key]):
             missed.add(place.key)  # replaced while we read: the next pass knows where it stands now
     done = [key for key in keys if key not in missed]
-    docs = [doc for key in done if (doc := joined[key].doc(key)) is not None]
+    docs = [doc for key in done if (doc := _doc_of(joined[key], key)) is not None]
     due = [(key, stamp) for key in done if (stamp := joined[key].due())]
     odd = [(key,) for key in done if joined[key].is_odd]
     newest: dict[str, str] = {}
@@ -429,111 +268,14 @@ def _refresh_some(index: Index, cut: str, keys: list[str], reader: "Reader") -> 
     return changed
 
 
-class Place(NamedTuple):
-    """Where a line stands: what it speaks of, its file, where in it, its length, and the hash that it has."""
-
-    key: str
-    path: str
-    at: int
-    length: int
-    hash: int
-
-
-def places(index: Index, keys: Sequence[str]) -> list[Place]:
-    """Return where the lines stand that speak of some ids, at most ``PARAMETERS_MAX``."""
-    some = f"({','.join('?' * len(keys))})"
-    rows = index.connection.execute(
-        "SELECT l.key, f.path, l.at, l.length, l.hash FROM search_line l JOIN search_file f ON f.id = l.file "  # noqa: S608
-        f"WHERE l.key IN {some} ORDER BY l.key",
-        keys,
-    )
-    return [Place(*row) for row in rows]
-
-
-class Joined(msgspec.Struct):
-    """All lines that speak of one id, joined. ``is_odd``: one of them is not for this version to read."""
-
-    notebook: Notebook
-    findings: Findings
-    is_odd: bool = False
-
-    def doc(self, key: str) -> Doc | None:
-        """Return what is known under the id."""
-        if line := self.notebook.get(key):
-            return _doc_of_pattern(line)
-        told = self.findings.entries.get(key)
-        if told is None or told.retracts:
-            return None
-        return _doc_of_discovery(told, is_shown=bool(self.findings.newest(1)))
-
-    def due(self) -> str:
-        """Return when more of it may be believed than now, or ""."""
-        held = [part.stamp for part in self.notebook.held]
-        held += [entry.at for entry in self.findings.entries.values() if entry.at > self.findings.cut]
-        return min(held, default="")
-
-
-class Reader:
-    """Reads single lines of logs by where they stand. A file stays open for as long as it is likely to be needed."""
-
-    def __init__(self, sources: Sources) -> None:
-        self._files = {path: file for path, file in _files(sources).items() if file.kind is not None}
-        self._handles: dict[str, int] = {}
-
-    def __enter__(self) -> "Reader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the files."""
-        for handle in self._handles.values():
-            os.close(handle)
-        self._handles.clear()
-
-    def raw(self, path: str, at: int, length: int) -> bytes:
-        """Return the bytes that stand there now, b"" when the file is gone."""
-        handle = self._handles.get(path)
-        if handle is None:
-            if len(self._handles) >= HANDLES_MAX:
-                self.close()
-            try:
-                handle = os.open(self._files[path].path, os.O_RDONLY | os.O_CLOEXEC)
-            except (KeyError, FileNotFoundError, NotADirectoryError):
-                return b""
-            self._handles[path] = handle
-        return os.pread(handle, length, at)
-
-    def still(self, place: Place) -> bytes | None:
-        """Return the line that stands at a place, None when it stands there no more."""
-        raw = self.raw(place.path, place.at, place.length)
-        return raw if tail.mark(raw) == place.hash else None
-
-    def join(self, place: Place, into: Joined) -> bool:
-        """Join the line that stands at a place; tell whether it still stands there."""
-        raw = self.still(place)
-        if raw is None:
-            return False
-        kind = self._files[place.path].kind
-        entry = None if kind is None else _decoded(kind, raw)
-        if isinstance(entry, Line):
-            into.notebook.add(entry)
-        elif isinstance(entry, Discovery):
-            into.findings.add(entry)
-        else:
-            into.is_odd = True
-        return True
-
-
-def _decoded(kind: Kind, raw: bytes) -> Entry | None:
-    found = kind.decode_block(raw)
-    if found is not None and len(found) == 1 and kind.is_sound(found[0], raw):
-        return cast("Entry", found[0])
-    try:
-        return cast("Entry", kind.decode_slowly(raw))
-    except BadLineError:
+def _doc_of(joined: Joined, key: str) -> Doc | None:
+    """Return what is known under an id."""
+    if line := joined.notebook.get(key):
+        return _doc_of_pattern(line)
+    told = joined.findings.entries.get(key)
+    if told is None or told.retracts:
         return None
+    return _doc_of_discovery(told, is_shown=bool(joined.findings.newest(1)))
 
 
 def _doc_of_pattern(line: Line) -> Doc:
@@ -559,15 +301,10 @@ def _doc_of_pattern(line: Line) -> Doc:
         witnesses=notebook.witnesses(line),
         sessions=notebook.count(line, "sessions"),
         points_to=notebook.merged_into(line),
-        alike=mark_of(normalise(text)) if "text" in line.when else "",
+        alike=places.mark_of(normalise(text)) if "text" in line.when else "",
         is_timed=int("trigger" in line.set),
         mark=tail.mark(codec.encode(line)),
     )
-
-
-def mark_of(normalised: str) -> str:
-    """Return what stands for a normalised text."""
-    return f"{tail.mark(normalised.encode()):x}"
 
 
 def _shown_agents(agents: list[str]) -> str:

@@ -7,7 +7,7 @@ in a negation, a number, a name, an opposite or an order (``contrasts``).
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import combinations
@@ -17,6 +17,8 @@ import msgspec
 
 from fleet.keep import ratios, wording
 from fleet.keep.contrasts import difference
+from fleet.keep.notebook import is_present
+from fleet.keep.notebook import text as said
 from fleet.keep.pairing import pairing
 from fleet.keep.ranking import Ranks
 from fleet.keep.stemming import stem
@@ -171,7 +173,13 @@ def candidates(text: str, known: Iterable[tuple[str, str]], count: int = CANDIDA
     return _shortlist(text, [lessons[at][:2] for at in pool], frequency, len(lessons), count)
 
 
-def indexed(text: str, index: "Index", count: int = CANDIDATES_MAX) -> Candidates:
+def indexed(
+    text: str,
+    index: "Index",
+    count: int = CANDIDATES_MAX,
+    beside: Sequence[tuple[str, str]] = (),
+    without: Container[str] = (),
+) -> Candidates:
     """Return the lessons of the search index that share the most telling features with a text.
 
     What it costs follows how many lessons its words hit: 2 to 20 ms where 100,000 are known. The full-text index keeps
@@ -182,6 +190,8 @@ def indexed(text: str, index: "Index", count: int = CANDIDATES_MAX) -> Candidate
         text: the lesson to compare. If the index holds it already, it is the first of its own candidates.
         index: up to date (``indexing.answer``).
         count: at most so many.
+        beside: (id, text) of lessons that the index does not know yet, or not as they are.
+        without: ids of lessons that are none of its candidates.
 
     Raises:
         sqlite3.Error: the index cannot be read.
@@ -190,7 +200,8 @@ def indexed(text: str, index: "Index", count: int = CANDIDATES_MAX) -> Candidate
 
     if not index.has_words:
         asked = "SELECT ref, head FROM search_doc WHERE kind = ? AND NOT gone"
-        return candidates(text, index.connection.execute(asked, (PATTERN,)), count)
+        known = index.connection.execute(asked, (PATTERN,))
+        return candidates(text, [*(lesson for lesson in known if lesson[0] not in without), *beside], count)
     mine = wording.read(text)
     words, parts = _asked_for(mine)
     frequency = {word: _count(index, word) for word in words}
@@ -204,11 +215,19 @@ def indexed(text: str, index: "Index", count: int = CANDIDATES_MAX) -> Candidate
     pool = _texts(index, ranks.best(2 * POOL_MAX * count), POOL_MAX * count)
     if len(pool) < POOL_MAX * count < ranks.total:  # half of them are retired, or no patterns
         pool = _texts(index, ranks.best(LOOKED_UP_MAX), POOL_MAX * count)
-    return _shortlist(text, pool, frequency, total, count)
+    pool = [*(lesson for lesson in pool if lesson[0] not in without), *beside]
+    for _, fresh in beside:
+        folded = fresh.casefold()
+        for feature in frequency:
+            frequency[feature] += feature in folded
+    return _shortlist(text, pool, frequency, total + len(beside), count)
 
 
-def from_index(text: str, notebook: "Notebook") -> Candidates | None:
-    """Return what ``indexed`` does; None where there is no index, or where it is damaged: then it is made anew."""
+def from_index(text: str, notebook: "Notebook", is_left_out: Callable[[str], bool]) -> Candidates | None:
+    """Return what ``indexed`` does, and what the index of a notebook does not know yet, but for ids that are left out.
+
+    None where there is no index, or where it is damaged: then it is made anew.
+    """
     index = notebook.index
     if index is None:
         return None
@@ -216,8 +235,11 @@ def from_index(text: str, notebook: "Notebook") -> Candidates | None:
 
     from fleet.keep.index import is_damage
 
+    other = notebook.unindexed()
+    fresh = [line for each in sorted(other) if not is_left_out(each) and (line := notebook.get(each)) is not None]
+    beside = [(line.id, said(line)) for line in fresh if is_present(line) and said(line)]
     try:
-        return indexed(text, index)
+        return indexed(text, index, beside=beside, without=other)
     except (sqlite3.Error, UnicodeDecodeError) as why:
         if is_damage(why):
             with suppress(sqlite3.Error):

@@ -133,7 +133,7 @@ class Notebook:
         if isinstance(entry, Carried):
             self.carried[entry.raw] = entry.id
             return
-        if _is_beyond(self.cut, entry):
+        if is_beyond(self.cut, entry):
             entry = self._hold_back(entry)
         self._note_stamps(entry)
         known = self.patterns.get(entry.id)
@@ -232,6 +232,10 @@ class Notebook:
         """The search index, where this notebook is asked from one."""
         return None
 
+    def unindexed(self) -> set[str]:
+        """Return the ids of the records of which that index does not know all."""
+        return set()
+
     def best(self, order: Order, count: int) -> tuple[list[Line], int] | None:  # noqa: ARG002
         """Return the records among which the best lessons are, and how many there are; None where nobody knows yet."""
         return None
@@ -266,7 +270,8 @@ class Notebook:
         return b"".join(raw + b"\n" for raw in written)
 
 
-def _is_beyond(cut: str, line: Line) -> bool:
+def is_beyond(cut: str, line: Line) -> bool:
+    """Tell whether a part of a line is stamped later than a cut."""
     for slots in (line.add, line.rem):
         for stamp in slots.values():
             if stamp > cut:

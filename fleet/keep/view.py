@@ -3,7 +3,7 @@
 A clan of 100,000 lessons must feel like one of 100, so whoever asks for few of them pays for few. ``glance`` gives what
 ``Workspace.load`` gives, a notebook and findings, of which in a large clan nothing is in memory yet (``glimpse``).
 
-The index serves only what is plain (``indexing.is_plain``): as long as a line is refused, held back or carried, and
+The index serves only what is plain (``sources.is_plain``): as long as a line is refused, held back or carried, and
 wherever the index cannot be used, all of it is loaded.
 """
 
@@ -21,15 +21,20 @@ from fleet.keep.workspace import Kept, Links, Workspace
 
 if TYPE_CHECKING:  # a small clan needs no database, and its commands no milliseconds for one
     from fleet.keep.glimpse import View
+    from fleet.keep.index import Index
 
 
-def glance(workspace: Workspace) -> Held:
-    """Return what ``workspace.load`` returns, read when it is asked for wherever that is quicker."""
+def glance(workspace: Workspace, *, for_one: bool = False) -> Held:
+    """Return what ``workspace.load`` returns, read when it is asked for wherever that is quicker.
+
+    Who wants no more than one lesson, and those near it, says so: a few lines that the index lacks are read then and
+    left to the next one (``appended``).
+    """
     cut = workspace.timekeeper.reading().cut
     kept = workspace.kept
     if kept is not None and kept.cut <= cut and kept.signature == workspace.looks.signature():
         return kept.held
-    view = opened(workspace)
+    view = opened(workspace, for_one=for_one)
     if view is None:
         return workspace.load()
     from fleet.keep.glimpse import Glimpse, GlimpsedFindings
@@ -78,8 +83,10 @@ def links(workspace: Workspace, held: Held) -> Links | None:
     return Links(notebook.pointing(), tuple(notebook.edited()))
 
 
-def opened(workspace: Workspace) -> "View | None":
+def opened(workspace: Workspace, *, for_one: bool = False) -> "View | None":
     """Bring the index up to date and return a view of it; None where the files must be read as a whole.
+
+    ``for_one``: as for ``glance``; the view has what the index lacks then.
 
     Which records are other ones than before is added to ``workspace.changed``.
     """
@@ -87,13 +94,22 @@ def opened(workspace: Workspace) -> "View | None":
         return None
     import sqlite3
 
-    from fleet.keep import indexing
+    from fleet.keep import appended
+    from fleet.keep.asking import asked
     from fleet.keep.glimpse import View
-    from fleet.keep.indexing import is_plain
+    from fleet.keep.sources import Sources, is_plain
 
-    sources = indexing.Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, None)
+    sources = Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, None)
+
+    def seen(index: "Index") -> View | None:
+        return View(index, sources) if is_plain(index) else None
+
+    def seen_as_it_is(index: "Index") -> View | None:
+        lines = appended.since(index, sources)
+        return View(index, sources, lines) if lines is not None and is_plain(index) else None
+
     try:
-        view = indexing.asked(workspace, sources, lambda index: View(index, sources) if is_plain(index) else None)
+        view = asked(workspace, sources, seen, seen_as_it_is if for_one else None)
     except (sqlite3.Error, UnicodeDecodeError, FleetError):
         workspace.state.close()
         return None  # `fleet search` and `fleet doctor` say what is wrong with it
@@ -108,12 +124,12 @@ def behind(workspace: Workspace) -> int:
         return 0
     import sqlite3
 
-    from fleet.keep import indexing
+    from fleet.keep import sources
     from fleet.keep.index import Index
 
-    sources = indexing.Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, None)
+    made_of = sources.Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, None)
     try:
-        return indexing.behind(Index(workspace.state.connection()), sources)
+        return sources.behind(Index(workspace.state.connection()), made_of)
     except (sqlite3.Error, UnicodeDecodeError, FleetError):
         workspace.state.close()
         return 0

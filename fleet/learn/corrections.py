@@ -104,7 +104,7 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
     entry, secrets, is_harmless = _screened(told)
     with workspace.writing(agent) as writer:
         kept = workspace.kept
-        held = glance(workspace)
+        held = glance(workspace, for_one=True)
         if kept is None or held is not kept.held:
             workspace.admit(held.notebook)  # else all that was read was admitted then, and we hold the lock
         known = links(workspace, held)
@@ -180,7 +180,7 @@ def _near(notebook: Notebook, lesson_id: str, lesson: str) -> tuple["Near", ...]
 
     stands_for = {member: group[0] for group in merging.groups(notebook.pointing()) for member in group}
     mine = stands_for.get(lesson_id, lesson_id)
-    candidates = matching.from_index(lesson, notebook)
+    candidates = matching.from_index(lesson, notebook, lambda member: stands_for.get(member, member) == mine)
     if candidates is None:
         known = [known for known in merging.texts(notebook) if stands_for.get(known[0], known[0]) != mine]
         if not known:

@@ -18,6 +18,7 @@ from fleet.keep import config, edits, index, indexing, reading
 from fleet.keep.discoveries import Discovery, discovery_id, retraction_id
 from fleet.keep.line import Line, encode
 from fleet.keep.reading import DISCOVERIES, PATTERNS
+from fleet.keep.sources import Sources
 from fleet.keep.workspace import Workspace, World
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
@@ -333,10 +334,10 @@ def test_every_naughty_text_is_found_by_itself(clan, shared):
 # --- kept up --------------------------------------------------------------------------------------------------------
 
 
-def sources(clan: Clan) -> indexing.Sources:
+def sources(clan: Clan) -> Sources:
     workspace = clan.workspace
     cut = workspace.timekeeper.reading().cut
-    return indexing.Sources(workspace.root, workspace.store, cut, tuple(pages(workspace)))
+    return Sources(workspace.root, workspace.store, cut, tuple(pages(workspace)))
 
 
 @pytest.fixture
