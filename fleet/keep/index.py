@@ -43,6 +43,7 @@ CREATE TABLE search_stale (key TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE search_due (key TEXT PRIMARY KEY, stamp TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE search_odd (key TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE search_tally (sight INTEGER NOT NULL, evidence INTEGER NOT NULL);
+CREATE TABLE search_often (beginning TEXT PRIMARY KEY, documents INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE search_newest (replica TEXT PRIMARY KEY, stamp TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE search_doc (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, ref TEXT NOT NULL, path TEXT NOT NULL,
   line INTEGER NOT NULL, head TEXT NOT NULL, body TEXT NOT NULL, who TEXT NOT NULL, at TEXT NOT NULL,
@@ -305,6 +306,7 @@ class Index:
             self.connection.executemany("INSERT INTO search_text (rowid, head, body) VALUES (?, ?, ?)", listed)
             heads = ((row[0], row[1]) for row in listed)
             self.connection.executemany("INSERT INTO search_head (rowid, head) VALUES (?, ?)", heads)
+            self._follow([str(row[1]) for row in listed], 1)
 
     def _remove(self, rows: Iterable[tuple[object, ...]]) -> None:
         gone = list(rows)
@@ -318,6 +320,12 @@ class Index:
             self.connection.executemany(forget, rows)
             forget = "INSERT INTO search_head (search_head, rowid, head) VALUES ('delete', ?, ?)"
             self.connection.executemany(forget, [(row[0], row[1]) for row in rows])
+            self._follow([str(row[1]) for row in rows], -1)
+
+    def _follow(self, heads: Sequence[str], step: int) -> None:
+        from fleet.keep import often  # who only asks needs none of it
+
+        often.follow(self.connection, heads, step)
 
     # --- asking ---
 
@@ -350,6 +358,16 @@ class Index:
             (*values, ask.limit),
         )
         return [Doc(*row) for row in found]
+
+    def often(self, beginnings: Sequence[str]) -> dict[str, int]:
+        """Return how many documents have a word in their head that begins so, of those of which it is kept (``often``).
+
+        Args:
+            beginnings: at most ``PARAMETERS_MAX``.
+        """
+        some = ",".join("?" * len(beginnings))
+        asked = f"SELECT beginning, documents FROM search_often WHERE beginning IN ({some})"  # noqa: S608
+        return dict(self.connection.execute(asked, beginnings))
 
     def file_of(self, ref: str) -> str:
         """Return a file, below the root, that holds a line of this id: the first by name."""

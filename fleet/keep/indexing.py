@@ -15,7 +15,7 @@ from typing import BinaryIO, TypeVar
 import msgspec
 
 from fleet.keep import line as codec
-from fleet.keep import names, notebook, places, tail
+from fleet.keep import names, notebook, often, places, tail
 from fleet.keep.asking import asked
 from fleet.keep.discoveries import Discovery, Findings
 from fleet.keep.errors import FleetError
@@ -86,6 +86,9 @@ def refresh(index: Index, sources: Sources) -> set[str]:
             _refresh_refs(index, sources, changed)
             if seen_files(sources) == before:
                 break
+        if index.has_words and often.is_due(index.connection):
+            with index.transaction():
+                often.recount(index.connection)
     return changed
 
 

@@ -204,7 +204,8 @@ def indexed(
         return candidates(text, [*(lesson for lesson in known if lesson[0] not in without), *beside], count)
     mine = wording.read(text)
     words, parts = _asked_for(mine)
-    frequency = {word: _count(index, word) for word in words}
+    often = index.often(words)
+    frequency = {word: often[word] if word in often else _count(index, word) for word in words}
     rows = dict(_word_rows(index, frequency)) | _part_rows(index, parts)
     frequency |= {part: len(rows[part]) for part in parts}
     # Documents of every kind, as the counts are: rarity asks for no more, and to count patterns alone takes 14 ms.
