@@ -1,8 +1,7 @@
 """Which lessons share the most telling features, where thousands share one and few share several."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 
 
 class Ranks:
@@ -16,34 +15,25 @@ class Ranks:
     """
 
     def __init__(self, features: Sequence[tuple[float, Sequence[int]]]) -> None:
-        self._features = features
-        seen: set[int] = set()
-        several: set[int] = set()
-        for _, lessons in features:
-            several |= seen.intersection(lessons)
-            seen.update(lessons)
-        self.total = len(seen)
-        self._several = dict.fromkeys(several, 0.0)
+        ranks: dict[int, float] = {}
+        known = ranks.get
         for rarity, lessons in features:
-            for lesson in several.intersection(lessons):
-                self._several[lesson] += rarity
+            for lesson in lessons:
+                ranks[lesson] = known(lesson, 0.0) + rarity
+        self._ranks = ranks
+        self.total = len(ranks)
 
     def best(self, count: int) -> list[int]:
         """Return the lessons that rank first, and of equals the one that came first, at most so many.
 
-        Those that share one feature rank as it does: nobody looks at them before their rank is due.
+        There are few ranks, each of many lessons: counted first, they tell which lessons need not be sorted.
         """
-        levels: defaultdict[float, list[int]] = defaultdict(list)
-        for lesson, rank in self._several.items():
-            levels[rank].append(lesson)
-        found: list[int] = []
-        for rank in sorted({*levels, *(rarity for rarity, _ in self._features)}, reverse=True):
-            equals = list(levels.get(rank, ()))
-            for rarity, lessons in self._features:
-                if rarity == rank:
-                    alone = (lesson for lesson in sorted(lessons) if lesson not in self._several)
-                    equals += islice(alone, count)
-            found += sorted(equals)[: count - len(found)]
-            if len(found) >= count:
+        left, least = count, -1.0
+        for rank, equals in sorted(Counter(self._ranks.values()).items(), reverse=True):
+            if equals >= left:
+                least = rank
                 break
-        return found
+            left -= equals
+        above = sorted([(-rank, lesson) for lesson, rank in self._ranks.items() if rank > least])
+        equal = sorted([lesson for lesson, rank in self._ranks.items() if rank == least])
+        return [lesson for _, lesson in above] + equal[:left]
