@@ -60,7 +60,7 @@ def _read(sources: Sources, path: str, look: Look, before: Known | None, most: i
             if lines.read != start:  # it does not begin with what was read
                 return None
         raws = [raw for block in lines.blocks() for _, raw in block]
-    found = None if lines.has_oversize else _sound(raws, sources.cut)
+    found = _sound(raws, sources.cut)  # none was passed over: so little holds no line that is too long
     return None if found is None else (size - start, found)
 
 

@@ -153,19 +153,19 @@ def test_discoveries_are_the_newest_without_the_retracted(workspace):
     assert held.edition() == whole.edition()
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        b"no line at all\n",
-        b'{"id":"p-0000000000000001","at":"when"}\n',
-        b'{"id":"p-0000000000000001","v":2}\n',
-        b"<<<<<<< ours\n",
-        b'{"id":"p-00000000000',
-        b'{"id":"p-0000000000000001","set":{"text":"' + b"x" * 70_000 + b'"}}\n',
-        codec.encode(Line(id="p-0000000000000001", add={"old.0000000a": clock.pack(NOW_MS + 90_000_000)})) + b"\n",
-    ],
-    ids=["rubbish", "a bad value", "a newer version", "a marker", "torn", "too long", "from tomorrow"],
-)
+TOMORROW = Line(id="p-0000000000000001", add={"old.0000000a": clock.pack(NOW_MS + 90_000_000)})
+ODD = {
+    "rubbish": b"no line at all\n",
+    "a bad value": b'{"id":"p-0000000000000001","at":"when"}\n',
+    "a newer version": b'{"id":"p-0000000000000001","v":2}\n',
+    "a marker": b"<<<<<<< ours\n",
+    "torn": b'{"id":"p-00000000000',
+    "too long": b'{"id":"p-0000000000000001","set":{"text":"' + b"x" * 70_000 + b'"}}\n',
+    "from tomorrow": codec.encode(TOMORROW) + b"\n",
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_what_is_odd_is_read_as_a_whole(workspace, odd):
     workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 10))
     assert glanced(workspace).notebook.view is not None
@@ -236,6 +236,146 @@ def test_what_changed_is_told(workspace):
     differ = {each for each in after.patterns if before.get(each) != after.patterns[each]}
     assert workspace.changed == differ
     assert differ
+
+
+# --- a few lines that the index lacks -------------------------------------------------------------------------------
+
+
+def remembered(workspace: Workspace) -> list[tuple]:
+    """What the index remembers of the files: another one once it was brought up to date."""
+    return workspace.state.connection().execute("SELECT * FROM search_file ORDER BY id").fetchall()
+
+
+def as_it_is(workspace: Workspace):
+    """What is glanced for one lesson. The index must be left as it was, although it lacks something."""
+    before = remembered(workspace)
+    held = view.glance(workspace, for_one=True)
+    assert held.notebook.view is not None
+    assert held.notebook.unindexed()
+    assert remembered(workspace) == before
+    return held.notebook
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lines_that_the_index_lacks_are_read_beside_it(workspace, seed):
+    rng = random.Random(seed)
+    workspace.store.append(PATTERNS, REPLICAS[0], some_lines(rng, 25))
+    glanced(workspace)
+    for _ in range(4):
+        for line in some_lines(rng, rng.randrange(1, 6)):
+            workspace.store.append(PATTERNS, rng.choice(REPLICAS), [line])
+        whole, notebook = workspace.load().notebook, as_it_is(workspace)
+        assert notebook.newest_by == whole.newest_by, f"seed {seed}"
+        assert notebook.pointing() == whole.pointing()
+        assert notebook.beginning("p-") == whole.beginning("p-")
+        for number in range(14):
+            mine, theirs = notebook.get(pattern(number)), whole.get(pattern(number))
+            assert (mine is None) == (theirs is None)
+            if mine is not None and theirs is not None:
+                assert codec.encode(mine) == codec.encode(theirs)
+                one, other = (merging.whole(n, pattern(number)) for n in (notebook, whole))
+                assert codec.encode(one) == codec.encode(other)
+        for text in [normalise(f"edited {n}") for n in range(5)]:
+            assert {line.id for line in notebook.reading_alike(text)} == {line.id for line in whole.reading_alike(text)}
+        assert notebook.view is not None
+        assert best(notebook, "sight", 5) == best(whole, "sight", 5)
+        assert notebook.edition() == whole.edition()
+    assert glanced(workspace).notebook.unindexed() == set()
+    assert best(glanced(workspace).notebook, "evidence", 5) == best(workspace.load().notebook, "evidence", 5)
+
+
+def shard_of(workspace: Workspace, replica: str = REPLICAS[0]):
+    return workspace.clan / PATTERNS.shard(replica)
+
+
+def replaced(workspace: Workspace) -> None:
+    """The file is longer than it was, and begins with something else."""
+    shard = shard_of(workspace)
+    lines = shard.read_bytes().splitlines(keepends=True)
+    workspace.disk.replace(shard, b"".join([*reversed(lines), *(codec.encode(line) + b"\n" for line in NEWS)]))
+
+
+def overwritten(workspace: Workspace) -> None:
+    """The file has the same inode and length, and begins with something else."""
+    shard = shard_of(workspace)
+    shard.write_bytes(b"".join(reversed(shard.read_bytes().splitlines(keepends=True))))
+
+
+def cut_short(workspace: Workspace) -> None:
+    shard = shard_of(workspace)
+    shard.write_bytes(b"".join(shard.read_bytes().splitlines(keepends=True)[:5]))
+
+
+def gone(workspace: Workspace) -> None:
+    shard_of(workspace, REPLICAS[1]).unlink()
+
+
+def much(workspace: Workspace) -> None:
+    lines = some_lines(random.Random(3), 200)
+    assert sum(len(codec.encode(line)) for line in lines) > limits.UNINDEXED_BYTES_MAX
+    workspace.store.append(PATTERNS, REPLICAS[0], lines)
+
+
+def a_little_in_many_files(workspace: Workspace) -> None:
+    lines = some_lines(random.Random(3), 200)
+    for number in range(20):
+        workspace.store.append(PATTERNS, f"velma.{number:08x}", lines[10 * number :][:10])
+
+
+def a_discovery(workspace: Workspace) -> None:
+    workspace.store.append(DISCOVERIES, REPLICAS[0], [finding(1)])
+
+
+def untidy(workspace: Workspace) -> None:
+    """A line that is read, though not in its canonical form."""
+    with shard_of(workspace).open("ab") as file:
+        file.write(codec.encode(NEWS[0]).replace(b":", b": ", 1) + b"\n")
+
+
+def waiting(workspace: Workspace) -> None:
+    workspace.state.connection().execute("INSERT INTO search_stale VALUES ('p-0000000000000001')")
+
+
+NEWS = some_lines(random.Random(2), 5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [replaced, overwritten, cut_short, gone, much, a_little_in_many_files, a_discovery, untidy, waiting],
+)
+def test_an_index_that_lacks_more_than_a_few_lines_is_brought_up_to_date(workspace, change):
+    for replica in REPLICAS[:2]:
+        workspace.store.append(PATTERNS, replica, some_lines(random.Random(1), 20))
+    glanced(workspace)
+    change(workspace)
+    held = view.glance(workspace, for_one=True).notebook
+    assert held.view is not None
+    assert held.unindexed() == set()
+    whole = workspace.load().notebook
+    assert held.newest_by == whole.newest_by or change in (cut_short, gone)  # it only ever rises
+    assert {each: held.get(each) for each in whole.patterns} == dict(whole.patterns.items())
+    assert held.edition() == whole.edition()
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_an_odd_line_that_the_index_lacks_is_not_passed_over(workspace, odd):
+    workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 10))
+    glanced(workspace)
+    with shard_of(workspace).open("ab") as file:
+        file.write(odd)
+    held = view.glance(workspace, for_one=True)
+    assert not isinstance(held.notebook, Glimpse)
+    assert held.notebook.edition() == workspace.load().notebook.edition()
+
+
+def test_a_line_without_an_end_is_not_read_on_from(workspace):
+    workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 10))
+    shard = shard_of(workspace)
+    shard.write_bytes(shard.read_bytes() + codec.encode(NEWS[0]))  # whole, but for the newline
+    glanced(workspace)
+    with shard.open("ab") as file:
+        file.write(b"\n" + codec.encode(NEWS[1]) + b"\n")
+    assert view.glance(workspace, for_one=True).notebook.edition() == workspace.load().notebook.edition()
 
 
 # --- the fetched part of what is here -------------------------------------------------------------------------------
