@@ -5,8 +5,6 @@ lesson reads the few lines that the index lacks, as a small clan is read. Whoeve
 lesson, or finds more lines than are read so fast, brings it up to date.
 """
 
-import os
-
 from fleet.keep import limits, tail
 from fleet.keep.index import Index
 from fleet.keep.line import Line
@@ -42,35 +40,25 @@ def _read(sources: Sources, path: str, look: Look, before: Known | None, most: i
     """Return how many bytes were appended to a file, and the lines; None for anything else, and for too many."""
     size, start = look[0], before.read if before is not None else 0
     # What a line without an end will be, nobody knows.
-    if not start <= size <= start + most or (before is not None and before.torn != start):
-        return None
-    if not _is_of_patterns(sources, path):
+    if size > start + most or (before is not None and before.torn != start):
         return None
     try:
         handle = (sources.root / path).open("rb")
     except OSError:
         return None
     with handle:
-        there = os.fstat(handle.fileno())
-        if (there.st_size, there.st_mtime_ns, there.st_ino) != look:
-            return None
         lines = tail.Lines(handle, size)
         if before is not None:
             lines.resume(start, start, before.digest)
-            if lines.read != start:  # it does not begin with what was read
+            if lines.read != start:  # it does not begin with what was read, or is shorter
                 return None
         raws = [raw for block in lines.blocks() for _, raw in block]
     found = _sound(raws, sources.cut)  # none was passed over: so little holds no line that is too long
     return None if found is None else (size - start, found)
 
 
-def _is_of_patterns(sources: Sources, path: str) -> bool:
-    name = path.removeprefix(f"{sources.store.clan.relative_to(sources.root).as_posix()}/")
-    return name == PATTERNS.edition or name.startswith(f"{PATTERNS.name}.d/")
-
-
 def _sound(raws: list[bytes], cut: str) -> list[Line] | None:
-    """Return lines if each is in canonical form and has no part beyond the cut."""
+    """Return lines if each is a pattern's, in canonical form, and has no part beyond the cut."""
     if not raws:
         return []
     found: list[Line] | None = PATTERNS.decode_block(b"\n".join(raws))
