@@ -42,6 +42,8 @@ def _read(sources: Sources, path: str, look: Look, before: Known | None, most: i
     # What a line without an end will be, nobody knows.
     if size > start + most or (before is not None and before.torn != start):
         return None
+    if start > limits.UNINDEXED_BEHIND_BYTES_MAX:
+        return None
     try:
         handle = (sources.root / path).open("rb")
     except OSError:

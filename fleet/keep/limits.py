@@ -26,6 +26,7 @@ BULK_BYTES_MIN = 1024 * 1024  # a smaller file is read line by line: its records
 TRUST_BYTES_MIN = 1024 * 1024  # a smaller edition is read again faster than it is looked up
 VIEW_BYTES_MIN = 128 * 1024  # a smaller clan is read as a whole faster than the index is asked
 UNINDEXED_BYTES_MAX = 16 * 1024  # some 30 lines, read by each correction until somebody brings the index up to date
+UNINDEXED_BEHIND_BYTES_MAX = 1024 * 1024  # read again to see that lines were only appended: 1 ms
 REGION_BYTES_MIN = 64 * 1024  # comparing less costs less than remembering that it was compared
 EDITION_ALWAYS_BYTES = 256 * 1024  # below, every sync that changes something writes both editions
 EDITION_UNCOVERED_SHARE = 0.25  # above, an edition is written when this share of it is not covered

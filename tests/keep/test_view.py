@@ -370,6 +370,17 @@ def test_an_odd_line_that_the_index_lacks_is_not_passed_over(workspace, odd):
     assert held.notebook.edition() == workspace.load().notebook.edition()
 
 
+def test_what_stands_before_a_few_lines_is_not_read_again_and_again_where_it_is_much(workspace, monkeypatch):
+    workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 20))
+    glanced(workspace)
+    workspace.store.append(PATTERNS, REPLICAS[0], NEWS)
+    as_it_is(workspace)
+    monkeypatch.setattr(limits, "UNINDEXED_BEHIND_BYTES_MAX", 1_000)
+    before = remembered(workspace)
+    assert view.glance(workspace, for_one=True).notebook.unindexed() == set()
+    assert remembered(workspace) != before
+
+
 def test_a_line_without_an_end_is_not_read_on_from(workspace):
     workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 10))
     shard = shard_of(workspace)
