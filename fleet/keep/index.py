@@ -15,9 +15,10 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from fleet.keep.lazily import compiled
 from fleet.keep.screening import one_line, strip_controls
@@ -167,6 +168,10 @@ class Ask(msgspec.Struct, frozen=True):
     kinds: tuple[str, ...] = KINDS
     gone: bool = False
     limit: int = 20
+
+    def but(self, **fields: Any) -> "Ask":
+        """Return the same with other fields."""
+        return replace(self, **fields)
 
 
 def clean(text: str) -> str:

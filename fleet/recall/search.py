@@ -10,8 +10,6 @@ import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from fleet.keep.index import KINDS, Ask, Doc, Index, clean, fold, phrase
 from fleet.recall.lessons import UNREADABLE, day, readable
 
@@ -120,7 +118,7 @@ def search(
     blank = Ask(kinds=kinds or KINDS, gone=everything, limit=limit + 1)
     found, is_near = _exactly(index, asked, blank), False
     if not found and index.has_words:
-        found = index.find(replace(blank, holds=tuple(term.text for term in asked)))  # as parts of words
+        found = index.find(blank.but(holds=tuple(term.text for term in asked)))  # as parts of words
     if not found:
         found, is_near = _loosely(index, asked, blank), True
     looked_for = [term.text for term in asked]
@@ -133,19 +131,18 @@ def _exactly(index: Index, asked: list[Term], blank: Ask) -> list[Doc]:
     holds = tuple(term.text for term in asked)
     words = [term for term in asked if term.is_word] if index.has_words else []
     if not words:
-        return index.find(replace(blank, holds=holds))
+        return index.find(blank.but(holds=holds))
     last = asked[-1]
     match = " AND ".join(
         phrase(term.text, is_prefix=term is last and not term.is_quoted and not term.is_short) for term in words
     )
-    found = index.find(replace(blank, match=match, holds=tuple(term.text for term in asked if not term.is_word)))
+    found = index.find(blank.but(match=match, holds=tuple(term.text for term in asked if not term.is_word)))
     if len(found) < blank.limit and any(term.is_short for term in words):
         longer = [term for term in words if not term.is_short]
         found = _joined(
             found,
             index.find(
-                replace(
-                    blank,
+                blank.but(
                     match=" AND ".join(phrase(term.text) for term in longer),
                     holds=tuple(term.text for term in asked if term not in longer),
                 )
@@ -165,7 +162,7 @@ def _loosely(index: Index, asked: list[Term], blank: Ask) -> list[Doc]:
     bare = {term.text for term in asked}
     if not words or bare == set(words) or min(map(len, words)) < WORD_CHARS_MIN:
         return []
-    return index.find(replace(blank, holds=words))
+    return index.find(blank.but(holds=words))
 
 
 # --- how it is shown ------------------------------------------------------------------------------------------------

@@ -370,6 +370,27 @@ def test_an_odd_line_that_the_index_lacks_is_not_passed_over(workspace, odd):
     assert held.notebook.edition() == workspace.load().notebook.edition()
 
 
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_good_lines_beside_an_index_of_odd_ones_do_not_hide_those(workspace, odd):
+    workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 10))
+    shard_of(workspace, REPLICAS[1]).write_bytes(odd)
+    view.glance(workspace)
+    workspace.store.append(PATTERNS, REPLICAS[0], NEWS)
+    held = view.glance(workspace, for_one=True)
+    assert not isinstance(held.notebook, Glimpse)
+    assert held.notebook.edition() == workspace.load().notebook.edition()
+
+
+def test_the_records_of_a_few_lines_are_looked_up_at_once(workspace):
+    workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 20))
+    glanced(workspace)
+    workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(2), 20))
+    asked = []
+    workspace.state.connection().set_trace_callback(asked.append)
+    as_it_is(workspace)
+    assert len([sql for sql in asked if "FROM search_line" in sql]) == 1
+
+
 def test_what_stands_before_a_few_lines_is_not_read_again_and_again_where_it_is_much(workspace, monkeypatch):
     workspace.store.append(PATTERNS, REPLICAS[0], some_lines(random.Random(1), 20))
     glanced(workspace)
