@@ -155,9 +155,13 @@ def test_the_beginning_of_an_id_that_the_index_lacks_names_it(root):
     workspace.close()
 
 
+def killed(*_):
+    raise KeyboardInterrupt
+
+
 def test_what_stopped_before_it_was_counted_is_counted_by_the_next_one(root, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(corrections, "_append_line", lambda *_a, **_k: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(corrections._Owed, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             tell(root, QUOTE)
     assert tell(root, "Check the version first")[0].seen == 1
