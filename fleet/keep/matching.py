@@ -216,11 +216,13 @@ def indexed(
     pool = _texts(index, ranks.best(2 * POOL_MAX * count), POOL_MAX * count)
     if len(pool) < POOL_MAX * count < ranks.total:  # half of them are retired, or no patterns
         pool = _texts(index, ranks.best(LOOKED_UP_MAX), POOL_MAX * count)
-    pool = [*(lesson for lesson in pool if lesson[0] not in without), *beside]
-    for _, fresh in beside:
-        folded = fresh.casefold()
-        for feature in frequency:
-            frequency[feature] += feature in folded
+    pool = [lesson for lesson in pool if lesson[0] not in without]
+    for lesson in beside:
+        folded = lesson[1].casefold()
+        if shared := [feature for feature in frequency if feature in folded]:
+            pool.append(lesson)
+        for feature in shared:
+            frequency[feature] += 1
     return _shortlist(text, pool, frequency, total + len(beside), count)
 
 

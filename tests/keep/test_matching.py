@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crdt import clock
 from fleet.keep import matching, wording
 from fleet.keep.index import CORRECTION, DISCOVERY, PATTERN, Doc, Index
+from fleet.keep.line import Line
 from fleet.keep.matching import Near
 from fleet.keep.ranking import Ranks
 
@@ -399,6 +401,25 @@ def test_both_tables_of_words_give_the_same_candidates(seed, monkeypatch):
     assert any(found_by(text, index) for text in texts)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_lessons_beside_the_index_are_candidates_and_weigh_as_if_they_were_in_it(seed):
+    rng = random.Random(seed)
+    words = ["commit", "token", "cache", "retry", "secret", "path", "quote", "version"]
+    lessons = [(f"p-{n:03}", " ".join(rng.choices(words, k=4))) for n in range(30)]
+    index, whole = (index_of(*(pattern(*each) for each in some)) for some in (lessons[:24], lessons))
+    for _, text in rng.sample(lessons, 6):
+        mine, theirs = matching.indexed(text, index, beside=lessons[24:]), matching.indexed(text, whole)
+        assert set(mine.texts) == set(theirs.texts), f"seed {seed}"
+        tokens = wording.read(text).content
+        assert list(map(mine.weigh, tokens)) == list(map(theirs.weigh, tokens)), f"seed {seed}"
+
+
+def test_lessons_beside_the_index_stand_for_what_it_says_of_them():
+    index = index_of(pattern("p-1", SECRETS), pattern("p-2", "Keep secrets short"))
+    texts = matching.indexed(SECRETS, index, beside=[("p-1", "Keep secrets safe")], without={"p-1"}).texts
+    assert sorted(texts) == [("p-1", "Keep secrets safe"), ("p-2", "Keep secrets short")]
+
+
 def test_lessons_that_are_retired_do_not_fill_the_pool():
     """More of them rank first than are looked at in one go."""
     retired = [pattern(f"p-0{n:04}", SECRETS, gone=1) for n in range(400)]
@@ -419,9 +440,18 @@ def test_a_damaged_index_is_asked_nothing_and_made_anew(damage):
 class Indexed:
     """A notebook, as far as ``from_index`` looks at one."""
 
-    def __init__(self, index):
+    def __init__(self, index, *fresh):
         self.index = index
-        self.unindexed = set
+        self.get = {line.id: line for line in fresh}.get
+        self.unindexed = lambda: {line.id for line in fresh}
+
+
+def test_what_the_index_lacks_is_a_candidate_unless_it_is_the_lesson_itself():
+    index = index_of(pattern("p-1", "Keep secrets short"))
+    fresh = Line(id="p-2", add={"velma.00000001": clock.pack(1)}, set={"text": SECRETS})
+    for left_out, wanted in (set(), {"p-1", "p-2"}), ({"p-2"}, {"p-1"}):
+        found = matching.from_index(SECRETS, Indexed(index, fresh), left_out.__contains__)
+        assert {known for known, _ in found.texts} == wanted
 
 
 def test_what_is_logged_often_does_not_hide_the_patterns():
