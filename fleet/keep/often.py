@@ -70,7 +70,7 @@ def _candidates(connection: sqlite3.Connection) -> Iterator[str]:
         for size in _sizes(len(word)):
             often[word[:size]] += documents
     connection.execute("DROP TABLE temp.search_terms")
-    return (each for each, documents in often.items() if documents >= OFTEN_MIN and each.isascii())
+    return (each for each, documents in often.items() if documents >= OFTEN_MIN)
 
 
 @cache
