@@ -10,8 +10,8 @@ COMMAND = "import sys; from fleet.cli.main import main; sys.argv = ['fleet', *{w
 WATCHED = "class Kept:\n def __del__(self): print('taken apart', flush=True)\nkept = Kept()\n"
 AT_THE_END = "import atexit; atexit.register(print, 'called')\n"
 STILL_RUNNING = (
-    "import threading, time\n"
-    "def work():\n time.sleep(0.3)\n print('done', flush=True)\n"
+    "import threading\n"
+    "def work():\n threading.main_thread().join()\n print('done', flush=True)\n"
     "threading.Thread(target=work).start()\n"
 )
 

@@ -635,7 +635,10 @@ DAMAGE = [
     *(statement(f"DROP TABLE {name}") for name in sorted(index._SHADOWS)),
     *(statement(f"DELETE FROM {name}") for name in sorted(index._SHADOWS)),
     statement("UPDATE search_text_data SET block = x'00'"),
-    statement("UPDATE search_text_data SET block = randomblob(50)"),
+    *(
+        statement(f"UPDATE search_text_data SET block = x'{random.Random(seed).randbytes(50).hex()}'")
+        for seed in range(4)
+    ),
     statement("UPDATE search_text_config SET v = 99"),
     statement("UPDATE search_head_data SET block = x'00'"),
     statement("UPDATE search_head_config SET v = 99"),
