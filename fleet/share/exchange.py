@@ -14,7 +14,7 @@ from fleet.keep.errors import BusyError
 from fleet.keep.notebook import Notebook
 from fleet.keep.workspace import Workspace
 from fleet.share import tree
-from fleet.share.remote import Files, Mark, Moved, Remote, Whole
+from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused, Whole
 from fleet.share.tree import Outgoing, Withheld
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BACKOFF_S = 0.05
 BACKOFF_S_MAX = 120.0
+STILL_MAX = 5
+"""So many pushes in a row that are not taken though nobody moved the far side are no race, but its refusal."""
 
 
 class Hooks(msgspec.Struct, frozen=True):
@@ -107,6 +109,7 @@ def _push_lines(
 ) -> Outgoing:
     """Pull, and push what waits here, until nobody was faster; return what went out."""
     attempts_max = workspace.config.share.attempts
+    at, still = None, 0
     for attempt in range(attempts_max):
         done.attempts += 1
         began_s = clock()
@@ -126,6 +129,13 @@ def _push_lines(
                 if path in out.files:
                     done.sent.setdefault(path, []).extend(lines)
             return out
+        at, still = mark, still + 1 if mark == at else 1
+        if still == STILL_MAX:
+            raise RemoteRefused(
+                f"{remote.name} did not take the push {still} times though nobody was faster: {pushed.reason}; "
+                "nothing is lost: what waits here goes out with the next `fleet sync` once whoever runs it has looked "
+                "whether the branch is hidden from pushes or locked there"
+            )
         sleep(_pause(attempt, rng, clock() - began_s))
     raise BusyError(
         f"{remote.name}: others were faster {attempts_max} times in a row; "

@@ -71,7 +71,14 @@ _RACE = compiled(
 )
 # Trying again would not help: its disk, or a branch `fleet/x` where `fleet` should be.
 _NO_RACE = compiled(r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create")
-_NO = compiled(r"remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access", re.IGNORECASE)
+_NO = compiled(
+    r"remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access"
+    # Git's server dies of such a hook instead of answering; a newer one names hook and phase.
+    r"|fatal: (?:in '[a-z]+' phase, )?(?:ref updates? aborted by|update aborted by the reference-transaction) hook",
+    re.IGNORECASE,
+)
+_HUNG_UP = compiled(r"^.*(?:the remote end hung up|unexpected disconnect).*$\n?", re.MULTILINE)
+_UNFIT = compiled(r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error")
 
 
 class _Entry(NamedTuple):
@@ -174,7 +181,10 @@ class GitRemote:
         if entries is None:
             known, entries = "", self._changed("", head) or []
         if known and not head:
-            self.warnings.append(f"{self.name}: the branch {self._branch} is gone; the next push brings it back")
+            self.warnings.append(
+                f"{self.name}: the branch {self._branch} is gone; the next push brings it back. "
+                "Was it renamed, put the new name into fleet.toml: [share] branch"
+            )
         elif known and (is_forced if before == known else not self._is_ancestor(known, head)):
             self.warnings.append(f"{self.name}: the remote's history was rewritten; nothing that was read goes back")
         files = self._read(entries)
@@ -297,11 +307,13 @@ class GitRemote:
         if verdict.startswith("[rejected]"):
             return Moved(gitprocess.words(verdict))
         if verdict.startswith("[remote rejected]"):
+            why = f"{gitprocess.words(verdict)}: {self._copy.words(done)}"
             if _RACE.search(verdict) and not _NO_RACE.search(done.err):
-                return Moved(gitprocess.words(verdict))
-            raise self._refused(f"{gitprocess.words(verdict)}: {self._copy.words(done)}")
+                return Moved(why)
+            raise self._refused(why)
         if not verdict and _NO.search(done.err):
-            raise self._refused(self._copy.words(done))
+            # That it hung up is how it said no.
+            raise self._refused(self._copy.words(done._replace(err=_HUNG_UP.sub("", done.err))))
         raise self._unavailable(self._copy.words(done))
 
     # --- troubles ---------------------------------------------------------------------------------------------------
@@ -344,7 +356,8 @@ class GitRemote:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")
 
     def _refused(self, what: str) -> RemoteRefused:
-        return RemoteRefused(f"{self.name} refused the push: {what}; {_SAFE} once whoever runs it allows that")
+        then = "has put that right" if _UNFIT.search(what) else "allows that"
+        return RemoteRefused(f"{self.name} refused the push: {what}; {_SAFE} once whoever runs it {then}")
 
 
 def _entries(raw: bytes) -> list[_Entry]:

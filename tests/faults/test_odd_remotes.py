@@ -1,10 +1,13 @@
 """Fault 26 of FAULTS: shallow and partial clones, as the remote and around a workspace; far sides that say no."""
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.faults.test_full_disk import fill, mounted
 from tests.faults.test_sync import LESSON, Bench
 
 SHALLOW = ("--depth=1",)
@@ -157,14 +160,14 @@ HOOKS = {
     "update": 'echo "lessons only on weekdays: $1" >&2\nexit 1\n',
     "pre-receive, without a word": "exit 1\n",
     "reference-transaction": '[ "$1" = prepared ] && { echo "lessons only on weekdays" >&2; exit 1; }\nexit 0\n',
+    "reference-transaction, without a word": '[ "$1" != prepared ]\n',
 }
 
 
 @pytest.mark.parametrize("name", HOOKS)
 @pytest.mark.parametrize("command", ["sync", "compact"])
 def test_a_hook_that_says_no_is_reported_with_exit_3_and_all_waits(bench, name, command):
-    # Of a hook on transactions git's own server dies: all that arrives is that it hung up, and the hook's words.
-    code = 5 if name == "reference-transaction" else 3
+    code = 3  # of a hook on transactions, too, of which git's own server dies instead of answering
     bench.join("velma")
     bench.correct("velma", "The first lesson")
     bench.sync("velma")
@@ -174,6 +177,8 @@ def test_a_hook_that_says_no_is_reported_with_exit_3_and_all_waits(bench, name, 
     done = bench.run("velma", command, expect=code)
     assert done.stdout == "", "nobody says synced"
     assert "nothing is lost" in done.stderr
+    assert "once whoever runs it allows that" in done.stderr
+    assert "hung up" not in done.stderr, "a refusal is no trouble with the line"
     if "without" not in name:
         assert "weekdays" in done.stderr
     assert bench.git("rev-parse", "fleet", where="clan.git") == head
@@ -215,6 +220,79 @@ def test_a_server_that_denies_this_branch_to_everybody_is_reported_with_exit_3(b
     bench.git("config", "--unset", "transfer.hideRefs", where="clan.git")
     bench.sync("velma")
     assert [found["set"]["text"] for found in bench.edition()] == [LESSON]
+
+
+@pytest.mark.parametrize("harm", ["hidden", "locked"])
+def test_a_branch_that_stands_still_and_takes_no_push_is_a_refusal_and_not_a_race(bench, harm, monkeypatch):
+    """Nobody was faster: trying for minutes, and saying that somebody was, would help no one."""
+    bench.join("velma")
+    bench.correct("velma", "The first lesson")
+    bench.sync("velma")
+    bench.correct("velma", LESSON)
+    paused = []
+    monkeypatch.setattr("fleet.share.exchange._pause", lambda *_: paused.append(1) or 0.0)
+    lock = bench.remote / "refs/heads/fleet.lock"
+    if harm == "locked":
+        lock.touch()
+    else:
+        bench.git("config", "receive.hideRefs", "refs/heads/fleet", where="clan.git")
+    done = bench.run("velma", "sync", expect=3)
+    assert len(paused) == 4
+    assert "though nobody was faster" in done.stderr
+    assert "nothing is lost" in done.stderr
+    assert ("fleet.lock" if harm == "locked" else "stale info") in done.stderr
+    assert bench.status("velma")["waiting"]["lines"] == 1
+    if harm == "locked":
+        lock.unlink()
+    else:
+        bench.git("config", "--unset", "receive.hideRefs", where="clan.git")
+    bench.sync("velma")
+    assert bench.status("velma")["waiting"]["lines"] == 0
+
+
+def test_a_renamed_branch_is_brought_back_and_its_new_name_can_be_given(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bench.git("branch", "-m", "fleet", "lessons", where="clan.git")
+    done = bench.run("velma", "sync")
+    assert "the branch fleet is gone" in done.stderr
+    assert "[share] branch" in done.stderr
+    config = bench.folder / "velma/fleet.toml"
+    config.write_text(config.read_text().replace('branch = "fleet"', 'branch = "lessons"'))
+    bench.run("velma", "sync", "--yes")
+    assert bench.seen("velma") == {LESSON: 1}
+    assert bench.status("velma")["waiting"]["lines"] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize("harm", ["full", "read-only"])
+def test_a_far_side_without_room_or_the_right_to_write_is_a_refusal_that_says_so(bench, harm):
+    bench.join("velma")
+    bench.correct("velma", "The first lesson")
+    bench.sync("velma")
+    bench.correct("velma", LESSON)
+    kept = bench.remote.rename(bench.folder / "kept.git")
+    bench.remote.mkdir()
+    if not mounted(bench.remote):
+        pytest.skip("tmpfs cannot be mounted here")
+    try:
+        shutil.copytree(kept, bench.remote, dirs_exist_ok=True)
+        if harm == "full":
+            fill(bench.remote, 0)
+        else:
+            subprocess.run(["mount", "-o", "remount,ro", bench.remote], check=True, capture_output=True)
+        done = bench.run("velma", "sync", expect=3)
+    finally:
+        subprocess.run(["umount", "--lazy", bench.remote], check=True)
+    assert "unpacker error" in done.stderr
+    assert "nothing is lost" in done.stderr
+    assert "once whoever runs it has put that right" in done.stderr
+    assert bench.status("velma")["waiting"]["lines"] == 1
+    bench.remote.rmdir()
+    kept.rename(bench.remote)
+    bench.sync("velma")
+    assert bench.status("velma")["waiting"]["lines"] == 0
 
 
 def hook(bench: Bench, name: str, script: str) -> Path:
