@@ -13,7 +13,7 @@ from fleet.keep.errors import DiskError
 from fleet.keep.notebook import Notebook
 from fleet.keep.workspace import Workspace
 from fleet.learn import attempts, settled
-from fleet.recall import moments, ready
+from fleet.recall import moments, ready, steady
 from fleet.recall.start import LESSON_CHARS_MIN, session_context
 from fleet.reflect import hot, promoting, retiring
 
@@ -31,14 +31,15 @@ def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -
     What the clan retired is not in it; with ``may_tidy``, it is taken out of the memory, too.
     """
     root = str(workspace.root)
-    seen = ready.looks(root, ready.made_of(root, agent))
+    seen = steady.looks(workspace, lambda: ready.made_of(root, agent))
     held = view.glance(workspace)
     if (
         may_tidy
         and not workspace.is_read_only
         and remembering.take_out_retired(workspace, agent, held.notebook, TIDY_S)
     ):
-        seen |= ready.looks(root, ready.memory_files(agent))
+        again = steady.looks(workspace, lambda: ready.memory_files(agent))
+        seen = None if seen is None or again is None else seen | again
     chars_max, delimiter = workspace.config.recall.start_chars, f"fleet-{workspace.world.entropy(8).hex()}"
     standing, total = view.best(held.notebook, "evidence", chars_max // LESSON_CHARS_MIN)
     whole = hot.parse(workspace.disk.read(promoting.memory_file(workspace, agent)))
@@ -70,14 +71,14 @@ def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -
         discoveries=workspace.config.recall.discoveries,
         members=desk.emoji_of(workspace),
     )
-    if not held.notebook.held and not held.findings.held():  # what is held may be believed at any later time
+    if held.notebook.held or held.findings.held():  # what is held may be believed at any later time
+        _make_unready(workspace, agent)
+    else:
         with suppress(DiskError):  # a read-only disk: it is made each time
-            text = ready.rendered(context, delimiter, seen)
-            workspace.disk.replace(workspace.root / ready.file_of(agent), text, is_durable=False)
+            if seen is not None:  # else a file may be another one soon, and look the same
+                text = ready.rendered(context, delimiter, seen)
+                workspace.disk.replace(workspace.root / ready.file_of(agent), text, is_durable=False)
             _make_moments_ready(workspace, held.notebook)
-    elif (path := workspace.root / ready.file_of(agent)).exists():
-        with suppress(DiskError):
-            workspace.disk.remove(path)
     return context
 
 
@@ -104,6 +105,12 @@ def _proposed(workspace: Workspace, agent: str) -> list[str]:
 
     found = mutations.proposals(workspace, agent)
     return [f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}" for each in found]
+
+
+def _make_unready(workspace: Workspace, agent: str) -> None:
+    if (path := workspace.root / ready.file_of(agent)).exists():
+        with suppress(DiskError):
+            workspace.disk.remove(path)
 
 
 def _make_moments_ready(workspace: Workspace, notebook: Notebook) -> None:

@@ -76,16 +76,19 @@ def memory_files(agent: str) -> list[str]:
 
 
 def looks(root: str, paths: Iterable[str]) -> dict[str, Seen]:
-    """Return size, time and inode of each path, nothing for one that is not there; a folder's size says nothing."""
+    """Return ``look_of`` each path, nothing for one that is not there; a folder's size says nothing."""
     found: dict[str, Seen] = {}
     for path in paths:
         try:
-            seen = os.stat(os.path.join(root, path))
+            found[path] = look_of(path, os.stat(os.path.join(root, path)))
         except OSError:
             found[path] = []
-        else:
-            found[path] = [seen.st_size if not path.endswith(".d") else 0, seen.st_mtime_ns, seen.st_ino]
     return found
+
+
+def look_of(path: str, seen: os.stat_result) -> Seen:
+    """Return size, times and inode. The time of the entry is the one that no program can set back."""
+    return [seen.st_size if not path.endswith(".d") else 0, seen.st_mtime_ns, seen.st_ino, seen.st_ctime_ns]
 
 
 def rendered(context: str, delimiter: str, seen: dict[str, Seen]) -> bytes:
@@ -94,7 +97,7 @@ def rendered(context: str, delimiter: str, seen: dict[str, Seen]) -> bytes:
     Args:
         context: the text, under ``delimiter``.
         delimiter: as it stands in the text, at its two ends alone.
-        seen: what ``looks`` said before the text was made.
+        seen: what ``steady.looks`` said before anything was read for it.
     """
     head = json.dumps({"delimiter": delimiter, "seen": seen}, separators=(",", ":"))
     return f"{head}\n{context}".encode()
