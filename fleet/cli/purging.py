@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.cli import desk, remembering, starting, syncing, wiring
+from fleet.keep.damage import TROUBLE, is_damage
 from fleet.keep.errors import FleetError
 from fleet.keep.index import Index
 from fleet.keep.workspace import Workspace
@@ -57,9 +58,15 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
 def _forget_in_search(workspace: Workspace) -> None:
     """Throw the search index away, freed pages too: it holds the old words, and is made anew by the next search."""
     connection = workspace.state.connection()
-    Index(connection).drop()
-    connection.execute("VACUUM")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    try:
+        Index(connection).drop()
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except TROUBLE as why:
+        if not is_damage(why):
+            raise
+        workspace.state.put_aside(why)
+        workspace.warn("the damaged database that was put aside may still hold the purged words")
 
 
 def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:

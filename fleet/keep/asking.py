@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from fleet.keep.index import Index, is_damage
+from fleet.keep.damage import ODD, TROUBLE, is_damage, is_ruin, told
+from fleet.keep.index import Index
 from fleet.keep.sources import Sources, is_current
 from fleet.keep.workspace import Workspace
 
@@ -29,11 +30,10 @@ def asked(
         as_it_is: asked first, of one that may not be; unless it returns None, that is the answer.
 
     Raises:
-        sqlite3.Error: it cannot be used, or not now.
+        TROUBLE: it cannot be used, or not now.
         FleetError: the database cannot, or somebody else is busy with it.
     """
-    lock = lock_file(workspace)
-    for is_last in (False, True):
+    for attempt in range(3):
         index = Index(workspace.state.connection())
         generation = ""
         try:
@@ -43,17 +43,55 @@ def asked(
             if not generation or not is_current(index, sources):
                 from fleet.keep.indexing import refresh
 
-                with workspace.disk.lock(lock):
+                with workspace.disk.lock(lock_file(workspace)):
                     workspace.changed |= refresh(index, sources)
                     generation = index.generation()
             return ask(index)
-        except (sqlite3.Error, UnicodeDecodeError) as why:
-            if is_last or not is_damage(why):
+        except (*TROUBLE, *ODD) as raised:
+            why = raised if isinstance(raised, TROUBLE) else _examined(index, raised)
+            if not is_damage(why) or attempt == (2 if is_ruin(why) else 1):
                 raise
-        with workspace.disk.lock(lock):
-            if _generation(index) == generation:  # else somebody else has mended it meanwhile
+            discard(workspace, index, why, generation, wholly=attempt == 1)
+    raise AssertionError("the last time returns or raises")
+
+
+def discard(
+    workspace: Workspace, index: Index, why: Exception, generation: str | None = None, *, wholly: bool = False
+) -> None:
+    """Drop a damaged index; put the database aside if it cannot be dropped, or was and that did not help.
+
+    Of an index that is only another one than is wanted nobody need hear.
+
+    Args:
+        workspace: whose.
+        index: the damaged one.
+        why: what it raised.
+        generation: what it was; nothing is done where it is another one by now, mended by somebody else.
+        wholly: it was dropped before.
+    """
+    try:
+        with workspace.disk.lock(lock_file(workspace)):
+            if generation is not None and _generation(index) != generation:
+                return
+            if not wholly:
                 index.drop()
-    raise AssertionError("the second time returns or raises")
+    except TROUBLE as worse:
+        if not is_ruin(worse):
+            raise
+        wholly = True
+    if wholly and is_ruin(why):
+        workspace.state.put_aside(why)
+    elif is_ruin(why) or isinstance(why, ODD):
+        workspace.warn(f"the search index was damaged ({told(why)}); it is made anew from the files, no lesson is lost")
+
+
+def _examined(index: Index, why: Exception) -> Exception:
+    """Return what is wrong with the database if a look at all of it shows that; else what an odd value led to."""
+    try:
+        said = str(index.connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except TROUBLE as worse:
+        return worse if is_damage(worse) else why
+    return why if said == "ok" else sqlite3.DatabaseError(said.splitlines()[0])
 
 
 def lock_file(workspace: Workspace) -> Path:
@@ -64,5 +102,5 @@ def lock_file(workspace: Workspace) -> Path:
 def _generation(index: Index) -> str:
     try:
         return index.generation()
-    except (sqlite3.Error, UnicodeDecodeError):
+    except TROUBLE:
         return ""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from fleet.keep import discoveries, limits, replica
+from fleet.keep.damage import TROUBLE, told
 from fleet.keep.errors import DiskError, FleetError
 from fleet.keep.reading import KINDS, PATTERNS, Kind, Read, chunks_of
 from fleet.keep.state import SCHEMA_VERSION
@@ -314,8 +315,8 @@ def _examine(path: Path) -> tuple[int, str]:
     except sqlite3.OperationalError as why:
         # Busy or unreadable is not damaged: "rights" and "locks" tell of those.
         return 0, str(why) if "malformed" in str(why) else ""
-    except sqlite3.DatabaseError as why:
-        return 0, str(why)
+    except TROUBLE as why:
+        return 0, told(why)
     return version, "" if said == "ok" else said.splitlines()[0]
 
 

@@ -7,15 +7,19 @@ is loaded then, and from there on these are a notebook and findings like any oth
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from fleet.keep import bulk, merging, places
+from fleet.keep.damage import ODD, TROUBLE, UNUSABLE, is_damage
 from fleet.keep.discoveries import Discovery, Findings
 from fleet.keep.index import PARAMETERS_MAX, Index
 from fleet.keep.line import Carried, Line
 from fleet.keep.normal import normalise
 from fleet.keep.notebook import MERGED_INTO, Notebook, Order, Records, is_listed, merged_into, text
 from fleet.keep.places import Joined, Reader
-from fleet.keep.sources import Sources
+from fleet.keep.sources import Sources, is_current
+
+T = TypeVar("T")
 
 Region = Mapping[str, int]
 """How much of each file counts: its first so many bytes. A file that is not named counts for nothing."""
@@ -25,6 +29,10 @@ class MovedError(Exception):
     """A line is not where the index saw it: somebody replaced the file meanwhile."""
 
 
+UNANSWERED: tuple[type[Exception], ...] = (MovedError, OSError, *TROUBLE, *ODD)
+"""Why the files must be read after all."""
+
+
 class View:
     """Asks the index of one workspace, which was brought up to date before.
 
@@ -32,13 +40,23 @@ class View:
         index: the open index.
         sources: what it was made of.
         unindexed: lines that it lacks (``appended``). Who asks joins them.
+        mend: sees to it that a damaged index is made anew, and says so.
     """
 
-    def __init__(self, index: Index, sources: Sources, unindexed: Sequence[Line] = ()) -> None:
+    def __init__(
+        self,
+        index: Index,
+        sources: Sources,
+        unindexed: Sequence[Line] = (),
+        mend: Callable[[Exception], object] = bool,
+    ) -> None:
         self.index = index
         self.unindexed = unindexed
         self._sources = sources
         self._reader = Reader(sources)
+        self._mend = mend
+        self._is_mended = False
+        self._newest_by = self._pairs("SELECT replica, stamp FROM search_newest")
 
     def close(self) -> None:
         """Let go of the files."""
@@ -87,7 +105,24 @@ class View:
 
     def newest_by(self) -> dict[str, str]:
         """Return the newest stamp of each replica."""
-        return dict(self.index.connection.execute("SELECT replica, stamp FROM search_newest"))
+        return dict(self._newest_by)
+
+    def failed(self, why: Exception) -> None:
+        """Take note that a question was not answered: whoever asked reads the files, and damage is mended, once."""
+        with suppress(*UNUSABLE):  # busy, or nothing can be written here: the next one mends it
+            if isinstance(why, MovedError):  # of an index that is up to date, no file was replaced
+                is_damaged = is_current(self.index, self._sources)
+            else:
+                is_damaged = not isinstance(why, OSError) and is_damage(why)
+            if is_damaged and not self._is_mended:
+                self._is_mended = True
+                self._mend(why)
+
+    def _pairs(self, asked: str) -> dict[str, str]:
+        found = dict(self.index.connection.execute(asked))
+        if not all(isinstance(each, str) for pair in found.items() for each in pair):
+            raise sqlite3.DatabaseError("no text where there was text")  # SQLite itself looks at no value
+        return found
 
     def alike(self, normalised: str) -> list[str]:
         """Return the ids of records whose text was edited and may read like this, smallest first."""
@@ -96,7 +131,7 @@ class View:
 
     def pointing(self) -> dict[str, str]:
         """Return which record is merged into which."""
-        return dict(self.index.connection.execute("SELECT ref, points_to FROM search_doc WHERE points_to != ''"))
+        return self._pairs("SELECT ref, points_to FROM search_doc WHERE points_to != ''")
 
     def timed(self) -> list[str]:
         """Return the ids of patterns that are in and have a trigger, sorted."""
@@ -220,10 +255,13 @@ class Glimpse(Notebook):
             return None
         groups = merging.groups(self.pointing())
         grouped = {member for group in groups for member in group}
-        refs = [ref for ref in self.view.ranked(order, count + len(grouped)) if ref not in grouped]
+        ranked = self._asked(lambda view: (view.ranked(order, count + len(grouped)), view.count(order)))
+        if ranked is None:
+            return None
+        refs, total = [ref for ref in ranked[0] if ref not in grouped], ranked[1]
         self.ask_for([*refs, *grouped])
-        lines = [self.patterns[ref] for ref in refs]
-        total = self.view.count(order) if self.view is not None else 0
+        if (lines := self._named(refs)) is None:
+            return None
         for group in groups:
             members = [self.patterns[member] for member in group if member in self.patterns]
             total -= sum(is_listed(line, order) for line in members)
@@ -231,6 +269,28 @@ class Glimpse(Notebook):
                 lines.append(united)
                 total += 1
         return (lines, total) if self.view is not None else None
+
+    def _asked(self, question: Callable[[View], T]) -> T | None:
+        """Ask the index; None where everything is loaded, since it did not answer or before."""
+        try:
+            return question(self.view) if self.view is not None else None
+        except UNANSWERED as why:
+            self._give_up(why)
+            return None
+
+    def _named(self, refs: Sequence[str]) -> list[Line] | None:
+        """Return the records that the index named; None if one is none of ours, so that it can be believed nothing."""
+        lines = [self.patterns[ref] for ref in refs if ref in self.patterns]
+        if len(lines) == len(refs):
+            return lines
+        self._give_up(sqlite3.DatabaseError("it names a lesson that is not there"))
+        return None
+
+    def _give_up(self, why: Exception) -> None:
+        """Load everything: the index did not answer, and is mended if it is damaged."""
+        if self.view is not None:
+            self.view.failed(why)
+        self._fill()
 
     def add(self, entry: Line | Carried) -> None:
         """Join one line."""
@@ -242,8 +302,8 @@ class Glimpse(Notebook):
             return
         try:
             joined = self.view.joined(pattern_id, self._region)
-        except (MovedError, sqlite3.Error, OSError):
-            self._fill()
+        except UNANSWERED as why:
+            self._give_up(why)
             return
         if (line := joined.notebook.get(pattern_id)) is not None:
             super().add(line)
@@ -258,8 +318,8 @@ class Glimpse(Notebook):
             if not asked or self._has_taken(self.view.raws(asked, self._region)):
                 return
             found = self.view.prefetch(asked, self._region)
-        except (MovedError, sqlite3.Error, OSError):
-            self._fill()
+        except UNANSWERED as why:
+            self._give_up(why)
             return
         for pattern_id, joined in found.items():
             if (line := joined.notebook.get(pattern_id)) is not None:
@@ -292,11 +352,11 @@ class Glimpse(Notebook):
 
     def reading_alike(self, normalised: str) -> Iterator[Line]:
         """Yield the records whose text was edited and may read like this."""
-        if self.view is None:
+        if (alike := self._asked(lambda view: view.alike(normalised))) is None:
             yield from super().reading_alike(normalised)
             return
         edited = [entry.id for entry in self._added if isinstance(entry, Line) and "text" in entry.when]
-        for pattern_id in dict.fromkeys([*self.view.alike(normalised), *edited]):
+        for pattern_id in dict.fromkeys([*alike, *edited]):
             line = self.patterns[pattern_id]
             if "text" in line.when and normalise(text(line)) == normalised:
                 yield line
@@ -308,9 +368,8 @@ class Glimpse(Notebook):
 
     def pointing(self) -> dict[str, str]:
         """Return which record is merged into which."""
-        if self.view is None:
+        if (found := self._asked(View.pointing)) is None:
             return super().pointing()
-        found = self.view.pointing()
         for entry in self._added:
             if isinstance(entry, Line) and MERGED_INTO in entry.set:
                 found.pop(entry.id, None)
@@ -320,18 +379,19 @@ class Glimpse(Notebook):
 
     def timed(self) -> list[Line]:
         """Return the records that are in and have a trigger."""
-        if self.view is None or self._added:
+        refs = None if self._added else self._asked(View.timed)
+        if refs is None:
             return super().timed()
-        refs = self.view.timed()
         self.ask_for(refs)
-        return [self.patterns[ref] for ref in refs]
+        lines = self._named(refs)
+        return super().timed() if lines is None else lines
 
     def beginning(self, prefix: str) -> list[str]:
         """Return the ids that begin so, sorted."""
-        if self.view is None:
+        if (found := self._asked(lambda view: view.beginning(prefix))) is None:
             return super().beginning(prefix)
         added = {entry.id for entry in self._added if isinstance(entry, Line) and entry.id.startswith(prefix)}
-        return sorted({*self.view.beginning(prefix), *added})
+        return sorted({*found, *added})
 
     def edition(self) -> bytes:
         """Return the canonical bytes of everything here."""
@@ -370,39 +430,54 @@ class GlimpsedFindings(Findings):
         whole = self._everything()
         self.lines, self.entries, self.carried = whole.lines, whole.entries, whole.carried
 
+    def _give_up(self, why: Exception) -> None:
+        """Load all of them: the index did not answer, and is mended if it is damaged."""
+        if self.view is not None:
+            self.view.failed(why)
+        self.fill()
+
     def covers(self, entry: Discovery | Carried) -> bool:
         """Tell whether joining this line would change nothing."""
         if self.view is None or isinstance(entry, Carried):
             self.fill()
             return super().covers(entry)
-        with suppress(MovedError, sqlite3.Error, OSError):
+        try:
             # A retraction is found under what it retracts.
             return self.view.joined(entry.retracts or entry.id, self._region).findings.covers(entry)
-        self.fill()
+        except UNANSWERED as why:
+            self._give_up(why)
         return super().covers(entry)
 
     def get(self, entry_id: str) -> Discovery | None:
         """Return one entry."""
         if self.view is not None:
-            with suppress(MovedError, sqlite3.Error, OSError):
+            try:
                 return self.view.joined(entry_id, self._region).findings.get(entry_id)
-        self.fill()
+            except UNANSWERED as why:
+                self._give_up(why)
         return super().get(entry_id)
 
     def newest(self, count: int) -> list[Discovery]:
         """Return the newest discoveries of the whole clan, oldest of them first, as ``tail`` would."""
         if self.view is not None and self._region is None:
-            with suppress(MovedError, sqlite3.Error, OSError):
+            try:
                 refs = self.view.newest_discoveries(count)
-                return [self.view.joined(ref).findings.entries[ref] for ref in reversed(refs)]
+                found = [self.view.joined(ref).findings.entries.get(ref) for ref in reversed(refs)]
+                if None not in found:
+                    return [each for each in found if each is not None]
+                self._give_up(sqlite3.DatabaseError("it names a discovery that is not there"))
+            except UNANSWERED as why:
+                self._give_up(why)
         self.fill()
         return super().newest(count)
 
     def count(self) -> int:
         """Return how many discoveries there are to show."""
         if self.view is not None and self._region is None:
-            with suppress(sqlite3.Error):
+            try:
                 return self.view.count_discoveries()
+            except UNANSWERED as why:
+                self._give_up(why)
         self.fill()
         return super().count()
 

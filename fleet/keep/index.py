@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple, replace
 
+from fleet.keep.damage import TROUBLE
 from fleet.keep.lazily import compiled
 from fleet.keep.screening import one_line, strip_controls
 
@@ -97,15 +98,6 @@ _COLUMNS = (
     "published, withdrawn, witnesses, sessions, points_to, alike, is_timed, mark"
 )
 _LIKE_SPECIAL = compiled(r"[\\%_]")
-
-# None of these says that the tables are damaged: dropping them would help nobody.
-_NO_DAMAGE = frozenset(
-    {
-        *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
-        *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
-        *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_AUTH),
-    }
-)
 
 
 class Doc(msgspec.Struct, frozen=True):
@@ -239,7 +231,7 @@ class Index:
         for name in there.intersection(_WORD_TABLES):
             try:
                 self.connection.execute(f"DROP TABLE {name}")
-            except sqlite3.DatabaseError:
+            except TROUBLE:
                 self._drop_broken_words(name, there)
 
     def _drop_broken_words(self, table: str, there: set[str]) -> None:
@@ -260,7 +252,7 @@ class Index:
         try:
             yield
         except BaseException:
-            with suppress(sqlite3.Error):
+            with suppress(*TROUBLE):
                 self.connection.rollback()
             raise
         self.connection.commit()
@@ -398,11 +390,3 @@ def _holding(needle: str) -> tuple[str, tuple[str, str] | tuple[str]]:
 
 def _holds(needle: str, head: str, body: str) -> bool:
     return needle in fold(head) or needle in fold(body)
-
-
-def is_damage(why: sqlite3.Error | UnicodeDecodeError) -> bool:
-    """Tell whether new tables may help, and not only another time or another disk.
-
-    A damaged name in the schema comes out as a message that is no UTF-8.
-    """
-    return isinstance(why, UnicodeDecodeError) or getattr(why, "sqlite_errorcode", 1) & 0xFF not in _NO_DAMAGE

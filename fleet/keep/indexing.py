@@ -17,6 +17,7 @@ import msgspec
 from fleet.keep import line as codec
 from fleet.keep import names, notebook, often, places, tail
 from fleet.keep.asking import asked
+from fleet.keep.damage import UNUSABLE, told
 from fleet.keep.discoveries import Discovery, Findings
 from fleet.keep.errors import FleetError
 from fleet.keep.index import DISCOVERY, PARAMETERS_MAX, PATTERN, Doc, Index, boost, clean
@@ -57,10 +58,10 @@ def answer(workspace: Workspace, pages: Iterable[Page], ask: Callable[[Index], T
     sources = Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, tuple(pages))
     try:
         return asked(workspace, sources, ask)
-    except (sqlite3.Error, UnicodeDecodeError, FleetError) as why:
+    except UNUSABLE as why:
         workspace.state.close()
-        told = str(why).rstrip(".")
-        workspace.warn(f"the search index cannot be used ({told}); the files themselves were searched, which is slower")
+        said = str(why).rstrip(".") if isinstance(why, FleetError) else told(why)
+        workspace.warn(f"the search index cannot be used ({said}); the files themselves were searched, which is slower")
     index = Index(sqlite3.connect(":memory:", isolation_level=None), has_words=False)
     try:
         refresh(index, sources)

@@ -234,18 +234,16 @@ def from_index(text: str, notebook: "Notebook", is_left_out: Callable[[str], boo
     index = notebook.index
     if index is None:
         return None
-    import sqlite3
-
-    from fleet.keep.index import is_damage
+    from fleet.keep.damage import TROUBLE, is_damage
 
     other = notebook.unindexed()
     fresh = [line for each in sorted(other) if not is_left_out(each) and (line := notebook.get(each)) is not None]
     beside = [(line.id, said(line)) for line in fresh if is_present(line) and said(line)]
     try:
         return indexed(text, index, beside=beside, without=other)
-    except (sqlite3.Error, UnicodeDecodeError) as why:
+    except TROUBLE as why:
         if is_damage(why):
-            with suppress(sqlite3.Error):
+            with suppress(*TROUBLE):
                 index.drop()
         return None
 

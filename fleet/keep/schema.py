@@ -21,6 +21,8 @@ MIGRATIONS: tuple[Migration, ...] = ()
 """The n-th takes version n to n + 1, counted from 1. Only ever added to: somebody has every version."""
 
 _BUSY_S = 20.0
+_VOUCHER = "schema"
+"""In ``meta``, from every fleet on that has a migration: the version once more."""
 
 
 def version_after(migrations: Sequence[Migration]) -> int:
@@ -53,8 +55,16 @@ def migrate(connection: "sqlite3.Connection", path: Path, version: int, migratio
                 f"{path} could not be brought from schema {number} to {number + 1} ({why}); it is as it was, and "
                 "lessons are safe in their files. Go back to the fleet you had, and please report this"
             ) from why
-    connection.execute(f"PRAGMA user_version = {version_after(migrations)}")
+    after = version_after(migrations)
+    connection.execute(f"PRAGMA user_version = {after}")
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_VOUCHER, str(after)))
     return copied
+
+
+def is_vouched_for(connection: "sqlite3.Connection", version: int) -> bool:
+    """Tell whether a fleet wrote this version, as it does twice: a header that says so alone is damaged."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_VOUCHER,)).fetchone()
+    return row is not None and row[0] == str(version)
 
 
 def _copy(path: Path, version: int) -> Path:

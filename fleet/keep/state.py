@@ -5,10 +5,10 @@ nor ever sent was written by a clone of us.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fleet.keep import schema
 from fleet.keep.digests import blake2b
@@ -17,6 +17,8 @@ from fleet.keep.schema import Migration
 
 if TYPE_CHECKING:
     import sqlite3
+
+T = TypeVar("T")
 
 SCHEMA_VERSION = schema.version_after(schema.MIGRATIONS)
 _BUSY_S = 20.0
@@ -35,11 +37,19 @@ class State:
         path: the database file; its folder exists when something is written.
         durable: False lets a test skip waiting for the disk.
         migrations: what brings an older database up to date.
+        warn: takes what a person should be told: that it was damaged, and is made anew.
     """
 
     def __init__(
-        self, path: Path, *, durable: bool = True, migrations: Sequence[Migration] = schema.MIGRATIONS
+        self,
+        path: Path,
+        *,
+        durable: bool = True,
+        migrations: Sequence[Migration] = schema.MIGRATIONS,
+        warn: Callable[[str], object] = bool,
     ) -> None:
+        self._warn = warn
+        self._inode = 0
         self._migrations = migrations
         self._path = path
         self._durable = durable
@@ -50,39 +60,34 @@ class State:
         """Return a value, or "" when there is none."""
         if not self._path.exists():
             return ""
-        with self._guarded(to_read=True) as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        row = self._done(lambda it: it.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone(), to_read=True)
         return str(row[0]) if row else ""
 
     def put(self, **values: str) -> None:
         """Set values, all or none."""
-        with self._transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+        self._write("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(values.items()))
 
     def mark_sent(self, lines: Iterable[bytes]) -> None:
         """Note lines that were pushed."""
-        with self._transaction() as connection:
-            connection.executemany("INSERT OR IGNORE INTO sent VALUES (?)", [(line_hash(raw),) for raw in lines])
+        self.restore_sent(line_hash(raw) for raw in lines)
 
     def was_sent(self, raw: bytes) -> bool:
         """Tell whether this machine pushed the line."""
         if not self._path.exists():
             return False
-        with self._guarded() as connection:
-            found = connection.execute("SELECT 1 FROM sent WHERE hash = ?", (line_hash(raw),)).fetchone()
-        return found is not None
+        asked = "SELECT 1 FROM sent WHERE hash = ?"
+        return self._done(lambda it: it.execute(asked, (line_hash(raw),)).fetchone()) is not None
 
     def sent(self) -> list[bytes]:
         """Return the hashes of all lines that this machine pushed, sorted."""
         if not self._path.exists():
             return []
-        with self._guarded(to_read=True) as connection:
-            return [bytes(row[0]) for row in connection.execute("SELECT hash FROM sent ORDER BY hash")]
+        rows = self._done(lambda it: it.execute("SELECT hash FROM sent ORDER BY hash").fetchall(), to_read=True)
+        return [row[0] for row in rows if isinstance(row[0], bytes)]
 
     def restore_sent(self, hashes: Iterable[bytes]) -> None:
         """Note again what was pushed before, from a backup."""
-        with self._transaction() as connection:
-            connection.executemany("INSERT OR IGNORE INTO sent VALUES (?)", [(each,) for each in hashes])
+        self._write("INSERT OR IGNORE INTO sent VALUES (?)", [(each,) for each in hashes])
 
     def connection(self) -> "sqlite3.Connection":
         """Lend the open database to a module with tables of its own in it, which mends what goes wrong with them."""
@@ -95,70 +100,123 @@ class State:
             self._connection = None
         self._is_frozen = False
 
-    @contextmanager
-    def _transaction(self) -> "Iterator[sqlite3.Connection]":
-        with self._guarded() as connection:
+    def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        def written(connection: "sqlite3.Connection") -> None:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                yield connection
+                connection.executemany(statement, rows)
             except BaseException:
-                connection.rollback()
+                with suppress(Exception):  # what is raised says more
+                    connection.rollback()
                 raise
             connection.commit()
 
-    @contextmanager
-    def _guarded(self, *, to_read: bool = False) -> "Iterator[sqlite3.Connection]":
-        """Turn what SQLite may complain of into what a person can act on."""
-        import sqlite3
+        self._done(written)
 
-        connection = self._open(to_read=to_read)
+    def _done(self, act: "Callable[[sqlite3.Connection], T]", *, to_read: bool = False) -> T:
+        """Do something with the database, once more with a new one if it turns out to be damaged.
+
+        Raises:
+            BusyError: another process uses it.
+            FleetError: it cannot be used, and is not damaged.
+        """
+        from fleet.keep.damage import TROUBLE, told
+
+        for is_last in (False, True):
+            connection = self._open(to_read=to_read)
+            try:
+                return act(connection)
+            except TROUBLE as why:
+                if "locked" in str(why):
+                    raise BusyError(f"{self._path} is used by another process; run the command again") from why
+                if is_last or not self._is_damage(why):
+                    raise FleetError(
+                        f"{self._path} cannot be used ({told(why)}); lessons are safe in their files. "
+                        "Check the disk and the rights of that folder"
+                    ) from why
+                self.put_aside(why, to_read=to_read)
+        raise AssertionError("the second time returns or raises")
+
+    def _is_damage(self, why: Exception) -> bool:
+        """Tell damage from a disk that is full, or that nobody may write to."""
+        from fleet.keep.damage import is_damage
+
+        if is_damage(why):
+            return True
+        with suppress(OSError), self._path.open("rb") as file:
+            # SQLite takes a file of a format to come for one that it may not write: ours are of 1 or 2.
+            head = file.read(20)
+            return len(head) == 20 and not {head[18], head[19]} <= {1, 2}
+        return False
+
+    def put_aside(self, why: Exception, *, to_read: bool = False) -> None:
+        """Move a damaged database out of the way, never delete it; it is made anew when it is needed.
+
+        What SQLite keeps beside it goes along. Nothing is done if somebody else did it before.
+
+        Raises:
+            FleetError: it cannot be moved. ``to_read``, an empty one in memory serves until this is closed.
+        """
+        from fleet.keep.damage import told
+
+        inode = self._inode
+        self.close()
+        told_of = f"{self._path} was damaged ({told(why)})"
         try:
-            yield connection
-        except sqlite3.OperationalError as why:
-            if "locked" in str(why):
-                raise BusyError(f"{self._path} is used by another process; run the command again") from why
-            raise FleetError(f"{self._path} cannot be used ({why}); lessons are safe in their files") from why
-        except sqlite3.DatabaseError as why:
-            self.close()
-            self._put_aside()
-            raise FleetError(
-                f"{self._path} was damaged ({why}). It was put aside and is made anew; no lesson is lost. "
-                "Run the command again"
-            ) from why
+            if inode and self._path.stat().st_ino != inode:
+                return
+            aside = self._path.with_name(f"state.damaged-{time.time_ns() // 1_000_000}.db")
+            for beside in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    self._path.with_name(self._path.name + beside).rename(aside.with_name(aside.name + beside))
+        except FileNotFoundError:
+            return
+        except OSError as hindrance:
+            if not to_read:
+                raise FleetError(
+                    f"{told_of}, and cannot be put aside ({hindrance.strerror}); lessons are safe in their files. "
+                    "Check the disk and the rights of that folder"
+                ) from why
+            self._connection, self._is_frozen = _empty(), True
+            self._warn(f"{told_of}, and cannot be made anew here; no lesson is lost")
+            return
+        self._warn(f"{told_of}. It lies in {aside.name} now and is made anew; no lesson is lost")
 
     def _open(self, *, to_read: bool = False) -> "sqlite3.Connection":
         if self._is_frozen and not to_read:
             self.close()  # there may be room again, or the right to write
         if self._connection is None:
-            import sqlite3
-
             if self._path.is_symlink() or self._path.parent.is_symlink():
                 raise FleetError(
                     f"{self._path} is a symbolic link, or lies in one; fleet writes to plain files only. "
                     "Take the link away: all but the sent marks is made anew"
                 )
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                self._connection = self._connect()
-            except (sqlite3.DatabaseError, UnicodeDecodeError) as why:
-                if isinstance(why, sqlite3.OperationalError):
-                    if to_read and "locked" not in str(why) and (frozen := self._connect_frozen()):
-                        self._connection, self._is_frozen = frozen, True
-                        return frozen
-                    raise FleetError(
-                        f"{self._path} cannot be opened ({why}); lessons are safe in their files. "
-                        "Check the disk and the rights of that folder"
-                    ) from why
-                self._put_aside()  # not a database any more
-                self._connection = self._connect()
+            self._connection = self._connected(to_read=to_read)
         return self._connection
 
-    def _put_aside(self) -> None:
-        """Move a damaged database out of the way, never delete it. What SQLite keeps beside it goes along."""
-        aside = self._path.with_name(f"state.damaged-{int(time.time())}.db")
-        for beside in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                self._path.with_name(self._path.name + beside).rename(aside.with_name(aside.name + beside))
+    def _connected(self, *, to_read: bool) -> "sqlite3.Connection":
+        from fleet.keep.damage import TROUBLE, told
+
+        for is_last in (False, True):
+            with suppress(OSError):
+                self._inode = self._path.stat().st_ino
+            try:
+                return self._connect()
+            except TROUBLE as why:
+                if not is_last and self._is_damage(why):
+                    self.put_aside(why, to_read=to_read)
+                    if self._connection is not None:
+                        return self._connection
+                    continue
+                if to_read and "locked" not in str(why) and (frozen := self._connect_frozen()):
+                    self._is_frozen = True
+                    return frozen
+                raise FleetError(
+                    f"{self._path} cannot be opened ({told(why)}); lessons are safe in their files. "
+                    "Check the disk and the rights of that folder"
+                ) from why
+        raise AssertionError("the second time returns or raises")
 
     def _connect_frozen(self) -> "sqlite3.Connection | None":
         """Open the database as it lies there: on a full or read-only disk SQLite cannot make the files it opens with.
@@ -167,10 +225,12 @@ class State:
         """
         import sqlite3
 
+        from fleet.keep.damage import TROUBLE
+
         try:
             connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?immutable=1", uri=True)
             connection.execute("SELECT 1 FROM meta LIMIT 1")
-        except sqlite3.Error:
+        except TROUBLE:
             return None
         return connection
 
@@ -192,6 +252,8 @@ class State:
                 if version < known:
                     schema.migrate(connection, self._path, version, self._migrations)
                 connection.commit()
+            if version > known and not schema.is_vouched_for(connection, version):
+                raise sqlite3.DatabaseError(f"its header alone says schema {version}")
         except BaseException:
             connection.close()
             raise
@@ -202,6 +264,15 @@ class State:
                 "nothing was changed. Upgrade fleet on this machine"
             )
         return connection
+
+
+def _empty() -> "sqlite3.Connection":
+    """Return a database with nothing in it, in memory."""
+    import sqlite3
+
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.executescript(_SCHEMA)
+    return connection
 
 
 def _version(connection: "sqlite3.Connection") -> int:

@@ -8,11 +8,11 @@ wherever the index cannot be used, all of it is loaded.
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fleet.keep import limits, merging
-from fleet.keep.errors import FleetError
 from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook, Order, is_listed
 from fleet.keep.reading import KINDS
@@ -92,25 +92,26 @@ def opened(workspace: Workspace, *, for_one: bool = False) -> "View | None":
     """
     if is_small(workspace) or workspace.timekeeper.reading().wrong:
         return None
-    import sqlite3
-
     from fleet.keep import appended
-    from fleet.keep.asking import asked
+    from fleet.keep.asking import asked, discard
+    from fleet.keep.damage import UNUSABLE
     from fleet.keep.glimpse import View
     from fleet.keep.sources import Sources, is_plain
 
     sources = Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, None)
 
-    def seen(index: "Index") -> View | None:
-        return View(index, sources) if is_plain(index) else None
+    def seen(index: "Index", lines: Sequence[Line] = ()) -> View | None:
+        if not is_plain(index):
+            return None
+        return View(index, sources, lines, lambda why: discard(workspace, index, why))
 
     def seen_as_it_is(index: "Index") -> View | None:
         lines = appended.since(index, sources)
-        return View(index, sources, lines) if lines is not None and is_plain(index) else None
+        return seen(index, lines) if lines is not None else None
 
     try:
         view = asked(workspace, sources, seen, seen_as_it_is if for_one else None)
-    except (sqlite3.Error, UnicodeDecodeError, FleetError):
+    except UNUSABLE:
         workspace.state.close()
         return None  # `fleet search` and `fleet doctor` say what is wrong with it
     if view is not None:
@@ -122,15 +123,14 @@ def behind(workspace: Workspace) -> int:
     """Return how many bytes would have to be read into the index first; 0 where it is not asked, or cannot be."""
     if is_small(workspace) or workspace.timekeeper.reading().wrong:
         return 0
-    import sqlite3
-
     from fleet.keep import sources
+    from fleet.keep.damage import UNUSABLE
     from fleet.keep.index import Index
 
     made_of = sources.Sources(workspace.root, workspace.store, workspace.timekeeper.reading().cut, None)
     try:
         return sources.behind(Index(workspace.state.connection()), made_of)
-    except (sqlite3.Error, UnicodeDecodeError, FleetError):
+    except UNUSABLE:
         workspace.state.close()
         return 0
 

@@ -105,7 +105,7 @@ class Workspace:
         self.warnings: list[str] = []
         self.config: Config = config.load(self.config_file)
         self.store = Store(self.disk, self.clan, self.local / "base")
-        self.state = State(self.local / "state.db", durable=self.world.durable)
+        self.state = State(self.local / "state.db", durable=self.world.durable, warn=self.warn)
         self.quarantine = Quarantine(self.disk, self.local / "quarantine" / "refused.jsonl")
         self.timekeeper = Timekeeper(self.disk, self.local / "clock", self.world.wall_ms)
         self.kept: Kept | None = None

@@ -388,8 +388,9 @@ def test_a_damaged_database_costs_no_lesson_and_no_count(bench, harm):
     harm(path)
     before = path.read_bytes() if path.exists() else b""
     if harm is bad_pages:  # seen only when such a page is read
-        done = bench.run("velma", "status", expect=6)
-        assert "put aside" in done.stderr
+        done = bench.run("velma", "status")
+        assert "state.damaged-" in done.stderr
+        assert "no lesson is lost" in done.stderr
     bench.correct("velma", LESSON)
     bench.run("velma", "status")
     bench.run("velma", "sync", "--yes")
@@ -404,6 +405,8 @@ def test_a_database_of_a_newer_fleet_is_left_alone(bench):
     path = bench.folder / "velma/.fleet/state.db"
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
+        connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        connection.execute("INSERT INTO meta VALUES ('schema', '99')")  # as each migration leaves it
     connection.close()
     bench.run("velma", *CORRECT)  # logging needs no database
     done = bench.run("velma", "sync", expect=6)

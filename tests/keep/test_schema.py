@@ -45,7 +45,7 @@ def test_an_older_database_is_copied_and_then_brought_up_to_date(old, tmp_path):
     assert new.get("mark") == "m"
     assert new.was_sent(b"line")
     assert asked(tmp_path / "state.db", "PRAGMA user_version") == [(3,)]
-    assert asked(tmp_path / "state.db", "SELECT id FROM note") == [("mark",)]
+    assert asked(tmp_path / "state.db", "SELECT id FROM note") == [("mark",), ("schema",)]
     copy = tmp_path / "state.schema-1.db"
     assert asked(copy, "PRAGMA user_version") == [(1,)]
     assert asked(copy, "SELECT value FROM meta WHERE key = 'mark'") == [("m",)]
@@ -90,6 +90,20 @@ def test_an_older_fleet_refuses_a_newer_database_clearly_and_leaves_it_alone(old
     with pytest.raises(FleetError, match=r"newer fleet .schema 2, this one knows 1.*Upgrade"):
         State(tmp_path / "state.db", durable=False).get("mark")
     assert asked(tmp_path / "state.db", "PRAGMA user_version") == [(2,)]
+
+
+def test_a_header_that_alone_says_newer_is_damaged(old, tmp_path):
+    """One bit makes a 1 a 257: a newer fleet says so in two places."""
+    old.close()
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
+        connection.execute("PRAGMA user_version = 257")
+    said = []
+    state = State(tmp_path / "state.db", durable=False, warn=said.append)
+    assert state.get("mark") == ""
+    state.close()
+    (aside,) = tmp_path.glob("state.damaged-*.db")
+    assert asked(aside, "SELECT value FROM meta WHERE key = 'mark'") == [("m",)]
+    assert "no lesson is lost" in said[0]
 
 
 def test_without_a_copy_there_is_no_migration(old, tmp_path, monkeypatch):

@@ -650,7 +650,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-def test_a_damaged_missing_or_older_index_is_made_anew_without_a_word(clan, damage):
+def test_a_damaged_missing_or_older_index_is_made_anew_and_damage_is_told(clan, damage):
     clan.edition(*(lesson(number, f"word{number} of some lesson") for number in range(1, 30)))
     assert clan.found("word7") == ids(7)
     damage(clan)
@@ -659,6 +659,10 @@ def test_a_damaged_missing_or_older_index_is_made_anew_without_a_word(clan, dama
     assert len(clan.found("lesson", limit=50)) == 29
     assert clan.found("renewed") == ids(8)
     assert clan.found("word9") == ids(9)
+    said, clan.workspace.warnings = clan.workspace.warnings, []
+    assert said or (damage is not rubbish and not damage.__name__.startswith("UPDATE search_text_data"))
+    assert not said or (damage is not missing and "search_meta" not in damage.__name__), "nothing is wrong with that"
+    assert all("damaged" in each and "no lesson is lost" in each for each in said)
 
 
 def test_tables_of_another_version_are_not_used(clan, watched):

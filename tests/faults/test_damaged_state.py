@@ -1,0 +1,129 @@
+"""A damaged ``state.db``: no command fails, loses a line or counts one twice, and a person is told.
+
+Seeded: bits turned over in the header and in pages, pages zeroed, swapped or full of rubbish, files cut short.
+``FLEET_FAULTS=all`` takes 300 of them.
+"""
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet.keep import limits
+from tests.faults.test_sync import Bench
+
+SEEDS = range(300 if os.environ.get("FLEET_FAULTS") == "all" else 40)
+PAGE = 4096
+LESSONS = {f"Lesson {number} says look at the {word} first": 1 for number, word in enumerate(["log", "disk", "clock"])}
+MORE = "One more lesson"
+COMMANDS = {
+    "correct": ("correct", "--wrong", "w", "--right", "r", "--pattern", MORE),
+    "search": ("search", "lesson look"),
+    "patterns": ("patterns",),
+    "status": ("status",),
+    "sync": ("sync",),
+    "start": ("start",),
+}
+
+
+def turned_in_header(rng: random.Random, data: bytearray) -> None:
+    for _ in range(rng.randint(1, 3)):
+        data[rng.randrange(100)] ^= 1 << rng.randrange(8)
+
+
+def turned(rng: random.Random, data: bytearray) -> None:
+    for _ in range(rng.choice([1, 5, 40, 400])):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def turned_in_page_heads(rng: random.Random, data: bytearray) -> None:
+    for _ in range(rng.choice([1, 4, 16])):
+        data[rng.randrange(len(data) // PAGE) * PAGE + rng.randrange(16)] ^= 1 << rng.randrange(8)
+
+
+def zeroed(rng: random.Random, data: bytearray) -> None:
+    for _ in range(rng.choice([1, 1, 3, 10])):
+        at = rng.randrange(len(data) // PAGE) * PAGE
+        data[at : at + PAGE] = bytes(PAGE)
+
+
+def rubbish(rng: random.Random, data: bytearray) -> None:
+    at = rng.randrange(len(data) // PAGE) * PAGE
+    data[at : at + PAGE] = rng.randbytes(PAGE)
+
+
+def swapped(rng: random.Random, data: bytearray) -> None:
+    one, two = (rng.randrange(len(data) // PAGE) * PAGE for _ in range(2))
+    data[one : one + PAGE], data[two : two + PAGE] = data[two : two + PAGE], data[one : one + PAGE]
+
+
+def cut(rng: random.Random, data: bytearray) -> None:
+    size = rng.choice([rng.randrange(len(data)), rng.randrange(len(data) // PAGE) * PAGE, rng.randrange(200)])
+    del data[size:]
+
+
+HARMS = (turned_in_header, turned, turned_in_page_heads, zeroed, rubbish, swapped, cut)
+
+
+class Damaged(Bench):
+    """Velma's workspace, shared with the remote, as it was before its state was damaged, as often as is wanted."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.join("velma")
+        self.join("tank")
+        for number, lesson in enumerate(LESSONS):
+            self.correct("velma" if number else "tank", lesson)
+        self.sync("tank", "velma")
+        self.run("velma", "search", "lesson")
+        self.work = folder / "velma"
+        self.folders = (self.work, folder / "tank", self.remote)
+        for where in self.folders:
+            shutil.copytree(where, folder / "kept" / where.name)
+
+    def again(self) -> None:
+        """Lay all out as it was; the folders themselves stay."""
+        for where in self.folders:
+            for path in where.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.copytree(self.folder / "kept" / where.name, where, dirs_exist_ok=True)
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Damaged]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "VIEW_BYTES_MIN", 0)  # so that every command asks the index
+        yield Damaged(tmp_path_factory.mktemp("damaged"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_command_answers_and_nothing_is_lost(damaged: Damaged, seed: int):
+    rng = random.Random(seed)
+    damaged.again()
+    path = damaged.work / ".fleet/state.db"
+    data = bytearray(path.read_bytes())
+    harm = HARMS[seed % len(HARMS)]
+    harm(rng, data)
+    path.write_bytes(data)
+    for beside in ("-wal", "-shm"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
+    names = list(COMMANDS)
+    rng.shuffle(names)
+    told = ""
+    for name in names:
+        done = damaged.run("velma", *COMMANDS[name], expect=None)
+        assert done.returncode == 0, f"{harm.__name__}, {name} of {names}: {done.stdout}{done.stderr}"
+        assert name not in ("search", "patterns") or all(text in done.stdout for text in LESSONS), name
+        told += done.stderr
+    if list(path.parent.glob("state.damaged-*.db")):
+        assert "no lesson is lost" in told
+    everything = LESSONS | {MORE: 1}
+    assert damaged.seen("velma") == everything
+    damaged.sync("velma", "tank")
+    assert damaged.seen("tank") == everything
+    damaged.run("velma", "correct", "--wrong", "w2", "--right", "r", "--pattern", MORE)
+    damaged.sync("velma", "tank")
+    assert damaged.seen("velma") == damaged.seen("tank") == LESSONS | {MORE: 2}
