@@ -95,9 +95,10 @@ def sync(
         with waiting(f"Syncing with {remote.name}"):
             try:
                 done = exchange(workspace, remote, needs, rng=rng, sleep=sleep, clock=clock, compact=compact)
-            except FleetError:
-                if meanwhile is not None:
-                    meanwhile.spend()  # our own words are settled, whatever became of the exchange
+            except FleetError as theirs:
+                # Our own words are settled, whatever became of the exchange.
+                ours = meanwhile.trouble() if meanwhile is not None else None
+                _tell_both(workspace, theirs, ours)
                 raise
             finally:
                 for warning in remote.warnings:
@@ -129,6 +130,21 @@ def sync(
         skipped=remote.skipped if remote is not None else 0,
         promoted=tuple(each.text for each in promoted),
     )
+
+
+def _tell_both(workspace: Workspace, theirs: FleetError, ours: Exception | None) -> None:
+    """See to it that of two troubles, the exchange's and our own while it ran, a person hears of both.
+
+    Raises:
+        Exception: ours, if it is a fault in fleet: then the exchange's is the one that is warned of.
+    """
+    if isinstance(ours, FleetError):
+        workspace.warn(f"meanwhile, on this machine: {ours}")
+    elif isinstance(ours, OSError):
+        workspace.warn(f"meanwhile, on this machine: {ours.filename or 'a file'}: {ours.strerror or ours}")
+    elif ours is not None:
+        workspace.warn(str(theirs))
+        raise ours from theirs
 
 
 def _needs(workspace: Workspace, promoted: "list[Promoted]", page: "_Page", meanwhile: Meanwhile | None) -> Hooks:

@@ -32,7 +32,11 @@ class Meanwhile:
 
     def finish(self) -> None:
         """Do what is left; raise what went wrong with any of it."""
-        self.spend()
-        if self._why is not None:
-            why, self._why = self._why, None
+        if (why := self.trouble()) is not None:
             raise why
+
+    def trouble(self) -> Exception | None:
+        """Do what is left; return what went wrong with any of it, for who has trouble of another kind to tell."""
+        self.spend()
+        why, self._why = self._why, None
+        return why

@@ -6,6 +6,7 @@ import pytest
 
 from fleet.cli import exchanging, wiring
 from fleet.keep import config
+from fleet.keep.errors import FleetError
 from fleet.keep.workspace import Workspace
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
@@ -157,3 +158,31 @@ def test_what_goes_wrong_here_meanwhile_is_told_as_what_it_is(clan, monkeypatch)
     with pytest.raises(OSError, match=r"corrections\.md"):
         clan.sync("velma")
     assert not clan.server.tree(), "nothing was taken in or sent"
+
+
+@pytest.mark.parametrize("ours", [OSError(5, "Input/output error", "corrections.md"), FleetError("the log is odd")])
+def test_of_two_troubles_a_person_hears_of_both(clan, monkeypatch, ours):
+    clan.correct("velma", "the first lesson")
+    clan.server.is_down = True
+    workspace, meanwhile = clan.open("velma"), Meanwhile()
+
+    def broken(_):
+        raise ours
+
+    monkeypatch.setattr(corrections, "settle_all", broken)
+    with pytest.raises(RemoteUnavailable):
+        exchanging.sync(workspace, MemoryRemote(clan.server), meanwhile=meanwhile)
+    (told,) = workspace.warnings
+    assert "meanwhile, on this machine" in told
+    assert "corrections.md" in told or "the log is odd" in told
+
+
+def test_a_fault_of_fleets_own_is_not_hidden_by_a_remote_that_is_down(clan, monkeypatch):
+    clan.correct("velma", "the first lesson")
+    clan.server.is_down = True
+    workspace, meanwhile = clan.open("velma"), Meanwhile()
+    monkeypatch.setattr(corrections, "settle_all", lambda _: {}["nothing"])
+    with pytest.raises(KeyError):
+        exchanging.sync(workspace, MemoryRemote(clan.server), meanwhile=meanwhile)
+    (told,) = workspace.warnings
+    assert "down" in told or "lost" in told
