@@ -43,6 +43,7 @@ class Synced(msgspec.Struct, frozen=True):
         edition: whether a new edition was written.
         skipped: files of the remote's that were not read: links, or too large.
         promoted: lessons that entered a memory here.
+        waiting: lines that wait for the next edition, since this machine's clock is wrong.
     """
 
     out: int
@@ -56,11 +57,12 @@ class Synced(msgspec.Struct, frozen=True):
     edition: bool
     skipped: int
     promoted: tuple[str, ...] = ()
+    waiting: int = 0
 
     @property
     def is_partial(self) -> bool:
-        """Whether something was skipped: then nobody may say that all is in sync."""
-        return bool(self.withheld or self.held or self.refused or self.skipped)
+        """Whether something was skipped or stays here: then nobody may say that all is in sync."""
+        return bool(self.withheld or self.held or self.refused or self.skipped or self.waiting)
 
 
 def sync(
@@ -129,6 +131,7 @@ def sync(
         edition=done.edition,
         skipped=remote.skipped if remote is not None else 0,
         promoted=tuple(each.text for each in promoted),
+        waiting=done.waiting,
     )
 
 

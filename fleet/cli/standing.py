@@ -77,6 +77,18 @@ def _known(found: dict[str, Any]) -> str:
     return f"{desk.counted(found['patterns'], 'lesson')}, {findings}"
 
 
+def _clock(found: dict[str, Any]) -> list[str]:
+    if not found["clock"]:
+        return []
+    editions = {kind.edition for kind in KINDS}
+    count = sum(number for path, number in found["waiting"]["paths"].items() if path in editions)
+    waits = f". Until then, {desk.counted(count, 'line')} wait{'s' * (count == 1)} here" if count else ""
+    return [
+        f"clock       {found['clock']}",
+        f"            set it, best by NTP, and run `fleet sync`: no edition is written before that{waits}",
+    ]
+
+
 def as_text(found: dict[str, Any]) -> str:
     """Return the same for a person."""
     remote = f"{found['remote']}, branch {found['branch']}" if found["remote"] else "none named; works offline"
@@ -92,6 +104,7 @@ def as_text(found: dict[str, Any]) -> str:
         f"to go out   {desk.counted(found['waiting']['lines'], 'line')}",
     ]
     lines += [f"            {number} in {path}" for path, number in found["waiting"]["paths"].items()]
+    lines += _clock(found)
     lines += reflect.as_lines(found["memory"])
     for key, label in (
         ("unfilled", "without a pattern yet"),

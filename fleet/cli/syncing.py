@@ -123,7 +123,14 @@ def _tell(outcome: "Synced", remote: "Remote | None") -> None:
         (outcome.held, "held: stamped more than a day ahead of this machine's clock; tried again at every load"),
         (outcome.carried, "carried for a newer version of fleet"),
         (outcome.refused, "could not be read and went to quarantine: `fleet status` tells why"),
-        (outcome.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
+        (
+            max(outcome.lost - outcome.waiting, 0),
+            "had been lost by the remote and were sent again: its history was rewritten or reverted",
+        ),
+        (
+            outcome.waiting,
+            "only an edition can carry, and a clock that is wrong writes none: set it and run `fleet sync`",
+        ),
     ):
         if number:
             desk.note(f"{desk.counted(number, 'line')} {what}")

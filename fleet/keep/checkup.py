@@ -129,8 +129,9 @@ def _clock(workspace: Workspace) -> Iterator[Finding]:
             "clock",
             "error",
             reading.wrong,
-            "lessons are logged and sent; no edition is written and nothing is dropped",
-            "set the clock of this machine, best by NTP",
+            "lessons are logged and sent; no edition is written and nothing is dropped: what only an edition can carry "
+            "waits here",
+            "set the clock of this machine, best by NTP, and run `fleet sync`",
         )
     elif reading.is_ahead:
         yield Finding(

@@ -51,6 +51,7 @@ class Exchanged(msgspec.Struct):
         lost: lines that the remote had lost, and that were sent again.
         attempts: pulls that were needed.
         edition: whether a new edition was pushed.
+        waiting: lines that only an edition can carry, of which this machine writes none while its clock is wrong.
     """
 
     sent: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
@@ -58,6 +59,7 @@ class Exchanged(msgspec.Struct):
     lost: int = 0
     attempts: int = 0
     edition: bool = False
+    waiting: int = 0
 
     @property
     def count(self) -> int:
@@ -88,6 +90,8 @@ def exchange(
     attempts_max = workspace.config.share.attempts
     out = _push_lines(workspace, remote, hooks, done, rng=rng, sleep=sleep, clock=clock)
     _push_edition(workspace, remote, hooks, done, attempts_max, always=compact)
+    if workspace.timekeeper.reading().wrong:
+        done.waiting = sum(len(lines) for path, lines in out.lines.items() if path not in out.files)
     if done.edition:
         done.sent |= {path: lines for path, lines in out.lines.items() if path not in out.files}
     if compact:

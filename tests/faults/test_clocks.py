@@ -1,6 +1,7 @@
 """Faults 8 and 9, attack 5, docs/adr/0005: clocks that go back, peers in the future, and our own return from it."""
 
 import json
+import time
 
 import pytest
 
@@ -257,3 +258,41 @@ def test_what_was_retired_while_the_clock_ran_ahead_does_not_come_back(bench):
     bench.run("velma", "retire", pattern)
     at(bench, NOW_MS, "velma", "velma")
     assert bench.seen("velma") == {"It stays": 1}
+
+
+# --- a wrong clock writes no edition, and what a revert took out of one waits ----------------------------------------
+
+
+def test_what_a_revert_took_out_of_the_edition_waits_for_the_clock_is_told_and_goes_out_then(tmp_path):
+    bench = Bench(tmp_path)
+    bench.join("velma")
+    bench.join("tank")
+    for lesson in ("Lesson one", "Lesson two"):
+        bench.correct("velma", lesson)
+    bench.sync("velma", "tank")
+    bench.run("velma", "compact")
+    edition = bench.tree()["patterns.jsonl"]
+    reverted = b"".join(line for line in edition.splitlines(keepends=True) if b"Lesson one" in line)
+    bench.push_tree({"patterns.jsonl": ("100644", reverted)})
+    bench.now_ms = time.time_ns() // 1_000_000 - 40 * 86_400_000
+
+    done = bench.run("velma", "sync", expect=3)
+    assert "exchanged, in part," in done.stdout
+    assert "1 line only an edition can carry" in done.stderr
+    assert "sent again" not in done.stderr, "it was not"
+    shown = bench.run("velma", "status").stdout
+    assert "clock       this machine's clock says" in shown
+    assert "Until then, 1 line waits here" in shown
+    assert bench.status("velma")["waiting"]["paths"] == {"patterns.jsonl": 1}
+    found = bench.run("velma", "doctor", expect=1).stdout
+    assert "what only an edition can carry waits here" in found
+    assert "set the clock" in found
+    assert bench.tree()["patterns.jsonl"] == reverted, "no edition by a wrong clock"
+
+    bench.now_ms = None
+    bench.sync("velma")
+    assert bench.status("velma")["waiting"]["lines"] == 0
+    assert "clock" not in bench.run("velma", "status").stdout
+    assert bench.tree()["patterns.jsonl"] == edition
+    bench.sync("tank")
+    assert bench.seen("tank") == {"Lesson one": 1, "Lesson two": 1}
