@@ -23,7 +23,8 @@ _GIT_S = 20.0
 def examine(workspace: Workspace, *, fix: bool, online: bool) -> list[Finding]:
     """Return everything that was found. A check that cannot be made is a finding, too."""
     found = [*_python(), *_git(workspace)]
-    found += checkup.check(workspace, fix=fix)
+    for each in checkup.checks(workspace, fix=fix):
+        found += _made(each)
     if any(f.check == "state" and f.level == "error" and not f.fixed for f in found):
         return found  # all else needs the database
     for each in (
@@ -33,20 +34,28 @@ def examine(workspace: Workspace, *, fix: bool, online: bool) -> list[Finding]:
         _kept_back(workspace),
         hosts.findings(workspace),
     ):
-        try:
-            found += each
-        except (FleetError, OSError) as why:
-            found.append(
-                Finding(
-                    "checkup",
-                    "error",
-                    f"one check could not be made: {why}",
-                    "what it would have found is not known",
-                    "mend the findings above first, then run `fleet doctor` again",
-                )
-            )
+        found += _made(each)
     if online:
         found += _online(workspace)
+    return found
+
+
+def _made(check: Iterator[Finding]) -> list[Finding]:
+    """Make one check. What it found before it failed stays."""
+    found = []
+    try:
+        for each in check:
+            found.append(each)  # noqa: PERF402
+    except (FleetError, OSError) as why:
+        found.append(
+            Finding(
+                "checkup",
+                "error",
+                f"one check could not be made: {why}",
+                "what it would have found is not known",
+                "mend the findings above first, then run `fleet doctor` again",
+            )
+        )
     return found
 
 

@@ -58,18 +58,18 @@ def worst(findings: list[Finding]) -> Level:
     return max((f.level for f in findings if not f.fixed), key=LEVELS.index, default="ok")
 
 
-def check(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
-    """Yield what is found about the files on this machine. With ``fix``, mend what is safe to mend."""
+def checks(workspace: Workspace, *, fix: bool) -> Iterator[Iterator[Finding]]:
+    """Yield each check of the files on this machine, as yet undone. With ``fix``, they mend what is safe to mend."""
     files = list(_files(workspace))
-    yield from _access(workspace, files)
-    yield from _clock(workspace)
-    yield from _lines(workspace)
-    yield from _quarantine(workspace)
-    yield from _temporary(workspace, files, fix=fix)
-    yield from _locks(workspace)
-    yield from _state(workspace, fix=fix)
-    yield from _identity(workspace)
-    yield from _edition(workspace)
+    yield _access(workspace, files)
+    yield _clock(workspace)
+    yield _lines(workspace)
+    yield _quarantine(workspace)
+    yield _temporary(workspace, files, fix=fix)
+    yield _locks(workspace)
+    yield _state(workspace, fix=fix)
+    yield _identity(workspace)
+    yield _edition(workspace)
 
 
 def _files(workspace: Workspace) -> Iterator[Path]:
@@ -93,6 +93,8 @@ def _access(workspace: Workspace, files: list[Path]) -> Iterator[Finding]:
     plain = [path for path in files if not path.is_symlink()]
     folders = {path.parent for path in plain} | {workspace.root}
     unread = [path for path in plain if not os.access(path, os.R_OK)]
+    tops = (workspace.clan, workspace.root / "agents", workspace.local)
+    unread += [top for top in tops if top.is_dir() and not os.access(top, os.R_OK | os.X_OK)]
     unwritten = [path for path in (*plain, *sorted(folders)) if not os.access(path, os.W_OK)]
     if links:
         yield Finding(

@@ -24,6 +24,7 @@ _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
 _NOTE = os.O_RDWR | _PLAIN
 _LOCK = os.O_RDWR | _PLAIN
+_WHOSE = "`fleet doctor` lists what this user may not read or write"
 
 
 class Disk:
@@ -53,7 +54,7 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as why:
-            raise DiskError(f"cannot read {path}: {why.strerror}") from why
+            raise DiskError(f"cannot read {path}: {why.strerror}; it is as it was. {_WHOSE}") from why
 
     def append(
         self, path: Path | str, data: bytes, *, is_durable: bool = True, meanwhile: Callable[[], object] | None = None
@@ -337,5 +338,5 @@ def _explain(path: Path | str, why: OSError) -> str:
     if why.errno == errno.ENOSPC:
         return f"no space left for {path}; it is as it was. Free some space and run the command again"
     if why.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return f"{path} cannot be written ({why.strerror}); it is as it was. Reading still works"
+        return f"{path} cannot be written ({why.strerror}); it is as it was. Reading still works. {_WHOSE}"
     return f"{path} was not saved ({why.strerror}); do not count on it. Check the disk and run the command again"

@@ -186,12 +186,19 @@ class State:
         if self._is_frozen and not to_read:
             self.close()  # there may be room again, or the right to write
         if self._connection is None:
-            if self._path.is_symlink() or self._path.parent.is_symlink():
+            try:
+                is_linked = self._path.is_symlink() or self._path.parent.is_symlink()
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as why:
+                raise FleetError(
+                    f"{self._path.parent} cannot be used ({why.strerror}); lessons are safe in their files. "
+                    "Check what is there, and whose it is"
+                ) from why
+            if is_linked:
                 raise FleetError(
                     f"{self._path} is a symbolic link, or lies in one; fleet writes to plain files only. "
                     "Take the link away: all but the sent marks is made anew"
                 )
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = self._connected(to_read=to_read)
         return self._connection
 
@@ -209,14 +216,24 @@ class State:
                     if self._connection is not None:
                         return self._connection
                     continue
-                if to_read and "locked" not in str(why) and (frozen := self._connect_frozen()):
+                if to_read and "locked" not in str(why):
                     self._is_frozen = True
-                    return frozen
+                    return self._connect_frozen() or self._without(why)
                 raise FleetError(
                     f"{self._path} cannot be opened ({told(why)}); lessons are safe in their files. "
                     "Check the disk and the rights of that folder"
                 ) from why
         raise AssertionError("the second time returns or raises")
+
+    def _without(self, why: Exception) -> "sqlite3.Connection":
+        """Return an empty database for who only reads, and say so."""
+        from fleet.keep.damage import told
+
+        self._warn(
+            f"{self._path} cannot be read ({told(why)}), and is done without: no lesson is in it alone. "
+            "`fleet doctor` lists what this user may not read or write"
+        )
+        return _empty()
 
     def _connect_frozen(self) -> "sqlite3.Connection | None":
         """Open the database as it lies there: on a full or read-only disk SQLite cannot make the files it opens with.

@@ -6,6 +6,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from crdt.clock import Stamp
 from fleet import RELEASED_MS
 from fleet.keep import limits
 from fleet.keep.disk import Disk
+from fleet.keep.errors import DiskError
 from fleet.keep.openfiles import OpenFile
 
 AHEAD_MS_MAX = limits.AHEAD_HOURS_MAX * 3_600_000
@@ -54,7 +56,8 @@ class Timekeeper:
         self._is_alone = False
         self._file: OpenFile | None = None
         self.issued, self.admitted = clock.ZERO, clock.ZERO
-        self._catch_up()
+        with suppress(DiskError):  # who only reads does without; who issues a stamp reads it again, or fails
+            self._catch_up()
 
     def begin(self) -> None:
         """The write lock is held from here on, so the file is opened and read once: nobody else issues a stamp."""

@@ -211,7 +211,8 @@ def test_files_that_cannot_be_read_or_written_are_told(synced, monkeypatch):
 
     # Root may do everything, so the system's answer is held instead.
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "patterns.jsonl")
-    found = {f.check: f for f in checkup.check(Workspace(synced.folder / "velma"), fix=False)}
+    checks = checkup.checks(Workspace(synced.folder / "velma"), fix=False)
+    found = {f.check: f for check in checks for f in check}
     assert found["rights"].level == "error"
     assert "patterns.jsonl" in found["rights"].what
 

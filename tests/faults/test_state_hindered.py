@@ -1,0 +1,139 @@
+"""What is machine-local cannot be written, or not even read: reading answers from the files, writing says why not."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fleet.keep import limits
+from tests.cli.conftest import Stage
+from tests.faults.test_full_disk import fill, mounted
+from tests.faults.test_sync import Bench
+
+LESSON = "Look at the log before the code"
+READING = (("search", "log"), ("patterns",), ("status",), ("start",))
+AS_NOBODY_SPECIAL = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+"""Root may read and write everywhere; without its capabilities it is a user like any other."""
+
+
+class Plain(Stage):
+    """Commands without root's rights to files of whatever mode."""
+
+    def run(self, where, *words, expect=0, text=None, **env):
+        if os.geteuid() != 0:
+            return super().run(where, *words, expect=expect, text=text, **env)
+        with pytest.MonkeyPatch.context() as patch:
+            run = subprocess.run
+            patch.setattr(subprocess, "run", lambda command, **how: run([*AS_NOBODY_SPECIAL, *command], **how))
+            return super().run(where, *words, expect=expect, text=text, **env)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Plain:
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("root's rights cannot be given up here")
+    stage = Plain(tmp_path)
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.run("velma", "search", "log")
+    return stage
+
+
+def log_of(stage: Stage) -> bytes:
+    return (stage.folder / "velma/agents/velma/corrections.md").read_bytes()
+
+
+def test_a_database_that_may_not_be_read_is_done_without_and_that_is_told(plain):
+    state = plain.folder / "velma/.fleet/state.db"
+    state.chmod(0)
+    for words in READING:
+        done = plain.run("velma", *words)
+        assert LESSON in done.stdout or words == ("status",)
+        assert ("lessons are safe" in done.stderr or "no lesson is in it alone" in done.stderr) or words in (
+            ("patterns",),
+            ("start",),
+        ), "these need none"
+    plain.correct("velma", "Logged all the same")
+    done = plain.run("velma", "sync", expect=6)
+    assert "lessons are safe in their files" in done.stderr
+    assert "cannot be read: .fleet/state.db" in plain.run("velma", "doctor", expect=1).stdout
+    state.chmod(0o644)
+    plain.run("velma", "sync")
+    assert plain.seen("velma") == {LESSON: 1, "Logged all the same": 1}
+    assert not list(state.parent.glob("state.damaged-*")), "nothing was wrong with it"
+
+
+def test_a_folder_of_another_users_is_told_and_what_needs_it_not_still_works(plain):
+    local, before = plain.folder / "velma/.fleet", log_of(plain)
+    local.chmod(0)
+    try:
+        assert LESSON in plain.run("velma", "patterns").stdout
+        done = plain.run("velma", "search", "log")
+        assert LESSON in done.stdout
+        assert "the files themselves were searched" in done.stderr
+        for words in (("correct", "--wrong", "w", "--right", "r", "--pattern", "p"), ("sync",), ("compact",)):
+            done = plain.run("velma", *words, expect=6)
+            assert "Permission denied" in done.stderr
+            assert "`fleet doctor`" in done.stderr
+            assert not done.stdout
+        assert "cannot be read: .fleet\n" in plain.run("velma", "doctor", expect=1).stdout
+    finally:
+        local.chmod(0o755)
+    assert log_of(plain) == before
+    plain.run("velma", "sync")
+    assert plain.seen("velma") == {LESSON: 1}
+
+
+def test_a_file_in_the_place_of_the_folder_hinders_no_search(plain):
+    local = plain.folder / "velma/.fleet"
+    local.rename(plain.folder / "kept")
+    local.write_text("not a folder")
+    done = plain.run("velma", "search", "log")
+    assert LESSON in done.stdout
+    assert "cannot be used" in done.stderr
+    local.unlink()
+    (plain.folder / "kept").rename(local)
+    plain.run("velma", "sync")
+
+
+def test_no_command_needs_a_folder_for_temporary_files(plain):
+    for words in (*READING, ("sync",), ("compact",), ("doctor",)):
+        done = plain.run("velma", *words, TMPDIR=str(plain.folder / "nowhere"))
+        assert "nowhere" not in done.stderr
+
+
+@pytest.mark.parametrize("harm", ["full", "read-only"])
+def test_an_index_that_cannot_be_brought_up_to_date_is_done_without(tmp_path, monkeypatch, harm):
+    monkeypatch.setattr(limits, "VIEW_BYTES_MIN", 0)
+    bench, disk = Bench(tmp_path), tmp_path / "small"
+    disk.mkdir()
+    if not mounted(disk):
+        pytest.skip("tmpfs cannot be mounted here")
+    try:
+        bench.join("velma", "small/w")
+        bench.correct("small/w", LESSON)
+        bench.run("small/w", "search", "log")
+        log = disk / "w/agents/velma/corrections.md"
+        log.write_text(log.read_text() + "\n## 2026-11-21 — by hand\n**Pattern:** Another lesson\n")
+        before = log.read_bytes()
+        if harm == "full":
+            fill(disk, 0)
+        else:
+            subprocess.run(["mount", "-o", "remount,ro", disk], check=True, capture_output=True)
+        for words in READING:
+            done = bench.run("small/w", *words)
+            assert LESSON in done.stdout or words == ("status",)
+        assert "the files themselves were searched" in bench.run("small/w", "search", "log").stderr
+        if harm == "full":
+            (disk / "filler").unlink()
+        else:
+            subprocess.run(["mount", "-o", "remount,rw", disk], check=True, capture_output=True)
+        assert log.read_bytes() == before
+        bench.run("small/w", "sync")
+        assert bench.seen("small/w") == {LESSON: 1, "Another lesson": 1}
+        assert not list((disk / "w/.fleet").glob("state.damaged-*"))
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
