@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from crdt import clock
-from fleet.keep import limits, screening
+from fleet.keep import limits, names, screening
 from fleet.keep.digests import blake2b
 from fleet.keep.line import Line
 from fleet.keep.normal import normalise, pattern_id
@@ -32,11 +32,15 @@ def bind(log: Log) -> list[Bound]:
     """Find each entry's record.
 
     First by the id that the content gives, wherever the record stands; then the one right behind the entry, whose
-    text may have been mended since; then one at the end of the file that remembers the same heading.
+    text may have been mended since; then one at the end of the file that remembers the same heading. Where two agents'
+    logs were put into one file, an entry that both have bears one id in both: there, each is counted by the record
+    behind it.
     """
     by_id = {record.id: record for record in log.records}
-    ids = writing.entry_ids(entry.content for entry in log.entries)
-    found = [by_id.get(each) for each in ids]
+    others = _others(log)
+    mine = iter(writing.entry_ids(entry.content for at, entry in enumerate(log.entries) if at not in others))
+    ids = [others[at].id if at in others else next(mine) for at in range(len(log.entries))]
+    found = [others.get(at) or by_id.get(each) for at, each in enumerate(ids)]
     claimed = {record.id for record in found if record is not None}
     for at, entry in enumerate(log.entries):
         behind = entry.record
@@ -49,6 +53,23 @@ def bind(log: Log) -> list[Bound]:
             if found[at] is None and (record := by_heading.pop(heading_mark(entry), None)) is not None:
                 found[at] = record
     return [Bound(entry, ids[at], found[at]) for at, entry in enumerate(log.entries)]
+
+
+def _others(log: Log) -> dict[int, Record]:
+    """Return, by place, the record of each entry that stands in the file before, counted there by another agent.
+
+    One agent's second record of an id is no such thing: a replica that gave up its id records its entries anew.
+    """
+    found: dict[int, Record] = {}
+    owners: dict[tuple[str, str], set[str]] = {}
+    for at, entry in enumerate(log.entries):
+        if entry.record is not None:
+            agents = owners.setdefault((entry.content, entry.record.id), set())
+            agent = names.agent_of(entry.record.replica)
+            if agents and agent not in agents:
+                found[at] = entry.record
+            agents.add(agent)
+    return found
 
 
 entry_id = writing.entry_id

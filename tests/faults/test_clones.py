@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ from fleet.keep.normal import pattern_id
 from fleet.keep.workspace import Workspace, World
 from fleet.learn.corrections import Correction, correct
 from fleet.share.memory import MemoryRemote, MemoryServer
+from tests.faults.test_sync import LESSON, Bench
 from tests.sim.simulator import SimDisk, SimRemote
 
 START_MS = 1_795_219_200_000
@@ -157,3 +159,36 @@ def test_a_torn_line_that_is_in_quarantine_is_refused_once_and_not_at_every_sync
     assert (second.refused, second.is_partial) == (0, False)
     assert [kept.raw for kept in clan.open("velma").quarantine.all()] == [b'{"id":"p-torn']
     assert clan.seen("velma", "lesson") == clan.seen("velma", "another lesson") == 1
+
+
+# --- two logs in one file ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["behind", "before"])
+def test_two_agents_logs_put_into_one_file_by_hand_count_an_equal_entry_once_for_each(tmp_path, how):
+    bench = Bench(tmp_path)
+    bench.now_ms = time.time_ns() // 1_000_000
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+        bench.correct(agent, LESSON)
+    bench.sync("velma", "tank", "velma")
+    assert bench.seen("velma") == {LESSON: 2}
+    mine, theirs = (bench.folder / agent / "agents" / agent / "corrections.md" for agent in ("velma", "tank"))
+    both = mine.read_bytes() + theirs.read_bytes() if how == "behind" else theirs.read_bytes() + mine.read_bytes()
+    mine.write_bytes(both)
+    bench.sync("velma", "tank", "velma")
+    assert bench.seen("velma") == bench.seen("tank") == {LESSON: 2}
+    bench.correct("velma", LESSON)
+    bench.sync("velma", "tank")
+    assert bench.seen("tank") == {LESSON: 3}, "what is new counts"
+
+
+def test_an_entry_that_a_person_copied_within_one_log_counts_again(tmp_path):
+    """It says that it happened twice, and no other agent has counted the second."""
+    bench = Bench(tmp_path)
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    log = bench.folder / "velma/agents/velma/corrections.md"
+    log.write_bytes(log.read_bytes() + log.read_bytes())
+    bench.sync("velma")
+    assert bench.seen("velma") == {LESSON: 2}
