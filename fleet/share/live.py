@@ -202,7 +202,7 @@ class Live:
         renewed_s = 0.0
         while True:
             await asyncio.sleep(LOOK_S)
-            self._is_paused = await self._do(pause.current, self._bridge.workspace) is not None
+            self._is_paused, on = await self._do(self._looked)  # at once: to wake the thread costs more than to look
             if self._is_paused:
                 for socket in list(self._sockets.values()):
                     await socket.close()
@@ -212,7 +212,7 @@ class Live:
                 await self._do(self._bridge.give_back)
             self._presence.forget_stale()
             renewed_s += LOOK_S
-            is_due = renewed_s >= wire.RENEWED_S or await self._do(self._read_on) != self._on
+            is_due = renewed_s >= wire.RENEWED_S or on != self._on
             if is_due and BASE in self._sockets:
                 renewed_s = 0.0
                 await self._send(BASE, wire.awareness(await self._myself()))
@@ -279,6 +279,9 @@ class Live:
 
     def _is_clan_large(self) -> bool:
         return any(state.get(LARGE) == 1 + len(DIGITS) for state in self._presence.states().values())
+
+    def _looked(self) -> tuple[bool, str]:
+        return pause.current(self._bridge.workspace) is not None, self._read_on()
 
     def _read_on(self) -> str:
         return self._bridge.workspace.state.get(f"on:{self._agent}")[:ON_CHARS_MAX]
