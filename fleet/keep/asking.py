@@ -2,15 +2,21 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from fleet.keep import limits
 from fleet.keep.damage import ODD, TROUBLE, is_damage, is_ruin, told
 from fleet.keep.index import Index
-from fleet.keep.sources import Sources, is_current
+from fleet.keep.sources import Sources, behind, is_current, seen_files
 from fleet.keep.workspace import Workspace
 
 T = TypeVar("T")
+
+
+class FarBehindError(Exception):
+    """More would have to be read into the index first than whoever asks may wait for."""
 
 
 def asked(
@@ -18,21 +24,26 @@ def asked(
     sources: Sources,
     ask: Callable[[Index], T],
     as_it_is: Callable[[Index], T | None] | None = None,
+    *,
+    behind_max: int | None = None,
 ) -> T:
     """Bring the index up to date and ask it; one that is damaged is made anew first.
 
-    Which records are other ones than before is added to ``workspace.changed``.
+    ``workspace.told`` is told how far it is. Which records are other ones now is added to ``workspace.changed``.
 
     Args:
         workspace: where.
         sources: what the index is made of.
         ask: asked of an index that is up to date.
         as_it_is: asked first, of one that may not be; unless it returns None, that is the answer.
+        behind_max: bytes. With more to be read, and where somebody else is reading, nobody waits.
 
     Raises:
+        FarBehindError: it is not up to date, and would not be soon.
         TROUBLE: it cannot be used, or not now.
         FleetError: the database cannot, or somebody else is busy with it.
     """
+    wait_s = limits.LOCK_WAIT_S if behind_max is None else limits.INDEX_WAIT_S
     for attempt in range(3):
         index = Index(workspace.state.connection())
         generation = ""
@@ -41,22 +52,28 @@ def asked(
             if generation and as_it_is is not None and (found := as_it_is(index)) is not None:
                 return found
             if not generation or not is_current(index, sources):
-                from fleet.keep.indexing import refresh
-
-                with workspace.disk.lock(lock_file(workspace)):
-                    workspace.changed |= refresh(index, sources)
+                if behind_max is not None and behind(index, sources) > behind_max:
+                    raise FarBehindError
+                with workspace.disk.lock(lock_file(workspace), wait_s):
+                    workspace.changed |= _brought(workspace, index, sources)
                     generation = index.generation()
             return ask(index)
         except (*TROUBLE, *ODD) as raised:
             why = raised if isinstance(raised, TROUBLE) else _examined(index, raised)
             if not is_damage(why) or attempt == (2 if is_ruin(why) else 1):
                 raise
-            discard(workspace, index, why, generation, wholly=attempt == 1)
+            discard(workspace, index, why, generation, wholly=attempt == 1, wait_s=wait_s)
     raise AssertionError("the last time returns or raises")
 
 
 def discard(
-    workspace: Workspace, index: Index, why: Exception, generation: str | None = None, *, wholly: bool = False
+    workspace: Workspace,
+    index: Index,
+    why: Exception,
+    generation: str | None = None,
+    *,
+    wholly: bool = False,
+    wait_s: float = limits.LOCK_WAIT_S,
 ) -> None:
     """Drop a damaged index; put the database aside if it cannot be dropped, or was and that did not help.
 
@@ -68,9 +85,10 @@ def discard(
         why: what it raised.
         generation: what it was; nothing is done where it is another one by now, mended by somebody else.
         wholly: it was dropped before.
+        wait_s: how long to wait for somebody else who is at it.
     """
     try:
-        with workspace.disk.lock(lock_file(workspace)):
+        with workspace.disk.lock(lock_file(workspace), wait_s):
             if generation is not None and _generation(index) != generation:
                 return
             if not wholly:
@@ -92,6 +110,20 @@ def _examined(index: Index, why: Exception) -> Exception:
     except TROUBLE as worse:
         return worse if is_damage(worse) else why
     return why if said == "ok" else sqlite3.DatabaseError(said.splitlines()[0])
+
+
+def _brought(workspace: Workspace, index: Index, sources: Sources) -> set[str]:
+    """Bring the index up to date, by making it anew where that is most of it; return what ``refresh`` does."""
+    from fleet.keep.indexing import refresh
+
+    due = behind(index, sources)
+    if due > limits.BUILD_BYTES_MIN and due > sum(size for size, _, _ in seen_files(sources).values()) // 2:
+        from fleet.keep import building
+
+        # No room for it beside the database, or an SQLite that guards its tables: there it grows in its place.
+        with suppress(sqlite3.OperationalError):
+            return building.build(index, sources, workspace.told)
+    return refresh(index, sources, workspace.told)
 
 
 def lock_file(workspace: Workspace) -> Path:

@@ -9,17 +9,19 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from fleet.keep import discoveries, limits, replica
+from fleet.keep import bulk, discoveries, limits, replica, view
 from fleet.keep.damage import TROUBLE, told
 from fleet.keep.errors import DiskError, FleetError
 from fleet.keep.reading import KINDS, PATTERNS, Kind, Read, chunks_of
 from fleet.keep.state import SCHEMA_VERSION
+from fleet.keep.store import without_cyclic_collection
 from fleet.keep.workspace import Workspace
 
 Level = Literal["ok", "note", "warning", "error"]
@@ -61,15 +63,23 @@ def worst(findings: list[Finding]) -> Level:
 def checks(workspace: Workspace, *, fix: bool) -> Iterator[Iterator[Finding]]:
     """Yield each check of the files on this machine, as yet undone. With ``fix``, they mend what is safe to mend."""
     files = list(_files(workspace))
+    look = cache(lambda: _look_at_lines(workspace))  # one look serves two checks
     yield _access(workspace, files)
     yield _clock(workspace)
-    yield _lines(workspace)
+    yield _lines(look, workspace)
     yield _quarantine(workspace)
     yield _temporary(workspace, files, fix=fix)
     yield _locks(workspace)
-    yield _state(workspace, fix=fix)
+    yield _database(workspace, fix=fix)
     yield _identity(workspace)
-    yield _edition(workspace)
+    yield _edition(look)
+
+
+def _database(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+    found = list(_state(workspace, fix=fix))
+    yield from found
+    if all(each.level == "ok" for each in found):  # else asking might put it aside
+        yield from _index(workspace)
 
 
 def _files(workspace: Workspace) -> Iterator[Path]:
@@ -147,17 +157,56 @@ def _clock(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("clock", "ok", f"{workspace.wall()[:16].replace('T', ' ')}Z agrees with all that was read")
 
 
-def _lines(workspace: Workspace) -> Iterator[Finding]:
-    read, torn = Read(), []
-    for kind in KINDS:
-        for path in workspace.store.paths(kind):
-            try:
-                for _ in workspace.store.entries(kind, path, read):
-                    pass
-                if _is_torn(workspace.clan / path):
-                    torn.append(workspace.clan / path)
-            except OSError:
-                continue  # told under "rights"
+class _Lines(NamedTuple):
+    """What one look at every line found.
+
+    Attributes:
+        read: what cannot be read.
+        torn: files without a line end at their end.
+        untidy: editions that are not in their canonical form.
+    """
+
+    read: Read
+    torn: list[Path]
+    untidy: list[str]
+
+
+def _look_at_lines(workspace: Workspace) -> _Lines:
+    found = _Lines(Read(), [], [])
+    with without_cyclic_collection():
+        for kind in KINDS:
+            for path in workspace.store.paths(kind):
+                try:
+                    is_canonical = _read_through(workspace, kind, path, found.read)
+                    if _is_torn(workspace.clan / path):
+                        found.torn.append(workspace.clan / path)
+                except OSError:
+                    continue  # told under "rights"
+                if path == kind.edition and not is_canonical:
+                    found.untidy.append(path)
+    return found
+
+
+def _read_through(workspace: Workspace, kind: Kind, path: str, read: Read) -> bool:
+    """Read a file; tell whether it is sorted, a canonical line each: what any compaction would have written."""
+    file, before = workspace.clan / path, (read.count, read.markers)
+    is_canonical, last = True, ("", "")
+    some = bulk.entries(chunks_of(file), path, read) if kind is PATTERNS else workspace.store.entries(kind, path, read)
+    for raw, entry in some:
+        if kind is not PATTERNS and isinstance(entry, discoveries.Discovery):
+            key = (entry.at, entry.id)
+        else:
+            key = ("" if kind is PATTERNS else "~", entry.id)
+        if is_canonical and path == kind.edition:
+            is_canonical = key >= last and _is_written_so(kind, raw, entry)
+        last = key
+    if path != kind.edition or not is_canonical or before != (read.count, read.markers):
+        return False
+    return not any(b"\r" in chunk for chunk in chunks_of(file))
+
+
+def _lines(look: Callable[[], _Lines], workspace: Workspace) -> Iterator[Finding]:
+    read, torn, _ = look()
     if read.count:
         first = read.refused[0]
         yield Finding(
@@ -309,6 +358,17 @@ def _state(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
         yield Finding("state", "ok", f"state.db is whole (schema {version})")
 
 
+def _index(workspace: Workspace) -> Iterator[Finding]:
+    if view.is_far_behind(workspace):
+        yield Finding(
+            "index",
+            "note",
+            "the search index is not made yet, or far behind the files",
+            "every command reads all of the clan's files meanwhile, which takes up to a second",
+            "nothing: the next `fleet sync` or `fleet search` makes it",
+        )
+
+
 def _examine(path: Path) -> tuple[int, str]:
     """Return the schema's version, and what SQLite finds wrong. Changes nothing."""
     try:
@@ -366,9 +426,8 @@ def _identity(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("identity", "ok", f"{', '.join(agents)} writes here; default agent {register.default_agent}")
 
 
-def _edition(workspace: Workspace) -> Iterator[Finding]:
-    untidy = [kind.edition for kind in KINDS if not _is_canonical(workspace, kind)]
-    if untidy:
+def _edition(look: Callable[[], _Lines]) -> Iterator[Finding]:
+    if untidy := look().untidy:
         yield Finding(
             "edition",
             "note",
@@ -378,23 +437,6 @@ def _edition(workspace: Workspace) -> Iterator[Finding]:
         )
     else:
         yield Finding("edition", "ok", "editions are in their canonical form")
-
-
-def _is_canonical(workspace: Workspace, kind: Kind) -> bool:
-    """Tell whether a joined file is sorted, a canonical line each: what any compaction would have written."""
-    path = workspace.clan / kind.edition
-    if not path.is_file() or not os.access(path, os.R_OK):
-        return True
-    read, last = Read(), ("", "")
-    for raw, entry in workspace.store.entries(kind, kind.edition, read):
-        if kind is not PATTERNS and isinstance(entry, discoveries.Discovery):
-            key = (entry.at, entry.id)
-        else:
-            key = ("" if kind is PATTERNS else "~", entry.id)
-        if key < last or not _is_written_so(kind, raw, entry):
-            return False
-        last = key
-    return not (read.count or read.markers) and not any(b"\r" in chunk for chunk in chunks_of(path))
 
 
 def _is_written_so(kind: Kind, raw: bytes, entry: object) -> bool:

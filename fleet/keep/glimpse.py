@@ -211,6 +211,16 @@ class AskedRecords(Records):
         self._fill()
         return dict.keys(self)
 
+    def passing(self) -> Iterator[Line]:
+        """Yield all records for one look."""
+        self._fill()
+        return super().passing()
+
+    def raws(self) -> Iterator[bytes]:
+        """Yield the canonical bytes of the records that nobody has asked for yet."""
+        self._fill()
+        return super().raws()
+
     def raw(self, pattern_id: str) -> bytes | None:
         """Return the canonical bytes of a record that nobody has asked for yet."""
         self._ask(pattern_id)

@@ -76,7 +76,7 @@ CREATE VIRTUAL TABLE search_text USING fts5(head, body, content='search_doc', co
 CREATE VIRTUAL TABLE search_head USING fts5(head, content='', detail=none, columnsize=0, prefix='3 4 5',
   tokenize='unicode61 remove_diacritics 2');
 """
-_WORD_TABLES = ("search_head", "search_text")
+WORD_TABLES = ("search_head", "search_text")
 """``search_head`` holds the lessons' own words alone, and which documents have one that begins so, ready to be counted:
 three times as fast as the other, for 6 MB and 0.5 s more with 100,000 patterns.
 """
@@ -170,6 +170,8 @@ def clean(text: str) -> str:
     """Return a text as it is stored and looked for: NFC, one line, no hidden marks. Secrets are still in it."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
+    elif text.isprintable():
+        return " ".join(text.split())  # as below, where there is nothing to take out
     return one_line(strip_controls(text))
 
 
@@ -201,7 +203,7 @@ class Index:
 
     def generation(self) -> str:
         """Return the mark of these tables, "" unless they are complete and of this version."""
-        wanted = _NAMES if self.has_words else _NAMES.difference(_WORD_TABLES)
+        wanted = _NAMES if self.has_words else _NAMES.difference(WORD_TABLES)
         there = self.connection.execute("SELECT name FROM sqlite_master WHERE name GLOB 'search_*' AND type = 'table'")
         if not wanted <= {row[0] for row in there}:
             return ""
@@ -226,9 +228,9 @@ class Index:
         with self.transaction():
             found = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             there = {str(row[0]) for row in found}
-            for name in sorted((there & _NAMES).difference(_WORD_TABLES)):
+            for name in sorted((there & _NAMES).difference(WORD_TABLES)):
                 self.connection.execute(f"DROP TABLE {name}")
-        for name in there.intersection(_WORD_TABLES):
+        for name in there.intersection(WORD_TABLES):
             try:
                 self.connection.execute(f"DROP TABLE {name}")
             except TROUBLE:
@@ -247,7 +249,10 @@ class Index:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Do all of it or nothing."""
+        """Do all of it or nothing; within another one, it is a part of that."""
+        if self.connection.in_transaction:
+            yield
+            return
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -9,13 +9,15 @@ looked at: a run that is killed goes on where it was.
 import os
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import BinaryIO, TypeVar
 
 import msgspec
 
+from fleet.keep import bulk, names, notebook, often, places, tail
 from fleet.keep import line as codec
-from fleet.keep import names, notebook, often, places, tail
 from fleet.keep.asking import asked
 from fleet.keep.damage import UNUSABLE, told
 from fleet.keep.discoveries import Discovery, Findings
@@ -24,7 +26,8 @@ from fleet.keep.index import DISCOVERY, PARAMETERS_MAX, PATTERN, Doc, Index, boo
 from fleet.keep.line import Line
 from fleet.keep.normal import normalise
 from fleet.keep.notebook import Notebook
-from fleet.keep.places import Joined, Reader
+from fleet.keep.places import Joined, Place, Reader
+from fleet.keep.reading import PATTERNS
 from fleet.keep.sources import Known, Page, Section, Sources, files_of, known_files, seen_files
 from fleet.keep.store import without_cyclic_collection
 from fleet.keep.workspace import Workspace
@@ -35,6 +38,8 @@ PASSES_MAX = 5
 SETTLED_NS = 2_000_000_000  # some file systems tell times in steps of two seconds
 AGENTS_SHOWN_MAX = 8
 _PART = " · "
+Told = Callable[[int, int], object]
+"""Is told how many of how many ids were looked at."""
 
 
 class _Key(msgspec.Struct, gc=False):
@@ -73,7 +78,7 @@ def answer(workspace: Workspace, pages: Iterable[Page], ask: Callable[[Index], T
 # --- which files changed --------------------------------------------------------------------------------------------
 
 
-def refresh(index: Index, sources: Sources) -> set[str]:
+def refresh(index: Index, sources: Sources, told: Told | None = None) -> set[str]:
     """Bring the index up to date; return the ids whose joined record is another now.
 
     The caller sees to it that nobody else does so at the same time.
@@ -84,7 +89,7 @@ def refresh(index: Index, sources: Sources) -> set[str]:
         for _ in range(PASSES_MAX):  # what was replaced while we read is looked at again
             before = seen_files(sources)
             _refresh_files(index, sources)
-            _refresh_refs(index, sources, changed)
+            _refresh_refs(index, sources, changed, told)
             if seen_files(sources) == before:
                 break
         if index.has_words and often.is_due(index.connection):
@@ -226,12 +231,13 @@ def _forget_lines(index: Index, number: int) -> None:
 # --- what lines say -------------------------------------------------------------------------------------------------
 
 
-def _refresh_refs(index: Index, sources: Sources, changed: set[str]) -> None:
+def _refresh_refs(index: Index, sources: Sources, changed: set[str], told: Told | None) -> None:
     """Join again what changed lines speak of, some hundred ids at a time: others write to this database, too."""
     with index.transaction():
         due = "INSERT OR IGNORE INTO search_stale SELECT key FROM search_due WHERE stamp <= ?"
         index.connection.execute(due, (sources.cut,))
-    last = ""
+    total = int(index.connection.execute("SELECT count(*) FROM search_stale").fetchone()[0])
+    last, done = "", 0
     with Reader(sources) as reader:
         while True:
             asked = "SELECT key FROM search_stale WHERE key > ? ORDER BY key LIMIT ?"
@@ -240,20 +246,24 @@ def _refresh_refs(index: Index, sources: Sources, changed: set[str]) -> None:
                 return
             last = keys[-1]
             changed.update(_refresh_some(index, sources.cut, keys, reader))
+            done += len(keys)
+            if told is not None:
+                told(done, total)
 
 
 def _refresh_some(index: Index, cut: str, keys: list[str], reader: Reader) -> list[str]:
-    joined = {key: Joined(Notebook(cut), Findings(cut)) for key in keys}
+    docs, newest, where = _at_once(places.places(index, keys), cut, reader)
+    at_once = {doc.ref for doc in docs}
+    joined = {key: Joined(Notebook(cut), Findings(cut)) for key in keys if key not in at_once}
     missed = set()
-    for place in places.places(index, keys):
+    for place in where:
         if not reader.join(place, joined[place.key]):
             missed.add(place.key)  # replaced while we read: the next pass knows where it stands now
     done = [key for key in keys if key not in missed]
-    docs = [doc for key in done if (doc := _doc_of(joined[key], key)) is not None]
-    due = [(key, stamp) for key in done if (stamp := joined[key].due())]
-    odd = [(key,) for key in done if joined[key].is_odd]
-    newest: dict[str, str] = {}
-    for key in done:
+    docs += [doc for key in joined if key not in missed and (doc := _doc_of(joined[key], key)) is not None]
+    due = [(key, stamp) for key in joined if key not in missed and (stamp := joined[key].due())]
+    odd = [(key,) for key in joined if key not in missed and joined[key].is_odd]
+    for key in joined.keys() - missed:
         for replica, stamp in joined[key].notebook.newest_by.items():
             newest[replica] = max(stamp, newest.get(replica, ""))
     some = f"({','.join('?' * len(done))})"
@@ -272,21 +282,42 @@ def _refresh_some(index: Index, cut: str, keys: list[str], reader: Reader) -> li
     return changed
 
 
+def _at_once(where: list[Place], cut: str, reader: Reader) -> tuple[list[Doc], dict[str, str], list[Place]]:
+    """Look at the patterns of which one line speaks, all of them at once, if nothing about any needs a closer look.
+
+    Returns what is known of them, the newest stamp of each replica in them, and the places that are left.
+    """
+    lines = Counter(place.key for place in where)
+    alone = [place for place in where if lines[place.key] == 1 and reader.kind_of(place) is PATTERNS]
+    raws = [raw for place in alone if (raw := reader.still(place)) is not None]
+    found = bulk.sound(b"\n".join(raws), raws, {}) if raws and len(raws) == len(alone) else None
+    if found is None or max(found.newest_by.values(), default="") > cut:
+        return [], {}, where
+    # The one line is the joined record, and canonical: its hash is the one that the record would have.
+    docs = [_doc_of_pattern(line, place.hash) for line, place in zip(found.lines, alone, strict=True)]
+    return (
+        docs,
+        found.newest_by,
+        [place for place in where if lines[place.key] > 1 or reader.kind_of(place) is not PATTERNS],
+    )
+
+
 def _doc_of(joined: Joined, key: str) -> Doc | None:
     """Return what is known under an id."""
     if line := joined.notebook.get(key):
-        return _doc_of_pattern(line)
+        return _doc_of_pattern(line, tail.mark(codec.encode(line)))
     told = joined.findings.entries.get(key)
     if told is None or told.retracts:
         return None
     return _doc_of_discovery(told, is_shown=bool(joined.findings.newest(1)))
 
 
-def _doc_of_pattern(line: Line) -> Doc:
+def _doc_of_pattern(line: Line, mark: int) -> Doc:
     text, state = notebook.text(line), line.set.get("state")
-    said = [notebook.as_text(line.set.get(field)) for field in ("correct", "category", "title")]
+    said = [clean(notebook.as_text(line.set.get("correct"))), _clean_again(notebook.as_text(line.set.get("category")))]
+    said.append(clean(title) if (title := notebook.as_text(line.set.get("title"))) else "")
     tags = line.set.get("tags")
-    said += [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+    said += [_clean_again(tag) for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
     seen, is_published = notebook.count(line, "seen"), state == "published"
     return Doc(
         kind=PATTERN,
@@ -294,8 +325,8 @@ def _doc_of_pattern(line: Line) -> Doc:
         path="",
         line=0,
         head=clean(text),
-        body=_PART.join(filter(None, map(clean, said))),
-        who=_shown_agents(notebook.agents(line)),
+        body=_PART.join(filter(None, said)),
+        who=_who(line),
         at=notebook.last_seen(line),
         seen=seen,
         gone=int(not notebook.is_present(line)) if text else 2,
@@ -304,11 +335,27 @@ def _doc_of_pattern(line: Line) -> Doc:
         withdrawn=int(state == "retired"),
         witnesses=notebook.witnesses(line),
         sessions=notebook.count(line, "sessions"),
-        points_to=notebook.merged_into(line),
+        points_to=notebook.merged_into(line) if notebook.MERGED_INTO in line.set else "",
         alike=places.mark_of(normalise(text)) if "text" in line.when else "",
         is_timed=int("trigger" in line.set),
-        mark=tail.mark(codec.encode(line)),
+        mark=mark,
     )
+
+
+_clean_again = lru_cache(maxsize=1 << 12)(clean)
+"""The same for categories and tags, which come again and again; of lessons, none does."""
+
+
+def _who(line: Line) -> str:
+    slots = frozenset(line.add).union(line.n.get("seen", ()))
+    if any(slot.startswith(names.IMPORT) for slot in slots):  # who logged it first stands in a field
+        return _shown_agents(notebook.agents(line))
+    return _shown_writers(slots)
+
+
+@lru_cache(maxsize=1 << 12)
+def _shown_writers(slots: frozenset[str]) -> str:
+    return _shown_agents(sorted({names.agent_of(replica) for replica in slots}))
 
 
 def _shown_agents(agents: list[str]) -> str:

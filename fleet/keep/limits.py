@@ -24,6 +24,8 @@ SIGNAL_WINDOW_CHARS = 8 * 1024  # of what was said, so much is screened before i
 
 BULK_BYTES_MIN = 1024 * 1024  # a smaller file is read line by line: its records are asked for anyway
 TRUST_BYTES_MIN = 1024 * 1024  # a smaller edition is read again faster than it is looked up
+INDEX_WAIT_S = 2.0  # for somebody else who brings the index up to date; then all is read instead
+BUILD_BYTES_MIN = 1024 * 1024  # less is put into the search index where it lies, whatever there is of it
 VIEW_BYTES_MIN = 128 * 1024  # a smaller clan is read as a whole faster than the index is asked
 UNINDEXED_BYTES_MAX = 16 * 1024  # some 30 lines, read by each correction until somebody brings the index up to date
 UNINDEXED_BEHIND_BYTES_MAX = 1024 * 1024  # read again to see that lines were only appended: 1 ms
@@ -35,7 +37,7 @@ PAGE_LESSONS_MAX = 500
 PAGE_COLUMNS_MAX = 120
 GOSSIP_DISCOVERIES = 20
 START_CHARS_MAX = 9_000
-START_BYTES_MAX = 8 * 1024 * 1024  # to be indexed: about 1.5 s; with more, a session's start does not wait for it
+START_BYTES_MAX = 8 * 1024 * 1024  # to be indexed: about 1 s; with more, nobody waits for it who did not ask for that
 HOT_CHARS_MAX = 4_000
 
 ATTEMPTS_MAX = 3  # failures in a row after which the same, unchanged, is stopped

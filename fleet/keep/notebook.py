@@ -92,6 +92,16 @@ class Records(dict[str, Line]):
         for line in clashing:
             held[line.id] = codec.join(as_held(held, line.id), line)  # type: ignore[arg-type]
 
+    def passing(self) -> Iterator[Line]:
+        """Yield all records for one look. What nobody has asked for yet is decoded for this look alone."""
+        held: dict[str, Line | bytes] = self  # type: ignore[assignment]
+        return (codec.decode_trusted(each) if type(each) is bytes else each for each in list(dict.values(held)))  # type: ignore[misc]
+
+    def awake(self) -> Iterator[Line]:
+        """Yield the records that somebody has asked for, or that came in pieces."""
+        held: dict[str, Line | bytes] = self  # type: ignore[assignment]
+        return (each for each in list(dict.values(held)) if type(each) is not bytes)  # type: ignore[misc]
+
     def raws(self) -> Iterator[bytes]:
         """Yield the canonical bytes of the records that nobody has asked for yet."""
         held: dict[str, Line | bytes] = self  # type: ignore[assignment]

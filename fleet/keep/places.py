@@ -91,6 +91,11 @@ class Reader:
             self._handles[path] = handle
         return os.pread(handle, length, at)
 
+    def kind_of(self, place: Place) -> Kind | None:
+        """Return what kind of log a place is in; None when the file is gone."""
+        file = self._logs().get(place.path)
+        return None if file is None else file.kind
+
     def still(self, place: Place) -> bytes | None:
         """Return the line that stands at a place, None when it stands there no more."""
         raw = self.raw(place.path, place.at, place.length)
@@ -101,7 +106,7 @@ class Reader:
         raw = self.still(place)
         if raw is None:
             return False
-        kind = self._logs()[place.path].kind
+        kind = self.kind_of(place)
         entry = None if kind is None else _decoded(kind, raw)
         if isinstance(entry, Line):
             into.notebook.add(entry)

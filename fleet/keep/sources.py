@@ -11,6 +11,7 @@ from fleet.keep.store import Store
 
 Look = tuple[int, int, int]
 """Size, time of the content and inode of a file."""
+LINE_BYTES = 700  # about, of a line
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -87,6 +88,9 @@ def behind(index: Index, sources: Sources) -> int:
             total += size
         elif (before.size, before.mtime_ns) != (size, mtime_ns):
             total += max(size - before.read, 0)
+    if known:
+        stale = index.connection.execute("SELECT count(*) FROM search_stale").fetchone()[0]
+        total += int(stale) * LINE_BYTES
     return total
 
 

@@ -58,12 +58,14 @@ class Store:
         self._trusted = Trusted(disk, base.parent / "trusted.json")
         self._regions = Regions(disk, base.parent / "regions.json", clan, base)
 
-    def load(self, cut: str, folder: Path | None = None, *, joined_only: bool = False) -> Held:
-        """Join all lines of a folder, ``clan`` unless told otherwise, or those of its editions."""
+    def load(
+        self, cut: str, folder: Path | None = None, *, joined_only: bool = False, kinds: Iterable[Kind] = KINDS
+    ) -> Held:
+        """Join all lines of a folder, ``clan`` unless told otherwise, or those of its editions, or of some kinds."""
         held = Held(Notebook(cut), Findings(cut))
         many = Bulk(held.notebook, held.read)
         with without_cyclic_collection():
-            for kind in KINDS:
+            for kind in kinds:
                 for path in self.paths(kind, folder):
                     if path == kind.edition or not joined_only:
                         self._load_file(kind, path, held, many, folder)

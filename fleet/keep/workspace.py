@@ -22,7 +22,7 @@ from fleet.keep.errors import NoError, UsageError
 from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook, Part
 from fleet.keep.quarantine import Quarantine
-from fleet.keep.reading import PATTERNS, Kind
+from fleet.keep.reading import KINDS, PATTERNS, Kind
 from fleet.keep.replica import Replica
 from fleet.keep.state import State
 from fleet.keep.store import Held, Store
@@ -109,6 +109,7 @@ class Workspace:
         self.quarantine = Quarantine(self.disk, self.local / "quarantine" / "refused.jsonl")
         self.timekeeper = Timekeeper(self.disk, self.local / "clock", self.world.wall_ms)
         self.kept: Kept | None = None
+        self.loaded: Kept | None = None  # the same where nobody has written to it, nor admitted its stamps
         self.looks = Looks(self.store)
         self._register = Unchanged(self.replica_file, self._read_register)
         self._lock_file = os.fspath(self.local / "locks" / "write.lock")
@@ -117,6 +118,8 @@ class Workspace:
         self.logbooks: dict[str, Any] = {}  # what the verbs know of each agent's log
         self.logs: dict[str, Any] = {}  # each agent's log as it was read last, and what it says
         self.changed: set[str] = set()  # ids that the index found changed, since somebody asked
+        self.waits = False  # for a search index that is missing or far behind: seconds in a large clan
+        self.told: Callable[[int, int], object] | None = None  # is told how much of how much of that is done
         self.closing: list[Callable[[], None]] = []  # what others opened for as long as this is open
 
     @cached_property
@@ -203,20 +206,20 @@ class Workspace:
             )
         return agent
 
-    def load(self) -> Held:
-        """Join everything here; what is refused goes to quarantine."""
+    def load(self, kinds: Sequence[Kind] = KINDS) -> Held:
+        """Join everything here, or all of some kinds; what is refused goes to quarantine."""
         reading = self.timekeeper.reading()
         if reading.wrong:
             self.warn(f"{reading.wrong}. Lessons are kept; no edition is written until the clock is set right")
-        held = self._load_between_writes(reading.cut)
+        held = self._load_between_writes(reading.cut, kinds)
         self.note_refused(held)
         return held
 
-    def _load_between_writes(self, cut: str) -> Held:
+    def _load_between_writes(self, cut: str, kinds: Sequence[Kind]) -> Held:
         """Readers take no lock: what was replaced while we read is read again, so that no line falls between files."""
         for _ in range(_READS_MAX):
             before = self.store.signature()
-            held = self.store.load(cut)
+            held = self.store.load(cut, kinds=kinds)
             if self.store.signature() == before:
                 break
         return held
