@@ -296,6 +296,7 @@ def make_ready(call: Call) -> str:
     with _opened(call) as workspace:
         from fleet.cli import starting
 
+        workspace.waits = True  # for the search index: nobody waits for us
         try:
             with workspace.disk.lock(workspace.local / "locks" / "ready.lock", 0):
                 size = len(starting.session_start(workspace, call.agent, may_tidy=True))

@@ -95,11 +95,11 @@ def sync(*, dry_run: bool = False, yes: bool = False, agent: str = "", directory
 
 def gossip(count: int = 20, *, as_json: bool = False, directory: str = "") -> None:
     """Show the newest discoveries of the whole clan."""
-    from fleet.keep.view import glance
+    from fleet.keep import view
     from fleet.recall.gossip import render_gossip
 
     with desk.opened(directory) as workspace:
-        findings = glance(workspace).findings
+        findings = view.findings(workspace)
         if as_json:
             desk.say_json({"discoveries": [_as_found(entry) for entry in reversed(findings.newest(count))]})
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fleet.cli.progress import waiting
+from fleet.cli.progress import patient, waiting
 from fleet.keep import reading, view
 from fleet.keep.errors import FleetError
 from fleet.keep.line import Line
@@ -77,6 +77,8 @@ def sync(
 ) -> Synced:
     """Bring this machine and the clan together, or, without a remote, this machine's files in order.
 
+    Whoever syncs expects it to take a while, so it waits for the search index where that is missing or far behind.
+
     Args:
         workspace: where.
         remote: whom with; None for nobody.
@@ -86,6 +88,20 @@ def sync(
         compact: editions are written whether they are due or not, and shards lose what they cover.
         meanwhile: what the remote does while it waits. Without one, all is done in its turn.
     """
+    with patient(workspace):
+        return _synced(workspace, remote, rng, sleep, clock, compact=compact, meanwhile=meanwhile)
+
+
+def _synced(
+    workspace: Workspace,
+    remote: Remote | None,
+    rng: "Random | None",
+    sleep: Callable[[float], None],
+    clock: Callable[[], float],
+    *,
+    compact: bool,
+    meanwhile: Meanwhile | None,
+) -> Synced:
     news, page = _News(workspace), _Page(workspace)
     done, promoted = Exchanged(), list["Promoted"]()
     if remote is None or meanwhile is None:

@@ -113,9 +113,12 @@ def _show_known(known: "Answer") -> None:
 def _ask_the_oracle(workspace: "Workspace", failed: str) -> "Answer":
     """Return what ``fleet search`` finds: for all of it, else what has most of its words."""
     from fleet.cli.search import pages
-    from fleet.keep import indexing
+    from fleet.keep import indexing, view
     from fleet.recall import search as recall
 
+    if view.is_far_behind(workspace):
+        desk.note("what is known about it was not looked for: the search index has to be made first, by `fleet sync`")
+        return recall.Answer()
     words = dict.fromkeys(word.strip(".,;:!?()[]'\"`") for word in failed.split())
     long = sorted((word for word in words if len(word) >= ORACLE_WORD_CHARS_MIN), key=len, reverse=True)
 

@@ -105,7 +105,9 @@ def restore_backup(
     directory: options.Directory = "",
 ) -> None:
     """Join a backup into the workspace here. Nothing newer is overwritten; an empty folder becomes a workspace."""
+    from fleet.cli.progress import patient
     from fleet.cli.setup import root_for
+    from fleet.keep import view
     from fleet.learn.restoring import restore
 
     root = root_for(directory)
@@ -113,6 +115,8 @@ def restore_backup(
     _make_from(source, root)
     with desk.opened(str(root)) as workspace:
         done = restore(workspace, source)
+        with patient(workspace):
+            view.opened(workspace)  # what came back is indexed now, and not before somebody's next command
         for number, one, many in (
             (done.lines, "line", "lines"),
             (done.entries, "correction", "corrections"),

@@ -1,16 +1,23 @@
 """What people type: read the clan's lessons, retire one, bring one back, take in what others wrote."""
 
+import heapq
+import sys
 from collections.abc import Container
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fleet.cli import desk, options
 from fleet.keep.line import Line
 
+if TYPE_CHECKING:
+    from fleet.keep.notebook import Notebook
+
 EXIT_NO = 1
 EXIT_REFUSED = 3
+ON_A_TERMINAL = 100
+"""So many lessons a person is shown who asked for no number of them; whoever pipes gets all."""
 
 
 def register(app: typer.Typer) -> None:
@@ -24,23 +31,24 @@ def register(app: typer.Typer) -> None:
 
 def patterns(
     everything: Annotated[bool, typer.Option("--all", help="Retired ones and each merged record, too.")] = False,
+    count: Annotated[
+        int | None,
+        typer.Option("-n", "--count", min=1, help=f"The first so many. On a terminal {ON_A_TERMINAL} unless told."),
+    ] = None,
     as_json: options.Json = False,
     directory: options.Directory = "",
 ) -> None:
     """List the clan's lessons. Merged ones are one lesson, under the smallest of their ids."""
-    from fleet.keep import merging
     from fleet.keep import notebook as notes
+    from fleet.keep.store import without_cyclic_collection
+    from fleet.keep.view import glance
     from fleet.recall.lessons import by_sight, not_working
 
-    with desk.opened(directory) as workspace:
-        held = workspace.load()
-        merged_into: dict[str, str] = {}
-        if everything:
-            every = list(merging.everything(held.notebook))
-            listed = [line for line, _ in every]
-            merged_into = {line.id: into for line, into in every if into}
-        else:
-            listed = list(merging.shown(held.notebook))
+    if count is None and not as_json and sys.stdout.isatty():
+        count = ON_A_TERMINAL
+    with desk.opened(directory) as workspace, without_cyclic_collection():
+        held = workspace.load() if count is None or everything else glance(workspace)
+        listed, total, merged_into = _listed(held.notebook, count, everything=everything)
         if as_json:
             found = [as_found(line, merged_into) for line in sorted(listed, key=lambda line: line.id)]
             desk.say_json({"patterns": found, "refused": held.read.count})
@@ -52,10 +60,28 @@ def patterns(
             if why := not_working(line):
                 gone += f"  (not working: {why})"
             desk.say(f"{line.id}  {notes.count(line, 'seen'):>3}x  {desk.fit(notes.text(line))}{gone}")
+        if total > len(listed):
+            desk.note(f"{total - len(listed):,} more: -n {total} lists all of them, `fleet search` looks for some")
         if not listed:
             desk.say("no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first")
         if held.read.count:
             desk.note(f"{desk.counted(held.read.count, 'line')} could not be read; `fleet status` tells why")
+
+
+def _listed(notebook: "Notebook", count: int | None, *, everything: bool) -> tuple[list[Line], int, dict[str, str]]:
+    """Return the lessons to list, how many there are, and under which id a record is shown if that is another's."""
+    from fleet.keep import merging, view
+    from fleet.recall.lessons import by_sight
+
+    if everything:
+        every = list(merging.everything(notebook))
+        lines, merged_into = [line for line, _ in every], {line.id: into for line, into in every if into}
+        return heapq.nsmallest(count or len(lines), lines, key=by_sight), len(lines), merged_into
+    if count is None:
+        lines = list(merging.shown(notebook))
+        return lines, len(lines), {}
+    lines, total = view.best(notebook, "sight", count)
+    return heapq.nsmallest(count, lines, key=by_sight), total, {}
 
 
 def as_found(line: Line, merged_into: Container[str] = ()) -> dict[str, Any]:
@@ -202,13 +228,16 @@ def import_(
     as_json: options.Json = False,
 ) -> None:
     """Take in what other tools wrote. Lessons, discoveries and corrections; doing it twice changes nothing."""
-    from fleet.cli.progress import each
+    from fleet.cli.progress import each, patient
+    from fleet.keep import view
     from fleet.learn.importing import files_in, import_files
 
     with desk.opened(directory) as workspace:
         files = list(files_in(paths))
         with each("Importing", len(files)) as step:
             done = import_files(workspace, desk.agent_in(workspace, agent), files, lambda path: step(path.name))
+        with patient(workspace):
+            view.opened(workspace)  # what came in is indexed now, and not before somebody's next command
         if as_json:
             desk.say_json(
                 {

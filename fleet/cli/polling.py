@@ -47,6 +47,7 @@ def _alone(workspace: Workspace) -> Callable[[str], AbstractContextManager[None]
 
 def _work(workspace: Workspace, agent: str) -> Worked:
     """Bring everything here up to date with what was written by hand, and with what came in."""
+    workspace.waits = True  # nobody waits for us
     syncing.take_seat(workspace, agent)
     promoted: list[Promoted] = []
     wiring.hooks(workspace, promoted).settle()

@@ -42,6 +42,7 @@ def search(
     directory: options.Directory = "",
 ) -> None:
     """Search lessons, discoveries, corrections and journals."""
+    from fleet.cli.progress import patient
     from fleet.keep import index, indexing
     from fleet.keep.errors import UsageError
     from fleet.recall import search as recall
@@ -53,11 +54,12 @@ def search(
     if not recall.terms(query):
         raise UsageError("there is nothing to look for in that; give a word or a sign that can be seen")
     with desk.opened(directory) as workspace:
-        found = indexing.answer(
-            workspace,
-            pages(workspace),
-            lambda tables: recall.search(tables, query, kinds=kinds, everything=everything, limit=count),
-        )
+        with patient(workspace):
+            found = indexing.answer(
+                workspace,
+                pages(workspace),
+                lambda tables: recall.search(tables, query, kinds=kinds, everything=everything, limit=count),
+            )
         _tell(found, query, count, as_json=as_json)
     if not found.hits:
         raise typer.Exit(EXIT_NO)

@@ -19,6 +19,10 @@ WIDTH_MAX = 120
 WIDTH_PIPED = 100
 
 
+TOLD_BY = (b'"published"', b'"shown":', b'"relapsed":', b'"hurt":')
+"""Of a lesson in whose record none of these stands, and that was not shown here, the figures tell nothing."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command()(stats)
@@ -45,16 +49,20 @@ def _width() -> int:
 
 
 def _measured(workspace: "Workspace") -> "Stats":
-    from fleet.keep import merging
+    from fleet.keep import exposures, merging
+    from fleet.keep.store import without_cyclic_collection
     from fleet.learn import corrections
     from fleet.learn.occurrences import occurrences
     from fleet.recall.lessons import not_working
     from fleet.reflect.stats import Happened, measure
 
-    notebook = workspace.load().notebook
     agents = corrections.agents_here(workspace)
+    notebook = workspace.load().notebook
     happened = [Happened(*each) for agent in agents for each in occurrences(corrections.read_log(workspace, agent))]
-    lines = list(merging.shown(notebook))
+    noted = {pattern for agent in agents for pattern in exposures.known(str(workspace.root), agent)}
+    with without_cyclic_collection():
+        told = {pattern for mark in TOLD_BY for pattern in notebook.with_key(mark)}
+        lines = list(merging.shown_among(notebook, sorted(told | noted)))
     groups = {line.id: merging.group_of(notebook, line.id) for line in lines} if notebook.pointing() else {}
     return measure(
         lines,

@@ -7,7 +7,7 @@ no longer covers stays in its file and is sent again.
 """
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -59,18 +59,31 @@ class Outgoing(msgspec.Struct):
         return sum(len(lines) for lines in self.lines.values())
 
 
-class Base(msgspec.Struct):
-    """The fetched tree, joined twice: its edition alone, and everything.
+class Base:
+    """The fetched tree, joined twice: its edition alone, and everything. Each is read when it is asked for.
+
+    Args:
+        whole: reads the joined files and all shards.
+        edition: reads the joined files of the tree.
 
     Attributes:
-        cut: parts stamped later are folded by nobody yet.
-        edition: the joined files of the tree.
-        whole: the joined files and all shards.
+        edition: what the second one read. Parts that nobody may fold yet are not joined.
+        whole: what the first one read.
     """
 
-    cut: str
-    edition: Held
-    whole: Held
+    def __init__(self, whole: Callable[[], Held], edition: Callable[[], Held]) -> None:
+        self._whole = whole
+        self._edition = edition
+
+    @cached_property
+    def whole(self) -> Held:
+        """The joined files and all shards."""
+        return self._whole()
+
+    @cached_property
+    def edition(self) -> Held:
+        """The joined files of the tree."""
+        return self._edition()
 
 
 def load_base(workspace: Workspace) -> Base:
@@ -94,22 +107,20 @@ def _glance_base(workspace: Workspace, seen: "View", fetched: dict[str, int]) ->
     region = {f"{prefix}/{path}": size for path, size in fetched.items()}
     joined = {f"{prefix}/{kind.edition}": region.get(f"{prefix}/{kind.edition}", 0) for kind in KINDS}
     return Base(
-        cut,
-        Held(
-            Glimpse(cut, seen, lambda: edition().notebook, joined),
-            GlimpsedFindings(cut, seen, lambda: edition().findings, joined),
-        ),
-        Held(
+        lambda: Held(
             Glimpse(cut, seen, lambda: whole().notebook, region),
             GlimpsedFindings(cut, seen, lambda: whole().findings, region),
+        ),
+        lambda: Held(
+            Glimpse(cut, seen, lambda: edition().notebook, joined),
+            GlimpsedFindings(cut, seen, lambda: edition().findings, joined),
         ),
     )
 
 
 def _load_whole_base(workspace: Workspace) -> Base:
-    whole = _load_whole(workspace)
-    cut = whole.notebook.cut
-    return Base(cut, _load_joined(workspace, cut), whole)
+    whole = cache(lambda: _load_whole(workspace))
+    return Base(whole, lambda: _load_joined(workspace, whole().notebook.cut))
 
 
 def _load_whole(workspace: Workspace) -> Held:
@@ -266,7 +277,8 @@ def outgoing(workspace: Workspace, base: Base, *, may_drop: bool, drop_alone: bo
     for kind in KINDS:
         # What a person put straight into the edition goes out with the next edition.
         for path in sorted({*store.paths(kind), *store.paths(kind, store.base)}):
-            if new := _sendable(kind, path, store.unsent(path), base.whole, private, out):
+            lines = store.unsent(path)
+            if lines and (new := _sendable(kind, path, lines, base.whole, private, out)):
                 out.lines[path] = new
     named = members.parse(store.read(MEMBERS))
     if named and named != members.parse(store.read_base(MEMBERS)):
