@@ -35,11 +35,11 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def mounted(folder: Path) -> bool:
-    """Mount 1 MB at a folder, if this machine lets us."""
+def mounted(folder: Path, size: str = "1m") -> bool:
+    """Mount so much of memory at a folder, if this machine lets us."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         return False
-    words = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "tmpfs", folder]
+    words = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0755", "tmpfs", folder]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 

@@ -228,6 +228,8 @@ def test_a_clan_that_must_be_indexed_first_is_not_waited_for(remembering, monkey
     # Once it is indexed, it is little that a new lesson adds.
     workspace = Workspace(remembering.folder)
     assert view.behind(workspace) > 100
+    assert view.opened(workspace) is None
+    workspace.waits = True
     view.opened(workspace)
     assert view.behind(workspace) == 0
     monkeypatch.setattr(limits, "VIEW_BYTES_MIN", 1 << 20)
