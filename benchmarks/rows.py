@@ -9,7 +9,7 @@ from typing import NamedTuple
 from benchmarks import live, processes, sidecar, syncing, workers
 from benchmarks.data import cached
 from benchmarks.processes import MODULE, PYTHON, SCRIPT, Call, Clans
-from benchmarks.table import Row, at_most, faster, only_told, under, unmeasured
+from benchmarks.table import Row, at_most, faster, only_told, told, under, unmeasured
 from benchmarks.workers import UnmeasuredError
 
 PEERS = {"Loro": "loro", "Automerge 0.1": "automerge", "pycrdt": "pycrdt"}
@@ -50,6 +50,9 @@ MEMORY, MEMORY_TENFOLD = "peak memory, N", "peak memory, ten times N"
 PAGE, NEAR = "`patterns.md` after one change, beyond loading, N", "the nearest known lessons, index up to date, N"
 LOGGING = "log one correction, in process"
 COMMANDS = ("correct", "start", "gossip")
+ABOUT_ALL = ("patterns -n 20", "stats", "doctor")
+SOON_MS_MAX = 1_000
+MAKING = "`fleet sync`, N, which makes the search index that is missing"
 SYNC_LARGE, SYNC_SMALL = "sync of one line each way, N", "sync of one line each way, 1,000"
 AFTER_CHANGE = "`fleet hook`, session start, N, after a change"
 HOOKS = ("nothing to do", "session start, N", "logging a failure")
@@ -125,10 +128,33 @@ def command(bench: Bench, *, name: str) -> Iterator[Row]:
 
 
 def missing_index(bench: Bench, *, name: str) -> Iterator[Row]:
-    """What it costs when the search index and what is made ready from it are gone."""
-    call = processes.command(name, bench.clans.of(bench.count) / "velma")
+    """A command when the search index and what is made ready from it are gone: in a large clan, and in a small one."""
+    folders = {size: bench.clans.of(size) / "velma" for size in (100, bench.count)}
+    calls = {size: processes.without_index(processes.command(name, folder)) for size, folder in folders.items()}
+    took = processes.alternated({"small": calls[100], "large": calls[bench.count]}, 5)
+    of = f"with 100, index missing too {told(took['small'])}"
+    yield _soon(_missing(name), took["large"], took["small"], of)
+
+
+def making_the_index(bench: Bench) -> Iterator[Row]:
+    """How long it takes until a missing index is there: whoever syncs makes it."""
+    call = processes.command("sync", bench.clans.of(bench.count) / "velma")
     took = processes.alternated({"with": call, "without": processes.without_index(call)}, 3, unused=0)
-    yield only_told(_missing(name), took["without"], took["with"], "index up to date")
+    yield only_told(MAKING, took["without"], took["with"], "index up to date")
+
+
+def reading_all(bench: Bench, *, words: str) -> Iterator[Row]:
+    """A command that is about all lessons of a large clan."""
+    folders = {size: bench.clans.of(size) / "velma" for size in (100, bench.count)}
+    calls = {str(size): Call([*MODULE, *words.split()], folder) for size, folder in folders.items()}
+    took = processes.alternated(calls, 5)
+    large, small = took[str(bench.count)], took["100"]
+    yield _soon(_work_of(words), large, small, f"with 100 {told(small)}")
+
+
+def _soon(work: str, large: float, small: float, of: str) -> Row:
+    """Return a row of what a person waits for: under a second, and told beside what it takes in a small clan."""
+    return under(work, large * 1000, SOON_MS_MAX, "ms", of)._replace(ratio=f"{large / small:.2f}x")
 
 
 def _work_of(name: str) -> str:
@@ -223,6 +249,8 @@ GROUPS = (
     Group((SYNC_SMALL,), sync_small),
     Group((AFTER_CHANGE,), start_after_change),
     *(Group((_missing(name),), partial(missing_index, name=name)) for name in COMMANDS),
+    Group((MAKING,), making_the_index),
+    *(Group((_work_of(words),), partial(reading_all, words=words)) for words in ABOUT_ALL),
     *(Group((f"`fleet hook`, {work}", f"`python -m fleet hook`, {work}"), partial(hook, work=work)) for work in HOOKS),
     Group(sidecar.WORKS, idling),
     Group(live.WORKS, live_sync),
