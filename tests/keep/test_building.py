@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -383,7 +384,7 @@ def test_a_look_for_what_is_wrong_leaves_a_damaged_database_alone(workspace):
     workspace.close()
     rubbish = b"rubbish" * 1_000
     (workspace.local / "state.db").write_bytes(rubbish)
-    found = {each.check: each.level for each in checkup.check(workspace, fix=False)}
+    found = {each.check: each.level for each in chain.from_iterable(checkup.checks(workspace, fix=False))}
     assert found["state"] == "error"
     assert "index" not in found
     assert (workspace.local / "state.db").read_bytes() == rubbish
@@ -399,7 +400,7 @@ def test_an_edition_is_in_its_canonical_form_or_not(workspace, harm):
     elif harm != "none":
         lines[20] += b"\r"
     workspace.store.write(PATTERNS.edition, b"\n".join(lines) + b"\n")
-    found = {each.check: each for each in checkup.check(workspace, fix=False)}
+    found = {each.check: each for each in chain.from_iterable(checkup.checks(workspace, fix=False))}
     assert found["lines"].level == "ok"
     assert (found["edition"].level, PATTERNS.edition in found["edition"].what) == (
         ("ok", False) if harm == "none" else ("note", True)
