@@ -36,6 +36,17 @@ def _workspace(cache: Path, edition: Path | None = None):
     return Workspace(root)
 
 
+def _indexed(cache: Path, count: int):
+    """Return a workspace whose search index is up to date, as after a sync."""
+    from fleet.keep import view
+
+    workspace = _workspace(cache, cached(count, cache))
+    workspace.waits = True
+    view.opened(workspace)
+    workspace.waits = False
+    return workspace
+
+
 def load_first(cache: Path, count: int) -> Work:
     """Load an edition that nobody has checked yet: every line is decoded, checked and joined."""
     store = _store_with(cache, cached(count, cache))
@@ -145,7 +156,7 @@ def page_after_change(cache: Path, count: int) -> Work:
     from fleet.learn.corrections import Correction, correct
     from fleet.share.tree import PAGE
 
-    workspace = _workspace(cache, cached(count, cache))
+    workspace = _indexed(cache, count)
     first = max(patterns(count), key=lambda line: sum(line.n["seen"].values())).id  # it stands in the page
 
     def change() -> object:
@@ -164,7 +175,7 @@ def near_lookup(cache: Path, count: int) -> Work:
     """Find the lessons nearest to a new one, as ``fleet correct`` does, the search index being up to date."""
     from fleet.keep import matching, view
 
-    workspace = _workspace(cache, cached(count, cache))
+    workspace = _indexed(cache, count)
     shown = view.opened(workspace)
     if shown is None:
         raise UnmeasuredError(f"with {count} patterns the index is not asked")

@@ -18,7 +18,7 @@ _CREATE = re.compile(r"CREATE (?:VIRTUAL TABLE|TABLE|UNIQUE INDEX|INDEX|TRIGGER)
 _BEFORE_ROWS = ("table", "index")
 _CACHE_KB = 32 * 1024
 _HASH_BYTES = 8 * 1024 * 1024
-# A full-text table is written out in few large pieces then, and merged no piece by piece.
+# A full-text table is written out in large pieces then, and merged once, in the end.
 _WHILE_BUILT = {"hashsize": _HASH_BYTES, "automerge": 0, "crisismerge": 1_000}
 _AFTERWARDS = {"hashsize": 1024 * 1024, "automerge": 4, "crisismerge": 16}  # what SQLite does by itself
 
@@ -43,6 +43,7 @@ def build(index: Index, sources: Sources, told: Told | None = None) -> set[str]:
         connection.execute("BEGIN")
         _configure(connection, _WHILE_BUILT)
         refresh(made, sources, told)
+        _merge(connection)
         _configure(connection, _AFTERWARDS)
         connection.commit()
         before = _marks(index) if index.generation() else {}
@@ -63,6 +64,12 @@ def _configure(connection: sqlite3.Connection, values: dict[str, int]) -> None:
     for table in WORD_TABLES:
         for name, value in values.items():
             connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (name, value))  # noqa: S608
+
+
+def _merge(connection: sqlite3.Connection) -> None:
+    """Make one piece of the hundred that were written out: each question looks into every piece."""
+    for table in WORD_TABLES:
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
 
 
 def _copy(connection: sqlite3.Connection) -> None:

@@ -369,6 +369,15 @@ def test_a_build_that_is_killed_leaves_nothing_behind(workspace, moment):
     whole_index(workspace)
 
 
+def test_each_table_of_words_is_made_of_one_piece(workspace, monkeypatch):
+    """A question looks into every piece."""
+    monkeypatch.setattr(indexing, "PARAMETERS_MAX", 7)
+    build(workspace)
+    connection = whole_index(workspace).connection
+    for table in ("search_text", "search_head"):
+        assert connection.execute(f"SELECT count(DISTINCT segid) FROM {table}_idx").fetchone() == (1,)
+
+
 def test_two_at_once_make_one_index(workspace):
     code = KILLED.replace("workspace.told = stop", "pass").format(
         tests=str(Path(__file__).parent), root=str(ROOT), folder=str(workspace.root), moment="while it is made"
