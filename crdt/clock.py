@@ -6,7 +6,7 @@ that sorts as it orders, ``2026-11-20T22:30:00.123Z-0000``: UTC to the milliseco
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -63,10 +63,14 @@ def nearest(ms: int) -> Stamp:
 
 
 def ticked(wall_ms: int, last: Stamp) -> Stamp:
-    """Return the stamp that follows: what the wall clock says, else the smallest that is larger than the last.
+    """Issue the next stamp: what the wall clock says, else the smallest that is larger than the last.
+
+    Args:
+        wall_ms: what the wall clock says, milliseconds since 1970.
+        last: the largest stamp issued or admitted so far.
 
     Raises:
-        OverflowError: there is none.
+        OverflowError: there is none: a caller must never admit what it cannot exceed.
     """
     wall = nearest(wall_ms)
     return wall if wall > last else after(last)
@@ -156,33 +160,3 @@ def after(stamp: Stamp) -> Stamp:
     """
     ms, counter = unpack(stamp)
     return pack(ms, counter + 1) if counter < COUNTER_MAX else pack(ms + 1)
-
-
-class Clock:
-    """Issues stamps that only rise, whatever the wall clock does.
-
-    Args:
-        wall_ms: reads the wall clock, milliseconds since 1970.
-        last: the largest stamp issued or admitted so far.
-    """
-
-    def __init__(self, wall_ms: Callable[[], int], last: Stamp = ZERO) -> None:
-        self._wall_ms = wall_ms
-        self.last = last
-
-    def wall(self) -> Stamp:
-        """Return the wall clock as a stamp, without issuing it."""
-        return nearest(self._wall_ms())
-
-    def admit(self, stamp: Stamp) -> None:
-        """Note a stamp seen elsewhere: all that are issued from now on are larger."""
-        self.last = max(self.last, stamp)
-
-    def tick(self) -> Stamp:
-        """Issue a stamp larger than all issued and admitted before.
-
-        Raises:
-            OverflowError: the end of the year 9999 was admitted; a caller must never admit what it cannot exceed.
-        """
-        self.last = ticked(self._wall_ms(), self.last)
-        return self.last

@@ -28,6 +28,24 @@ COUNTERS = ("seen", "sessions", "zeta")
 FIELDS = ("category", "text", "ω")
 
 
+class Clock:
+    """A clock that somebody holds, as the timekeeper does: it issues what ``clock.ticked`` gives."""
+
+    def __init__(self, wall_ms: Callable[[], int], last: str = clock.ZERO) -> None:
+        self._wall_ms = wall_ms
+        self.last = last
+
+    def wall(self) -> str:
+        return clock.nearest(self._wall_ms())
+
+    def admit(self, stamp: str) -> None:
+        self.last = max(self.last, stamp)
+
+    def tick(self) -> str:
+        self.last = clock.ticked(self._wall_ms(), self.last)
+        return self.last
+
+
 def broken(module: ModuleType, **changes: Any) -> SimpleNamespace:
     """Return a copy of a module in which some functions are replaced."""
     return SimpleNamespace(**{**vars(module), **changes})

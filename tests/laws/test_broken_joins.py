@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
 from crdt import clock, gcounter, lww, orset
-from crdt.clock import Clock
 from crdt.lww import Register
 from fleet.keep import line as codec
 from fleet.keep.line import Carried, Line
 from fleet.keep.notebook import Notebook
 from tests.laws import checks
-from tests.laws.checks import REPLICAS, STAMPS, broken, counts, replicas, slots
+from tests.laws.checks import REPLICAS, STAMPS, Clock, broken, counts, replicas, slots
 from tests.laws.test_line_model import Fleet
 
 QUIET = {

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt import clock
-from crdt.clock import Clock
 from tests.laws import checks
-from tests.laws.checks import DAY_MS, NOW_MS
+from tests.laws.checks import DAY_MS, NOW_MS, Clock
 
 
 @given(checks.events)

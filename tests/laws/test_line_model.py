@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from crdt import orset
-from crdt.clock import Clock
 from fleet.keep import line as codec
 from fleet.keep import notebook
 from fleet.keep.line import Line
 from fleet.keep.notebook import Notebook
 from tests.laws import checks
-from tests.laws.checks import DAY_MS, FIELDS, IDS, NOW_MS, REPLICAS
+from tests.laws.checks import DAY_MS, FIELDS, IDS, NOW_MS, REPLICAS, Clock
 
 VALUES = (1, True, "1", None, "a", "b")
 
