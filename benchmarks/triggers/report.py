@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fleet.learn import triggers
+from fleet.text import signals
 
 MESSAGES = Path(__file__).with_name("messages.jsonl")
 SEED = "fleet triggers 1"
@@ -84,8 +84,8 @@ def half_of(name: str) -> str:
 
 def is_heard(message: Message) -> bool:
     """Tell whether the default settings take a message for a correction."""
-    signal = triggers.detect(message.text)
-    return signal is not None and signal.kind != triggers.PRAISE
+    signal = signals.detect(message.text)
+    return signal is not None and signal.kind != signals.PRAISE
 
 
 def figures(chosen: Iterable[Message]) -> Figures:

@@ -1,16 +1,32 @@
-"""What a message says about the agent's work: phrases found, weighed and added up (see :mod:`fleet.learn.triggers`)."""
+"""Detection of corrections: phrases in a message, weighed and added up. A table and a few features, nothing learned.
 
-from typing import TYPE_CHECKING, NamedTuple
+Only the sender's own words count (:mod:`fleet.text.quoting`), and within them the phrases of ``data/phrases.toml``. A
+phrase is worth 3 (strong), 2 (medium) or 1 (weak) points, and
 
-from fleet.learn import phrases as known
-from fleet.learn.ownwords import addressed, cut, own_words
-from fleet.learn.phrasebook import Language, Phrase, Table, lower, table_of
-from fleet.learn.triggers import LEVELS, PRAISE, is_letter, words_of
+* nothing, when it is negated in its clause (25 characters back: "not wrong");
+* 1 less, when it is not strong and its sentence asks, or describes a case ("if it is wrong"), or the message opens with
+  a task's word ("add", "can you").
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+Weak phrases count in a short message only, and there only together with another or as its first words. Points of
+different phrases add up: 3 make a strong signal, 2 a medium one, 1 a weak one. A message that opens with an exclusion
+("no problem") is none, unless a strong phrase follows. The kind is the first of frustration, knowledge, correction that
+was heard; only where these together miss the minimum does praise come back, as ``validation``, which corrects nothing.
 
-    from fleet.keep.config import Triggers
+Everything is plain text search, so time is linear in the message and no phrase of a configuration can change that.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from fleet.text.cues import LANGUAGES, LEVELS, is_letter, words_of
+from fleet.text.quoting import addressed, cut, own_words
+
+PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
+"""Kinds of signals; where a message holds several, the first of these is told."""
+PRAISE = "validation"
 
 GUARD_CHARS = 25
 """A negation so far before a phrase turns it round."""
@@ -21,14 +37,52 @@ OPENING_CHARS_MAX = 2_000
 """The first word is looked for so far."""
 HITS_MAX = 40
 """Of one phrase only so many places are looked at."""
+GERUND = "*ing"
+"""At the end of a phrase: any word that ends so."""
 _ENDS = frozenset(".!?;:\n。！？；：…")
 _BREAKS = _ENDS | frozenset(",，、()（）")
 _MARKS = " .,!\n。！，、"
 _QUESTION = ("?", "？", "吗", "呢", "か", "の？")
 
 
+class Settings(Protocol):
+    """Section ``[triggers]`` of ``fleet.toml``."""
+
+    @property
+    def off(self) -> bool:
+        """True where nothing is to be heard."""
+
+    @property
+    def minimum(self) -> str:
+        """The least confidence that counts: weak, medium or strong."""
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """Languages whose default phrases count."""
+
+    @property
+    def strong(self) -> Sequence[str]:
+        """A person's own strong phrases."""
+
+    @property
+    def medium(self) -> Sequence[str]:
+        """A person's own medium phrases."""
+
+    @property
+    def weak(self) -> Sequence[str]:
+        """A person's own weak phrases."""
+
+    @property
+    def exclusions(self) -> Sequence[str]:
+        """A person's own exclusions."""
+
+    @property
+    def without(self) -> Sequence[str]:
+        """Default phrases that do not count."""
+
+
 class Signal(NamedTuple):
-    """What was heard.
+    """A sign of a correction in a message.
 
     Attributes:
         kind: frustration, knowledge, correction or validation; the last is praise and no correction.
@@ -45,26 +99,73 @@ class Signal(NamedTuple):
     sender: str = ""
 
 
+class _Phrase(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        text: what is looked for, in lower case.
+        cue: its longest word: where that is missing, so is the phrase. "" for scripts without spaces.
+        where: "^" for the first words of a message, "~" for the start of a sentence, else "".
+        is_gerund: a word that ends in "ing" must go on from it.
+        kind: one of ``PRECEDENCE``.
+        points: 1 to 3.
+        language: "" for a person's own.
+    """
+
+    text: str
+    cue: str
+    where: str
+    is_gerund: bool
+    kind: str
+    points: int
+    language: str
+
+
+class _Language(NamedTuple):
+    """The words of one language that change what a phrase is worth: see ``data/phrases.toml``."""
+
+    negators: tuple[str, ...] = ()
+    negated_after: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    tasks_within: tuple[str, ...] = ()
+    asking: tuple[str, ...] = ()
+    supposing: tuple[str, ...] = ()
+
+
+class _Table(NamedTuple):
+    """Everything that is looked for, for one configuration."""
+
+    phrases: tuple[_Phrase, ...]
+    exclusions: tuple[str, ...]
+    hidden: tuple[tuple[str, str], ...]
+    languages: dict[str, _Language]
+
+
 class _Hit(NamedTuple):
     """A phrase in a message, and what it is worth there."""
 
-    phrase: Phrase
+    phrase: _Phrase
     start: int
     points: int
 
     @property
     def end(self) -> int:
-        """Where it ends."""
         return self.start + len(self.phrase.text)
 
 
-def hear(message: str, settings: "Triggers | None") -> Signal | None:
-    """Do what :func:`fleet.learn.triggers.detect` says."""
+def detect(message: str, settings: Settings | None = None) -> Signal | None:
+    """Return the correction, or the praise, that a message holds, or None.
+
+    Args:
+        message: a prompt as the host gives it, without what fleet itself put in.
+        settings: ``[triggers]`` of ``fleet.toml``; None means the defaults.
+    """
+    if settings is not None and settings.off:
+        return None
     sender, body = addressed(cut(message))
     said = own_words(body)
-    table = table_of(settings)
     minimum = LEVELS.index(settings.minimum if settings is not None else "medium") + 1
-    hits = _hear(lower(said), table)
+    hits = _hear(_lower(said), table_of(settings))
     for heard in (_corrections(hits), [hit for hit in hits if hit.phrase.kind == PRAISE]):
         points = min(3, sum(hit.points for hit in heard))
         if points >= minimum:
@@ -74,6 +175,80 @@ def hear(message: str, settings: "Triggers | None") -> Signal | None:
     return None
 
 
+# The table.
+
+
+@cache
+def phrase_lists() -> dict[str, Any]:
+    """Return the content of ``data/phrases.toml``."""
+    with Path(__file__).with_name("data").joinpath("phrases.toml").open("rb") as file:
+        return tomllib.load(file)
+
+
+def table_of(settings: Settings | None) -> _Table:
+    """Return the table for ``[triggers]``; None means the defaults."""
+    if settings is None:
+        return _table(LANGUAGES, (), (), (), (), ())
+    own = (tuple(each) for each in (settings.strong, settings.medium, settings.weak))
+    return _table(tuple(settings.languages), *own, tuple(settings.exclusions), tuple(settings.without))
+
+
+@lru_cache(maxsize=4)
+def _table(
+    languages: tuple[str, ...],
+    strong: tuple[str, ...],
+    medium: tuple[str, ...],
+    weak: tuple[str, ...],
+    exclusions: tuple[str, ...],
+    without: tuple[str, ...],
+) -> _Table:
+    known = {name: phrase_lists()[name] for name in languages if name in LANGUAGES}
+    rows = [
+        _row(text, kind, level, language)
+        for language, lists in known.items()
+        for kind in PRECEDENCE
+        for level, texts in lists[kind].items()
+        for text in texts
+    ]
+    dropped = {_lower(text.strip()).lstrip("^~").removesuffix(GERUND) for text in without}
+    rows = [row for row in rows if row.text not in dropped]
+    for level, own in (("strong", strong), ("medium", medium), ("weak", weak)):
+        rows += [_row(_lower(text.strip()), "correction", level, "") for text in own if text.strip()]
+    excluded = {text for lists in known.values() for text in lists["exclusions"]}
+    excluded |= {_lower(text.strip()) for text in exclusions if text.strip()}
+    alike = {text for lists in known.values() for text in lists["lookalikes"]} | excluded
+    return _Table(
+        phrases=tuple(row for row in rows if row.text),
+        exclusions=tuple(sorted(excluded, key=lambda text: (-len(text), text))),
+        hidden=tuple((text, _cue_of(text)) for text in sorted(alike, key=lambda text: (-len(text), text))),
+        languages={name: _language(lists) for name, lists in known.items()} | {"": _Language()},
+    )
+
+
+def _row(text: str, kind: str, level: str, language: str) -> _Phrase:
+    where = text[0] if text[0] in "^~" else ""
+    bare = text[len(where) :]
+    text = bare.removesuffix(GERUND).replace("*", "")  # messages come without Markdown's emphasis
+    return _Phrase(text, _cue_of(text), where, bare.endswith(GERUND), kind, LEVELS.index(level) + 1, language)
+
+
+def _cue_of(text: str) -> str:
+    return max(words_of(text), key=len, default="")
+
+
+def _language(lists: dict[str, list[str]]) -> _Language:
+    return _Language(*(tuple(lists.get(name, ())) for name in _Language._fields))
+
+
+def _lower(text: str) -> str:
+    """Lower case of the same length, so that places are those of the original."""
+    changed = text.lower()
+    return changed if len(changed) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+# The search.
+
+
 def _corrections(hits: "Iterable[_Hit]") -> list[_Hit]:
     return [hit for hit in hits if hit.phrase.kind != PRAISE]
 
@@ -81,10 +256,10 @@ def _corrections(hits: "Iterable[_Hit]") -> list[_Hit]:
 def _first_kind(hits: "Iterable[_Hit]") -> str:
     """The first kind that was heard clearly, by the order of precedence; of weak ones, too, where all are weak."""
     best = [hit for hit in hits if hit.points > 1] or list(hits)
-    return min((hit.phrase.kind for hit in best), key=known.PRECEDENCE.index)
+    return min((hit.phrase.kind for hit in best), key=PRECEDENCE.index)
 
 
-def _hear(low: str, table: Table) -> list[_Hit]:
+def _hear(low: str, table: _Table) -> list[_Hit]:
     """Return the phrases of a message that count, each once, none within another."""
     opening = _opening(low)
     excluded = next((text for text in table.exclusions if _is_at(low, text, opening)), "")
@@ -106,11 +281,11 @@ def _hear(low: str, table: Table) -> list[_Hit]:
     return _counting(_apart(hits), low, opening)
 
 
-def _is_task(low: str, opening: int, words: Language) -> bool:
+def _is_task(low: str, opening: int, words: _Language) -> bool:
     return any(_is_at(low, word, opening) for word in words.tasks) or any(word in low for word in words.tasks_within)
 
 
-def _best(low: str, phrase: Phrase, opening: int, words: Language, is_task: bool) -> _Hit | None:
+def _best(low: str, phrase: _Phrase, opening: int, words: _Language, is_task: bool) -> _Hit | None:
     """Return the first place where a phrase is worth most."""
     best = None
     for start in _places(low, phrase, opening):
@@ -120,7 +295,7 @@ def _best(low: str, phrase: Phrase, opening: int, words: Language, is_task: bool
     return best
 
 
-def _places(low: str, phrase: Phrase, opening: int) -> "Iterator[int]":
+def _places(low: str, phrase: _Phrase, opening: int) -> "Iterator[int]":
     if phrase.where == "^":
         if _is_at(low, phrase.text, opening):
             yield opening
@@ -138,7 +313,7 @@ def _places(low: str, phrase: Phrase, opening: int) -> "Iterator[int]":
             yield at
 
 
-def _worth(low: str, phrase: Phrase, start: int, words: Language, is_task: bool) -> int:
+def _worth(low: str, phrase: _Phrase, start: int, words: _Language, is_task: bool) -> int:
     end = start + len(phrase.text)
     if phrase.kind != PRAISE and _is_negated(low, start, end, words):
         return 0
@@ -149,7 +324,7 @@ def _worth(low: str, phrase: Phrase, start: int, words: Language, is_task: bool)
     return max(0, phrase.points - less)
 
 
-def _is_negated(low: str, start: int, end: int, words: Language) -> bool:
+def _is_negated(low: str, start: int, end: int, words: _Language) -> bool:
     floor = max(0, start - GUARD_CHARS)
     begin = start
     while begin > floor and low[begin - 1] not in _BREAKS:
@@ -164,7 +339,7 @@ def _is_negated(low: str, start: int, end: int, words: Language) -> bool:
     return low.startswith(words.negated_after, end)
 
 
-def _asks(sentence: str, words: Language) -> bool:
+def _asks(sentence: str, words: _Language) -> bool:
     is_marked = sentence.rstrip().endswith(_QUESTION)
     if not words.asking:
         return is_marked
@@ -172,7 +347,7 @@ def _asks(sentence: str, words: Language) -> bool:
     return any(_is_at(sentence, word, opening) for word in words.asking if is_marked or " " in word)
 
 
-def _supposes(before: str, words: Language) -> bool:
+def _supposes(before: str, words: _Language) -> bool:
     return any(_is_whole(before, at, word) for word in words.supposing if (at := before.find(word)) >= 0)
 
 
@@ -208,7 +383,7 @@ def _opening(low: str) -> int:
         while end < len(low) and (low[end].isalnum() or low[end] == "'") and end - at < 16:
             end += 1
         word = low[at:end]
-        if not word or (word not in known.FILLERS and not set(word) <= set("uhm")):
+        if not word or (word not in phrase_lists()["fillers"] and not set(word) <= set("uhm")):
             return at
         at = end
     return at
@@ -225,7 +400,7 @@ def _is_whole(low: str, at: int, text: str) -> bool:
     return not is_cut_before and not (end < len(low) and is_letter(text[-1]) and is_letter(low[end]))
 
 
-def _is_bare(low: str, phrase: Phrase) -> bool:
+def _is_bare(low: str, phrase: _Phrase) -> bool:
     """Tell whether the message is this one short word: an answer, most likely."""
     return len(phrase.text) <= 5 and low.strip(_MARKS) == phrase.text.strip(_MARKS)
 

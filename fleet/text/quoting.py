@@ -1,13 +1,13 @@
-"""What of a prompt a person wrote: everything quoted, pasted or made by the host is masked. Linear, no patterns.
+"""Sender and own words of a prompt: everything quoted, pasted or made by the host is masked. Linear, no patterns.
 
 A masked block leaves a line break, a masked piece within a line leaves ``·``, so that words on either side of it never
 become neighbours.
 """
 
-from fleet.learn.phrases import HIDDEN
+from fleet.text.cues import PIECE_CHARS
 
-PIECE_CHARS = 16 * 1024
-"""Of a longer message only the first and the last so many characters are looked at."""
+HIDDEN = "·"
+"""What a masked quotation or piece of code leaves behind."""
 BLOCKS_MAX = 100
 """So many ``<name>...</name>`` blocks are looked for in one piece: each costs a search of its own."""
 QUOTE_CHARS_MAX = 600
@@ -51,7 +51,7 @@ _EXCEPTIONS = ("Error:", "Exception:", "Warning:")
 
 
 def addressed(message: str) -> tuple[str, str]:
-    """Return who sent a message and its body: "" for a person, or the name of the agent that the host gives."""
+    """Return the sender of a message and its body: "" for a person, or the name of the agent that the host gives."""
     body = message.lstrip()
     for announcement in ANNOUNCEMENTS:
         body = body.removeprefix(announcement).lstrip()
@@ -83,7 +83,7 @@ def _attribute(head: str, name: str) -> str:
 
 
 def cut(message: str) -> str:
-    """Return what of a message is looked at: the whole, or its beginning and its end."""
+    """Return the part of a message that is looked at: the whole, or its beginning and its end."""
     if len(message) <= 2 * PIECE_CHARS:
         return message
     is_in_fence = message.count("```", PIECE_CHARS, len(message) - PIECE_CHARS) % 2 == 1
@@ -91,7 +91,7 @@ def cut(message: str) -> str:
 
 
 def own_words(body: str) -> str:
-    """Return what the person wrote, line by line, single spaces, straight apostrophes, everything else masked."""
+    """Return the person's own words, line by line, single spaces, straight apostrophes, everything else masked."""
     if body.lstrip().startswith(HOST_MADE):
         return ""
     masked = _inline(_lines(_blocks(body)))

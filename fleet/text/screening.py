@@ -1,4 +1,4 @@
-"""What a text may carry: no secret, no hidden mark, no terminal escape, no live Markdown.
+"""Screening of text: no secret, no hidden mark, no terminal escape, no live Markdown.
 
 One module, because each step leans on the one before: a secret is looked for only after the hidden marks that could
 split it are gone, and the two ways of showing a text (a terminal, a page) must agree with the border on what is hidden.
@@ -13,8 +13,6 @@ characters of ``[A-Za-z0-9._-]``.
 import re
 from collections.abc import Callable
 from typing import NamedTuple
-
-from fleet.keep.lazily import compiled
 
 HOMES = ("/home/", "/Users/")
 VALUE_PEEK_CHARS = 128  # a value is judged by this much of it; all of it is redacted
@@ -101,11 +99,11 @@ _JOINING = (
     r"\u0620-\u0dff\u1000-\u109f\u1780-\u17b3\u17b6-\u17df\u1b00-\u1bff\ua8e0-\ua8ff\ua980-\ua9df\uabc0-\uabff"
     r"\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00011000-\U00011a9f\U0001e900-\U0001e95f"
 )
-_HIDDEN_MARK = compiled(
+_HIDDEN_MARK = re.compile(
     rf"[{_HIDDEN}]|[\u200c\u200d](?:(?![{_JOINING}])|(?<![{_JOINING}].))",
 )
-_BREAK = compiled(r"[\u2028\u2029]")
-_CSI = compiled(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
+_BREAK = re.compile(r"[\u2028\u2029]")
+_CSI = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
 
 
 def strip_controls(text: str) -> str:
@@ -156,7 +154,7 @@ def _without_home(text: str, home: str | None) -> str:
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 # A token ends where its class ends, whatever follows: so redacting its neighbour cannot turn it into a token.
-_TOKEN = compiled(
+_TOKEN = re.compile(
     r"""(?<![A-Za-z0-9])(?:
       (?P<slack_config>xoxe(?:\.xox[bp])?-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
     | (?P<slack_bot>xoxb-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
@@ -188,28 +186,28 @@ _TOKEN_HINTS = (
     *("akia", "asia", "abia", "acca", "a3t", "aiza", "npm_", "pypi-", "hf_", "k_live_", "k_test_", "whsec_", "eyj"),
     *("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glimt-", "glsoat-", "glagent-"),
 )
-_AWS_KEY_ID = compiled(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}")
-_AWS_SECRET = compiled(
+_AWS_KEY_ID = re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}")
+_AWS_SECRET = re.compile(
     r"""(?i:secret_?access_?key|aws_?secret(?:_?key)?)\\?["']?[ \t]{0,4}[=:][ \t]{0,4}\\?["']?"""
     r"(?P<secret>[A-Za-z0-9/+]{40,})"
 )
-_AWS_SECRET_ALONE = compiled(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
-_URL_PASSWORD = compiled(
+_AWS_SECRET_ALONE = re.compile(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
+_URL_PASSWORD = re.compile(
     r"""://[^\s/:@?\#|"'`()\[\]\\]{0,128}+:
     (?!\$\{|\$[A-Z_]+@|<[^\s<>]*>@|\{+[^\s{}]*\}+@|[*.]+@|\[REDACTED:[a-z-]+\]@|[0-9]{1,5}[?\#,])
     (?P<secret>[^\s/"`]{1,256})@""",
     re.VERBOSE,
 )
-_BEARER = compiled(
+_BEARER = re.compile(
     r"""(?i)(?<![a-z0-9])(?P<header>authorization\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?)?
     (?P<scheme>bearer|basic|token)[ \t]{1,4}(?P<secret>[a-z0-9._~+/=-]{5,}[a-z0-9=])""",
     re.VERBOSE,
 )
-_KEY_BEGIN = compiled(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_END = compiled(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_BODY = compiled(r"[A-Za-z0-9+/=]{16}")
-_KEY_BODY_CUT_OFF = compiled(r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++""")
-_MARK = compiled(r"\[REDACTED:[a-z-]{1,40}\]")
+_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{16}")
+_KEY_BODY_CUT_OFF = re.compile(r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++""")
+_MARK = re.compile(r"\[REDACTED:[a-z-]{1,40}\]")
 
 
 def _redact_once(text: str, kinds: set[str]) -> str:
@@ -322,7 +320,7 @@ def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
 
 _NAME_HINTS = ("secret", "token", "passw", "passphrase", "_pass", "_pwd", "key")
 # The name is read from its first letter on, or a long run of capitals would be tried from each of them.
-_NAME = compiled(
+_NAME = re.compile(
     r"""(?<![A-Za-z0-9_])(?:
       (?P<name>[A-Z0-9_]*(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_KEY|APIKEY|(?<![A-Z0-9_])KEY)
           (?:_BASE|_[0-9]{1,2})?)
@@ -332,12 +330,12 @@ _NAME = compiled(
     (?:\\?["'])?(?P<blank>[ \t]{0,4})(?P<sign>[:?+]?=(?![=~])>?|:(?!:))[ \t]{0,4}""",
     re.VERBOSE,
 )
-_NO_SECRET_KEY = compiled(
+_NO_SECRET_KEY = re.compile(
     r"(?:^|_)(?:PRIMARY|FOREIGN|PUBLIC|SORT|PARTITION|CACHE|UNIQUE|SHARD|GROUP|ROUTING|INDEX|OBJECT|LOOKUP|MAP|HOT"
     r"|STORAGE|CONTEXT|DEDUP|IDEMPOTENCY|REGISTRY|PRESS|ANY|ENTER|ESCAPE|HASH|RANGE|JSON|DICT|ROW)_KEY$"
 )
-_WORTH_ANY_LENGTH = compiled(r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$")
-_PLACEHOLDER = compiled(
+_WORTH_ANY_LENGTH = re.compile(r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$")
+_PLACEHOLDER = re.compile(
     r"""(?ix)
       \$(?:[{(]|\w+(?:$|[;&|])) | %\w+%$ | <[\w\ .:/|-]*>?$ | \{+[\w\ .$-]*\}*$ | \[[\w\ .-]*\]?$ | \(\w*\)?$
     | [.*?…-]{2,}$ | x{3,}$ | (?:your|insert|enter)[_-][a-z_-]{0,40}$
@@ -350,14 +348,14 @@ _PLACEHOLDER = compiled(
       /[\w./-]+$
     """
 )
-_DIGIT = compiled("[0-9]")
-_CALL = compiled(r"[A-Za-z_][\w.]{0,60}[(\[]")
-_LOOSE_VALUE = compiled(r"(?=[^0-9]{0,128}+[0-9])(?=[^A-Za-z]{0,128}+[A-Za-z])[\w\-+=~!@#%^&*]{12,}$", re.ASCII)
-_QUOTED = compiled(
+_DIGIT = re.compile("[0-9]")
+_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}[(\[]")
+_LOOSE_VALUE = re.compile(r"(?=[^0-9]{0,128}+[0-9])(?=[^A-Za-z]{0,128}+[A-Za-z])[\w\-+=~!@#%^&*]{12,}$", re.ASCII)
+_QUOTED = re.compile(
     r"""\\"(?P<nested>(?:[^"\\\n]|\\[^"\n])*+)\\" | "(?P<double>(?:[^"\\\n]|\\[^\n])*+)" | '(?P<single>[^'\n]*+)'""",
     re.VERBOSE,
 )
-_BARE = compiled(r"""\\?["']?([^\s`]*)""")
+_BARE = re.compile(r"""\\?["']?([^\s`]*)""")
 _AFTER_VALUE = ".,;:)}>\"'\\"
 
 
@@ -425,13 +423,13 @@ def _is_yaml_line(text: str, named: re.Match[str], end: int) -> bool:
 # --- Markdown -------------------------------------------------------------------------------------------------------
 
 # A pipe splits a table's cell even within a code span, so a span with one is escaped instead.
-_PIECE = compiled(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`|]{2,}|[^`|\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]")
-_SPECIAL = compiled(r"[\\*\[\]<_~&|`:@]")
-_LINK = compiled(r"://|www\.|mailto:|xmpp:|\w@\w", re.IGNORECASE)
+_PIECE = re.compile(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`|]{2,}|[^`|\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]")
+_SPECIAL = re.compile(r"[\\*\[\]<_~&|`:@]")
+_LINK = re.compile(r"://|www\.|mailto:|xmpp:|\w@\w", re.IGNORECASE)
 _BEFORE_LINK = "([<{\"'*_~"
 _AFTER_LINK = ")]>}\"'*_~.,;:!?"
-_LIVE = compiled(r"[\\*\[\]<]|_+|~+|&(?=#?[A-Za-z0-9]{1,40};)")
-_BLOCK_START = compiled(r"[0-9]{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-+=:\s]+$)")
+_LIVE = re.compile(r"[\\*\[\]<]|_+|~+|&(?=#?[A-Za-z0-9]{1,40};)")
+_BLOCK_START = re.compile(r"[0-9]{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-+=:\s]+$)")
 
 
 def markdown_escape(text: str) -> str:

@@ -1,6 +1,6 @@
-"""What is content in a Markdown page that people, tools and git have all written into.
+"""Parser of Markdown pages that people, tools and git have all written into: rows of content, code and comments.
 
-Decides three things for ``entries``: which lines stand in a code fence and mean nothing, what is an HTML comment, and
+Three decisions: which lines stand in a code fence and mean nothing, what is an HTML comment, and
 which lines git left behind. Each broken form (a fence or a comment that never closes, half a conflict) costs its own
 line and no other. Linear in the size of the page.
 """
@@ -8,8 +8,6 @@ line and no other. Linear in the size of the page.
 import re
 from collections.abc import Generator, Iterator
 from typing import Literal, NamedTuple
-
-from fleet.keep.lazily import compiled
 
 Kind = Literal["text", "literal", "comment"]
 
@@ -22,16 +20,16 @@ class Row(NamedTuple):
     text: str
 
 
-_FENCE = compiled(r" {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)")
-_TOKEN = compiled(r"`+|<!--|-->")
-_COMMENT_EDGE = compiled(r"<!--|-->")
-_RECORD_START = compiled(r"\s*fleet\s")
+_FENCE = re.compile(r" {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)")
+_TOKEN = re.compile(r"`+|<!--|-->")
+_COMMENT_EDGE = re.compile(r"<!--|-->")
+_RECORD_START = re.compile(r"\s*fleet\s")
 _CONFLICT_STARTS = frozenset({"<<<<<<<", ">>>>>>>", "|||||||", "======="})
-_CONFLICT = compiled(r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}")
+_CONFLICT = re.compile(r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}")
 # A comment torn within its very mark would otherwise become the last word of a pattern, and so another pattern.
 _TORN_COMMENTS = frozenset({"<", "<!", "<!-"})
-_OPENING, _OPENING_ESCAPED = compiled(r"<(\\*)!--"), compiled(r"<\\(\\*)!--")
-_CLOSING, _CLOSING_ESCAPED = compiled(r"--(\\*)>"), compiled(r"--\\(\\*)>")
+_OPENING, _OPENING_ESCAPED = re.compile(r"<(\\*)!--"), re.compile(r"<\\(\\*)!--")
+_CLOSING, _CLOSING_ESCAPED = re.compile(r"--(\\*)>"), re.compile(r"--\\(\\*)>")
 
 
 def rows(text: str) -> Iterator[Row]:

@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.triggers import report
-from fleet.keep import config
-from fleet.keep.config import Triggers
-from fleet.learn import hearing, ownwords, phrasebook, phrases, triggers
+from fleet.store import config
+from fleet.store.config import Triggers
+from fleet.text import cues, quoting, signals
 
 ROOT = Path(__file__).resolve().parents[2]
 WEAKEST = Triggers(minimum="weak")
@@ -22,8 +22,8 @@ WEAKEST = Triggers(minimum="weak")
 
 def heard(message: str, settings: Triggers | None = None) -> str:
     """Return the kind of correction, "" for none; praise is none."""
-    signal = triggers.detect(message, settings)
-    return "" if signal is None or signal.kind == triggers.PRAISE else signal.kind
+    signal = signals.detect(message, settings)
+    return "" if signal is None or signal.kind == signals.PRAISE else signal.kind
 
 
 # Phrases, their kinds and weights.
@@ -54,7 +54,7 @@ def test_each_word_of_the_seed_opens_the_loop(message):
     ],
 )
 def test_frustration_goes_before_knowledge_before_correction_before_praise(message, kind):
-    signal = triggers.detect(message)
+    signal = signals.detect(message)
     assert signal is not None
     assert signal.kind == kind
 
@@ -63,7 +63,7 @@ def test_frustration_goes_before_knowledge_before_correction_before_praise(messa
     ("message", "confidence"), [("you forgot the tests", "strong"), ("you changed the title", "medium")]
 )
 def test_strong_and_medium_phrases_count_alone(message, confidence):
-    assert triggers.detect(message).confidence == confidence
+    assert signals.detect(message).confidence == confidence
 
 
 def test_a_weak_phrase_counts_together_with_another():
@@ -72,9 +72,9 @@ def test_a_weak_phrase_counts_together_with_another():
 
 
 def test_a_weak_phrase_alone_is_a_weak_signal_at_the_start_of_a_short_message_only():
-    assert triggers.detect("mistake in the title", WEAKEST).confidence == "weak"
-    assert triggers.detect("the title has a mistake", WEAKEST) is None
-    assert triggers.detect("mistake in the title " + "of the page " * 20, WEAKEST) is None
+    assert signals.detect("mistake in the title", WEAKEST).confidence == "weak"
+    assert signals.detect("the title has a mistake", WEAKEST) is None
+    assert signals.detect("mistake in the title " + "of the page " * 20, WEAKEST) is None
 
 
 def test_a_phrase_for_the_opening_counts_nowhere_else():
@@ -119,7 +119,7 @@ def test_a_negated_phrase_is_none(message):
 
 
 def test_the_guard_looks_back_25_characters_and_no_further():
-    assert hearing.GUARD_CHARS == 25
+    assert signals.GUARD_CHARS == 25
     near, far = "x" * (25 - 5), "x" * (25 - 3)
     assert heard(f"not {near} you forgot it") == ""
     assert heard(f"not {far} you forgot it") == "correction"
@@ -210,9 +210,9 @@ MASKED = [
 
 @pytest.mark.parametrize("message", MASKED)
 def test_what_the_person_did_not_write_is_masked(message):
-    assert triggers.detect(message, WEAKEST) is None
+    assert signals.detect(message, WEAKEST) is None
     assert (
-        triggers.detect(f"please look at this:\n\n{message}", WEAKEST) is None
+        signals.detect(f"please look at this:\n\n{message}", WEAKEST) is None
         or "hook" in message
         or "session" in message
     )
@@ -225,7 +225,7 @@ def test_own_words_beside_masked_ones_count(message):
 
 def test_words_on_either_side_of_what_is_masked_are_no_neighbours():
     assert heard("that `x` 's wrong-headed") == ""
-    assert ownwords.own_words('you "quietly" forgot') == "you · forgot"
+    assert quoting.own_words('you "quietly" forgot') == "you · forgot"
 
 
 def test_typographic_apostrophes_and_emphasis_change_nothing():
@@ -239,18 +239,18 @@ def test_an_unpaired_quotation_mark_hides_nothing():
 
 
 def test_the_excerpt_is_the_sentence_in_the_persons_own_spelling():
-    signal = triggers.detect("Thanks. No, You FORGOT the *Ärger* in `a.py`! Go on.")
+    signal = signals.detect("Thanks. No, You FORGOT the *Ärger* in `a.py`! Go on.")
     assert signal.excerpt == "No, You FORGOT the Ärger in … !"
     assert signal.phrase == "you forgot"
 
 
 @pytest.mark.parametrize("letter", ["İ", "ŉ", "ß", "ǰ"])
 def test_letters_that_grow_in_lower_case_do_not_shift_the_excerpt(letter):
-    assert triggers.detect(f"{letter * 30}. You forgot it.").excerpt == "You forgot it."
+    assert signals.detect(f"{letter * 30}. You forgot it.").excerpt == "You forgot it."
 
 
 def test_a_long_excerpt_is_cut():
-    assert len(triggers.detect("x " * 200 + "you forgot " + "y " * 200).excerpt) <= hearing.EXCERPT_CHARS_MAX
+    assert len(signals.detect("x " * 200 + "you forgot " + "y " * 200).excerpt) <= signals.EXCERPT_CHARS_MAX
 
 
 # Messages of other agents.
@@ -280,7 +280,7 @@ def test_a_long_excerpt_is_cut():
 def test_a_message_that_a_host_marks_as_an_agents_names_it(message, sender):
     from fleet.keep.names import AGENT
 
-    signal = triggers.detect(message)
+    signal = signals.detect(message)
     assert (signal.kind, signal.sender, signal.excerpt) == ("correction", sender, "You forgot it.")
     assert AGENT.fullmatch(signal.sender)
 
@@ -297,15 +297,15 @@ def test_only_the_body_of_an_envelope_counts():
 
 
 def test_an_envelope_within_a_message_is_a_quotation():
-    assert triggers.detect('Read this: <agent-message from="a">You forgot it.</agent-message>') is None
-    assert triggers.detect("You forgot it. <agent-message from='a'>Hm.</agent-message>").sender == ""
+    assert signals.detect('Read this: <agent-message from="a">You forgot it.</agent-message>') is None
+    assert signals.detect("You forgot it. <agent-message from='a'>Hm.</agent-message>").sender == ""
 
 
 # Configuration.
 
 
 def test_off_hears_nothing():
-    assert triggers.detect("you forgot it", Triggers(off=True)) is None
+    assert signals.detect("you forgot it", Triggers(off=True)) is None
 
 
 def test_the_minimum_decides():
@@ -322,7 +322,7 @@ def test_only_the_chosen_languages_are_listened_for():
 @pytest.mark.parametrize("level", ["strong", "medium"])
 def test_own_phrases_count(level):
     assert heard("bad robot: look") == ""
-    signal = triggers.detect("bad robot: look", Triggers(**{level: ["Bad Robot"]}))
+    signal = signals.detect("bad robot: look", Triggers(**{level: ["Bad Robot"]}))
     assert (signal.kind, signal.confidence, signal.phrase) == ("correction", level, "bad robot")
 
 
@@ -361,13 +361,13 @@ def test_an_unknown_language_is_refused(tmp_path):
 
 
 def test_every_default_phrase_holds_a_cue():
-    for phrase in phrasebook.table_of(None).phrases:
+    for phrase in signals.table_of(None).phrases:
         text = phrase.text + "testing" * phrase.is_gerund
-        assert triggers.might_signal(text), phrase
-        assert triggers.might_signal(text.upper()), phrase
+        assert cues.might_signal(text), phrase
+        assert cues.might_signal(text.upper()), phrase
 
 
-_TEXTS = sorted({p.text + "doing" * p.is_gerund for p in phrasebook.table_of(None).phrases})
+_TEXTS = sorted({p.text + "doing" * p.is_gerund for p in signals.table_of(None).phrases})
 _PIECES = st.one_of(
     st.sampled_from(_TEXTS),
     st.sampled_from(
@@ -384,20 +384,20 @@ def test_the_prefilter_lets_everything_through_that_is_heard(pieces, is_upper, i
     message = "".join(pieces)
     message = message.upper() if is_upper else message
     message = message.replace("'", "’") if is_curly else message
-    if triggers.detect(message, WEAKEST) is not None:
-        assert triggers.might_signal(message)
+    if signals.detect(message, WEAKEST) is not None:
+        assert cues.might_signal(message)
 
 
 def test_the_prefilter_lets_everything_of_the_labelled_set_through():
-    assert all(triggers.might_signal(m.text) for m in report.messages() if triggers.detect(m.text) is not None)
+    assert all(cues.might_signal(m.text) for m in report.messages() if signals.detect(m.text) is not None)
 
 
 def test_the_prefilter_stops_a_plain_task():
-    assert not triggers.might_signal("Add a table of contents to the manual, with links")
+    assert not cues.might_signal("Add a table of contents to the manual, with links")
 
 
 def test_the_prefilter_sees_the_end_of_a_long_message():
-    assert triggers.might_signal("x" * 100_000 + " you forgot it")
+    assert cues.might_signal("x" * 100_000 + " you forgot it")
 
 
 @pytest.mark.parametrize(
@@ -411,23 +411,23 @@ def test_the_prefilter_sees_the_end_of_a_long_message():
     ],
 )
 def test_own_phrases_are_noticed_without_reading_toml(toml, expected):
-    assert triggers.has_own_phrases(toml) is expected
+    assert cues.has_own_phrases(toml) is expected
 
 
 def test_importing_the_prefilter_imports_nothing():
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); known = set(sys.modules)\n"
-        "import fleet.learn.triggers as t; t.might_signal('you forgot it')\n"
+        "import fleet.text.cues as t; t.might_signal('you forgot it')\n"
         "print(*sorted(set(sys.modules) - known))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["fleet", "fleet.learn", "fleet.learn.triggers"]
+    assert done.stdout.split() == ["fleet", "fleet.text", "fleet.text.cues"]
 
 
 def test_detection_with_the_defaults_reads_no_configuration():
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-    code += "import fleet.learn.triggers as t\nassert t.detect('you forgot it')\n"
-    code += "print(*{'msgspec', 'json', 'fleet.keep'} & set(sys.modules))"
+    code += "import fleet.text.signals as t\nassert t.detect('you forgot it')\n"
+    code += "print(*{'msgspec', 'json', 'fleet.store'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 
@@ -474,7 +474,7 @@ def seconds(message: str) -> float:
     best = 9.0
     for _ in range(5):
         began = time.process_time()
-        triggers.detect(message, WEAKEST)
+        signals.detect(message, WEAKEST)
         best = min(best, time.process_time() - began)
     return best
 
@@ -503,16 +503,18 @@ def test_a_message_of_10_mb_costs_no_more_than_one_of_64_kib():
 
 
 def test_no_phrase_is_listed_twice_and_all_are_lower_case():
-    for language, kinds in phrases.PHRASES.items():
-        listed = [text for levels in kinds.values() for texts in levels.values() for text in texts.split("|")]
+    for language in cues.LANGUAGES:
+        kinds = [signals.phrase_lists()[language][kind] for kind in signals.PRECEDENCE]
+        listed = [text for levels in kinds for texts in levels.values() for text in texts]
         assert len(listed) == len(set(listed)), language
         assert all(text and text == text.lower() for text in listed)
 
 
-def test_every_language_has_every_table():
-    tables = (phrases.PHRASES, phrases.EXCLUSIONS, phrases.LOOKALIKES, phrases.NEGATORS, phrases.TASKS, phrases.ASKING)
-    assert all(set(table) == set(triggers.LANGUAGES) for table in tables)
-    assert all(set(kinds) == set(phrases.PRECEDENCE) for kinds in phrases.PHRASES.values())
+def test_every_language_has_every_list():
+    known = signals.phrase_lists()
+    assert set(known) - {"fillers"} == set(cues.LANGUAGES)
+    lists = {"exclusions", "lookalikes", "negators", "tasks", "asking", "supposing", *signals.PRECEDENCE}
+    assert all(lists <= set(known[language]) for language in cues.LANGUAGES)
 
 
 def test_the_labelled_set_is_what_it_should_be():
@@ -523,7 +525,7 @@ def test_the_labelled_set_is_what_it_should_be():
     assert sum(m.label == "none" for m in messages) * 2 >= len(messages)
     assert sum(m.is_public for m in messages) * 3 >= len(messages)
     assert all(m.source.startswith("https://github.com/") for m in messages if m.is_public)
-    assert {m.lang for m in messages} >= set(triggers.LANGUAGES)
+    assert {m.lang for m in messages} >= set(cues.LANGUAGES)
     assert all(m.half == report.half_of(m.id) for m in messages)
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.keep import screening
-from fleet.keep.screening import markdown_escape, one_line, redact, screen, secret_kinds, strip_controls
+from fleet.text import screening
+from fleet.text.screening import markdown_escape, one_line, redact, screen, secret_kinds, strip_controls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 MIXED = "a1B2c3D4e5F6g7H8i9J0"

@@ -1,12 +1,10 @@
-"""When a record in the wild says it was written, in whatever way it says so."""
+"""Parser of dates and times in whatever form a foreign record gives them."""
 
 import math
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-from fleet.keep.lazily import compiled
-
-WHEN = compiled(
+WHEN = re.compile(
     r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
     r"(?:(?:T|,?[ \t]{1,8})(?P<hour>\d{1,2}):(?P<minute>\d{2})(?!\d)"
     r"(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
@@ -15,7 +13,7 @@ WHEN = compiled(
 )
 """A date, with or without time and zone. ``Z-0000`` is a fleet stamp's end."""
 
-_NUMBER = compiled(r"\d{9,16}(?:\.\d{1,9})?", re.ASCII)
+_NUMBER = re.compile(r"\d{9,16}(?:\.\d{1,9})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _CHARS_MAX = 64

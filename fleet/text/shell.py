@@ -1,27 +1,19 @@
-"""What a shell command is about: its family, whether it builds or tests, and whether it only looks.
+"""Parser of shell commands and of what they print: family, builds, commands that only look, fingerprints of errors.
 
 No shell is built here. A command is cut at ``&&``, ``||``, ``;``, ``|`` and line ends that stand outside quotes, and
 each piece loses what stands around the program: assignments, ``sudo``, ``timeout 60``, ``npx``, ``uv run``, a path.
-Anything goes in; what cannot be understood has its first word for a family. Standard library only, and no ``re``: a
-hook imports this before it knows whether there is work.
+Anything goes in; what cannot be understood has its first word for a family.
+
+Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers; those are folded in its
+fingerprint. Names are kept, in quotes or not: ``No module named 'a'`` and ``No module named 'b'`` are two errors, and
+whoever installs one module after the other makes progress. Every expression is linear, and no line is longer than
+``LINE_CHARS_MAX``.
 """
 
-from __future__ import annotations
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Protocol
-
-    class Settings(Protocol):
-        """What is asked of ``[attempts]``."""
-
-        @property
-        def builds(self) -> Iterable[str]:
-            """Which commands are builds and tests."""
-
-
-_words_of = str.split
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
 
 COMMAND_CHARS_MAX = 8 * 1024
 PIECES_MAX = 64
@@ -71,7 +63,7 @@ _GROUPED = "(){}!"
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "fi", "done", "esac"})
 # Programs that do many things: their families have a second word.
 _MANY = frozenset(
-    _words_of(
+    str.split(
         "apt apt-get aws az bazel brew bun bundle cargo cmake composer conda deno docker docker-compose dotnet "
         "gcloud gem gh git go gradle helm just kubectl make meson mix mvn next nox npm pdm pip pipenv playwright "
         "pnpm podman poetry rails rake ruff rustup swift systemctl terraform tox uv vite yarn zig cypress"
@@ -80,7 +72,7 @@ _MANY = frozenset(
 _RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
 _RUN_WORDS = frozenset({"run", "run-script"})
 _TAKE_VALUE = frozenset(
-    _words_of(
+    str.split(
         "-C -f -j -p -n -w --prefix --cwd --dir --directory --file --filter --workspace --manifest-path --project "
         "--context --namespace --profile --region --jobs --target-dir --preset --config"
     )
@@ -89,12 +81,12 @@ _SAME = {"gradlew": "gradle", "mvnw": "mvn", "py.test": "pytest", "gmake": "make
 _SCRIPTS = frozenset({"python", "node", "ruby", "perl", "php", "deno", "bun", "tsx", "ts-node", "Rscript", "lua"})
 
 _SETUP = frozenset(
-    _words_of(
+    str.split(
         "cd pushd popd export set unset source . ulimit umask echo printf true : mkdir sleep wait date pwd shopt trap"
     )
 )
 _LOOK = frozenset(
-    _words_of(
+    str.split(
         "cd pushd popd pwd echo printf true false test [ [[ sleep wait date export set unset source . : ls cat "
         "head tail less more grep egrep fgrep rg ag ack find fd tree wc stat file which type whereis whoami id "
         "hostname uname env printenv ps top df du free history jq yq sed awk gawk sort uniq cut tr nl od xxd "
@@ -103,7 +95,7 @@ _LOOK = frozenset(
     )
 )
 _GIT_LOOKS = frozenset(
-    _words_of(
+    str.split(
         "status log diff show branch blame grep ls-files ls-tree rev-parse rev-list remote describe shortlog "
         "reflog cat-file config merge-base name-rev"
     )
@@ -112,42 +104,43 @@ _CHANGING_WORDS = frozenset({"-i", "--in-place", "-delete", "-exec", "-execdir",
 _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
+@cache
+def default_builds() -> tuple[str, ...]:
+    """Return the commands that are builds and tests, unless ``fleet.toml`` says otherwise.
+
+    A command is one of them when its words begin like this, after wrappers such as ``sudo`` or ``npx`` are taken off:
+    ``npm run build`` is ``npm build``; ``python -m pytest`` is ``pytest``; ``./gradlew test`` is ``gradle test``.
+    """
+    return tuple(Path(__file__).with_name("data").joinpath("builds.txt").read_text(encoding="utf-8").splitlines())
+
+
 def family(command: str) -> str:
-    """Return what a command is about: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``.
+    """Return the family of a command: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``.
 
     Of several commands, the first that is a build or a test by default; else the first that does not merely prepare.
     """
-    from fleet.keep.builds import BUILDS
-
     pieces = list(programs(command))
-    chosen = next((words for words in pieces if _is_any(words, BUILDS)), None)
+    chosen = next((words for words in pieces if _is_any(words, default_builds())), None)
     if chosen is None:
         chosen = next((words for words in pieces if words[0] not in _SETUP), pieces[0] if pieces else [])
     return _named(chosen)
 
 
-def is_build(command: str, settings: Settings | None = None) -> bool:
-    """Tell whether any part of a command builds or tests, by ``[attempts] builds`` or by default."""
-    from fleet.keep.builds import BUILDS
-
-    builds = tuple(BUILDS if settings is None else settings.builds)
-    return any(_is_any(words, builds) for words in programs(command))
+def is_build(command: str, builds: Iterable[str] | None = None) -> bool:
+    """Return True for a command of which any part builds or tests, by ``[attempts] builds`` or by default."""
+    known = default_builds() if builds is None else tuple(builds)
+    return any(_is_any(words, known) for words in programs(command))
 
 
 def only_looks(command: str) -> bool:
-    """Tell whether a command surely changes nothing that another one could depend on: it reads, prints or checks."""
+    """Return True for a command that changes nothing that another one could depend on: it reads, prints or checks."""
     pieces = list(programs(command))
     return bool(pieces) and not _writes(command) and all(map(_looks, pieces))
 
 
 def waits(command: str) -> bool:
-    """Tell whether a command lets time pass before it looks, as a poll does."""
+    """Return True for a command that lets time pass before it looks, as a poll does."""
     return any(words[0] in ("sleep", "wait") for words in programs(command))
-
-
-def one_line(command: str) -> str:
-    """Return a command with each run of white space as one blank: what makes two commands the same."""
-    return " ".join(command.split())
 
 
 def programs(command: str, depth: int = 0) -> Iterator[list[str]]:
@@ -401,3 +394,93 @@ def _writes(command: str) -> bool:
             return True
         at = rest.find(">", at + 1)
     return False
+
+
+# Errors.
+
+TAIL_CHARS = 16 * 1024
+LINE_CHARS_MAX = 300
+LINES_LOOKED_AT = 200
+LINES_KEPT = 4
+
+_TELLING = (
+    *("error", "exception", "fatal", "fail", "panic", "cannot", "can't", "could not", "couldn't", "not found"),
+    *("no such", "undefined", "unresolved", "unexpected", "denied", "refused", "timed out", "timeout", "unreachable"),
+    *("missing", "invalid", "unknown", "segmentation", "killed", "abort", "expected", "assert", "conflict", "mismatch"),
+    *("unable", "unsupported", "no module", "no rule", "not recognized", "does not exist", "already in use"),
+    *("错误", "失败"),
+)
+_NOISE = re.compile(
+    r"""[-=_*~\#.\s]*                                   # rules and boxes
+    | [-=\s]*short\ test\ summary\ info[-=\s]*
+    | exit\ code:?\ \d+
+    | command\ failed\ with\ exit\ code\ \d+\.?
+    | make(?:\[\d+\])?:\ \*\*\*\ \[.*
+    | npm\ (?:err!|error)\ (?:a\ complete\ log\ of\ this\ run|code\ |errno\ |path\ |command\ |lifecycle).*
+    | error\ command\ failed\.?.*
+    | \s*at\ .{1,200}:\d+:\d+\)?                      # frames of a stack
+    | \s*file\ "[^"]{1,200}",\ line\ \d+.*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# In this order: a path may hold digits, a time is made of numbers.
+_FOLDS = tuple(
+    (re.compile(pattern), instead)
+    for pattern, instead in (
+        (r"\x1b\[[0-9;:?]{0,32}[A-Za-z]", ""),
+        (r"[‘’‚‛`´]", "'"),
+        (r"[“”„«»]", '"'),
+        (r"\b[a-z][a-z0-9+.-]{1,15}://[^\s'\"<>()]{1,250}", "<url>"),
+        (r"(?:(?<=[\s'\"(\[=,:])|^)(?:~|\.{1,2}|[A-Za-z]:)?[/\\][^\s'\":,;()\[\]<>|]{1,250}", "<path>"),
+        (r"(?:(?<=[\s'\"(\[=,])|^)(?:[\w.@+-]{1,100}[/\\]){1,20}[\w.@+-]{1,100}", "<path>"),
+        (r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)?(?:Z|[+-]\d{2}:?\d{2})?", "<time>"),
+        (r"\b\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,9})?\b", "<time>"),
+        (r"\b0x[0-9a-fA-F]{1,64}\b", "<hex>"),
+        (r"\b(?=[0-9a-f-]{0,35}\d)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<hex>"),
+        (r"\b(?=\d{0,63}[a-f])(?=[a-f]{0,63}\d)[0-9a-f]{7,64}\b", "<hex>"),
+        (r"\b\d[\d_,.]{0,40} ?(?:ms|s|sec|secs|seconds?|m|min|mins|minutes?|h|ns|us|µs)\b", "<duration>"),
+        (r"[-+]?\b\d[\d_]{0,40}(?:[.,]\d{1,40}){0,4}(?:[eE][-+]?\d{1,4})?", "<n>"),
+        (r"\s+", " "),
+    )
+)
+
+
+def error_fingerprint(error: str) -> str:
+    """Return the part of a failure that is the same from one run to the next: its last telling lines, folded."""
+    return "\n".join(dict.fromkeys(_folded(line) for line in _telling_lines(error)))
+
+
+def _telling_lines(error: str) -> list[str]:
+    """Return the last lines that say what went wrong; where none does, the last lines that say anything.
+
+    Of a huge output only the last ``TAIL_CHARS`` are looked at: what went wrong stands at the end.
+    """
+    rows = [row[:LINE_CHARS_MAX].strip() for row in error[-TAIL_CHARS:].splitlines()[-LINES_LOOKED_AT:]]
+    rows = [row for row in rows if row and not _NOISE.fullmatch(row)]
+    telling = [row for row in rows if _tells(row)]
+    return (telling or rows)[-LINES_KEPT:]
+
+
+def error_line(error: str) -> str:
+    """Return the line that a person is shown, or "": rather what went wrong than how often it did."""
+    lines = _telling_lines(error)
+    return next((line for line in reversed(lines) if not _counts(line)), lines[-1] if lines else "")
+
+
+def _counts(line: str) -> bool:
+    """Tell whether a line is a summary such as ``1 failed, 3 passed in 0.12s``."""
+    return (
+        line.lstrip("=-# ")[:1].isdigit()
+        or "test result:" in line
+        or line.lower().startswith(("tests:", "failed tests"))
+    )
+
+
+def _tells(row: str) -> bool:
+    lower = row.lower()
+    return any(word in lower for word in _TELLING)
+
+
+def _folded(line: str) -> str:
+    for pattern, instead in _FOLDS:
+        line = pattern.sub(instead, line)
+    return line.strip()
