@@ -15,9 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from fleet.keep.lazily import compiled
-from fleet.keep.screening import for_terminal, redact
-from fleet.share.remote import SCHEMES
+from fleet.text.screening import for_terminal, redact
+
+SCHEMES = ("file", "git", "http", "https", "ssh")
+"""The protocols that git may use for us."""
 
 OUT_BYTES_MAX = 64 * 1024 * 1024
 WORDS_BYTES_MAX = 16 * 1024
@@ -151,9 +152,7 @@ def run(
     env: Mapping[str, str],
     until: float,
     stdin: IO[bytes] | None = None,
-    sink: Callable[[bytes], None] | None = None,
     is_tied: bool = False,
-    meanwhile: Callable[[], object] | None = None,
 ) -> Done:
     """Run one command to its end, in a session of its own: without a terminal, nothing in it can ask for anything.
 
@@ -163,13 +162,11 @@ def run(
         env: its environment, whole.
         until: when the time is up, on ``time.monotonic``.
         stdin: a file to read from, at its start; None is empty. A file and not a pipe, so that nobody waits for us.
-        sink: takes the output piece by piece; without, it is returned, up to ``OUT_BYTES_MAX``.
         is_tied: it must not outlive us even if we are killed; for what may wait long. Has no stdin.
-        meanwhile: done while the command runs; what that takes does not count as waiting.
 
     Raises:
         GitTimeout: the time was up.
-        GitTooMuch: there was more output than allowed.
+        GitTooMuch: there was more output than ``OUT_BYTES_MAX``.
         FileNotFoundError: there is no such program.
     """
     kept = _Kept()
@@ -184,11 +181,7 @@ def run(
     )
     with child:
         try:
-            if meanwhile is not None:
-                began = time.monotonic()
-                meanwhile()
-                until += time.monotonic() - began
-            err = _pump(child, sink or kept.feed, until)
+            err = _pump(child, kept.feed, until)
             code = child.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired as why:
             _end(child)
@@ -257,8 +250,8 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 # --- what git says --------------------------------------------------------------------------------------------------
 
-_USERINFO = compiled(r"(?<=://)[^/\s'\"@]*@(?=[^\s])")
-_NO_NEWS = compiled(r"hint:|To |error: failed to push some refs|warning: redirecting|remote:\s*$|\s*$")
+_USERINFO = re.compile(r"(?<=://)[^/\s'\"@]*@(?=[^\s])")
+_NO_NEWS = re.compile(r"hint:|To |error: failed to push some refs|warning: redirecting|remote:\s*$|\s*$")
 
 
 def words(err: str, hidden: Sequence[str] = ()) -> str:

@@ -1,0 +1,251 @@
+"""The fetched tree: the clan's files as the remote last showed them.
+
+It is an input of the fold beside the files of the workspace, and git keeps it: ``.fleet/git`` holds its objects, and a
+ref names the commit that the workspace has taken in. What a hostile far side can put into a tree is met here: an entry
+is read only if it is a plain file at one of the clan's own paths, and not too large.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from fleet.model import names
+from fleet.model.errors import FleetError
+from fleet.store.git import FETCHED, Bare, Entry
+from fleet.store.gitprocess import GitDamaged, GitFailed, GitTimeout, GitTooMuch
+
+MEMBERS = "members.toml"
+PAGE = "patterns.md"
+ATTRIBUTES = ".gitattributes"
+FORMAT = ".fleet-format"
+"""Names the number of the lines' format, so that a fleet of an older one knows that it must not write."""
+
+BLOB_BYTES_MAX = 100 * 1024 * 1024
+"""A larger file is neither read nor sent."""
+TREE_BYTES_MAX = 512 * 1024 * 1024
+"""What is read of one tree at most, so that many files just below the limit of one do not fill the memory either."""
+
+_FILES = frozenset({"patterns.jsonl", "discoveries.jsonl", PAGE, MEMBERS, ATTRIBUTES, FORMAT})
+_FOLDERS = frozenset({"patterns.d", "discoveries.d"})
+_PLAIN = "100644"
+_LINKS = ("120000", "160000")
+
+Paths = dict[str, tuple[str, int]]
+"""Path under clan-learnings -> (id of its content, size)."""
+
+
+class TreeGoneError(FleetError):
+    """The tree is not here any more, or cannot be read: what the remote holds is unknown until the next fetch."""
+
+
+class TreeStore(Protocol):
+    """The trees that were fetched, of which one is taken in."""
+
+    def head(self) -> str:
+        """Return the commit that is taken in; "" for none. Cheap."""
+        ...
+
+    def paths(self, commit: str) -> Paths:
+        """Return the clan's files in a commit's tree; none for "".
+
+        Raises:
+            TreeGoneError: the commit is not here.
+        """
+        ...
+
+    def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
+        """Yield the bytes behind each id, one at a time.
+
+        Raises:
+            TreeGoneError: one of them is not here.
+        """
+        ...
+
+    def read(self, oid: str) -> bytes:
+        """Return the bytes behind one id.
+
+        Raises:
+            TreeGoneError: it is not here.
+        """
+        ...
+
+    def move(self, commit: str) -> None:
+        """Take a commit for the one that is taken in, durably; "" for none."""
+        ...
+
+    def descends(self, new: str, old: str) -> bool:
+        """Tell whether a commit is another one or has it in its history.
+
+        Whatever is unknown here descends of nothing; all descends of "".
+        """
+        ...
+
+    def put(self, files: Mapping[str, bytes], on: str) -> str:
+        """Lay files over the tree of a commit, ``b""`` removes one; return the new commit.
+
+        For remotes that are not git: what they hold becomes a commit here.
+
+        Raises:
+            TreeGoneError: the commit that it builds on is not here.
+        """
+        ...
+
+
+class Sorted(NamedTuple):
+    """The entries of a tree, sorted by what becomes of them."""
+
+    files: Paths
+    """What is read."""
+    refused: list[str]
+    """Paths that are no plain files: links of any name, and whatever else sits at one of the clan's paths."""
+    large: list[str]
+    """Paths that are larger than a file, or than what is left of a tree, may be."""
+
+
+def sort_entries(listing: Mapping[str, Entry]) -> Sorted:
+    """Return which entries of a tree are read, editions first."""
+    found = Sorted({}, [], [])
+    total = 0
+    for path in sorted(listing, key=lambda path: ("/" in path, path)):
+        entry, is_ours = listing[path], is_clan_path(path)
+        if entry.mode in _LINKS or (is_ours and (entry.mode != _PLAIN or entry.size < 0)):
+            found.refused.append(path)
+        elif is_ours and (entry.size > BLOB_BYTES_MAX or total + entry.size > TREE_BYTES_MAX):
+            found.large.append(path)
+        elif is_ours:
+            total += entry.size
+            found.files[path] = (entry.oid, entry.size)
+    return found
+
+
+def is_clan_path(path: str) -> bool:
+    """Tell whether a path is one that the clan's tree may hold. No other is ever read or written."""
+    folder, _, name = path.rpartition("/")
+    if not folder:
+        return name in _FILES
+    return folder in _FOLDERS and name.endswith(".jsonl") and names.is_replica(name.removesuffix(".jsonl"))
+
+
+class GitTree:
+    """The fetched tree in fleet's own bare repository.
+
+    Args:
+        folder: of the repository; need not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._bare = Bare(folder)
+
+    def head(self) -> str:
+        """Return the commit that is taken in. Costs a read of one small file, and no process."""
+        return self._bare.ref(FETCHED)
+
+    def paths(self, commit: str) -> Paths:
+        """Return the clan's files in a commit's tree."""
+        with _gone():
+            return sort_entries(self._bare.listing(commit)).files
+
+    def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
+        """Yield the bytes behind each id, of one git for all of them."""
+        with _gone():
+            yield from self._bare.blobs(oids)
+
+    def read(self, oid: str) -> bytes:
+        """Return the bytes behind one id."""
+        return next(self.contents([oid]))
+
+    def move(self, commit: str) -> None:
+        """Let the ref name another commit."""
+        self._bare.set_ref(FETCHED, commit)
+
+    def descends(self, new: str, old: str) -> bool:
+        """Tell whether a commit is another one or has it in its history."""
+        if not old or new == old:
+            return True
+        with _gone():
+            return bool(new) and self._bare.is_ancestor(old, new)
+
+    def put(self, files: Mapping[str, bytes], on: str) -> str:
+        """Make a commit of files over the tree of another one; the repository is made where it is missing."""
+        with _gone(), self._bare.alone():
+            return self._bare.commit(files, on, message="fleet: what a remote that is not git holds")
+
+
+@contextmanager
+def _gone() -> Iterator[None]:
+    try:
+        yield
+    except (GitDamaged, GitFailed, GitTimeout, GitTooMuch, FileNotFoundError) as why:
+        raise TreeGoneError(
+            f"the fetched tree cannot be read ({why}); nothing is lost: `fleet sync` fetches it again"
+        ) from why
+
+
+class MemoryTree:
+    """A tree store in memory, for simulations: the promises of git's."""
+
+    def __init__(self) -> None:
+        self._head = ""
+        self._commits: dict[str, tuple[tuple[str, ...], Paths]] = {}
+        self._blobs: dict[str, bytes] = {}
+
+    def head(self) -> str:
+        """Return the commit that is taken in."""
+        return self._head
+
+    def paths(self, commit: str) -> Paths:
+        """Return the clan's files in a commit's tree."""
+        if not commit:
+            return {}
+        if commit not in self._commits:
+            raise TreeGoneError(f"the commit {commit} is not here")
+        return dict(self._commits[commit][1])
+
+    def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
+        """Yield the bytes behind each id."""
+        for oid in oids:
+            yield self.read(oid)
+
+    def read(self, oid: str) -> bytes:
+        """Return the bytes behind one id."""
+        if oid not in self._blobs:
+            raise TreeGoneError(f"the content {oid} is not here")
+        return self._blobs[oid]
+
+    def move(self, commit: str) -> None:
+        """Take a commit for the one that is taken in."""
+        self._head = commit
+
+    def descends(self, new: str, old: str) -> bool:
+        """Tell whether a commit is another one or has it in its history."""
+        seen, waiting = set[str](), [new]
+        while old and waiting:
+            if (commit := waiting.pop()) == old:
+                return True
+            if commit not in seen and commit in self._commits:
+                seen.add(commit)
+                waiting += self._commits[commit][0]
+        return not old
+
+    def put(self, files: Mapping[str, bytes], on: str) -> str:
+        """Make a commit of files over the tree of another one."""
+        whole = {path: self.read(oid) for path, (oid, _) in self.paths(on).items()} | {**files}
+        names = [on, *(f"{path} {_id(data)}" for path, data in sorted(whole.items()) if data)]
+        return self.add(_id("\n".join(names).encode()), [on] if on else [], whole)
+
+    def add(self, commit: str, parents: Sequence[str], files: Mapping[str, bytes]) -> str:
+        """Take in a commit that somebody else made, with its whole tree."""
+        paths = {path: (_id(data), len(data)) for path, data in files.items() if data and is_clan_path(path)}
+        self._blobs |= {oid: files[path] for path, (oid, _) in paths.items()}
+        self._commits[commit] = (tuple(parents), paths)
+        return commit
+
+    def knows(self, commit: str) -> bool:
+        """Tell whether a commit is here."""
+        return commit in self._commits
+
+
+def _id(data: bytes) -> str:
+    return blake2b(data, digest_size=20).hexdigest()
