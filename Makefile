@@ -10,7 +10,7 @@ N ?= 10000
 COUNT ?= 100000
 LASTS ?= 1200
 
-.PHONY: setup test test-wheel test-hosts test-interop laws sim hour check demo bench lock format clean
+.PHONY: setup test test-wheel test-hosts test-interop laws sim hour mutants house check demo bench lock format clean
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "fleet needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
@@ -51,7 +51,15 @@ sim: setup
 hour: setup
 	FLEET_HOUR=$(LASTS) $(BIN)/python -m pytest -q -s tests/serve/test_hour.py $(ARGS)
 
-check: setup
+# Puts bugs that were found once back in, one at a time: each must be told by its tests.
+mutants: setup
+	$(BIN)/python tests/mutants/run.py $(ARGS)
+
+# How much there is to know of the code, each count beside its limit; fails above it. ARGS=--all names what was counted.
+house: setup
+	@$(BIN)/python tests/house/counts.py $(ARGS)
+
+check: setup house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -1,32 +1,50 @@
-"""Who may import whom: cli, serve, hook -> learn | share | recall | reflect -> keep -> crdt (DESIGN, section 1)."""
+"""Who may import whom: cli, hook, serve -> app -> verbs -> store -> model, text -> crdt (DESIGN, section 1)."""
 
 import ast
-from pathlib import Path
+import sys
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.house.counts import Module, cycles, imported, sources
+
 VERBS = {"fleet.learn", "fleet.share", "fleet.recall", "fleet.reflect"}
+FACES = {"fleet.cli", "fleet.hook", "fleet.serve"}
+PURE = {"crdt", "fleet.model"}
+STORE = {*PURE, "fleet.text", "fleet.store"}
+APP = {*STORE, *VERBS, "fleet.hosts", "fleet.app"}
 BELOW = {
     "crdt": {"crdt"},
-    "fleet.keep": {"crdt", "fleet.keep"},
-    **{verb: {"crdt", "fleet.keep", verb} for verb in VERBS},
-    "fleet.hosts": {"crdt", "fleet.keep", "fleet.hosts"},
-    "fleet.cli": {"crdt", "fleet.keep", "fleet.hosts", "fleet.serve", "fleet.cli", *VERBS},
-    "fleet.serve": {"crdt", "fleet.keep", "fleet.hosts", "fleet.serve", *VERBS},
-    "fleet": {"crdt", "fleet.keep", "fleet.hosts", "fleet.cli", "fleet.serve", *VERBS},
+    "fleet.model": PURE,
+    "fleet.text": {*PURE, "fleet.text"},
+    "fleet.store": STORE,
+    **{verb: {*STORE, verb} for verb in VERBS},
+    "fleet.hosts": {*PURE, "fleet.text", "fleet.hosts"},
+    "fleet.app": APP,
+    **{face: {*APP, face} for face in FACES},
+    "fleet": {*APP, *FACES},
 }
 THIRD_PARTY = {
-    "crdt": {"pycrdt"},  # in crdt.doc alone, see below
-    "fleet.keep": {"msgspec", "rapidfuzz"},
+    "crdt": {"pycrdt"},  # in two modules alone, see below
+    "fleet.model": {"msgspec"},
+    "fleet.text": {"msgspec", "rapidfuzz"},
+    "fleet.store": {"msgspec"},
     "fleet.learn": {"msgspec"},
     "fleet.share": {"anyio", "msgspec", "websockets"},
-    "fleet.recall": set(),
-    "fleet.reflect": set(),
+    "fleet.recall": {"msgspec"},
+    "fleet.reflect": {"msgspec"},
+    "fleet.hosts": set(),
+    "fleet.app": {"msgspec"},
+    "fleet.hook": set(),
     "fleet.cli": {"anyio", "msgspec", "rich", "typer", "websockets"},
     "fleet.serve": {"anyio", "msgspec", "watchfiles", "websockets"},
 }
-MODULES = sorted([*(ROOT / "crdt").rglob("*.py"), *(ROOT / "fleet").rglob("*.py")])
+STARTS = {
+    "fleet.cli.main": {"fleet.hook"},
+    "fleet.cli.hosts": {"fleet.hook"},
+    "fleet.cli.serve": {"fleet.serve"},
+}
+"""Commands that start another face, and do nothing else with it."""
+MODULES = sources()
 
 
 def layer_of(module: str) -> str:
@@ -34,76 +52,114 @@ def layer_of(module: str) -> str:
     parts = module.split(".")
     if parts[0] == "crdt":
         return "crdt"
-    return ".".join(parts[:2]) if len(parts) > 1 and ".".join(parts[:2]) in BELOW else "fleet"
+    return ".".join(parts[:2]) if ".".join(parts[:2]) in BELOW else "fleet"
 
 
-def imported(path: Path) -> set[str]:
-    """Return the modules that a file imports, wherever in it."""
+def violations(module: str, others: set[str]) -> list[str]:
+    """Return the imports that this module may not make. The package itself has the version and the release date."""
+    allowed = {*BELOW[layer_of(module)], *STARTS.get(module, ()), "fleet"}
+    return [f"{module} imports {name}" for name in sorted(others) if layer_of(name) not in allowed]
+
+
+def joined_verbs(module: str, others: set[str]) -> set[str]:
+    """Return the verbs that a module brings together though it is no use case."""
+    found = {layer_of(name) for name in others} & VERBS
+    return found if len(found) > 1 and layer_of(module) != "fleet.app" else set()
+
+
+def tops(module: Module) -> set[str]:
+    """Return the packages that a module imports, wherever in it."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            assert node.level == 0, f"{module.name}: relative import"
+            found.add((node.module or "").split(".")[0])
     return found
 
 
-def violations(module: str, names: set[str]) -> list[str]:
-    """Return the imports that this module may not make."""
-    layer = layer_of(module)
-    wrong = []
-    for name in names:
-        if name.split(".")[0] in ("crdt", "fleet"):
-            other = layer_of(name)
-            if other == "fleet":
-                continue  # the package itself: its version and release date
-            if other not in BELOW[layer]:
-                wrong.append(f"{module} imports {name}")
-    return wrong
+def importing(package: str) -> set[str]:
+    """Return the modules that import a package."""
+    return {module.name for module in MODULES.values() if package in tops(module)}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_point_one_way(path):
-    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    assert not violations(module, imported(path))
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_one_way(name):
+    others = imported(MODULES[name], MODULES)
+    assert not violations(name, others)
+    assert not joined_verbs(name, others), f"only app/ joins verbs, and {name} does"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_layer_uses_only_its_libraries(path):
-    import sys
+@pytest.mark.parametrize("name", MODULES)
+def test_each_layer_uses_only_its_libraries(name):
+    foreign = tops(MODULES[name]) - {"crdt", "fleet"} - sys.stdlib_module_names
+    assert foreign <= THIRD_PARTY.get(layer_of(name), set()), f"{name} imports {foreign}"
 
-    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    tops = {name.split(".")[0] for name in imported(path)} - {"crdt", "fleet"} - sys.stdlib_module_names
-    assert tops <= THIRD_PARTY.get(layer_of(module), set()), f"{module} imports {tops}"
+
+def test_no_modules_and_no_folders_import_each_other():
+    edges = {module.name: imported(module, MODULES) for module in MODULES.values()}
+    assert not cycles(edges)
+    folders: dict[str, set[str]] = {}
+    for name, others in edges.items():
+        folders.setdefault(layer_of(name), set()).update({layer_of(other) for other in others} - {layer_of(name)})
+    folders.pop(
+        "fleet"
+    )  # the package's name and version are known everywhere, and its __main__ starts the command line
+    assert not cycles(folders)
 
 
 def test_only_the_document_knows_its_library():
-    knowing = [path.name for path in MODULES if any(name.split(".")[0] == "pycrdt" for name in imported(path))]
-    assert set(knowing) <= {"doc.py"}
+    assert importing("pycrdt") <= {"crdt.doc", "crdt.updates"}
 
 
 def test_only_live_sync_knows_sockets():
-    knowing = [path for path in MODULES if any(name.split(".")[0] == "websockets" for name in imported(path))]
-    elsewhere = {path.name for path in knowing if path.parent.name != "serve"}
-    assert elsewhere <= {"live.py", "liveremote.py"}
-    assert all(path.parent.name in ("serve", "share") for path in knowing)
+    elsewhere = {name for name in importing("websockets") if layer_of(name) != "fleet.serve"}
+    assert all(name.startswith("fleet.share.live") for name in elsewhere)
+
+
+def test_nothing_above_the_store_opens_a_database():
+    assert {layer_of(name) for name in importing("sqlite3")} <= {"fleet.store"}
+
+
+def test_nothing_in_our_own_processes_is_replaced_or_left_early():
+    for module in MODULES.values():
+        for word in ("os._exit", "_ncallbacks", "_rust_notify", "_completion_classes", "sys.modules["):
+            assert word not in module.text, f"{module.name}: {word}"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if layer_of(name) not in ("crdt", "fleet.model")])
+def test_the_inner_shape_of_a_line_is_known_in_the_model_alone(name):
+    for node in ast.walk(MODULES[name].tree):
+        assert not (isinstance(node, ast.Attribute) and node.attr == "w"), f"{name}, line {node.lineno}: .w"
+        if isinstance(node, ast.ImportFrom) and node.module == "fleet.model.line":
+            assert "Column" not in {alias.name for alias in node.names}, f"{name} imports Column"
 
 
 def test_crdt_touches_no_file_and_no_clock_of_its_own():
-    for path in sorted((ROOT / "crdt").rglob("*.py")):
-        assert not imported(path) & {"time", "os", "pathlib", "random", "io", "logging"}, path
+    for module in MODULES.values():
+        if layer_of(module.name) == "crdt":
+            assert not tops(module) & {"time", "os", "pathlib", "random", "io", "logging"}, module.name
 
 
 @pytest.mark.parametrize(
-    ("module", "names"),
+    ("module", "other"),
     [
-        ("fleet.recall.page", {"fleet.share.git"}),
-        ("crdt.lww", {"fleet.keep.line"}),
-        ("fleet.keep.store", {"fleet.learn.entries"}),
-        ("fleet.learn.entries", {"fleet.cli.desk"}),
-        ("fleet.serve.tick", {"fleet.cli.wiring"}),
+        ("fleet.recall.page", "fleet.share.git"),
+        ("crdt.lww", "fleet.model.line"),
+        ("fleet.model.line", "fleet.store.files"),
+        ("fleet.store.workspace", "fleet.learn.corrections"),
+        ("fleet.learn.corrections", "fleet.app.learning"),
+        ("fleet.app.learning", "fleet.cli.output"),
+        ("fleet.serve.sidecar", "fleet.cli.output"),
+        ("fleet.cli.lessons", "fleet.hook.entry"),
     ],
 )
-def test_the_rule_would_tell(module, names):
-    assert violations(module, names)
+def test_the_rule_would_tell(module, other):
+    assert violations(module, {other})
+
+
+def test_two_verbs_in_one_module_would_be_told():
+    both = {"fleet.learn.corrections", "fleet.reflect.promotion"}
+    assert joined_verbs("fleet.cli.lessons", both)
+    assert not joined_verbs("fleet.app.learning", both)

@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fleet.keep.workspace import Workspace
 
 from fleet.cli import starting, wiring
-from fleet.keep.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENTS = ("cantona", "popashot", "slash", "splinter", "tank", "velma", "zerocool")

@@ -1,0 +1,205 @@
+"""What every command shares: its workspace and agent, common options, and output that is safe to print."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from fleet.model.errors import UsageError
+from fleet.store.workspace import Workspace, find_root
+from fleet.text import screening
+
+EXIT_NO = 1
+EXIT_REFUSED = 3
+
+Directory = Annotated[
+    str, typer.Option("--dir", metavar="DIR", help="Workspace; else FLEET_DIR, else the nearest fleet.toml upward.")
+]
+Agent = Annotated[
+    str, typer.Option("--agent", metavar="NAME", help="Agent to act as; else FLEET_AGENT, else the stored default.")
+]
+Session = Annotated[str, typer.Option("--session", metavar="ID", help="The host's session; else FLEET_SESSION.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
+PatternId = Annotated[str, typer.Argument(metavar="ID", help="A pattern's id; a unique beginning is enough.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]")
+
+
+class _Chosen(msgspec.Struct):
+    """Options that stand before the command; the same ones behind it win."""
+
+    directory: str = ""
+    agent: str = ""
+    session: str = ""
+
+
+chosen = _Chosen()
+
+
+def commands() -> typer.Typer:
+    """Return an empty set of commands for a module of this folder."""
+    return typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@contextmanager
+def opened(directory: str = "") -> Iterator[Workspace]:
+    """Open the workspace for one command; afterwards print its warnings.
+
+    Raises:
+        NoError: there is none here.
+        RefusedError: it was made by an older fleet.
+    """
+    workspace = Workspace(find_root(directory or chosen.directory, os.environ, Path.cwd()))
+    try:
+        yield workspace
+    finally:
+        for warning in workspace.warnings:
+            note(f"warning: {warning}")
+        workspace.close()
+
+
+def agent_in(workspace: Workspace, named: str = "") -> str:
+    """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored default."""
+    return workspace.agent(agent_named(named))
+
+
+def agent_named(named: str = "") -> str:
+    """Return the agent that the command or the environment names, "" if neither does."""
+    return named or chosen.agent or os.environ.get("FLEET_AGENT", "")
+
+
+def session_named(named: str = "") -> str:
+    """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else the one that a host tells of.
+
+    Claude Code sets its variable for every command that it runs.
+    """
+    said = (os.environ.get(name, "") for name in ("FLEET_SESSION", "CLAUDE_CODE_SESSION_ID"))
+    return named or chosen.session or next(filter(None, said), "")
+
+
+def say(text: str) -> None:
+    """Print to stdout, safe for a terminal."""
+    print(screening.for_terminal(text))
+
+
+def note(text: str) -> None:
+    """Print to stderr, safe for a terminal, without secrets."""
+    print(f"fleet: {screening.for_terminal(screening.redact(text))}", file=sys.stderr)
+
+
+tell_error = note
+
+
+def tell(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print one answer in the form that was asked for."""
+    if as_json:
+        say_json(found)
+    else:
+        say(text)
+
+
+def tell_secrets(kinds: tuple[str, ...]) -> None:
+    """Say that secrets were taken out of what was given, if any were."""
+    if kinds:
+        note(f"a secret was taken out ({', '.join(kinds)}); if it was a real one, rotate it")
+
+
+def say_json(found: Any) -> None:
+    """Print one JSON document that no terminal can stumble over."""
+    print(as_json(found))
+
+
+def as_json(found: Any) -> str:
+    """Return one line of JSON that no terminal can stumble over."""
+    text = json.dumps(found, ensure_ascii=False, indent=None, separators=(",", ":"))
+    return _UNSAFE_IN_JSON.sub(lambda char: json.dumps(char[0])[1:-1], text)
+
+
+def as_large_json(parts: Mapping[str, Any]) -> str:
+    """Return what ``as_json(cleaned(...))`` does; what an iterator yields is never in memory all at once."""
+    return "{" + ",".join(f"{as_json(name)}:{_one_part(value)}" for name, value in parts.items()) + "}"
+
+
+def _one_part(value: Any) -> str:
+    if isinstance(value, Iterator):
+        return "[" + ",".join(as_json(cleaned(each)) for each in value) + "]"
+    return as_json(cleaned(value))
+
+
+def fit(text: str) -> str:
+    """Return a text that is fit to leave: a line that somebody else wrote may hold anything."""
+    return screening.redact(screening.strip_controls(text))
+
+
+def cleaned(found: Any) -> Any:
+    """Return a value with every text in it fit to leave: somebody else may have put anything there."""
+    if isinstance(found, str):
+        return fit(found)
+    if isinstance(found, Mapping):
+        return {cleaned(key): cleaned(value) for key, value in found.items()}
+    return [cleaned(each) for each in found] if isinstance(found, list | tuple) else found
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return "1 line", "2 lines"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def when(stamp: str) -> str:
+    """Return a stamp as a person reads it, to the minute; "" for none."""
+    return f"{stamp[:16].replace('T', ' ')}Z" if stamp else ""
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask a person before something that cannot be undone, unless they said yes already.
+
+    Raises:
+        UsageError: there is nobody to ask, or the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("there is nobody to ask here: nothing was changed. Pass --yes if you are sure")
+    if not typer.confirm(question, default=False):
+        raise UsageError("nothing was changed")
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Draw a bar while the block works through ``total`` things; call the step with the name of each.
+
+    On stderr, on a terminal only.
+    """
+    if total < 2 or not _is_drawn():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Draw a spinner while the block waits for somebody. On stderr, on a terminal only."""
+    if not _is_drawn():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+def _is_drawn() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb"

@@ -1,0 +1,277 @@
+"""The counts of the house: how many ideas a newcomer meets, each beside its limit. ``make house`` prints them.
+
+Plain ``ast`` over the sources, and one real trace of ``fleet correct``. They count ideas, not spelling: a name that is
+used outside its module is public however it is written, and an import by ``importlib``, by ``__getattr__`` or from a
+string is a late import.
+"""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("crdt", "fleet")
+
+MODULES_MAX = 110
+LINES_MAX = 23_000
+PUBLIC_NAMES_MAX = 480
+LATE_IMPORTS_MAX = 80
+CYCLES_MAX = 0
+STAT_MODULES_MAX = 2
+ENTERED_MAX = 20
+
+STAT = re.compile(r"\b(?:st_[mc]time(?:_ns)?|st_ino|get[mc]time)\b")
+"""A file's times of change and its inode, by ``os.stat`` or ``os.path``."""
+IMPORTERS = frozenset({"import_module", "__import__", "resolve_name", "exec", "eval", "run_module", "run_path"})
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+CORRECT = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Quote every variable in a shell script", "--json")
+LATER = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Pin the version of every action", "--json")
+
+
+@dataclass
+class Module:
+    """One source file.
+
+    Attributes:
+        name: dotted, as it is imported.
+        text: the source.
+        tree: the same, parsed.
+    """
+
+    name: str
+    text: str
+    tree: ast.Module = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tree = ast.parse(self.text)
+
+
+def sources(root: Path = ROOT) -> dict[str, Module]:
+    """Return every module of the packages by its name."""
+    found = {}
+    for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
+        name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = Module(name, path.read_text("utf-8"))
+    return found
+
+
+def imported(module: Module, known: dict[str, Module]) -> set[str]:
+    """Return the modules of ours that a module imports, wherever in it, for type checking too."""
+    found = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= whole & known.keys()
+            if whole - known.keys():
+                found.add(node.module)
+    return found & known.keys() - {module.name}
+
+
+def late_imports(module: Module) -> list[int]:
+    """Return the lines of imports that run inside a function, or that are no import statement."""
+    inside = {
+        node
+        for function in ast.walk(module.tree)
+        if isinstance(function, (*FUNCTIONS, ast.Lambda))
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    odd = {
+        node
+        for node in ast.walk(module.tree)
+        if (isinstance(node, ast.Call) and _called(node.func) in IMPORTERS)
+        or (isinstance(node, FUNCTIONS) and node.name == "__getattr__")
+    }
+    return sorted(node.lineno for node in inside | odd)
+
+
+def _called(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        # A pattern has a method of that name, and so has a model.
+        return function.attr if function.attr not in ("exec", "eval") else ""
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def names(module: Module) -> set[str]:
+    """Return the functions and classes at a module's top level."""
+    return {node.name for node in module.tree.body if isinstance(node, (*FUNCTIONS, ast.ClassDef))}
+
+
+def public_names(known: dict[str, Module]) -> set[str]:
+    """Return all names that others may use, or do use though an underscore asks them not to."""
+    found = {f"{module.name}.{name}" for module in known.values() for name in names(module) if name[0] != "_"}
+    return found | {name for module in known.values() for name in _borrowed(module, known)}
+
+
+def _borrowed(module: Module, known: dict[str, Module]) -> Iterator[str]:
+    """Yield what a module takes of others' private names, by an import or as an attribute."""
+    aliases = {}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if (whole := f"{node.module}.{alias.name}") in known:
+                    aliases[alias.asname or alias.name] = whole
+                elif node.module in known and _is_private(alias.name, known[node.module]):
+                    yield whole
+        elif isinstance(node, ast.Import):
+            aliases |= {alias.asname: alias.name for alias in node.names if alias.asname and alias.name in known}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute):
+            of = ast.unparse(node.value)
+            other = known.get(aliases.get(of, of))
+            if other is not None and other is not module and _is_private(node.attr, other):
+                yield f"{other.name}.{node.attr}"
+
+
+def _is_private(name: str, module: Module) -> bool:
+    return name.startswith("_") and name in names(module)
+
+
+def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Return the sets of modules that import each other, directly or round several corners (Tarjan 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(edges.get(node, ())):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for node in sorted(edges):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def entered(words: tuple[str, ...], folder: Path) -> set[str]:
+    """Return the modules in which a function ran while a command did, traced in a process of its own."""
+    noted = folder.with_suffix(".trace")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEET_")}
+    done = subprocess.run(
+        [sys.executable, __file__, "--trace", str(noted), *words],
+        cwd=folder,
+        env=kept | {"PYTHONPATH": str(ROOT), "HOME": str(folder)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"fleet {words[0]} failed, and was not counted: {done.stdout}{done.stderr}")
+    return set(json.loads(noted.read_text()))
+
+
+def entered_by_correct() -> set[str]:
+    """Return the modules that ``fleet correct`` enters: a first lesson, then another one."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / "w"
+        folder.mkdir()
+        entered(("init", "--agent", "velma"), folder)
+        return entered(CORRECT, folder) | entered(LATER, folder)
+
+
+def trace(noted: Path, words: list[str]) -> None:
+    """Run a command and note in a file which modules of ours it entered."""
+    import threading  # only a traced process pays for it
+
+    files = set()
+
+    def watch(frame: object, event: str, _: object) -> None:
+        code = getattr(frame, "f_code", None)
+        # A function has locals of its own and fast ones; a module's and a class's body have not.
+        if event == "call" and code is not None and code.co_flags & 0x3 == 0x3:
+            files.add(code.co_filename)
+
+    sys.path[0] = str(ROOT)
+    sys.argv = ["fleet", *words]
+    threading.setprofile(watch)
+    sys.setprofile(watch)
+    try:
+        from fleet.cli.main import main
+
+        main()
+    finally:
+        sys.setprofile(None)
+        ours = [Path(name).relative_to(ROOT) for name in files if name.startswith(f"{ROOT}{os.sep}")]
+        found = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in ours}
+        noted.write_text(json.dumps(sorted(name for name in found if name.split(".")[0] in PACKAGES)))
+
+
+@dataclass(frozen=True)
+class Count:
+    """One figure with its limit, and what it counted where that helps to find it."""
+
+    what: str
+    found: int
+    limit: int
+    which: tuple[str, ...] = ()
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the limit is kept."""
+        return self.found <= self.limit
+
+
+def counts(known: dict[str, Module]) -> list[Count]:
+    """Return every count that the sources alone tell."""
+    late = {module.name: len(late_imports(module)) for module in known.values()}
+    looking = sorted(module.name for module in known.values() if STAT.search(module.text))
+    circles = cycles({module.name: imported(module, known) for module in known.values()})
+    by_late = sorted((name for name in late if late[name]), key=lambda name: -late[name])
+    return [
+        Count("modules", len(known), MODULES_MAX),
+        Count("lines", sum(len(module.text.splitlines()) for module in known.values()), LINES_MAX),
+        Count("public names", len(public_names(known)), PUBLIC_NAMES_MAX),
+        Count(
+            "imports inside functions",
+            sum(late.values()),
+            LATE_IMPORTS_MAX,
+            tuple(f"{late[name]} in {name}" for name in by_late),
+        ),
+        Count("import cycles", len(circles), CYCLES_MAX, tuple(", ".join(circle) for circle in circles)),
+        Count("modules that look at mtime, ctime or inode", len(looking), STAT_MODULES_MAX, tuple(looking)),
+    ]
+
+
+def main() -> int:
+    """Print every count beside its limit; return 1 if one is above."""
+    found = counts(sources())
+    ran = entered_by_correct()
+    found.append(Count("modules entered by `fleet correct`", len(ran), ENTERED_MAX, tuple(sorted(ran))))
+    width = max(len(count.what) for count in found)
+    for count in found:
+        print(
+            f"{count.what:<{width}}  {count.found:>7,}  at most {count.limit:>6,}{'' if count.is_within else '  ABOVE'}"
+        )
+        if not count.is_within or "--all" in sys.argv:
+            for which in count.which:
+                print(f"    {which}")
+    return 0 if all(count.is_within for count in found) else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--trace"]:
+        trace(Path(sys.argv[2]), sys.argv[3:])
+    else:
+        sys.exit(main())
