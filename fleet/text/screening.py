@@ -65,6 +65,21 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def screened(value: object) -> str:
+    """Return a field as one line that is fit to leave; what is no text, as a peer may send it, is empty."""
+    if not isinstance(value, str):
+        return ""
+    if is_harmless(value):
+        return one_line(value)  # no hint has a blank in it, so none comes up where a line ended
+    # Redacted once more as one line: a line end may have stood between a name and its secret.
+    return redact(one_line(screen(value).text))
+
+
+def readable(value: object) -> str:
+    """Return a field as one line for a terminal or an agent, "" for what is no text."""
+    return for_terminal(screened(value))
+
+
 def secret_kinds(text: str) -> tuple[str, ...]:
     """Return the kinds of secrets in the text, sorted, also of those that hidden marks or colours split."""
     return screen(text).secrets

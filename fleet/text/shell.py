@@ -12,8 +12,14 @@ whoever installs one module after the other makes progress. Every expression is 
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
+
+BUILDS = tuple(Path(__file__).with_name("data").joinpath("builds.txt").read_text(encoding="utf-8").splitlines())
+"""Commands that are builds and tests, unless ``fleet.toml`` says otherwise.
+
+A command is one of them when its words begin like this, after wrappers such as ``sudo`` or ``npx`` are taken off:
+``npm run build`` is ``npm build``; ``python -m pytest`` is ``pytest``; ``./gradlew test`` is ``gradle test``.
+"""
 
 COMMAND_CHARS_MAX = 8 * 1024
 PIECES_MAX = 64
@@ -104,23 +110,13 @@ _CHANGING_WORDS = frozenset({"-i", "--in-place", "-delete", "-exec", "-execdir",
 _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
-@cache
-def default_builds() -> tuple[str, ...]:
-    """Return the commands that are builds and tests, unless ``fleet.toml`` says otherwise.
-
-    A command is one of them when its words begin like this, after wrappers such as ``sudo`` or ``npx`` are taken off:
-    ``npm run build`` is ``npm build``; ``python -m pytest`` is ``pytest``; ``./gradlew test`` is ``gradle test``.
-    """
-    return tuple(Path(__file__).with_name("data").joinpath("builds.txt").read_text(encoding="utf-8").splitlines())
-
-
 def family(command: str) -> str:
     """Return the family of a command: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``.
 
     Of several commands, the first that is a build or a test by default; else the first that does not merely prepare.
     """
     pieces = list(programs(command))
-    chosen = next((words for words in pieces if _is_any(words, default_builds())), None)
+    chosen = next((words for words in pieces if _is_any(words, BUILDS)), None)
     if chosen is None:
         chosen = next((words for words in pieces if words[0] not in _SETUP), pieces[0] if pieces else [])
     return _named(chosen)
@@ -128,7 +124,7 @@ def family(command: str) -> str:
 
 def is_build(command: str, builds: Iterable[str] | None = None) -> bool:
     """Return True for a command of which any part builds or tests, by ``[attempts] builds`` or by default."""
-    known = default_builds() if builds is None else tuple(builds)
+    known = BUILDS if builds is None else tuple(builds)
     return any(_is_any(words, known) for words in programs(command))
 
 
