@@ -1,0 +1,649 @@
+"""The text format of ``corrections.md``: a tolerant parser, a writer, and the binding of entries to their records.
+
+The page is the write-ahead log of corrections (DESIGN, section 4), written by people, by other tools and by fleet. The
+parser takes every shape of it, never raises, and never lets one broken entry harm another. What is written reads back
+as it was: each value stands on its line, its further lines are indented by four blanks, where neither Markdown nor the
+parser sees a heading, a field, a fence or a rule, and comment marks in it are escaped.
+
+Four kinds of text: an entry; a *record*, the comment that says an entry was counted; a *signal*, an entry whose pattern
+is still to be inferred; and a *statement*, a heading at the end of the page that says later what a signal teaches.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from crdt import clock
+from fleet.model import names
+from fleet.model.lesson_id import pattern_id
+from fleet.text import dates, markdown
+
+INDENT = "    "
+DASH = "—"
+TO_BE_INFERRED = "_to be inferred at promotion time_"
+"""Stands where the pattern of a signal will be: the wording of the format's other writers."""
+
+PART = ("part", "1")
+"""Marks the record of an entry that was written by hand: it counts as a part, which no replica owns."""
+RELAPSED = ("relapsed", "1")
+"""Marks the record of a mistake whose lesson the agent had been shown before."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The comment ``<!-- fleet c-<16 hex> p-<16 hex> replica=... at=... session=... -->`` of a counted entry.
+
+    Attributes:
+        id: of the entry.
+        pattern: that the entry counts for.
+        replica: that counted it.
+        at: stamp of the count.
+        session: in which the mistake was made; may be empty.
+        extra: further pairs, also those that a later version writes.
+        line: of the page, from 1; not written.
+    """
+
+    id: str
+    pattern: str
+    replica: str
+    at: str
+    session: str
+    extra: tuple[tuple[str, str], ...] = ()
+    line: int = 0
+
+
+class Statement(NamedTuple):
+    """Pattern, or right way, of a signal, as it was stated later."""
+
+    id: str
+    field: Literal["pattern", "right"]
+    text: str
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One correction.
+
+    Attributes:
+        line: of its heading, from 1.
+        when: as the heading has it, ``2026-03-15 14:30Z``; empty if it has none.
+        title: the rest of the heading.
+        wrong: what went wrong; in an auto-detected entry, what the user flagged.
+        right: the correct approach; in a bare entry, the paragraph under the heading.
+        source: who or what told.
+        pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
+            this and ``right`` are what was stated later, at the end of the page.
+        category: what the lesson is about, one word or two; empty if it has none.
+        tags: words to find it by.
+        auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
+        signal: what the hook heard.
+        record: the first record comment between this heading and the next. By position only: a record for another
+            entry, appended at the end of the page, may stand there too, so compare its id before it is believed.
+        content: canonical text of when, title, wrong, right, source and pattern as the entry itself has them, to be
+            hashed. Category and tags may be mended without making it another entry, and a lesson stated later makes
+            none either.
+    """
+
+    line: int
+    when: str
+    title: str
+    wrong: str
+    right: str
+    source: str
+    pattern: str
+    auto: bool
+    signal: str
+    record: Record | None
+    content: str
+    category: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class Log(msgspec.Struct, frozen=True):
+    """A whole page: its entries, all its records, and its statements, each in file order."""
+
+    entries: tuple[Entry, ...]
+    records: tuple[Record, ...]
+    statements: tuple[Statement, ...] = ()
+
+
+class Bound(NamedTuple):
+    """An entry, the id that its content gives it, and the record that counts it, if any."""
+
+    entry: Entry
+    id: str
+    record: Record | None
+
+
+FIELDS = {
+    "user flagged": "flagged",
+    "signal": "signal",
+    "what i got wrong": "wrong",
+    "what went wrong": "wrong",
+    "what was wrong": "wrong",
+    "wrong": "wrong",
+    "the correct approach": "right",
+    "correct approach": "right",
+    "right approach": "right",
+    "correction": "right",
+    "correct": "right",
+    "right": "right",
+    "source": "source",
+    "generalizable pattern": "pattern",
+    "generalisable pattern": "pattern",
+    "generalized pattern": "pattern",
+    "pattern": "pattern",
+    "lesson": "pattern",
+    "category": "category",
+    "tags": "tags",
+}
+"""Field labels in the wild, and what they are here."""
+
+_NAME = r"[^\W\d_]+(?:[ \t]+[^\W\d_]+){0,3}"
+_LABEL = re.compile(
+    r" {0,3}(?:[-*+•][ \t]+)?"
+    rf"(?:(?P<bold>\*{{1,3}}|_{{1,3}})[ \t]*(?P<name>{_NAME})[ \t]*"
+    r"(?:[:：][ \t]*(?P=bold)|(?P=bold)[ \t]*[:：])"
+    rf"|(?P<plain>{_NAME})[ \t]*[:：])[ \t]*(?P<value>.*)",
+    re.DOTALL,
+)
+_HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?:[ \t]+(?P<text>.*))?", re.DOTALL)
+_DATED = re.compile(rf"[\[(]?(?P<when>{dates.WHEN.pattern})[\])]?(?=[\s:：|–—―-]|$)", re.ASCII | re.IGNORECASE)
+_DASH = re.compile(r"\s*(?:-{1,3}|[–—―:：|])?\s*")
+_PAGE_TITLE = re.compile(
+    r"(?:(?:my|our|the|agent) )?(?:corrections?|lessons?|learnings?|mistakes)(?:\.md| log| learned)?"
+    r"(?:\s*[-–—:(|]+\s*\S+(?:\s+\S+){0,2})?\s*",
+    re.IGNORECASE,
+)
+_NO_MARKS = str.maketrans("", "", "*_`~")
+_AROUND = " \"'()[]{}<>.…!:-–—"
+_TO_BE_INFERRED = re.compile(
+    r"(?:pattern )?(?:is )?(?:still |yet )?to be (?:inferred|determined|decided|filled in|extracted)"
+    r"(?: (?:at|on|upon|during|before|by|later|when|after)(?: .{1,80})?)?|tbd"
+)
+_AUTO_DETECTED = re.compile(r"[\s(\[]*auto[- ]?detected\b", re.IGNORECASE)
+_PLACEHOLDER_CHARS_MAX = 200
+
+
+class _Block(msgspec.Struct):
+    """A heading and what stands under it, while it is being read."""
+
+    line: int
+    level: int
+    when: str
+    title: str
+    body: list[str] = []  # what stands before the first field
+    values: dict[str, list[list[str]]] = {}
+    current: list[str] | None = None  # the value that further lines belong to; None: the body
+    record: Record | None = None
+    statement: Statement | None = None  # the heading is no entry's, but what was learned from one
+
+    def take(self, row: markdown.Row) -> None:
+        """Add a line of content."""
+        into = self.body if self.current is None else self.current
+        if row.kind == "literal":
+            into.append(row.text)
+        elif label := _label(row.text):
+            self.current = [label[1]]
+            self.values.setdefault(label[0], []).append(self.current)
+        elif _is_rule(row.text):
+            # A rule is the end of an entry: a remark under it is no part of the last field.
+            self.current = None if self.current is None else []
+        else:
+            into.append(_dedent(row.text))
+
+    def value(self, name: str) -> str:
+        """Return a field; of several (both sides of a conflict) the first that says something."""
+        for lines in self.values.get(name, ()):
+            text = _joined(lines)
+            if text and not (name == "pattern" and (is_placeholder(text) or self._is_torn(text))):
+                return text
+        return ""
+
+    def _is_torn(self, pattern: str) -> bool:
+        """Tell a signal's placeholder of which a crash left the beginning: as a lesson, it would be everybody's."""
+        return "signal" in self.values and TO_BE_INFERRED.startswith(pattern)
+
+
+def parse_log(text: str | bytes) -> Log:
+    """Return the parts of a page of corrections, in any shape. Never raises.
+
+    Bytes are read as UTF-8, with U+FFFD for what is none.
+    """
+    blocks: list[_Block] = []
+    records: list[Record] = []
+    for row in markdown.rows(_plain(text)):
+        if row.kind == "comment":
+            record = read_record(row.text, row.number)
+            if record is None:
+                continue
+            records.append(record)
+            if blocks and blocks[-1].record is None:
+                blocks[-1].record = record
+        elif block := _opens_block(row):
+            blocks.append(block)
+        elif blocks:
+            blocks[-1].take(row)
+    stated = tuple(block.statement for block in blocks if block.statement is not None)
+    if stated:
+        # What somebody wrote below such a heading is an entry of theirs.
+        blocks = [b for b in blocks if b.statement is None or b.values or _joined(b.body)]
+    after: list[_Block | None] = [*blocks[1:], None]
+    entries = [_entry(block) for at, block in enumerate(blocks) if _is_entry(block, after[at], is_first=at == 0)]
+    if stated:
+        entries = _with_statements(entries, _stated(stated, records))
+    return Log(tuple(entries), tuple(records), stated)
+
+
+def _with_statements(entries: list[Entry], stated: dict[str, dict[str, str]]) -> list[Entry]:
+    """Return the entries, each that has no pattern of its own with the one that was stated later."""
+    ids = entry_ids(entry.content for entry in entries)
+    return [
+        msgspec.structs.replace(entry, pattern=said.get("pattern", ""), right=said.get("right", entry.right))
+        if not entry.pattern and (said := stated.get(found))
+        else entry
+        for entry, found in zip(entries, ids, strict=True)
+    ]
+
+
+def is_placeholder(text: str) -> bool:
+    """Tell whether this is the note that a pattern is still to be inferred, and no pattern."""
+    start = text[:_PLACEHOLDER_CHARS_MAX].casefold()
+    if len(text) > _PLACEHOLDER_CHARS_MAX or ("to be" not in start and "tbd" not in start):
+        return False
+    bare = " ".join(start.translate(_NO_MARKS).split()).strip(_AROUND)
+    return _TO_BE_INFERRED.fullmatch(bare) is not None
+
+
+def format_entry(
+    *,
+    when: str,
+    title: str,
+    wrong: str,
+    right: str,
+    source: str,
+    pattern: str,
+    category: str = "",
+    tags: Sequence[str] = (),
+) -> str:
+    """Return one entry, newline at its end, so that ``parse_log`` gives back each value up to white space at line ends.
+
+    Category and tags are written only where there are any. A title is one line: line breaks in it become blanks. A
+    pattern that only says it is to be inferred reads as none.
+
+    Raises:
+        ValueError: ``when`` is neither empty nor a date that a heading can hold.
+    """
+    values = {"What I got wrong": wrong, "Correct approach": right, "Source": source, "Pattern": pattern}
+    values |= {label: said for label, said in (("Category", category), ("Tags", ", ".join(tags))) if said}
+    return _format_block(_format_heading(when.strip(), title), values)
+
+
+_TOKEN = re.compile(r"(?P<key>[a-z][a-z0-9_-]{0,31})=(?P<value>\S*)", re.ASCII)
+_CORRECTION_ID = re.compile(r"c-[0-9a-f]{16}", re.ASCII)
+_QUOTED = re.compile(r"(?:%[0-9a-fA-F]{2})+")
+_UNQUOTED = re.compile(r"[^A-Za-z0-9._:@/+-]")
+
+
+def read_record(comment: str, line: int) -> Record | None:
+    """Return the inside of a comment as a record; None for any other comment, and for a broken record."""
+    words = comment.split()
+    if len(words) < 4 or words[0] != "fleet" or not _CORRECTION_ID.fullmatch(words[1]) or not names.is_id(words[2]):
+        return None
+    said = [(found["key"], _unquote(found["value"])) for word in words[3:] if (found := _TOKEN.fullmatch(word))]
+    known = dict(reversed(said))  # the first of two equal keys counts
+    replica, at = known.get("replica", ""), known.get("at", "")
+    if not names.is_replica(replica) or not clock.is_stamp(at):
+        return None
+    extra = tuple((key, value) for key, value in said if key not in {"replica", "at", "session"})
+    return Record(words[1], words[2], replica, at, known.get("session", ""), extra, line)
+
+
+def format_record(record: Record) -> str:
+    """Return a record as the comment that trails its entry, without a newline. Its ``line`` is not written.
+
+    Raises:
+        ValueError: an id, replica, stamp or key that would not read back.
+    """
+    pairs = [("replica", record.replica), ("at", record.at), ("session", record.session), *record.extra]
+    said = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
+    text = f" fleet {record.id} {record.pattern} {said} "
+    if read_record(text, record.line) != record:
+        raise ValueError(f"no record that would read back: {text.strip()[:200]!r}")
+    return f"<!--{text}-->"
+
+
+def records_of(patterns: Collection[str], page: bytes) -> list[Record]:
+    """Return the records of some patterns, in file order, without parsing the page.
+
+    Also those in a code fence, which do not count: a caller must not take them for news.
+    """
+    found: list[Record] = []
+    for piece in page.split(b"<!-- fleet c-")[1:] if patterns else ():
+        if piece[17:35].decode("ascii", "replace") in patterns:
+            record = read_record("fleet c-" + piece.partition(b"-->")[0].decode("utf-8", "replace"), 0)
+            if record is not None:
+                found.append(record)
+    return found
+
+
+def latest(records: Iterable[Record]) -> list[Record]:
+    """Return one record an entry: the newest, since a replica that gave up its name records its entries anew."""
+    newest: dict[str, Record] = {}
+    for record in records:
+        known = newest.get(record.id)
+        if known is None or (record.at, record.replica) > (known.at, known.replica):
+            newest[record.id] = record
+    return list(newest.values())
+
+
+def session_word(named: str) -> str:
+    """Return a host's session id as it can stand in a comment: one word, no ``--``; anything else is hashed."""
+    if _PLAIN_SESSION.fullmatch(named) and "--" not in named:
+        return named
+    return "h-" + hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+
+_PLAIN_SESSION = re.compile(r"[A-Za-z0-9_.:@/-]{1,80}", re.ASCII)
+
+
+def _quote(text: str) -> str:
+    """Percent-encode what could end a word or the comment, as host session ids may hold anything."""
+    return _UNQUOTED.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "replace")), text)
+
+
+def _unquote(text: str) -> str:
+    return _QUOTED.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), text)
+
+
+_STARTS: dict[Literal["pattern", "right"], str] = {"pattern": "Learned from", "right": "Right way for"}
+_STATEMENT = re.compile(
+    r"(?P<start>Learned from|Right way for) (?P<id>c-[0-9a-f]{16})[ \t]*(?:-{1,3}|[–—:：])[ \t]*(?P<text>\S.*)",
+    re.ASCII | re.DOTALL,
+)
+
+
+def format_statement(statement: Statement) -> str:
+    """Return the heading of a statement, one line, newline at its end.
+
+    Each line says by itself which entry it belongs to, so lines may be moved and merged; the entry above stays as it
+    was written. A reader that knows nothing of this sees a heading without a body, which was never an entry.
+    """
+    text = markdown.escape(" ".join(statement.text.split()))
+    return f"## {_STARTS[statement.field]} {statement.id} {DASH} {text}\n"
+
+
+def _read_statement(heading: str) -> Statement | None:
+    """Return the text of a heading as a statement; None for any other heading."""
+    found = _STATEMENT.fullmatch(heading) if heading.startswith(tuple(_STARTS.values())) else None
+    if found is None:
+        return None
+    return Statement(found["id"], "pattern" if found["start"] == _STARTS["pattern"] else "right", found["text"].strip())
+
+
+def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[str, dict[str, str]]:
+    """Return what was stated, by the entry's id: only what was counted, since a write may have been torn off.
+
+    Where one entry was filled in twice, in two branches, the record that counts decides; the order of the lines never
+    does.
+    """
+    counted = {record.id: record for record in latest(records)}
+    grouped: dict[tuple[str, str], set[str]] = {}
+    for statement in statements:
+        if statement.id in counted:
+            grouped.setdefault((statement.id, statement.field), set()).add(statement.text)
+    found: dict[str, dict[str, str]] = {}
+    for (entry, field), texts in grouped.items():
+        found.setdefault(entry, {})[field] = _chosen(texts, counted[entry].pattern)
+    return found
+
+
+def _chosen(texts: set[str], pattern: str) -> str:
+    if len(texts) == 1:
+        return next(iter(texts))
+    return max(texts, key=lambda text: (pattern_id(text) == pattern, text))  # a torn line sorts before the whole one
+
+
+def fold(text: str) -> str:
+    """Return the text as it is compared: NFC, each run of white space one blank."""
+    return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
+
+
+def content(*, when: str, title: str, wrong: str, right: str, source: str, pattern: str) -> str:
+    """Return the canonical text that an entry's id is the hash of: a JSON list of the folded fields.
+
+    ASCII, so that it has bytes to hash even where the text holds half a surrogate pair.
+    """
+    folded = (fold(part) for part in (when, title, wrong, right, source, pattern))
+    return f"[{','.join(map(encode_basestring_ascii, folded))}]"
+
+
+def entry_id(content: str, ordinal: int) -> str:
+    """Return ``c-`` and 16 hex digits for the n-th entry with this content."""
+    return "c-" + hashlib.blake2b(f"{content}\0{ordinal}".encode(), digest_size=8).hexdigest()
+
+
+def entry_ids(contents: Iterable[str]) -> list[str]:
+    """Return each entry's id: the content's hash, and which of several equal entries it is."""
+    times: dict[str, int] = {}
+    ids = []
+    for each in contents:
+        ordinal = times.get(each, 0)
+        ids.append(entry_id(each, ordinal))
+        times[each] = ordinal + 1
+    return ids
+
+
+def next_id(page: bytes, body: str, content: str) -> str:
+    """Return the id of an entry that is about to be appended to a page.
+
+    Args:
+        page: as it is.
+        body: of the entry, as ``format_entry`` or ``format_signal`` gives it.
+        content: of the entry.
+    """
+    equal = page.count(body.encode())
+    # Parsed only where the page's text leaves open how many entries have this very content already.
+    if equal > _EQUAL_MAX or any(
+        (entry_id(content, number).encode() in page) != (number < equal) for number in range(equal + 1)
+    ):
+        equal = sum(entry.content == content for entry in parse_log(page).entries)
+    return entry_id(content, equal)
+
+
+_EQUAL_MAX = 100
+
+
+def heading_mark(entry: Entry) -> str:
+    """Return what a record remembers of its entry's heading, should the entry's text be mended later."""
+    return hashlib.blake2b(f"{entry.when}\0{entry.title}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+
+
+def bind(log: Log) -> list[Bound]:
+    """Return each entry with its id and its record.
+
+    The record is found first by the id that the content gives, wherever it stands; then it is the one right behind the
+    entry, whose text may have been mended since; then one at the end of the file that remembers the same heading. Where
+    two agents' logs were put into one file, an entry that both have bears one id in both: there, each is counted by the
+    record behind it.
+    """
+    by_id = {record.id: record for record in log.records}
+    others = _counted_by_others(log)
+    mine = iter(entry_ids(entry.content for at, entry in enumerate(log.entries) if at not in others))
+    ids = [others[at].id if at in others else next(mine) for at in range(len(log.entries))]
+    found = [others.get(at) or by_id.get(each) for at, each in enumerate(ids)]
+    claimed = {record.id for record in found if record is not None}
+    for at, entry in enumerate(log.entries):
+        behind = entry.record
+        if found[at] is None and behind is not None and behind.id not in claimed:
+            found[at] = behind
+            claimed.add(behind.id)
+    if None in found:  # as a rule none is
+        by_heading = {dict(r.extra).get("head"): r for r in log.records if r.id not in claimed}
+        for at, entry in enumerate(log.entries):
+            if found[at] is None and (record := by_heading.pop(heading_mark(entry), None)) is not None:
+                found[at] = record
+    return [Bound(entry, ids[at], found[at]) for at, entry in enumerate(log.entries)]
+
+
+def _counted_by_others(log: Log) -> dict[int, Record]:
+    """Return, by place, the record of each entry that stands in the file before, counted there by another agent.
+
+    One agent's second record of an id is no such thing: a replica that gave up its name records its entries anew.
+    """
+    found: dict[int, Record] = {}
+    owners: dict[tuple[str, str], set[str]] = {}
+    for at, entry in enumerate(log.entries):
+        if entry.record is not None:
+            agents = owners.setdefault((entry.content, entry.record.id), set())
+            agent = names.agent_of(entry.record.replica)
+            if agents and agent not in agents:
+                found[at] = entry.record
+            agents.add(agent)
+    return found
+
+
+def format_signal(*, when: str, title: str, label: str, wrong: str, heard: str, source: str) -> str:
+    """Return the entry of a signal, newline at its end: nobody has said yet what it teaches.
+
+    Args:
+        when: a date that a heading can hold.
+        title: one line.
+        label: of ``wrong``: "User flagged" or "What I got wrong".
+        wrong: what was said, or what failed.
+        heard: of which kind the signal is, and how sure that is.
+        source: begins with "auto-detected".
+    """
+    fields = {label: wrong, "Signal": heard, "Source": source, "Pattern": TO_BE_INFERRED}
+    return _format_block(f"## {when} {DASH} {_format_title(title)}".rstrip(), fields)
+
+
+_LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
+
+
+def _format_block(heading: str, fields: Mapping[str, str]) -> str:
+    lines = [heading, *(f"**{label}:** {_format_value(value)}".rstrip() for label, value in fields.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _format_title(title: str) -> str:
+    """Return the title as one line, comment marks escaped."""
+    return markdown.escape(_LINE_ENDS.sub(" ", title).strip())
+
+
+def _format_value(value: str) -> str:
+    """Indent a value's further lines, which makes them plain text whatever they hold, and escape comment marks."""
+    lines = markdown.escape(value.replace("\r\n", "\n").replace("\r", "\n").strip()).split("\n")
+    return "\n".join(INDENT + line if number and line.strip() else line for number, line in enumerate(lines))
+
+
+def _plain(text: str | bytes) -> str:
+    """Return text with LF line ends and without the byte order marks that editors and ``cat`` leave."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", errors="replace")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.removeprefix("\ufeff").replace("\n\ufeff", "\n")
+
+
+def _opens_block(row: markdown.Row) -> _Block | None:
+    """Read a heading; a deeper one without a date is a part of the entry it stands in."""
+    if "#" not in row.text[:4] or row.kind == "literal":
+        return None
+    found = _HEADING.fullmatch(row.text)
+    if found is None:
+        return None
+    text = (found["text"] or "").strip()
+    dated = _DATED.match(text)
+    level = len(found["level"])
+    if dated:
+        rest = text[dated.end() :]
+        return _Block(row.number, level, dated["when"], rest[_dash_length(rest) :].strip())
+    if level > 2:
+        return None
+    undated = text.removeprefix(DASH) if text == DASH or text.startswith(f"{DASH} ") else text
+    return _Block(row.number, level, "", undated.strip(), statement=_read_statement(text))
+
+
+def _label(line: str) -> tuple[str, str] | None:
+    """Read a line that begins with a field's label: which field, and what stands behind it."""
+    # Most lines of most pages are told by this alone, at a tenth of the price.
+    found = _LABEL.fullmatch(line) if ":" in line or "：" in line else None
+    if found is None:
+        return None
+    name = FIELDS.get(" ".join((found["name"] or found["plain"]).casefold().split()))
+    return (name, found["value"]) if name else None
+
+
+def _dash_length(text: str) -> int:
+    found = _DASH.match(text)
+    return found.end() if found else 0
+
+
+def _is_rule(line: str) -> bool:
+    """Tell a thematic break, ``---`` or ``* * *``."""
+    if line[:4].lstrip(" ")[:1] not in {"-", "*", "_"}:
+        return False
+    marks = line.replace(" ", "").replace("\t", "")
+    return len(marks) >= 3 and marks == marks[0] * len(marks)
+
+
+def _dedent(line: str) -> str:
+    """Undo the indent of a value's further lines: ours exactly, a hand's slight one whole."""
+    if line.startswith(INDENT):
+        return line[len(INDENT) :]
+    return line.removeprefix("\t") if line.startswith("\t") else line.lstrip(" ")
+
+
+def _joined(lines: list[str]) -> str:
+    return lines[0].strip() if len(lines) == 1 else "\n".join([line.rstrip() for line in lines]).strip()
+
+
+def _is_entry(block: _Block, after: _Block | None, *, is_first: bool) -> bool:
+    """Tell an entry from the title of the page, or of a section of it."""
+    heads_section = after is not None and after.level > block.level
+    if not block.when and block.level == 1:
+        # Prose under a page's title may well explain the four fields.
+        is_page_title = is_first and _PAGE_TITLE.fullmatch(block.title) is not None
+        if is_page_title or heads_section:
+            return False
+    if block.values:
+        return True
+    has_body = bool(_joined(block.body))
+    return bool(block.title or has_body) if block.when else has_body and not heads_section
+
+
+def _entry(block: _Block) -> Entry:
+    wrong = block.value("wrong") or block.value("flagged")
+    right = block.value("right") or _joined(block.body)
+    source, pattern = block.value("source"), block.value("pattern")
+    is_detected = _AUTO_DETECTED.match(source.translate(_NO_MARKS)) is not None
+    return Entry(
+        line=block.line,
+        when=block.when,
+        title=block.title,
+        wrong=wrong,
+        right=right,
+        source=source,
+        pattern=pattern,
+        auto=is_detected or "flagged" in block.values or "signal" in block.values,
+        signal=block.value("signal"),
+        record=block.record,
+        content=content(when=block.when, title=block.title, wrong=wrong, right=right, source=source, pattern=pattern),
+        category=fold(block.value("category")),
+        tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
+    )
+
+
+def _format_heading(when: str, title: str) -> str:
+    if when and not dates.WHEN.fullmatch(when):
+        raise ValueError(f"no date that a heading can hold: {when[:40]!r}; leave it empty for an entry without one")
+    title = _format_title(title)
+    if when:
+        return f"## {when} {DASH} {title}".rstrip()
+    # A title that begins like a date, a dash or a lesson would be read as one: a dash before it says that none comes.
+    needs_dash = not title or title.startswith(DASH) or _DATED.match(title) or _read_statement(title)
+    return f"## {DASH} {title}".rstrip() if needs_dash else f"## {title}"
