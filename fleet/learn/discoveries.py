@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fleet.keep import limits
-from fleet.keep.discoveries import CONFIDENCES, PREFIX, TYPES, Discovery, Findings, discovery_id, retraction_id
-from fleet.keep.errors import NoError, RefusedError, UsageError
-from fleet.keep.reading import DISCOVERIES
-from fleet.keep.view import glance
-from fleet.keep.workspace import Workspace
-from fleet.learn import drafts
+from fleet.learn import inputs
+from fleet.model import limits
+from fleet.model.discovery import CONFIDENCES, PREFIX, TYPES, Discovery, discovery_id, retraction_id
+from fleet.model.errors import NoError, RefusedError, UsageError
+from fleet.store.lines import DISCOVERIES
+from fleet.store.workspace import Workspace
 
 
 class Finding(NamedTuple):
@@ -32,10 +31,9 @@ def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery
         RefusedError: it holds a secret, or a text is too long. Nothing is written.
     """
     _check(told)
-    texts = {name: drafts.enter(name, getattr(told, name)) for name in ("problem", "solution", "context")}
-    tags = [drafts.enter("tag", tag) for tag in told.tags]
-    kinds = sorted({kind for entered in (*texts.values(), *tags) for kind in entered.secrets})
-    if kinds:
+    texts = {name: inputs.enter(name, getattr(told, name)) for name in ("problem", "solution", "context")}
+    tags = [inputs.enter("tag", tag) for tag in told.tags]
+    if kinds := inputs.kinds([*texts.values(), *tags]):
         raise RefusedError(
             f"this discovery holds a secret ({', '.join(kinds)}), and every agent of the clan would read it. "
             "Nothing was written. Say it without the secret; if it was a real one, rotate it"
@@ -44,8 +42,6 @@ def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery
     if not problem or not solution:
         raise UsageError("a discovery needs a --problem and a --solution with words in them; nothing was written")
     with workspace.writing(agent) as writer:
-        held = glance(workspace)
-        workspace.admit(held.notebook)
         entry = Discovery(
             id=discovery_id(told.type, context, problem, solution),
             at=writer.tick(),
@@ -58,7 +54,7 @@ def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery
             confidence=told.confidence,
             minutes=told.minutes,
         )
-        if (known := held.findings.get(entry.id)) is not None:
+        if (known := workspace.discoveries.get(entry.id)) is not None:
             return known, False
         writer.append(DISCOVERIES, [entry])
     return entry, True
@@ -80,18 +76,19 @@ def _check(told: Finding) -> None:
         raise UsageError(f"at most {limits.TAGS_MAX} tags; nothing was written")
 
 
-def find(findings: Findings, prefix: str) -> Discovery:
+def find(workspace: Workspace, prefix: str) -> Discovery:
     """Return the discovery that an id, or the unique beginning of one, names.
 
     Raises:
         NoError: no discovery, or more than one.
     """
-    found = sorted(each for each, entry in findings.entries.items() if each.startswith(prefix) and not entry.retracts)
-    if not found or len(prefix) < len(PREFIX) + 1:
+    found = workspace.discoveries.beginning(prefix) if len(prefix) > len(PREFIX) else []
+    entries = [entry for each in found if (entry := workspace.discoveries.get(each)) and not entry.retracts]
+    if not entries:
         raise NoError(f"no discovery begins with {prefix[:40]!r}. `fleet gossip` lists the newest")
-    if len(found) > 1:
-        raise NoError(f"{prefix} is not unique: {', '.join(found[:5])}. Give more of the id")
-    return findings.entries[found[0]]
+    if len(entries) > 1:
+        raise NoError(f"{prefix} is not unique: {', '.join(each.id for each in entries[:5])}. Give more of the id")
+    return entries[0]
 
 
 def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
@@ -101,10 +98,8 @@ def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
         NoError: there is no such discovery, or it was taken back already.
     """
     with workspace.writing(agent) as writer:
-        held = workspace.load()
-        workspace.admit(held.notebook)
-        entry = find(held.findings, prefix)
-        if entry.id in held.findings.retracted():
+        entry = find(workspace, prefix)
+        if entry.id in workspace.discoveries.retracted():
             raise NoError(f"{entry.id} was taken back already; nothing was changed")
         line = Discovery(id=retraction_id(entry.id), at=writer.tick(), by=writer.name, retracts=entry.id)
         writer.append(DISCOVERIES, [line])

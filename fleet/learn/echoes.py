@@ -1,4 +1,4 @@
-"""Echoes: what fleet itself put before an agent, and comes back as if somebody had said it.
+"""Echo suppression: text that fleet itself put before an agent, and that comes back as if somebody had said it.
 
 A lesson that is shown, repeated and counted would prove itself. So text that was injected is taken out before anybody
 looks for a signal in it, and a correction that tells nothing but a shown lesson counts for nothing (FAULTS, attack 2).
@@ -10,21 +10,16 @@ A line is known by its end, since beginnings get lost: a dash, a quote's mark, a
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
-from fleet.keep import shown
-from fleet.keep.lazily import compiled
-from fleet.keep.line import Line
-from fleet.keep.normal import normalise
-from fleet.keep.notebook import as_text, text
+from fleet.model.lesson_id import normalise
 
-_FRAME = compiled(r"(?<![A-Za-z0-9_-])fleet-[0-9a-f]{16}(?![A-Za-z0-9_-])")
+_FRAME = re.compile(r"(?<![A-Za-z0-9_-])fleet-[0-9a-f]{16}(?![A-Za-z0-9_-])")
 _STANDS_BETWEEN = "stands between this mark and its repetition"
-_HOST_OPENS = compiled(r"<hook_context\b[^<>]{0,200}>", re.IGNORECASE)
-_HOST_CLOSES = compiled(r"</hook_context\s{0,8}>", re.IGNORECASE)
-_EVIDENCE = compiled(r"\((?:[^()\n]{1,200}; ?)?(?P<id>[pd]-[0-9a-f]{16})\)")
+_HOST_OPENS = re.compile(r"<hook_context\b[^<>]{0,200}>", re.IGNORECASE)
+_HOST_CLOSES = re.compile(r"</hook_context\s{0,8}>", re.IGNORECASE)
+_EVIDENCE = re.compile(r"\((?:[^()\n]{1,200}; ?)?(?P<id>[pd]-[0-9a-f]{16})\)")
 _AFTER = " \t\r\"'`*_.,;:!?»”’)]|>"
-_BEFORE = compiled(r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+")
+_BEFORE = re.compile(r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+")
 _NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})
 
 
@@ -113,23 +108,3 @@ def _bare(said: str) -> str:
     """Return a text as it is compared: without copied lines, without what a list or a quote puts before it."""
     left = strip_injected(said).translate(_NO_ESCAPES)
     return normalise(" ".join(_BEFORE.sub("", row) for row in left.split("\n")))
-
-
-def echoed(root: Path, agent: str, *, wrong: str, right: str, pattern: str, lesson: Line | None, now_ms: int) -> str:
-    """Return the id of the lesson that a correction only repeats, or "" for a correction.
-
-    Args:
-        root: of the workspace.
-        agent: who told it.
-        wrong: what went wrong.
-        right: the correct approach.
-        pattern: the lesson, as told.
-        lesson: the record that this text is logged under, if there is one.
-        now_ms: milliseconds since 1970.
-    """
-    if copied := injected_id(pattern):
-        return copied
-    if lesson is None or not shown.was_shown(root, agent, lesson.id, now_ms):
-        return ""
-    known = [(text(lesson), as_text(lesson.set.get("correct")))]
-    return lesson.id if is_echo(wrong, right, pattern, known) else ""

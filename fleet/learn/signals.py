@@ -1,37 +1,32 @@
-"""A signal becomes an entry of ``corrections.md`` whose pattern is still to be inferred: durable before the next reply.
+"""Signals: entries of ``corrections.md`` whose pattern is still to be inferred, durable before the next reply.
 
 Somebody objected, a command failed, an agent noticed its own mistake: that is logged at once, and counts for nothing
-until the lesson is stated (``filling``). A hook does this while its host waits, so nothing here reads the notebook, the
-configuration or the whole log, and imports stay few: a failure is logged in less time than ``import msgspec`` and its
-configuration take.
+until the lesson is stated (``corrections.state_lesson``). A hook does this while its host waits, so nothing here opens a
+database or the configuration, or parses the whole log.
 
 Behind each entry stands a comment, ``<!-- fleet flagged c-<16 hex> at=... kind=... session=... -->``: by it a repeat is
 known, in whatever process, and which session still owes a lesson. It is written with the entry, in one write.
 """
 
-import os
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fleet.keep import limits, names, screening
-from fleet.keep.disk import Disk
-from fleet.keep.errors import UsageError
-from fleet.learn import writing
-from fleet.learn.sessions import as_word
+from fleet.learn import corrections_md
+from fleet.model import limits, names
+from fleet.model.errors import UsageError
+from fleet.store.workspace import Workspace
+from fleet.text import dates, screening
 
-if TYPE_CHECKING:
-    from fleet.learn.entries import Log
-    from fleet.learn.triggers import Signal
-
-Kind = Literal["human", "agent", "failure", "self"]
+if TYPE_CHECKING:  # a hook that logs a failure needs none of its phrases
+    from fleet.text.signals import Signal
 
 FILE_NAME = "corrections.md"
+Kind = Literal["human", "agent", "failure", "self"]
+
 TAIL_BYTES = 256 * 1024  # a repeat is looked for in so much of the log's end: a hundred of the largest signals
-_EQUAL_MAX = 100
 _SOURCES: dict[Kind, str] = {
     "human": "a person",
     "agent": "another agent",
@@ -98,71 +93,6 @@ class _Mark(NamedTuple):
     session: str
 
 
-class _Clocked(Protocol):
-    @property
-    def wall_ms(self) -> Callable[[], int]:
-        """Reads the wall clock, milliseconds since 1970."""
-
-
-class Ground(Protocol):
-    """What a signal needs of a workspace."""
-
-    disk: Disk
-
-    @property
-    def world(self) -> _Clocked:
-        """Where the time comes from."""
-
-    @property
-    def is_read_only(self) -> bool:
-        """Whether nobody may write here."""
-
-    def home(self, agent: str) -> Path:
-        """Return the folder of one agent's own files."""
-
-    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
-        """Hold the workspace's write lock."""
-
-
-class Slim:
-    """A workspace as far as a signal needs one, for a hook: no configuration, no database, no replica.
-
-    Args:
-        root: the folder with ``fleet.toml``.
-        wall_ms: reads the wall clock, milliseconds since 1970.
-    """
-
-    def __init__(self, root: Path, wall_ms: Callable[[], int] | None = None) -> None:
-        self.root = root
-        self.disk = Disk(root)
-        self.wall_ms = wall_ms or _wall_ms
-
-    @property
-    def world(self) -> _Clocked:
-        """Where the time comes from."""
-        return self
-
-    @property
-    def is_read_only(self) -> bool:
-        """Whether nobody may write here: an ephemeral folder, and no lease."""
-        register = self.disk.read(self.root / ".fleet" / "replica.toml")
-        return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
-
-    def home(self, agent: str) -> Path:
-        """Return the folder of one agent's own files."""
-        return self.root / "agents" / agent
-
-    @contextmanager
-    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
-        """Hold the workspace's write lock, the one that every command takes."""
-        with self.disk.lock(self.root / ".fleet" / "locks" / "write.lock", wait_s):
-            yield
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def failure(command: str, exit_code: int | None, last_lines: str) -> Flag:
     """Return the signal of a failed command, cut to what helps: the command, how it ended, the last lines it said.
 
@@ -197,7 +127,7 @@ def message(signal: "Signal") -> Flag:
 
 
 def flag(
-    workspace: Ground, agent: str, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S
+    workspace: Workspace, agent: str, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S
 ) -> Flagged:
     """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
 
@@ -205,7 +135,7 @@ def flag(
     clock that was set back repeats nothing.
 
     Args:
-        workspace: a ``Workspace``, or the ``Slim`` part of one.
+        workspace: where.
         agent: whose session it is.
         signal: unscreened.
         session: the host's session, if there is one.
@@ -221,10 +151,10 @@ def flag(
     if workspace.is_read_only:
         raise UsageError("this workspace is only read here, and no replica was lent to it: the signal was not logged")
     title, wrong, source, secrets = _screened(signal)
-    word = as_word(session) if session else ""
-    path = workspace.home(agent) / FILE_NAME
-    with workspace.locked(wait_s):
-        known = workspace.disk.read(path)
+    word = corrections_md.session_word(session) if session else ""
+    path = log_file(workspace, agent)
+    with workspace.log_lock(agent, wait_s):
+        known = workspace.files.read(path)
         now_ms = workspace.world.wall_ms()
         since, now = _iso(now_ms - limits.SIGNAL_REPEAT_S * 1000), _iso(now_ms)
         for mark in _marks(known[-TAIL_BYTES:]):
@@ -233,32 +163,35 @@ def flag(
         when = f"{now[:10]} {now[11:16]}Z"
         heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
         label = "User flagged" if signal.kind in {"human", "agent"} else "What I got wrong"
-        body = writing.format_signal(when=when, title=title, label=label, wrong=wrong, heard=heard, source=source)
-        content = writing.content(when=when, title=title, wrong=wrong, right="", source=source, pattern="")
-        entry = writing.entry_id(content, _ordinal(known, body, content))
+        body = corrections_md.format_signal(when=when, title=title, label=label, wrong=wrong, heard=heard, source=source)
+        content = corrections_md.content(when=when, title=title, wrong=wrong, right="", source=source, pattern="")
+        entry = corrections_md.next_id(known, body, content)
         head = "" if known else f"# Corrections — {agent}\n"
         comment = f"<!-- fleet flagged {entry} at={now} kind={signal.kind} session={word} -->"
-        workspace.disk.append(path, f"{head}\n{body}{comment}\n".encode())
+        workspace.files.append(path, f"{head}\n{body}{comment}\n".encode())
     return Flagged(entry, is_new=True, secrets=secrets)
 
 
-def waiting(workspace: Ground, agent: str, session: str = "") -> list[Waiting]:
+def log_file(workspace: Workspace, agent: str) -> Path:
+    """Return the path of an agent's log."""
+    return workspace.home(agent) / FILE_NAME
+
+
+def waiting(workspace: Workspace, agent: str, session: str = "") -> list[Waiting]:
     """Return the entries whose lesson is still to be stated, in file order; of one session, when it is named.
 
     For a session that owes nothing the log is searched and not parsed.
     """
-    known = workspace.disk.read(workspace.home(agent) / FILE_NAME)
+    known = workspace.files.read(log_file(workspace, agent))
     here = {mark.id: mark for mark in _marks(known)}
     if session:
-        word, counted = as_word(session), {found[1].decode() for found in _RECORD.finditer(known)}
+        word, counted = corrections_md.session_word(session), {found[1].decode() for found in _RECORD.finditer(known)}
         here = {each: mark for each, mark in here.items() if mark.session == word and each not in counted}
         if not here:
             return []
-    from fleet.learn.reconcile import bind  # the parser and all that counts: 40 ms that a turn without signals has not
-
     return [
         Waiting(bound.id, bound.entry.title or _first_line(bound.entry.wrong or bound.entry.right), bound.entry.when)
-        for bound in bind(_parsed(known))
+        for bound in corrections_md.bind(corrections_md.parse_log(known))
         if bound.record is None and not bound.entry.pattern and (not session or bound.id in here)
     ]
 
@@ -268,30 +201,12 @@ def origin(known: bytes, entry: str) -> tuple[str, int | None]:
     mark = next((mark for mark in _marks(known) if mark.id == entry), None)
     if mark is None:
         return "", None
-    from fleet.learn.times import to_ms
-
-    return mark.session, to_ms(mark.at)
-
-
-def _parsed(known: bytes) -> "Log":
-    from fleet.learn.entries import parse_log
-
-    return parse_log(known)
+    return mark.session, dates.to_ms(mark.at)
 
 
 def _marks(data: bytes) -> Iterator[_Mark]:
     for found in _MARK.finditer(data):
         yield _Mark(*(part.decode("utf-8", "replace") for part in found.groups()))
-
-
-def _ordinal(known: bytes, body: str, content: str) -> int:
-    """Return how many entries have this very content already. The log is parsed only if its text leaves that open."""
-    equal = known.count(body.encode())
-    if equal <= _EQUAL_MAX and all(
-        (writing.entry_id(content, number).encode() in known) == (number < equal) for number in range(equal + 1)
-    ):
-        return equal
-    return sum(entry.content == content for entry in _parsed(known).entries)
 
 
 def _screened(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:
@@ -318,7 +233,7 @@ def _capped(text: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
 
 
 def _screen(text: str) -> screening.Screened:
-    return screening.screen(text, home=os.path.expanduser("~"))  # noqa: PTH111 - text in, text out
+    return screening.screen(text, home=str(Path.home()))
 
 
 def _last_lines(said: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
