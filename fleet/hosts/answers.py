@@ -1,4 +1,4 @@
-"""What a host's hook prints so that its model reads it. Each host drops, or chokes on, another one's form."""
+"""Output of a hook in the form that its host hands to the model: each drops, or chokes on, another one's form."""
 
 import json
 
@@ -11,7 +11,7 @@ _CUT = "\n[cut here: {} of its {} characters left out]"
 
 
 def context(payload: Payload, text: str) -> str:
-    """Return what makes a host put a text into the model's context."""
+    """Return the output that puts a text into the model's context."""
     text = _whole(text)
     if payload.host == COPILOT:
         return json.dumps({"additionalContext": text})
@@ -21,7 +21,7 @@ def context(payload: Payload, text: str) -> str:
 
 
 def go_on(reason: str) -> str:
-    """Return what makes a host that is about to stop take one more turn."""
+    """Return the output that makes a host that is about to stop take one more turn."""
     return json.dumps({"decision": "block", "reason": _whole(reason)})
 
 

@@ -1,7 +1,8 @@
-"""Small files below ``.fleet`` that hooks write: the log, marks of when a hook fired, what a session was told.
+"""Small files below ``.fleet`` that hooks write: the log, marks of when a hook fired, and what each session was told.
 
-Standard library only. None of it is a lesson: what cannot be written is left out, and nobody waits for the disk. No
-link is followed, since a hostile repository may hold a ``.fleet`` of its own.
+Standard library only, and little of it: this is imported on every tool call of every host. None of it is a lesson: what
+cannot be written is left out, and nobody waits for the disk. No link is followed, since a hostile repository may hold a
+``.fleet`` of its own.
 """
 
 import errno
@@ -11,10 +12,21 @@ import stat
 import time
 
 FOLDER = ".fleet"
-LOG = "log"
 LOG_BYTES_MAX = 256 * 1024
+TWICE = "twice"
+"""The mark of a session start that two installations of the hooks reported at once."""
+
+DAYS_KEPT = 7
+"""A session that nothing was noted of for so long is forgotten."""
+
+_TOLD = "told"
+_TOLD_BYTES_MAX = 64 * 1024
+_MARK_BYTES_MAX = 200
 _WORD_CHARS_MAX = 80
-_WHAT_CHARS_MAX = 600
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+
+# --- files --------------------------------------------------------------------------------------------------------
 
 
 def path_of(root: str, *names: str) -> str:
@@ -36,7 +48,20 @@ def read(root: str, *names: str, bytes_max: int) -> bytes:
         os.close(handle)
 
 
-def append(root: str, *names: str, data: bytes, bytes_max: int) -> bool:
+def add_line(root: str, name: str, told: dict[str, str]) -> None:
+    """Add a JSON line to a log. A full one becomes ``<name>.1``, and the one before that is gone."""
+    line = json.dumps(told).encode() + b"\n"  # escaped: whatever it says, it stays one line, and no terminal stumbles
+    if _append(root, name, data=line, bytes_max=LOG_BYTES_MAX):
+        return
+    try:
+        if os.lstat(path_of(root, name)).st_size >= LOG_BYTES_MAX:  # else somebody else has just moved it
+            os.rename(path_of(root, name), path_of(root, f"{name}.1"))
+    except OSError:
+        return
+    _append(root, name, data=line, bytes_max=LOG_BYTES_MAX)
+
+
+def _append(root: str, *names: str, data: bytes, bytes_max: int) -> bool:
     """Add to a file in one write; tell whether it was. A file of ``bytes_max`` or more takes nothing."""
     try:
         handle = _opened(root, names, os.O_APPEND)
@@ -48,45 +73,6 @@ def append(root: str, *names: str, data: bytes, bytes_max: int) -> bool:
         return False
     finally:
         os.close(handle)
-
-
-def mark(root: str, *names: str, data: bytes) -> None:
-    """Write a file anew: its time says when this happened last."""
-    try:
-        handle = _opened(root, names, os.O_TRUNC)
-    except OSError:
-        return
-    try:
-        os.write(handle, data)
-    except OSError:
-        return
-    finally:
-        os.close(handle)
-
-
-def log(root: str, *, event: str, host: str, session: str, what: str) -> None:
-    """Add a JSON line to ``.fleet/log``."""
-    told = {
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "event": event[:_WORD_CHARS_MAX],
-        "host": host,
-        "session": session,
-        "what": what[:_WHAT_CHARS_MAX],
-    }
-    add_line(root, LOG, told)
-
-
-def add_line(root: str, name: str, told: dict[str, str]) -> None:
-    """Add a JSON line to a log. A full one becomes ``<name>.1``, and the one before that is gone."""
-    line = json.dumps(told).encode() + b"\n"  # escaped: whatever it says, it stays one line, and no terminal stumbles
-    if append(root, name, data=line, bytes_max=LOG_BYTES_MAX):
-        return
-    try:
-        if os.lstat(path_of(root, name)).st_size >= LOG_BYTES_MAX:  # else somebody else has just moved it
-            os.rename(path_of(root, name), path_of(root, f"{name}.1"))
-    except OSError:
-        return
-    append(root, name, data=line, bytes_max=LOG_BYTES_MAX)
 
 
 def _opened(root: str, names: tuple[str, ...], how: int) -> int:
@@ -110,3 +96,124 @@ def _check_folders(root: str, names: tuple[str, ...]) -> None:
             return
         if not stat.S_ISDIR(mode):
             raise NotADirectoryError(errno.ENOTDIR, "a link or a file where a folder belongs", path)
+
+
+def now_ms() -> int:
+    """Return the wall clock, milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+# --- marks: when something happened last --------------------------------------------------------------------------
+
+
+def mark(root: str, *names: str, word: str) -> None:
+    """Write a mark anew: a word, and the time."""
+    try:
+        handle = _opened(root, names, os.O_TRUNC)
+    except OSError:
+        return
+    try:
+        os.write(handle, f"{word} {now_ms()}\n".encode())
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+
+
+def marked_ms(root: str, *names: str) -> int:
+    """Return when a mark was written last, milliseconds since 1970; 0 where it is not there."""
+    at = read(root, *names, bytes_max=_MARK_BYTES_MAX).split(b" ")[-1].strip()
+    return int(at) if at.isdigit() else 0
+
+
+def fired(root: str) -> dict[str, int]:
+    """Return when each event's hook fired last, milliseconds since 1970."""
+    return {name: at for name in _names(path_of(root, "fired")) if (at := marked_ms(root, "fired", name))}
+
+
+# --- what one session has been told, so that nothing is said twice ------------------------------------------------
+#
+# ``.fleet/told/<session>``: a line is a time, something random, and a few words. A lost line costs a repetition.
+
+
+def words(root: str, session: str) -> list[str]:
+    """Return what was noted of a session, oldest first."""
+    return [what for _, what, _ in _told(root, _file_of(session))]
+
+
+def note(root: str, session: str, *told: str) -> None:
+    """Add what a session was told. A full file, or a disk that cannot be written, takes no more."""
+    _note(root, session, now_ms(), *told)
+
+
+def claim(root: str, session: str, word: str) -> bool:
+    """Note a word that counts once; tell whether this call was the first. A host may call twice at the same time."""
+    (mine,) = _note(root, session, now_ms(), word)
+    # What is appended is read back in the order of all writers, so that two calls agree on who was first.
+    return next((line for _, what, line in _told(root, _file_of(session)) if what == word), mine) == mine
+
+
+def is_first(root: str, session: str, word: str, at_ms: int, within_ms: int) -> bool:
+    """Note that something happened; tell whether it was the first for so long.
+
+    Args:
+        root: of the workspace.
+        session: the host's id of it.
+        word: what happened.
+        at_ms: when, milliseconds since 1970.
+        within_ms: what comes closer behind a first one is the same.
+    """
+    (mine,) = _note(root, session, at_ms, word)
+    first_ms = -within_ms
+    for said_ms, what, line in _told(root, _file_of(session)):
+        if what != word:
+            continue
+        is_new = abs(said_ms - first_ms) >= within_ms
+        if is_new:
+            first_ms = said_ms
+        if line == mine:
+            return is_new
+    return True  # it could not be noted: twice is better than never
+
+
+def prune(root: str) -> None:
+    """Forget the sessions that nobody has heard of for a week."""
+    if os.path.islink(path_of(root, _TOLD)):
+        return
+    for name in _names(path_of(root, _TOLD)):
+        newest_ms = max((at_ms for at_ms, _, _ in _told(root, name)), default=0)
+        if now_ms() - newest_ms > DAYS_KEPT * 86_400_000:
+            os.unlink(path_of(root, _TOLD, name))
+
+
+def _note(root: str, session: str, at_ms: int, *told: str) -> list[str]:
+    lines = [f"{at_ms} {os.urandom(4).hex()} {word}".encode("ascii", "replace").decode() for word in told]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    _append(root, _TOLD, _file_of(session), data=data, bytes_max=_TOLD_BYTES_MAX)
+    return lines
+
+
+def _told(root: str, name: str) -> list[tuple[int, str, str]]:
+    """Return time, words and the whole of each line of a session's file; what is no such line is left out."""
+    found = []
+    for line in read(root, _TOLD, name, bytes_max=2 * _TOLD_BYTES_MAX).decode("ascii", "replace").splitlines():
+        at, _, rest = line.partition(" ")
+        if at.isdigit():
+            found.append((int(at), rest.partition(" ")[2], line))
+    return found
+
+
+def _file_of(session: str) -> str:
+    """Return the name of a session's file. The id came from outside: what is no plain word is hashed."""
+    if session and len(session) <= _WORD_CHARS_MAX and _PLAIN.issuperset(session):
+        return session
+    import hashlib
+
+    return "h-" + hashlib.blake2b(session.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

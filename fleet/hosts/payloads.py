@@ -1,4 +1,4 @@
-"""What a host's hook sends, read once at the border: from here on there are fields of known types, never raw JSON.
+"""Payload of a host's hook, parsed once at the border: from here on there are fields of known types, never raw JSON.
 
 Standard library only, and little of it: this runs on every tool call of every host. Shapes as captured from the clients
 themselves; a field that is missing, or of another type than it should be, is empty.

@@ -1,0 +1,381 @@
+"""Handling of a host's events: the work that each calls for, and the agent's answer.
+
+A hook waits for all of this, and a host for the hook: so each event imports what it needs and no more. An event has
+parts that know nothing of each other: a block and a reminder, say. Each is guarded on its own, so that a fault in one
+does not silence another.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from fleet.hosts import local
+from fleet.hosts.calls import AT_THE_END, AT_THE_START, Alarm, Call, TimeUpError, explained
+from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload
+from fleet.recall import ready
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # what `typing` says, without its milliseconds
+    from fleet.learn.signals import Flag
+    from fleet.store.workspace import Workspace
+
+LISTED_MAX = 5
+LOCK_WAIT_S = 5.0
+"""How long a hook waits for another process: shorter than a command does, since a host waits for the hook."""
+
+SOON_S = 10.0
+"""After so long a session's start takes what is at hand; the rest is made ready by a process of its own."""
+
+TWICE_MS = 3_000
+"""A plugin and the settings may both call: two starts of one session, for one reason, this close together, are one."""
+
+QUOTE_CHARS_MAX = 1_000
+TITLE_CHARS_MAX = 120
+
+_INJECTED = ("fleet-", "hook_context", "(p-", ";p-", "; p-", "(d-", ";d-", "; d-")
+"""Without one of these nothing of ours is in a prompt, and what takes it out need not be loaded."""
+
+STATE_IT = """\
+fleet logged this as {id}: "{title}". It counts for nothing until its lesson is stated. State it now, in this turn, as \
+one general sentence that would have prevented it, and then go on with the task:
+  fleet learn {id} --pattern "..."
+If it was no correction at all, go on: nothing needs to be done."""
+
+STATE_ITS_CAUSE = """\
+fleet logged this as {id}: "{title}". It counts for nothing until its lesson is stated. Once you know the cause, and \
+in this turn, state it as one general sentence that would have prevented it:
+  fleet learn {id} --pattern "..."
+If it failed as it was meant to, as a test that is written first does, go on: nothing needs to be done."""
+
+STATE_THEM = """\
+{number} logged in this session {verb} no lesson yet, and so teach{es} nobody anything:
+{rows}
+State each as one general sentence, for example: fleet learn {first} --pattern "..."
+What was no correction can be left as it is; you will not be asked again in this session."""
+
+
+class Reply:
+    """Answer to an agent at an event; none, where all three are "".
+
+    Attributes:
+        context: a text for its context.
+        blocked: why the tool call that it is about to make is refused.
+        go_on: why it should take one more turn before it stops.
+    """
+
+    __slots__ = ("blocked", "context", "go_on")
+
+    def __init__(self, context: str = "", blocked: str = "", go_on: str = "") -> None:
+        self.context, self.blocked, self.go_on = context, blocked, go_on
+
+
+def answer(call: Call, payload: Payload) -> Reply:
+    """Do what an event calls for; return what the agent is told.
+
+    Args:
+        call: of the hook, with a workspace and an agent.
+        payload: what the host said.
+    """
+    if payload.event == "SessionStart":
+        return _session_start(call, payload)
+    if payload.event == "UserPromptSubmit":
+        return _prompt(call, payload)
+    if payload.event == "PreToolUse":
+        return _before_a_tool(call, payload)
+    if payload.event == "PostToolUse":
+        return _after_a_tool(call, payload)
+    if payload.event == "PostToolUseFailure":
+        return _after_a_failure(call, payload)
+    if payload.event == "Stop":
+        return _stop(call, payload)
+    _leave(call, AT_THE_END)  # a host waits 1.5 s at a session's end, and a sync may take longer
+    return Reply()
+
+
+# --- a session's start ----------------------------------------------------------------------------------------------
+
+
+def _session_start(call: Call, payload: Payload) -> Reply:
+    """At a start, a resume, a clear, and after a compaction: whatever is in the context of a session may be gone."""
+    began_ms = local.now_ms()
+    text, is_whole = ready.text(call.root, call.agent), True
+    if text is None:
+        with _opened(call) as workspace:
+            text, is_whole = _made_in_time(call, workspace)
+    # Asked last: of two calls at once each can answer, should the other one fail.
+    if payload.session and not local.is_first(
+        call.root, call.session, f"start {payload.source or '-'}", began_ms, TWICE_MS
+    ):
+        local.mark(call.root, local.TWICE, word=call.event)
+        return Reply()
+    if not is_whole:
+        _leave(call, AT_THE_START)
+    _note_shown(call, ready.ids(text))
+    return Reply(text)
+
+
+def _made_in_time(call: Call, workspace: "Workspace") -> tuple[str, bool]:
+    """Return what this session starts with, and whether it is all of it.
+
+    A host gives up on a hook that takes too long, and then the agent starts with nothing: part of it is better.
+    """
+    from fleet.app import starting
+
+    try:
+        with Alarm(SOON_S):
+            return starting.session_start(workspace, call.agent, may_tidy=True), True
+    except TimeUpError:
+        text = starting.at_once(workspace, call.agent)
+        call.log(
+            f"the clan's lessons took longer than {SOON_S:g} s: this session starts with the memory alone, and the "
+            "rest is made ready meanwhile"
+        )
+        return text, False
+    except Exception as fault:  # noqa: BLE001 - a memory alone is better than nothing
+        text = starting.at_once(workspace, call.agent)
+        call.log(f"this session starts with the memory alone: {explained(fault)}")
+        return text, True
+
+
+def make_ready(call: Call) -> str:
+    """Make ready what the next session starts with; return what the log says of it."""
+    from fleet.app import starting
+    from fleet.model.errors import BusyError
+
+    with _opened(call) as workspace:
+        try:
+            with workspace.files.lock(workspace.local / "locks" / "ready.lock", 0):
+                size = len(starting.session_start(workspace, call.agent, may_tidy=True))
+        except BusyError:
+            return "another process is making the next session's start ready"
+    return f"the next session's start is ready: {size:,} characters"
+
+
+# --- prompts --------------------------------------------------------------------------------------------------------
+
+
+def _prompt(call: Call, payload: Payload) -> Reply:
+    """A person, or another agent, may have corrected this one: that is logged before the next reply."""
+    from fleet.learn import signals
+    from fleet.text.signals import PRAISE, detect
+
+    said = payload.prompt
+    if any(mark in said.lower() for mark in _INJECTED):
+        said = signals.strip_injected(said)
+    # None means the defaults: reading what a person set takes a parser, and far longer than all else here.
+    signal = detect(said, _triggers(call) if call.sets("triggers") else None)
+    if signal is None or signal.kind == PRAISE:  # which corrects nothing
+        return Reply()
+    flag = signals.Flag(
+        kind="agent" if signal.sender else "human",
+        quote=_quoted(said, signal.excerpt),
+        title=signal.excerpt,
+        confidence=signal.confidence,
+        heard=signal.kind,
+        agent=signal.sender,
+    )
+    return _flagged(call, flag, STATE_IT)
+
+
+def _triggers(call: Call) -> object:
+    from pathlib import Path
+
+    from fleet.store import config
+
+    return config.load(Path(call.root) / config.FILE_NAME).triggers
+
+
+def _quoted(said: str, excerpt: str) -> str:
+    """Return a short message whole, else the sentence that told and what follows it: there stands what is right."""
+    if len(said) <= QUOTE_CHARS_MAX:
+        return said
+    begin = max(said.find(excerpt), 0)
+    return said[begin : begin + QUOTE_CHARS_MAX]
+
+
+def _flagged(call: Call, flag: "Flag", words: str) -> Reply:
+    """Log a signal; return how its lesson is to be stated, unless it is one that was logged before."""
+    from fleet.learn import signals
+
+    done = signals.flag(signals.Slim(call.root), call.agent, flag, session=call.session, wait_s=LOCK_WAIT_S)
+    if not done.is_new:
+        return Reply()
+    local.note(call.root, call.session, f"flag {done.id}")
+    return Reply(words.format(id=done.id, title=_shown_title(flag.title)))
+
+
+def _shown_title(title: str) -> str:
+    from fleet.text.screening import readable
+
+    return readable(title)[:TITLE_CHARS_MAX]
+
+
+# --- tools ----------------------------------------------------------------------------------------------------------
+
+
+def _before_a_tool(call: Call, payload: Payload) -> Reply:
+    if payload.command:
+        with call.guarded("whether this is a fourth try is not known"):
+            from fleet.learn import attempts
+
+            blocked = attempts.verdict(call.root, call.agent, call.session, payload.command, payload.cwd)
+            if blocked is not None:
+                call.log(f"a try was blocked: {blocked.command}")
+                return Reply(blocked=blocked.message())
+    with call.guarded("the lessons for this step were not shown"):
+        return Reply(_lessons_for(call, payload))
+    return Reply()
+
+
+def _lessons_for(call: Call, payload: Payload) -> str:
+    """Return the lessons that this very step is due, each once a session."""
+    rows = ready.rows(call.root, call.agent)
+    if not rows:
+        return ""
+    from fleet.recall import triggers
+
+    known = [word.split()[1] for word in local.words(call.root, call.session) if word.startswith("lesson ")]
+    found = triggers.due(rows, known, payload.tool, payload.command, payload.path)
+    found = [each for each in found if local.claim(call.root, call.session, f"lesson {each[0]}")]
+    if not found:
+        return ""
+    _note_shown(call, [pattern for pattern, _ in found])
+    return triggers.framed((row for _, row in found), f"fleet-{os.urandom(8).hex()}")
+
+
+def _after_a_tool(call: Call, payload: Payload) -> Reply:
+    from fleet.learn import attempts
+
+    if payload.command and payload.has_ended and payload.host != CODEX:  # Codex does not tell how a command ended
+        attempts.note_success(call.root, call.agent, call.session, payload.command, payload.cwd)
+    elif payload.path and payload.tool in EDITING_TOOLS:
+        attempts.note_edit(call.root, call.agent, call.session, payload.path)
+    return Reply()
+
+
+def _after_a_failure(call: Call, payload: Payload) -> Reply:
+    if payload.call and not local.claim(call.root, call.session, f"call {payload.call}"):
+        return Reply()  # a plugin and the settings may both call: one failure is one
+    from fleet.learn import attempts
+    from fleet.text import shell
+
+    with call.guarded("the failure is not counted"):
+        attempts.note_failure(
+            call.root, call.agent, call.session, payload.command, payload.error, payload.exit_code, payload.cwd
+        )
+    builds = attempts.read_settings(call.root).builds if call.sets("attempts") else None
+    if not shell.is_build(payload.command, builds):
+        return Reply()
+    from fleet.learn import signals
+
+    return _flagged(call, signals.failure(payload.command, payload.exit_code, payload.error), STATE_ITS_CAUSE)
+
+
+# --- the end of a turn, and of a session ------------------------------------------------------------------------------
+
+
+def _stop(call: Call, payload: Payload) -> Reply:
+    """The agent is done for now: what needs its attention is named, else what it will start with next is made ready."""
+    reason = "" if payload.is_stopping else _unstated(call)
+    if not reason and ready.is_stale(call.root, call.agent):
+        _leave(call, AT_THE_START)
+    return Reply(go_on=reason)
+
+
+def _unstated(call: Call) -> str:
+    """Name what was logged in this session and teaches nothing yet, once."""
+    known = local.words(call.root, call.session)
+    if any(word.startswith("stop ") for word in known) or not any(word.startswith("flag ") for word in known):
+        return ""
+    from fleet.learn import signals
+
+    waiting = signals.waiting(signals.Slim(call.root), call.agent, call.session)
+    if not waiting or not local.claim(call.root, call.session, "stop once"):
+        return ""
+    rows = [f"- {each.id}: {_shown_title(each.title)}" for each in waiting[:LISTED_MAX]]
+    if more := len(waiting) - len(rows):
+        rows.append(f"- and {more} more: `fleet status`")
+    is_one = len(waiting) == 1
+    return STATE_THEM.format(
+        number="One correction" if is_one else f"{len(waiting)} corrections",
+        verb="has" if is_one else "have",
+        es="es" if is_one else "",
+        rows="\n".join(rows),
+        first=waiting[0].id,
+    )
+
+
+def work_at_the_end(call: Call) -> str:
+    """Settle, promote, and sync when somebody here has agreed to a remote; return what the log says of it."""
+    from fleet.app import sharing, starting
+
+    with call.guarded("old sessions are still remembered"):
+        local.prune(call.root)
+    with _opened(call) as workspace:
+        if workspace.config.hook.sync_at_end:
+            done = sharing.exchange(workspace, call.agent)
+            why = done.why
+        else:
+            done, why = None, "[hook] sync_at_end is false in fleet.toml"
+        if why:
+            sharing.settle(workspace, call.agent)
+        with call.guarded("the next session's start is not ready"):
+            starting.session_start(workspace, call.agent)
+    if done is None or why:
+        return f"settled; nothing was sent: {why}"
+    part = ", in part" if done.is_partial else ""
+    return f"synced{part}: {_counted(done.out, 'line')} out, {_counted(done.patterns_in, 'lesson')} in"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# --- what they share --------------------------------------------------------------------------------------------------
+
+
+def _leave(call: Call, which: str) -> None:
+    """Start a process that outlives the hook, for work that nobody can wait for."""
+    import subprocess
+    import sys
+
+    # -P: a folder of the project that is called fleet, or json, is not ours to run.
+    subprocess.Popen(
+        [sys.executable, "-P", "-m", "fleet.hook", which, call.root, call.agent, call.session, call.host],
+        cwd=call.root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+    )
+
+
+def _note_shown(call: Call, ids: Iterable[str]) -> None:
+    """Note which lessons the session has been shown: what happens afterwards can be told from what happened before."""
+    with call.guarded("what was shown is not noted"):
+        from pathlib import Path
+
+        from fleet.reflect import exposure
+        from fleet.store.local import Local
+
+        state = Local(Path(local.path_of(call.root, "local.db")))
+        try:
+            exposure.note(state, call.agent, call.session, ids, local.now_ms())
+        finally:
+            state.close()
+
+
+@contextmanager
+def _opened(call: Call) -> Iterator["Workspace"]:
+    from pathlib import Path
+
+    from fleet.store.workspace import Workspace
+
+    workspace = Workspace(Path(call.root))
+    try:
+        yield workspace
+    finally:
+        for warning in workspace.warnings:
+            call.log(f"warning: {warning}")
+        workspace.close()
