@@ -1,66 +1,70 @@
-"""What was tried and failed, and whether the same may be tried again: the mutation protocol's memory.
+"""Memory of failed commands, and the door that closes on a fourth try of the same: the mutation protocol.
 
-``.fleet/attempts/<agent>.jsonl``, append-only, one line one ``write(2)``. Local to this machine, and no promise hangs
-on it: without it nothing is stopped. Hooks ask before every command, so this imports ``os`` alone until a log is there.
+``.fleet/attempts/<agent>.jsonl``, append-only, one line one write. Local to this machine, and no promise hangs on it:
+without it nothing is stopped. Hooks ask before every command, so this imports little of the standard library alone
+until there is something to judge.
 
-**The door.** After ``limit`` consecutive failures of one command family with one normalised error, a command that
-failed among them is stopped, as long as nothing has changed since that failure. It is open when
+A *streak* is consecutive failures of one command family with one normalised error in one session. A success of the
+family ends it, another error begins a new one, other families do not touch it. A *try* is the last failure of one very
+command within a streak.
 
-1. a file changed below the workspace or the working folder (``changes``), or a host reported an edit;
+**The door.** After ``limit`` failures in a streak, a command that failed among them is stopped, as long as nothing has
+changed since that failure. It is open when
+
+1. a file changed below the workspace or the working folder (``store.changes``), or a host reported an edit;
 2. another command succeeded that may have changed something outside: an install, a service started, a process killed;
 3. a mutation was declared; that opens it for one more try, since the next failure is later than it.
 
 Another command is never stopped; one that sleeps before it looks is a poll, and is not, unless it builds or tests.
 """
 
+# ruff: noqa: PTH118, PTH120, PTH206
+# Paths are texts here: pathlib alone would take 5 ms, on every tool call.
 from __future__ import annotations
 
+import json
 import os
+import stat
+import time
 
-from fleet.learn import attemptlog
-from fleet.learn.attemptlog import root_of
+from fleet.store import changes
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Protocol
+if TYPE_CHECKING:  # what `typing` says, without its milliseconds
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
 
-    from fleet.learn.attemptlog import Where
-    from fleet.learn.streaks import Event, State, Streak
+    from fleet.store.config import Attempts
 
-    class Settings(Protocol):
-        """``[attempts]`` of ``fleet.toml``."""
-
-        @property
-        def limit(self) -> int:
-            """After so many failures the door closes."""
-
-        @property
-        def off(self) -> bool:
-            """Whether nothing is ever stopped."""
-
-        @property
-        def builds(self) -> Iterable[str]:
-            """Which commands are builds and tests."""
-
-        @property
-        def names(self) -> Mapping[str, str]:
-            """What the mutations are called here."""
-
+    Event = dict[str, Any]
+    Where = tuple[str, str]  # session, family
 
 COMMAND_CHARS_MAX = 200
 SAID_CHARS_MAX = 200
-WAY_OUT = 'fleet mutate M5 --failed "what does not work" --switch "what you do instead" --why "why it should work"'
+FILE_BYTES_MAX = 128 * 1024
+KEPT_BYTES_MAX = FILE_BYTES_MAX // 2
+READ_BYTES_MAX = 4 * FILE_BYTES_MAX  # a log that was not shortened in time is read from its end
+LOCK_WAIT_S = 1.0
+TRIES_KEPT_MAX = 50
+WON_KEPT_MAX = 50
+DAYS_KEPT = 7
+
+_FOLDER = os.path.join(".fleet", "attempts")
+_DAY_NS = 24 * 3600 * 1_000_000_000
+_NAME_CHARS_MAX = 32
+_TEXTS = ("event", "session", "family", "key", "error", "said", "command", "id", "code", "name", "failed", "switch")
+_TEXTS += ("why",)
 
 
 class Blocked:
-    """A command that is stopped.
+    """A command that is stopped; ``mutations.message`` says so to the agent.
 
     Attributes:
         command: as it was typed last time, screened and cut.
         family: what it is about.
         count: consecutive failures.
         said: the last line of the error that says something.
+        names: what the mutations are called here.
     """
 
     __slots__ = ("command", "count", "family", "names", "said")
@@ -72,31 +76,94 @@ class Blocked:
         self.said = streak.said
         self.names = names
 
-    def message(self) -> str:
-        """Return what the agent is told: what happened, what it means, and the ways out. Fit for a terminal."""
-        from fleet.keep.screening import for_terminal, redact
-        from fleet.learn.strategies import named
 
-        rows = [
-            f"fleet: stopped before another try of `{self.command}`",
-            f"{self.count} failures in a row had the same error, and no file has changed since its last one:",
-            f"    {self.said or '(no output)'}",
-            "The same again would fail the same way. Nothing is lost, and any other command is free.",
-            "Either change something first: an edit opens this command again.",
-            "Or declare another strategy, which allows one more try:",
-            f"    {WAY_OUT}",
-            *(f"  {each.code} {each.name}: {each.when}" for each in named(self.names)),
-        ]
-        return redact(for_terminal("\n".join(rows)))
+class Try:
+    """The last failure of one command.
+
+    Attributes:
+        command: as it was typed, screened and cut.
+        at_ns: when it failed, by the clock of the file system (see ``changes.moment``).
+        is_open: whether something was changed or declared since.
+    """
+
+    __slots__ = ("at_ns", "command", "is_open")
+
+    def __init__(self, command: str, at_ns: int) -> None:
+        self.command = command
+        self.at_ns = at_ns
+        self.is_open = False
+
+
+class Streak:
+    """Consecutive failures with one error.
+
+    Attributes:
+        session: whose.
+        family: of the commands.
+        error: a hash of the normalised error.
+        said: the line that a person is shown.
+        count: how many.
+        tries: each command's last failure, by its key, oldest first.
+    """
+
+    __slots__ = ("count", "error", "family", "said", "session", "tries")
+
+    def __init__(self, session: str, family: str, error: str) -> None:
+        self.session = session
+        self.family = family
+        self.error = error
+        self.said = ""
+        self.count = 0
+        self.tries: dict[str, Try] = {}
+
+    @property
+    def last(self) -> Try:
+        """The newest failure."""
+        return next(reversed(self.tries.values()))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every command in it may be tried again, whatever the count."""
+        return all(each.is_open for each in self.tries.values())
+
+
+class State:
+    """The fold of a log of attempts.
+
+    Attributes:
+        streaks: the open ones by session and family.
+        pending: declared mutations that wait for a success, by session ("" for all) and family.
+        declared: all declared mutations that have not worked yet, oldest first.
+        won: mutations that worked and were not dropped, oldest first.
+    """
+
+    __slots__ = ("declared", "pending", "streaks", "won")
+
+    def __init__(self) -> None:
+        self.streaks: dict[Where, Streak] = {}
+        self.pending: dict[Where, list[Event]] = {}
+        self.declared: dict[str, Event] = {}
+        self.won: dict[str, Event] = {}
+
+    def of(self, session: str) -> list[Streak]:
+        """Return the open streaks of a session; of all of them for ""."""
+        return [streak for streak in self.streaks.values() if session in ("", streak.session)]
+
+    def waiting(self, session: str, family: str) -> list[Event]:
+        """Return the declared mutations that a success of this family would crown."""
+        return [*self.pending.get((session, family), ()), *(self.pending.get(("", family), ()) if session else ())]
+
+
+# The door
 
 
 def verdict(
-    where: Where, agent: str, session: str, command: str, cwd: str = "", *, settings: Settings | None = None
+    root: str, agent: str, session: str, command: str, cwd: str = "", *, settings: Attempts | None = None
 ) -> Blocked | None:
     """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may.
 
     Args:
-        where: the workspace, or the path of its root.
+        root: of the workspace.
         agent: whose session.
         session: the host's id of it.
         command: what is about to run.
@@ -104,27 +171,26 @@ def verdict(
         settings: ``[attempts]``; read from ``fleet.toml`` when it is needed and not given.
     """
     try:
-        root = root_of(where)
-        data = attemptlog.read(root, agent)
+        data = _read(root, agent)
         return _judged(root, session, command, cwd, data, settings) if data else None
     except (OSError, ValueError):
         return None
 
 
-def _judged(root: str, session: str, command: str, cwd: str, data: bytes, settings: Settings | None) -> Blocked | None:
+def _judged(root: str, session: str, command: str, cwd: str, data: bytes, settings: Attempts | None) -> Blocked | None:
     key = _key(command, cwd)
     if key.encode() not in data:  # most commands: nothing need be decoded
         return None
-    from fleet.learn import changes, commands, streaks
+    from fleet.text import shell
 
-    streak = streaks.fold(streaks.events(data)).streaks.get((session, commands.family(command)))
+    streak = fold(events(data)).streaks.get((session, shell.family(command)))
     tried = streak.tries.get(key) if streak is not None else None
     if streak is None or tried is None or tried.is_open or streak.count < 2:
         return None
-    settings = settings if settings is not None else read_settings(root)
-    if settings.off or streak.count < settings.limit:
+    settings = read_settings(root) if settings is None else settings
+    if settings.off or settings.limit < 2 or streak.count < settings.limit:
         return None
-    if commands.waits(command) and not commands.is_build(command, settings):
+    if shell.waits(command) and not shell.is_build(command, settings.builds):
         return None
     if changes.any_since(root, cwd, tried.at_ns):
         return None
@@ -132,79 +198,62 @@ def _judged(root: str, session: str, command: str, cwd: str, data: bytes, settin
 
 
 def note_failure(
-    where: Where, agent: str, session: str, command: str, error: str = "", exit_code: int | None = None, cwd: str = ""
+    root: str, agent: str, session: str, command: str, error: str = "", exit_code: int | None = None, cwd: str = ""
 ) -> int:
     """Note that a command failed; return how many failures in a row this makes. A failure on a person's stop is none.
 
     Raises:
         DiskError: it could not be noted.
     """
-    from fleet.learn import changes, commands, streaks, symptoms
+    from fleet.text import shell
 
-    normal = symptoms.normalised(error) or f"exit {exit_code}"
+    said = shell.error_line(error) or (f"exit {exit_code}" if exit_code is not None else "")
     event: Event = {
         "event": "failed",
         "session": session,
-        "family": commands.family(command),
+        "family": shell.family(command),
         "key": _key(command, cwd),
-        "error": _hash(normal),
-        "said": _fit(
-            symptoms.last_line(error) or (f"exit {exit_code}" if exit_code is not None else ""), SAID_CHARS_MAX
-        ),
-        "command": _fit(commands.one_line(command[: 4 * COMMAND_CHARS_MAX]), COMMAND_CHARS_MAX),
+        "error": _hash(shell.error_fingerprint(error) or f"exit {exit_code}"),
+        "said": fitting(said, SAID_CHARS_MAX),
+        "command": fitting(command[: 4 * COMMAND_CHARS_MAX], COMMAND_CHARS_MAX),
         "exit": exit_code,
-        "at_ns": 0,
+        "at_ns": 0,  # when it is written
     }
-
-    def at_its_moment(handle: int) -> bytes:
-        event["at_ns"] = changes.moment(handle)
-        return streaks.as_line(event)
-
-    root = root_of(where)
-    attemptlog.append(root, agent, at_its_moment)
+    append(root, agent, event)
     streak = state(root, agent).streaks.get((session, event["family"]))
     return streak.count if streak is not None else 0
 
 
-def note_success(where: Where, agent: str, session: str, command: str, cwd: str = "") -> list[str]:  # noqa: ARG001
-    """Note that a command succeeded; return the ids of the mutations that it shows to have worked.
+def note_success(root: str, agent: str, session: str, command: str) -> list[Event]:
+    """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
 
-    Costs a ``stat`` where nothing is open. It ends its family's streak, and opens the doors of other families unless it
-    only looked. A mutation that worked is written into the journal, too.
+    Costs one read where nothing is open. It ends its family's streak, and opens the doors of other families unless it
+    only looked.
 
     Raises:
         DiskError: it could not be noted.
     """
-    root = root_of(where)
-    data = attemptlog.read(root, agent)
-    if not data or _quoted(session) not in data:
+    data = _read(root, agent)
+    if not data or json.dumps(session).encode() not in data:
         return []
-    from fleet.learn import commands, streaks
+    from fleet.text import shell
 
-    found = streaks.fold(streaks.events(data))
-    family = commands.family(command)
+    found = fold(events(data))
+    family = shell.family(command)
     won = found.waiting(session, family)
-    is_end = (session, family) in found.streaks
     changes_others = any(
-        not each.is_open for streak in found.of(session) if streak.family != family for each in streak.tries.values()
-    ) and not commands.only_looks(command)
-    if not (won or is_end or changes_others):
-        return []
-    event: Event = {"event": "passed", "session": session, "family": family, "changes": changes_others}
-    attemptlog.append(root, agent, lambda _: streaks.as_line(event))
-    if won:
-        from fleet.learn import mutations
-
-        for mutation in won:
-            mutations.record_success(where, agent, mutation, _fit(commands.one_line(command), COMMAND_CHARS_MAX))
-    return [mutation["id"] for mutation in won]
+        not streak.is_open for streak in found.of(session) if streak.family != family
+    ) and not shell.only_looks(command)
+    if won or changes_others or (session, family) in found.streaks:
+        append(root, agent, {"event": "passed", "session": session, "family": family, "changes": changes_others})
+    return won
 
 
-def note_edit(where: Where, agent: str, session: str, path: str = "") -> None:
+def note_edit(root: str, agent: str, session: str, path: str = "") -> None:
     """Note that a host reported an edit: what failed before it may be tried again.
 
     Args:
-        where: the workspace, or the path of its root.
+        root: of the workspace.
         agent: whose session.
         session: the host's id of it.
         path: what was edited; fleet's own files are no change. It is not kept.
@@ -212,93 +261,266 @@ def note_edit(where: Where, agent: str, session: str, path: str = "") -> None:
     Raises:
         DiskError: it could not be noted.
     """
-    from fleet.learn import changes
-
-    root = root_of(where)
-    data = attemptlog.read(root, agent)
-    if not data or _quoted(session) not in data or (path and changes.is_own(root, path)):
+    data = _read(root, agent)
+    if not data or json.dumps(session).encode() not in data or (path and changes.is_own(root, path)):
         return
-    if any(not each.is_open for streak in state(root, agent).of(session) for each in streak.tries.values()):
+    if not all(streak.is_open for streak in fold(events(data)).of(session)):
         append(root, agent, {"event": "changed", "session": session})
 
 
-def family(command: str) -> str:
-    """Return what a command is about (``commands.family``)."""
-    from fleet.learn import commands
+def read_settings(root: str) -> Attempts:
+    """Return ``[attempts]`` of ``fleet.toml``. While something in that file is wrong, nothing is stopped."""
+    from pathlib import Path
 
-    return commands.family(command)
+    from fleet.store import config
 
-
-def normalised(error: str) -> str:
-    """Return what stays the same from one run of a failure to the next (``symptoms.normalised``)."""
-    from fleet.learn import symptoms
-
-    return symptoms.normalised(error)
+    found = config.load(Path(root) / config.FILE_NAME)
+    return config.Attempts(off=True) if found.problems else found.attempts
 
 
-def is_build(command: str, settings: Settings | None = None) -> bool:
-    """Tell whether a command builds or tests (``commands.is_build``)."""
-    from fleet.learn import commands
-
-    return commands.is_build(command, settings)
+# The log
 
 
-def state(where: Where, agent: str) -> State:
+def state(root: str, agent: str) -> State:
     """Return what is open."""
-    from fleet.learn import streaks
-
-    return streaks.fold(streaks.events(attemptlog.read(root_of(where), agent)))
+    return fold(events(_read(root, agent)))
 
 
-def append(where: Where, agent: str, event: Event) -> None:
-    """Add one event to an agent's log.
+def append(root: str, agent: str, event: Event) -> None:
+    """Add one event to an agent's log, a failure with its moment; shorten a log that has grown too long.
 
     Raises:
+        ValueError: that is no agent's name.
         DiskError: it could not be noted.
     """
-    from fleet.learn import streaks
+    from pathlib import Path
 
-    line = streaks.as_line(event)
-    attemptlog.append(root_of(where), agent, lambda _: line)
-    if event["event"] in ("won", "dropped"):
-        attemptlog.mark(root_of(where), agent)
+    from fleet.model.errors import BusyError, DiskError
+    from fleet.store.files import Files
 
-
-class _Read:
-    """``[attempts]`` as it stands in the file, without the library that checks it: a hook has no time for that."""
-
-    __slots__ = ("builds", "limit", "names", "off")
-
-    def __init__(self, told: object) -> None:
-        from fleet.keep.builds import BUILDS
-        from fleet.keep.limits import ATTEMPTS_MAX
-
-        table: dict[str, object] = told if isinstance(told, dict) else {}
-        limit, builds, names = table.get("limit", ATTEMPTS_MAX), table.get("builds", BUILDS), table.get("names", {})
-        self.limit = limit if isinstance(limit, int) else ATTEMPTS_MAX
-        self.off = table.get("off", False) is not False or self.limit < 2
-        self.builds = tuple(build for build in builds if isinstance(build, str)) if isinstance(builds, list) else BUILDS
-        self.names = {code: str(name) for code, name in names.items()} if isinstance(names, dict) else {}
-
-
-def read_settings(where: Where) -> Settings:
-    """Read ``[attempts]`` with the standard library alone. A file that cannot be read stops nothing."""
-    import tomllib
-
+    name, files = _file(agent), Files(Path(root))
+    path = Path(root, _FOLDER, name)
     try:
-        with open(attemptlog.join(root_of(where), "fleet.toml"), encoding="utf-8-sig") as file:  # noqa: PTH123
-            return _Read(tomllib.loads(file.read()).get("attempts"))
-    except FileNotFoundError:
-        return _Read({})
-    except (OSError, ValueError):
-        return _Read({"off": True})
+        with files.lock(Path(root, ".fleet", "locks", f"attempts-{agent}.lock"), LOCK_WAIT_S):
+            if event["event"] == "failed":
+                files.append(path, b"", is_durable=False)
+                event["at_ns"] = _moment(path)
+            files.append(path, as_line(event), is_durable=False)
+            data = _read(root, agent)
+            if len(data) > FILE_BYTES_MAX:
+                files.replace(path, shortened(data, time.time_ns(), KEPT_BYTES_MAX), is_durable=False)
+            if event["event"] in ("won", "dropped"):
+                won = "".join(f"{each}\n" for each in fold(events(data)).won)
+                files.replace(path.with_suffix(".won"), won.encode("ascii", "replace"), is_durable=False)
+    except (OSError, DiskError, BusyError) as why:
+        raise DiskError(
+            f"{path} was not saved ({why}). Nothing else is lost: this attempt is not counted, and nothing is stopped "
+            "because of it"
+        ) from why
 
 
-def _quoted(session: str) -> bytes:
-    """Return a session as it stands in a line."""
-    import json
+def _moment(path: os.PathLike[str]) -> int:
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return changes.moment(handle)
+    finally:
+        os.close(handle)
 
-    return json.dumps(session).encode()
+
+def _file(agent: str) -> str:
+    """Return the name of an agent's log. No path is ever built from what is no name."""
+    plain = agent.replace("-", "a").replace("_", "a")
+    if not (plain.isascii() and plain.isalnum() and plain == plain.lower() and len(plain) <= _NAME_CHARS_MAX):
+        raise ValueError(f"{agent[:40]!r} cannot be an agent's name")
+    return f"{agent}.jsonl"
+
+
+def _read(root: str, agent: str) -> bytes:
+    """Return the log, b"" when there is none. Links and devices are none."""
+    path = os.path.join(root, _FOLDER, _file(agent))
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        seen = os.fstat(handle)
+        if not stat.S_ISREG(seen.st_mode):
+            return b""
+        return os.pread(handle, READ_BYTES_MAX, max(seen.st_size - READ_BYTES_MAX, 0))
+    finally:
+        os.close(handle)
+
+
+# The fold: lines in, a state out, and back to fewer lines
+
+
+def events(data: bytes) -> Iterator[Event]:
+    """Yield the lines of a log that can be read; a broken one costs itself alone."""
+    for raw in data.split(b"\n"):
+        if not raw.startswith(b"{"):
+            continue
+        try:
+            event = json.loads(raw)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and all(isinstance(event.get(key, ""), str) for key in _TEXTS):
+            yield event
+
+
+def fold(found: Iterable[Event]) -> State:
+    """Return what the events come to, in the order in which they were written."""
+    state = State()
+    for event in found:
+        step = _STEPS.get(event.get("event", ""))
+        if step is not None:
+            step(state, event)
+    return state
+
+
+def _failed(state: State, event: Event) -> None:
+    where = (event.get("session", ""), event.get("family", ""))
+    key, error, at_ns, times = event.get("key", ""), event.get("error", ""), event.get("at_ns"), event.get("times", 1)
+    if not key or type(at_ns) is not int or type(times) is not int:
+        return
+    streak = state.streaks.get(where)
+    if streak is None or streak.error != error:
+        streak = state.streaks[where] = Streak(*where, error)
+    streak.count += times
+    streak.said = event.get("said", "")
+    streak.tries.pop(key, None)  # the newest stands last
+    streak.tries[key] = Try(event.get("command", ""), at_ns)
+
+
+def _passed(state: State, event: Event) -> None:
+    where = (event.get("session", ""), event.get("family", ""))
+    state.streaks.pop(where, None)
+    for mutation in state.waiting(*where):
+        state.declared.pop(mutation["id"], None)
+    state.pending.pop(where, None)
+    state.pending.pop(("", where[1]), None)
+    if event.get("changes"):
+        _changed(state, event)
+
+
+def _changed(state: State, event: Event) -> None:
+    for streak in state.of(event.get("session", "")):
+        for each in streak.tries.values():
+            each.is_open = True
+
+
+def _declared(state: State, event: Event) -> None:
+    _changed(state, event)
+    families = event.get("families")
+    if not event.get("id"):
+        return
+    state.declared[event["id"]] = event
+    for family in families if isinstance(families, list) else ():
+        state.pending.setdefault((event.get("session", ""), str(family)), []).append(event)
+
+
+def _won(state: State, event: Event) -> None:
+    if not event.get("id"):
+        return
+    state.won[event["id"]] = event
+    state.declared.pop(event["id"], None)
+    for where, waiting in list(state.pending.items()):
+        left = [mutation for mutation in waiting if mutation["id"] != event["id"]]
+        state.pending[where] = left
+        if not left:
+            del state.pending[where]
+
+
+def _dropped(state: State, event: Event) -> None:
+    state.won.pop(event.get("id", ""), None)
+
+
+_STEPS = {
+    "failed": _failed,
+    "passed": _passed,
+    "changed": _changed,
+    "declared": _declared,
+    "won": _won,
+    "dropped": _dropped,
+}
+
+
+def shortened(data: bytes, now_ns: int, bytes_max: int) -> bytes:
+    """Return a log that comes to the same as this one, as far as it is young enough and has room.
+
+    Newest first in their claim on the room: what worked, then the streaks.
+    """
+    state = fold(events(data))
+    oldest_ns = now_ns - DAYS_KEPT * _DAY_NS
+    kept = [as_line(event) for event in list(state.won.values())[-WON_KEPT_MAX:]]
+    room = bytes_max - sum(map(len, kept))
+    while kept and room < bytes_max // 2:
+        room += len(kept.pop(0))
+    streaks = [streak for streak in state.streaks.values() if streak.last.at_ns >= oldest_ns]
+    streaks.sort(key=lambda streak: streak.last.at_ns)
+    chosen: list[Streak] = []
+    for streak in reversed(streaks):
+        room -= sum(len(line) for lines in _lines_of(streak) for line in lines)
+        if room < 0:
+            break
+        chosen.append(streak)
+    waiting = [event for event in state.declared.values() if _at(event) >= oldest_ns]
+    mutations = [as_line(event) for event in waiting[-WON_KEPT_MAX:]]
+    if sum(map(len, mutations)) > room:
+        mutations = []
+    return b"".join([*kept, *_in_order(chosen, mutations)])
+
+
+def _in_order(streaks: list[Streak], mutations: list[bytes]) -> Iterator[bytes]:
+    """Yield the lines such that what was open is open again: before what opens it, or behind."""
+    lines = [_lines_of(streak) for streak in reversed(streaks)]
+    for opened, _ in lines:
+        yield from opened
+    for session in dict.fromkeys(streak.session for streak in streaks):
+        yield as_line({"event": "changed", "session": session})
+    yield from mutations
+    for _, closed in lines:
+        yield from closed
+
+
+def _lines_of(streak: Streak) -> tuple[list[bytes], list[bytes]]:
+    """Return the lines of the tries that are open, and of those that are not."""
+    found: tuple[list[bytes], list[bytes]] = ([], [])
+    tries = list(streak.tries.items())[-TRIES_KEPT_MAX:]
+    tries.sort(key=lambda item: not item[1].is_open)
+    rest = streak.count - len(tries) + 1
+    for key, each in tries:
+        event = {
+            "event": "failed",
+            "session": streak.session,
+            "family": streak.family,
+            "key": key,
+            "error": streak.error,
+            "said": streak.said,
+            "command": each.command,
+            "at_ns": each.at_ns,
+            "times": rest,
+        }
+        found[not each.is_open].append(as_line(event))
+        rest = 1
+    return found
+
+
+def _at(event: Event) -> int:
+    at_ns = event.get("at_ns")
+    return at_ns if type(at_ns) is int else 0
+
+
+def as_line(event: Event) -> bytes:
+    """Return an event as one line."""
+    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
+
+
+def fitting(text: str, chars_max: int) -> str:
+    """Return a text screened and cut, in this order: half of a secret is not known as one."""
+    from fleet.text.screening import one_line, screen
+
+    clean = one_line(screen(text).text)
+    return clean if len(clean) <= chars_max else clean[: chars_max - 1] + "…"
 
 
 def _key(command: str, cwd: str) -> str:
@@ -307,14 +529,6 @@ def _key(command: str, cwd: str) -> str:
 
 
 def _hash(text: str) -> str:
-    import hashlib
+    from hashlib import blake2b  # OpenSSL behind it takes some ms
 
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def _fit(text: str, chars_max: int) -> str:
-    """Screen a text and cut it, in this order: half of a secret is not known as one."""
-    from fleet.keep.screening import one_line, screen
-
-    clean = one_line(screen(text).text)
-    return clean if len(clean) <= chars_max else clean[: chars_max - 1] + "…"
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -1,14 +1,17 @@
-"""Whether any file has changed since a moment: a look at the tree, with a limit on entries and on time.
+"""Search of a folder tree for files that changed since a moment, with a limit on entries and on time.
 
-Asked is each file's *change* time (ctime), not its modification time: it moves with every write, and also with what
-leaves a modification time as it was: ``chmod +x``, ``mv``, ``cp -p``, ``tar x``. Nobody can set it back. A folder's
-tells that something in it was deleted. Beyond a limit the answer is yes: then nothing is stopped, which is the safe
-side. Standard library only, for the hook's sake.
+What counts is each file's *change* time (ctime), not its modification time: it moves with every write, and also with
+what leaves a modification time as it was: ``chmod +x``, ``mv``, ``cp -p``, ``tar x``. Nobody can set it back. A
+folder's tells that something in it was deleted. Beyond a limit the answer is yes: then nothing is stopped, which is the
+safe side. Standard library only, for the hook's sake.
 """
 
+# ruff: noqa: PTH118, PTH120, PTH206
+# Paths are texts here: pathlib alone would take 5 ms, on every tool call.
 from __future__ import annotations
 
 import os
+import time
 
 _words = str.split
 
@@ -20,20 +23,23 @@ _POLL_S = 0.0005
 
 SKIPPED = frozenset(
     _words(
-        ".git .hg .svn .jj .fleet node_modules bower_components __pycache__ .venv venv .tox .nox .eggs "
-        ".mypy_cache .ruff_cache .pytest_cache .hypothesis .cache .gradle .next .nuxt .svelte-kit .turbo "
-        ".parcel-cache .angular .dart_tool .terraform .bazel target build dist out coverage htmlcov .nyc_output "
-        ".idea .vscode .claude .codex .gemini .copilot .opencode .cursor"
+        ".git .hg .svn .jj .fleet node_modules bower_components __pycache__ .venv venv .tox .nox .eggs .mypy_cache "
+        ".ruff_cache .pytest_cache .hypothesis .cache .gradle .next .nuxt .svelte-kit .turbo .parcel-cache .angular "
+        ".dart_tool .terraform .bazel target build dist out coverage htmlcov .nyc_output .idea .vscode .claude .codex "
+        ".gemini .copilot .opencode .cursor"
     )
 )
-"""What version control, builds, tests, editors and hosts write for themselves. A change in here opens no door."""
+"""Folders that version control, builds, tests, editors and hosts write for themselves: a change there opens no door."""
 
-CLAN = "clan-learnings"
-AGENTS = "agents"
-OWN_FILES = frozenset(
-    _words("corrections.md memory.md JOURNAL.md journals notes.jsonl .agents.local.md .agents skills MEMORY.md")
+_CLAN = "clan-learnings"
+_AGENTS = "agents"
+_OWN_FILES = frozenset(
+    _words(
+        "corrections.md memory.md JOURNAL.md journals notes.jsonl reflections.jsonl inbox.jsonl .agents.local.md "
+        ".agents skills MEMORY.md"
+    )
 )
-"""What fleet writes in an agent's folder: logging a failure is no change to what failed."""
+"""Files of fleet's own in an agent's folder: logging a failure is no change to what failed."""
 
 
 def any_since(root: str, cwd: str, since_ns: int) -> bool:
@@ -47,8 +53,6 @@ def any_since(root: str, cwd: str, since_ns: int) -> bool:
         cwd: where the command runs; "" when it is not known.
         since_ns: as ``moment`` gave it.
     """
-    import time
-
     walk = _Walk(os.path.realpath(root), since_ns, time.monotonic() + SECONDS_MAX)
     folders = [walk.root]
     if cwd:
@@ -66,14 +70,21 @@ def moment(handle: int) -> int:
     what a build wrote up to now is before it, what is edited from now on is not. Where ticks are longer (seconds, on
     some file systems), both share one, and count as changed.
     """
-    import time
-
     first = _touched(handle)
     until = time.monotonic() + CLOCK_TICK_S_MAX
     while (now := _touched(handle)) == first and time.monotonic() < until:
         time.sleep(_POLL_S)
     # A file server's clock may be ahead of ours; of both, the earlier is the safe one.
     return min(now, time.time_ns())
+
+
+def is_own(root: str, path: str) -> bool:
+    """Tell whether a path is fleet's own: what is logged there changes nothing about what failed."""
+    below = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
+    parts = below.split(os.sep)
+    if parts[0] in (".fleet", _CLAN):
+        return True
+    return len(parts) >= 3 and parts[0] == _AGENTS and parts[2] in _OWN_FILES
 
 
 def _touched(handle: int) -> int:
@@ -90,8 +101,6 @@ class _Walk:
 
     def has_change(self, folder: str) -> bool:
         """Walk down from a folder. What cannot be read is passed over."""
-        import time
-
         waiting = [folder]
         while waiting:
             path = waiting.pop()
@@ -116,30 +125,21 @@ class _Walk:
         return False
 
     def _is_skipped(self, folder: str, name: str) -> bool:
-        if name in SKIPPED or (name == CLAN and folder == self.root):
+        if name in SKIPPED or (name == _CLAN and folder == self.root):
             return True
-        return name in OWN_FILES and os.path.dirname(folder) == os.path.join(self.root, AGENTS)  # noqa: PTH118, PTH120
+        return name in _OWN_FILES and os.path.dirname(folder) == os.path.join(self.root, _AGENTS)
 
     def _is_our_doing(self, folder: str) -> bool:
         """Tell whether a folder's own time says nothing: fleet replaces files in there, or made a folder in it."""
-        agents = os.path.join(self.root, AGENTS)  # noqa: PTH118
-        if folder == agents or os.path.dirname(folder) == agents:  # noqa: PTH120
+        agents = os.path.join(self.root, _AGENTS)
+        if folder == agents or os.path.dirname(folder) == agents:
             return True
-        return folder == self.root and any(self._was_made_last(name) for name in (AGENTS, CLAN, ".fleet"))
+        return folder == self.root and any(self._was_made_last(name) for name in (_AGENTS, _CLAN, ".fleet"))
 
     def _was_made_last(self, name: str) -> bool:
         """Tell whether the last entry that came to the root, or left it, was this folder."""
         try:
-            made = os.lstat(os.path.join(self.root, name)).st_ctime_ns  # noqa: PTH118
+            made = os.lstat(os.path.join(self.root, name)).st_ctime_ns
         except OSError:
             return False
         return abs(os.lstat(self.root).st_ctime_ns - made) <= MADE_TOGETHER_NS
-
-
-def is_own(root: str, path: str) -> bool:
-    """Tell whether a path is fleet's own: what is logged there changes nothing about what failed."""
-    below = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
-    parts = below.split(os.sep)  # noqa: PTH206
-    if parts[0] in (".fleet", CLAN):
-        return True
-    return len(parts) >= 3 and parts[0] == AGENTS and parts[2] in OWN_FILES

@@ -1,0 +1,513 @@
+"""Reader of the records of other fleets: one JSON object a line, one JSON document, or a page of corrections.
+
+A record that cannot be used becomes ``Bad`` with its reason and its bytes, one that is rightly left out ``Skipped``;
+neither stops the others, and nothing raises. The name of a file is a hint, its content decides.
+"""
+
+import json
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fleet.learn import corrections_md
+from fleet.model import limits, names
+from fleet.model.strict import BadLineError, strict_object
+from fleet.text import dates
+
+
+class Lesson(msgspec.Struct, frozen=True):
+    """A foreign record that becomes a pattern.
+
+    Attributes:
+        text: the pattern, else the description, else the title.
+        correct: the solution, else the rationale, else the correction; may be empty.
+        title: title or name as the record has it, also where it is the text.
+        category: category, else domain.
+        tags: at most ``limits.TAGS_MAX``.
+        agent: who wrote it, as the record says.
+        at_ms: when, in milliseconds since 1970; None if unknown.
+        seen: occurrences, 1 to ``SEEN_MAX``.
+        source: where it comes from, as the record says.
+        extra: what else it says, sorted by key: id, status, domain, ``wrong``, ...; ``record`` and ``replica`` for an
+            entry of ``corrections.md`` that a fleet has already counted.
+        identity: canonical text of title, body and time, to be hashed; ids, file, key order and white space play no
+            part in it, so that a record met twice is one.
+    """
+
+    text: str
+    correct: str
+    title: str
+    category: str
+    tags: tuple[str, ...]
+    agent: str
+    at_ms: int | None
+    seen: int
+    source: str
+    extra: tuple[tuple[str, str], ...]
+    identity: str
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A foreign record that becomes a discovery.
+
+    Attributes:
+        type: one of ``FINDING_TYPES``.
+        context: where it was found; may be empty.
+        problem: the problem, else the title.
+        solution: the solution, else the insight; may be empty.
+        tags: at most ``limits.TAGS_MAX``.
+        confidence: low, medium, high, or empty.
+        minutes: what it cost to find out; None if unknown.
+        agent: who found it, as the record says.
+        at_ms: when, in milliseconds since 1970; None if unknown.
+        identity: as for a lesson.
+    """
+
+    type: str
+    context: str
+    problem: str
+    solution: str
+    tags: tuple[str, ...]
+    confidence: str
+    minutes: int | None
+    agent: str
+    at_ms: int | None
+    identity: str
+
+
+class Skipped(NamedTuple):
+    """A record that was understood and rightly not taken: on which line, and why."""
+
+    line: int
+    reason: str
+
+
+class Bad(NamedTuple):
+    """A record that cannot be used: on which line, why, and its bytes, up to ``limits.LINE_BYTES_MAX``."""
+
+    line: int
+    reason: str
+    raw: bytes
+
+
+Item = Lesson | Finding | Bad | Skipped
+
+
+class _UnusableError(ValueError):
+    """The reason why a record cannot be used; turned into ``Bad`` at once."""
+
+
+SEEN_MAX = 1_000_000
+MINUTES_MAX = 1_000_000
+FINDING_TYPES = frozenset({"discovery", "gotcha", "tip", "workaround"})
+LESSON_TYPES = frozenset({"lesson", "pattern", "correction"})
+LISTS = frozenset({"patterns", "lessons", "discoveries", "corrections", "records"})
+"""Keys under which a JSON document may hold its records."""
+
+_TO_BE_INFERRED = "its pattern is still to be inferred"
+_TIMES = ("ts", "timestamp", "created", "created_at", "date", "at")
+_COUNTS = ("occurrences", "count", "seen")
+_EXTRAS = ("clan", "domain", "harness", "id", "path", "platform", "status", "uuid")
+_GONE = frozenset({"retracted", "superseded"})
+_OWN_ID = re.compile(r"[pd]-[0-9a-f]{16}", re.ASCII)
+_OWN_KEYS = frozenset({"add", "rem", "n", "set", "w", "retracts"})
+_COMMA = re.compile(r"[,，、]")
+_CONFIDENCES = frozenset({"low", "medium", "high"})
+_MEDIUM_FROM, _HIGH_FROM = 0.5, 0.8
+
+_BOM = b"\xef\xbb\xbf"
+_CONFLICT = re.compile(rb"^(?:(?:<{7}|>{7}|\|{7})(?: [^\n]*)?|={7})\r?$", re.MULTILINE)
+_HEADING_LINE = re.compile(rb"^ {0,3}#{1,6}[ \t]", re.MULTILINE)
+_OBJECT_LINE = re.compile(rb"^[ \t]*\{", re.MULTILINE)
+_PAGES = (".md", ".markdown", ".mdx")
+_LINES = (".jsonl", ".ndjson")
+_SPACE = re.compile(r"[ \t\r\n]*")
+# Numbers stay text: this only cuts, and an integer of 5,000 digits must not stop it.
+_decoder = json.JSONDecoder(parse_int=str, parse_float=str)
+
+
+def read_records(name: str, data: bytes) -> Iterator[Item]:
+    """Yield what a file holds, in its order. Never raises, whatever the bytes.
+
+    Args:
+        name: of the file, with or without its folder. Only a hint.
+        data: all of it: one JSON object a line, one JSON document, or a page of corrections.
+    """
+    base = re.split(r"[\\/]", name)[-1].casefold()
+    data = data.removeprefix(_BOM)
+    if _is_page(base, data):
+        yield from _read_page(data)
+        return
+    # Both sides of a conflict are records. The lines stay, empty, so that each keeps its number.
+    data = _CONFLICT.sub(b"", data)
+    text = _document(base, data)
+    raws = _lines(data) if text is None else _pieces(text)
+    yield from _read_objects(raws, is_discoveries=base.startswith("discover"))
+
+
+# The kind of a file
+
+
+def _is_page(base: str, data: bytes) -> bool:
+    """Tell a page of Markdown from JSON."""
+    first = _first_line(data)
+    if first[:1] in (b"{", b"["):
+        return base.endswith(_PAGES) and not _is_json(first) and not _is_json(data)
+    if base.endswith(_PAGES) or (_HEADING_LINE.match(first) and not base.endswith((*_LINES, ".json"))):
+        return True
+    return _HEADING_LINE.search(data) is not None and _OBJECT_LINE.search(data) is None
+
+
+def _document(base: str, data: bytes) -> str | None:
+    """Return the text of a file that is one document, whole or torn; None when it has one record a line."""
+    if data.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if _is_one_value(text):
+        return text
+    # A first line that is complete in itself does not begin a document of several.
+    is_torn = not base.endswith(_LINES) and not _is_json(_first_line(data)) and _holds_list(text)
+    return text if is_torn else None
+
+
+def _first_line(data: bytes) -> bytes:
+    """Return the first line that says something."""
+    at = 0
+    while at < len(data):
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        line = data[at:end]
+        if line.strip() and not _CONFLICT.fullmatch(line):
+            return line.strip()
+        at = end + 1
+    return b""
+
+
+def _is_json(raw: bytes) -> bool:
+    return _is_one_value(raw.decode("utf-8", "replace"))
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if raw := line.strip().removeprefix(_BOM):
+            yield number, raw
+
+
+# A JSON document of many records, cut into the text of each, so that one bad record costs no other
+
+
+def _is_one_value(text: str) -> bool:
+    """Tell whether the whole text is one JSON value, and not a value a line."""
+    try:
+        _, end = _decoder.raw_decode(text, _skip(text, 0))
+    except (ValueError, RecursionError):
+        return False
+    return _skip(text, end) == len(text)
+
+
+def _holds_list(text: str) -> bool:
+    """Tell whether a text begins as a list of records or as an object that holds one, even if it is torn later."""
+    start = _skip(text, 0)
+    return text.startswith("[", start) or (text.startswith("{", start) and bool(_lists(text, start)))
+
+
+def _pieces(text: str) -> Iterator[tuple[int, bytes]]:
+    """Yield line and bytes of each record of a document: an object, an array of them, or an object with a list of them.
+
+    A document that is torn gives the records before the tear, and the rest as one last piece.
+    """
+    line, counted = 1, 0
+    for start, end in _spans(text):
+        line += text.count("\n", counted, start)
+        counted = start
+        yield line, text[start:end].encode()
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    start = _skip(text, 0)
+    if text.startswith("[", start):
+        yield from _array(text, start)
+    elif text.startswith("{", start) and (lists := _lists(text, start)):
+        for at in lists:
+            yield from _array(text, at)
+    else:
+        yield start, len(text.rstrip())
+
+
+def _array(text: str, start: int) -> Generator[tuple[int, int], None, None]:
+    """Yield where each element stands. A missing or double comma, as a merge leaves it, is forgiven."""
+    at = start + 1
+    while (at := _skip_commas(text, at)) < len(text) and text[at] != "]":
+        try:
+            _, end = _decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            yield at, len(text.rstrip())
+            return
+        yield at, end
+        at = end
+
+
+def _lists(text: str, start: int) -> list[int]:
+    """Return where an object's lists of records begin; a list without an object in it is a field like any other."""
+    found: list[int] = []
+    at = start + 1
+    try:
+        while (at := _skip_commas(text, at)) < len(text) and text[at] == '"':
+            key, at = _decoder.raw_decode(text, at)
+            at = _skip(text, at)
+            if not text.startswith(":", at):
+                break
+            begin = at = _skip(text, at + 1)
+            is_list = key in LISTS and text.startswith("[", begin)
+            if is_list and text.startswith(("{", "]"), _skip(text, begin + 1)):
+                found.append(begin)
+            _, at = _decoder.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        pass  # torn: what was found up to here is read up to the tear
+    return found
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _skip_commas(text: str, at: int) -> int:
+    at = _skip(text, at)
+    while text.startswith(",", at):
+        at = _skip(text, at + 1)
+    return at
+
+
+# One JSON object
+
+
+def _read_objects(raws: Iterable[tuple[int, bytes]], *, is_discoveries: bool) -> Iterator[Item]:
+    """Read records one by one; then leave out those that a later one of them takes the place of."""
+    read: list[tuple[int, dict[str, Any], Item]] = []
+    replaced: dict[str, int] = {}
+    for at, (line, raw) in enumerate(raws):
+        found, item = _read_object(line, raw, is_discoveries=is_discoveries)
+        read.append((line, found, item))
+        if isinstance(item, Lesson | Finding):
+            replaced.update((old, at) for old in _texts_of(found.get("supersedes")))
+    for at, (line, found, item) in enumerate(read):
+        own_ids = (*_texts_of(found.get("id")), *_texts_of(found.get("uuid")))
+        is_replaced = any(replaced.get(known_as, -1) > at for known_as in own_ids)
+        is_taken = isinstance(item, Lesson | Finding)
+        yield Skipped(line, "superseded by a later record") if is_replaced and is_taken else item
+
+
+def _texts_of(value: object) -> list[str]:
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str) and one]
+
+
+def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[str, Any], Item]:
+    found: dict[str, Any] = {}
+    try:
+        found = strict_object(raw)
+        if _is_deep(found):
+            raise _UnusableError(f"nested deeper than {limits.DEPTH_MAX}")
+        if reason := _reason_to_skip(found):
+            return found, Skipped(line, reason)
+        is_finding = _is_finding(found, is_discoveries=is_discoveries)
+        return found, _finding(found) if is_finding else _lesson(found)
+    except (BadLineError, _UnusableError) as why:
+        return found, _bad(line, str(why), raw)
+
+
+def _is_deep(found: dict[str, Any]) -> bool:
+    """Tell whether objects and lists stand in each other more than ``limits.DEPTH_MAX`` deep, by level."""
+    level: list[Any] = [found]
+    for _ in range(limits.DEPTH_MAX):
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+    return bool(level)
+
+
+def _reason_to_skip(found: Mapping[str, Any]) -> str:
+    known_as, pattern = found.get("id"), found.get("pattern")
+    if isinstance(known_as, str) and _OWN_ID.fullmatch(known_as) and _is_own(found):
+        return "this is fleet's own line: sync it, do not import it"
+    status = _word(found, "status").casefold()
+    if found.get("retracted") is True or status in _GONE:
+        return status if status in _GONE else "retracted"
+    if found.get("superseded_by"):
+        return "superseded"
+    return _TO_BE_INFERRED if isinstance(pattern, str) and corrections_md.is_placeholder(pattern) else ""
+
+
+def _is_own(found: Mapping[str, Any]) -> bool:
+    return not _OWN_KEYS.isdisjoint(found) or names.is_replica(_word(found, "by"))
+
+
+def _is_finding(found: Mapping[str, Any], *, is_discoveries: bool) -> bool:
+    """Tell a discovery: by its type, then its id, then the file it is in, then its fields."""
+    kind, known_as = _word(found, "type").casefold(), _word(found, "id")
+    if kind in LESSON_TYPES:
+        return False
+    if kind in FINDING_TYPES or known_as.startswith(("d-", "disc-")):
+        return True
+    if is_discoveries and not known_as.startswith(("p-", "pat-")):
+        return not {"problem", "solution", "insight"}.isdisjoint(found)
+    return {"problem", "solution", "context"}.issubset(found) and {"title", "category"}.isdisjoint(found)
+
+
+def _lesson(found: Mapping[str, Any]) -> Lesson:
+    title = _first(found, "title", "name")
+    text = _first(found, "pattern", "description") or title or _first(found, "lesson", "text")
+    if not text:
+        raise _UnusableError("nothing to read as its text: no pattern, description or title")
+    correct = _first(found, "solution", "rationale", "correction", "correct", "right")
+    wrong = _first(found, "problem", "wrong")
+    at_ms = _time(found)
+    extra = {name: _word(found, name) for name in _EXTRAS} | {"wrong": wrong}
+    return Lesson(
+        text=text,
+        correct=correct,
+        title=title,
+        category=_word(found, "category") or _word(found, "domain"),
+        tags=_tags(found.get("tags")),
+        agent=_word(found, "agent"),
+        at_ms=at_ms,
+        seen=_seen(found),
+        source=_word(found, "source"),
+        extra=tuple(sorted((name, value) for name, value in extra.items() if value)),
+        identity=_identity("lesson", title, text, correct, wrong, at_ms=at_ms),
+    )
+
+
+def _finding(found: Mapping[str, Any]) -> Finding:
+    problem = _first(found, "problem", "title", "name", "description")
+    if not problem:
+        raise _UnusableError("nothing to read as its text: no problem or title")
+    context, solution = _first(found, "context"), _first(found, "solution", "insight")
+    at_ms = _time(found)
+    kind = _word(found, "type").casefold()
+    return Finding(
+        type=kind if kind in FINDING_TYPES else "discovery",
+        context=context,
+        problem=problem,
+        solution=solution,
+        tags=_tags(found.get("tags")),
+        confidence=_confidence(found.get("confidence")),
+        minutes=_whole(found.get("minutes"), 0, MINUTES_MAX),
+        agent=_word(found, "agent"),
+        at_ms=at_ms,
+        identity=_identity("finding", problem, context, solution, at_ms=at_ms),
+    )
+
+
+def _identity(kind: str, title: str, *body: str, at_ms: int | None) -> str:
+    """Return the canonical text of what a record means. ASCII, so that it always has bytes to hash."""
+    said = [kind, corrections_md.fold(title), *(corrections_md.fold(part) for part in body), at_ms]
+    return json.dumps(said, separators=(",", ":"))
+
+
+def _checked(name: str, value: object) -> str:
+    """Return a text field without the white space around it; empty when it is absent or null."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _UnusableError(f"'{name}' is no text")
+    text = value.strip()
+    if len(text) * 4 > limits.TEXT_BYTES_MAX and len(text.encode("utf-8", "replace")) > limits.TEXT_BYTES_MAX:
+        raise _UnusableError(f"'{name}' is longer than {limits.TEXT_BYTES_MAX} bytes")
+    return text
+
+
+def _first(found: Mapping[str, Any], *keys: str) -> str:
+    """Return the first of these texts that says something. All are checked: half a record is no record."""
+    texts = [_checked(key, found.get(key)) for key in keys]
+    return next((text for text in texts if text), "")
+
+
+def _word(found: Mapping[str, Any], key: str) -> str:
+    """Return a field that a record can do without: one of another type, or too long, is left out."""
+    try:
+        return _checked(key, found.get(key))
+    except _UnusableError:
+        return ""
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    said = _COMMA.split(value) if isinstance(value, str) else value if isinstance(value, list) else ()
+    tags = (_checked("tags", tag) for tag in said if isinstance(tag, str))
+    return tuple(dict.fromkeys(tag for tag in tags if tag))[: limits.TAGS_MAX]
+
+
+def _seen(found: Mapping[str, Any]) -> int:
+    counts = (_whole(found.get(name), 1, SEEN_MAX) for name in _COUNTS)
+    return next((count for count in counts if count is not None), 1)
+
+
+def _whole(value: object, least: int, most: int) -> int | None:
+    return value if type(value) is int and least <= value <= most else None
+
+
+def _time(found: Mapping[str, Any]) -> int | None:
+    moments = (dates.to_ms(found.get(name)) for name in _TIMES)
+    return next((moment for moment in moments if moment is not None), None)
+
+
+def _confidence(value: object) -> str:
+    if isinstance(value, str):
+        word = value.strip().casefold()
+        return word if word in _CONFIDENCES else ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    if value < _MEDIUM_FROM:
+        return "low"
+    return "medium" if value < _HIGH_FROM else "high"
+
+
+# A page of corrections
+
+
+def _read_page(data: bytes) -> Iterator[Item]:
+    """Read the entries of a ``corrections.md``."""
+    log = corrections_md.parse_log(data)
+    if not log.entries and data.strip() and not _HEADING_LINE.search(data):
+        yield _bad(1, "no correction in this page: it has no heading", data)
+        return
+    lines = data.splitlines(keepends=True)
+    ends = [entry.line - 1 for entry in log.entries[1:]] + [len(lines)]
+    for entry, end in zip(log.entries, ends, strict=False):
+        try:
+            yield _from_entry(entry)
+        except _UnusableError as why:
+            yield _bad(entry.line, str(why), b"".join(lines[entry.line - 1 : end]))
+
+
+def _from_entry(entry: corrections_md.Entry) -> Lesson | Skipped:
+    """Read an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
+    is_bare = not (entry.wrong or entry.source or entry.auto)
+    text = _checked("pattern", entry.pattern) or (_checked("title", entry.title) if is_bare else "")
+    if not text:
+        return Skipped(entry.line, _TO_BE_INFERRED if entry.auto else "it has no pattern yet")
+    wrong, right = _checked("wrong", entry.wrong), _checked("correct", entry.right)
+    at_ms = dates.to_ms(entry.when)
+    record = entry.record
+    extra = {"wrong": wrong} | ({"record": record.id, "replica": record.replica} if record else {})
+    return Lesson(
+        text=text,
+        correct=right,
+        title=_checked("title", entry.title),
+        category=_checked("category", entry.category),
+        tags=entry.tags[: limits.TAGS_MAX],
+        agent=names.agent_of(record.replica) if record else "",
+        at_ms=at_ms,
+        seen=1,
+        source=_checked("source", entry.source),
+        extra=tuple(sorted((name, value) for name, value in extra.items() if value)),
+        identity=_identity("lesson", entry.title, text, right, wrong, at_ms=at_ms),
+    )
+
+
+def _bad(line: int, reason: str, raw: bytes) -> Bad:
+    return Bad(line, reason, raw[: limits.LINE_BYTES_MAX])
