@@ -1,32 +1,20 @@
 """A git branch as the clan's remote: plumbing on a bare repository of our own.
 
 No work tree, index, hook or filter is ever involved, and nobody's uncommitted work is in the way (DESIGN, section 5).
-A pull is ``fetch`` and, only if the head moved, ``diff-tree`` and ``cat-file``. A push is ``fast-import`` and ``push``:
-fast-import makes blobs, trees and commit in one process, where hash-object, ls-tree, mktree and commit-tree would be
-four. Both take a lock beside the repository, so that two processes of one machine do not meet inside it.
-
-What a hostile far side can put into a tree is met here: an entry is read only if it is a plain file at one of the
-clan's own paths, and never becomes a file of this machine by itself.
+A fetch is ``fetch`` and, only if the head moved, ``ls-tree``. A push is ``fast-import`` and ``push``. Both take a lock
+beside the repository, so that two processes of one machine do not meet inside it.
 """
 
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fleet.keep.errors import BusyError
-from fleet.keep.lazily import compiled
-from fleet.keep.screening import for_terminal
-from fleet.share import gitprocess
-from fleet.share.bare import Bare
-from fleet.share.gitprocess import Done, GitDamaged, GitFailed, GitTimeout, GitTooMuch
-from fleet.share.meanwhile import Meanwhile
+from fleet.model.errors import BusyError
 from fleet.share.remote import (
-    BLOB_BYTES_MAX,
-    PULL_BYTES_MAX,
     BadRemote,
     Files,
     Mark,
@@ -37,57 +25,46 @@ from fleet.share.remote import (
     check_branch,
     check_outgoing,
     check_remote,
-    is_clan_path,
     is_local,
     redact_url,
-    remote_is_allowed,
     secrets_in,
 )
-
-__all__ = [
-    "BadRemote",
-    "GitRemote",
-    "check_branch",
-    "check_remote",
-    "guess_remote",
-    "redact_url",
-    "remote_is_allowed",
-]
+from fleet.store import gitprocess, tree
+from fleet.store.git import AUTHOR, SEEN, Bare, Entry
+from fleet.store.gitprocess import Done, GitDamaged, GitFailed, GitTimeout, GitTooMuch
+from fleet.text.screening import for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
-_FETCHED = "refs/fleet/fetched"
-_NEXT = "refs/fleet/next"
-_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git knows it without having it
-_PLAIN, _NOTHING = "100644", "000000"
-_LINKS = ("120000", "160000")
 _NAMED_MAX = 5
 _GUESS_S = 5.0
 
 _SAFE = "nothing is lost: what waits here goes out with the next `fleet sync`"
-_MARK = compiled(r"[0-9a-f]{40}")
-_RACE = compiled(
+_MARK = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_RACE = re.compile(
     r"cannot lock ref|failed to update ref|incorrect old value|reference already exists|failed to lock"
     r"|non-fast-forward|fetch first|stale info"
 )
 # Trying again would not help: its disk, or a branch `fleet/x` where `fleet` should be.
-_NO_RACE = compiled(r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create")
-_NO = compiled(
+_NO_RACE = re.compile(r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create")
+_NO = re.compile(
     r"remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access"
     # Git's server dies of such a hook instead of answering; a newer one names hook and phase.
     r"|fatal: (?:in '[a-z]+' phase, )?(?:ref updates? aborted by|update aborted by the reference-transaction) hook",
     re.IGNORECASE,
 )
-_HUNG_UP = compiled(r"^.*(?:the remote end hung up|unexpected disconnect).*$\n?", re.MULTILINE)
-_UNFIT = compiled(r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error")
+_HUNG_UP = re.compile(r"^.*(?:the remote end hung up|unexpected disconnect).*$\n?", re.MULTILINE)
+# Git's words for a remote whose objects are named by another hash than ours; not so if it is empty still.
+_OTHER_HASH = re.compile(r"mismatched algorithms|does not support this repository's hash algorithm")
+_UNFIT = re.compile(r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error")
 
 
-class _Entry(NamedTuple):
-    """One path that differs between two trees."""
+class _Fetched(NamedTuple):
+    """Outcome of a fetch. The listings are empty where the head is at the mark."""
 
-    path: str
-    old_mode: str
-    mode: str
-    blob: str
+    head: Mark
+    before: dict[str, Entry] | None
+    """What stood at the mark; None if that was never pulled, or is not here any more."""
+    now: dict[str, Entry]
 
 
 class GitRemote:
@@ -100,7 +77,6 @@ class GitRemote:
         timeout_s: how long one pull or push may take in all.
         author: whose name the commits bear.
         clock: the seconds since 1970, for the commits' dates.
-        meanwhile: what there is to do while git works.
 
     Raises:
         BadRemote: the url or the branch is not one that we hand to git.
@@ -113,9 +89,8 @@ class GitRemote:
         branch: str,
         *,
         timeout_s: float = 60,
-        author: str = "fleet",
+        author: str = AUTHOR,
         clock: Callable[[], float] = time.time,
-        meanwhile: Meanwhile | None = None,
     ) -> None:
         self.warnings: list[str] = []
         self.skipped = 0
@@ -123,10 +98,19 @@ class GitRemote:
         self._branch = check_branch(branch)
         self.name = for_terminal(redact_url(self._url))
         self._timeout_s = timeout_s
-        self._author = re.sub(r"[\x00-\x1f\x7f<>]", "", author).strip() or "fleet"
+        self._author = re.sub(r"[\x00-\x1f\x7f<>]", "", author).strip() or AUTHOR
         self._clock = clock
-        self._meanwhile = Meanwhile() if meanwhile is None else meanwhile
+        self._has_turned = False
         self._copy = Bare(git_dir, timeout_s, secrets_in(self._url))
+
+    def fetch(self, since: Mark) -> Mark:
+        """Bring the branch into the local copy; return its head, "" where it is gone.
+
+        Raises:
+            RemoteUnavailable: nothing was read.
+        """
+        with self._alone():
+            return self._fetch(since).head
 
     def pull(self, since: Mark) -> tuple[Files, Mark]:
         """Return what changed since a mark, and the mark of the state it leads to.
@@ -138,11 +122,15 @@ class GitRemote:
             RemoteUnavailable: nothing was read.
         """
         with self._alone():
-            try:
-                return self._pull(since)
-            except GitDamaged as why:
-                self._rebuild(str(why))
-            return self._pull(since)
+            found = self._fetch(since)
+            if found.head == since:
+                return (Files() if since else Whole()), since
+            old, new = tree.sort_entries(found.before or {}).files, tree.sort_entries(found.now)
+            # What is there and is not read is not gone.
+            files = {path: b"" for path in old if path not in new.files and path not in new.large}
+            wanted = {path: oid for path, (oid, _) in new.files.items() if old.get(path, ("", 0))[0] != oid}
+            files |= zip(wanted, self._copy.blobs(wanted.values()), strict=True)
+            return (Whole(files) if found.before is None else files), found.head
 
     def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
         """Commit files on top of ``on`` and push that, if the branch is still exactly there.
@@ -161,7 +149,8 @@ class GitRemote:
             return Moved("the state it builds on is not known here")
         with self._alone():
             try:
-                commit = self._commit(files, on, message or _generated(files))
+                said, who = message or _generated(files), self._author
+                commit = self._copy.commit(files, on, message=said, author=who, at_s=self._clock())
             except GitDamaged as why:
                 # Most often `on` is simply not here: the copy is newer than the mark. Either way a pull mends it.
                 if not on or self._copy.git("cat-file", "-e", on).code == 0:
@@ -171,124 +160,82 @@ class GitRemote:
 
     # --- pulling ----------------------------------------------------------------------------------------------------
 
-    def _pull(self, since: Mark) -> tuple[Files, Mark]:
-        before = self._fetched()
-        head, is_forced = self._fetch()
+    def _fetch(self, since: Mark) -> "_Fetched":
+        try:
+            found = self._fetched(since)
+        except GitDamaged as why:
+            self._rebuild(str(why))
+            found = self._fetched(since)
+        self._warn_of(found, since)
+        return found
+
+    def _fetched(self, since: Mark) -> "_Fetched":
+        head = self._fetch_head()
         if head == since:
-            return (Files() if since else Whole()), head
-        known = since if _MARK.fullmatch(since) else ""
-        entries = self._changed(known, head)
-        if entries is None:
-            known, entries = "", self._changed("", head) or []
-        if known and not head:
+            return _Fetched(head, {}, {})
+        before = None
+        if _MARK.fullmatch(since):
+            with suppress(GitDamaged):  # it is not here, or not any more
+                before = self._copy.listing(since)
+        return _Fetched(head, before, self._copy.listing(head))
+
+    def _warn_of(self, found: "_Fetched", since: Mark) -> None:
+        """Warn of a head that goes back, and of what is new in its tree and is not read."""
+        if found.head == since:
+            return
+        if found.before is not None and not found.head:
             self.warnings.append(
                 f"{self.name}: the branch {self._branch} is gone; the next push brings it back. "
                 "Was it renamed, put the new name into fleet.toml: [share] branch"
             )
-        elif known and (is_forced if before == known else not self._is_ancestor(known, head)):
+        elif found.before is not None and not self._copy.is_ancestor(since, found.head):
             self.warnings.append(f"{self.name}: the remote's history was rewritten; nothing that was read goes back")
-        files = self._read(entries)
-        return (files if known else Whole(files)), head
-
-    def _fetch(self) -> tuple[Mark, bool]:
-        """Bring our copy of the branch up to date; return its head and whether the branch was forced elsewhere.
-
-        First without force: that it is refused tells, at no cost, that the history was rewritten.
-        """
-        done = self._fetch_once("")
-        is_forced = done.code == 1
-        if is_forced:
-            done = self._fetch_once("+")
-        if done.code == 0:
-            return self._fetched(), is_forced
-        if f"fatal: couldn't find remote ref refs/heads/{self._branch}\n" in done.err:
-            return "", False
-        why = self._copy.words(done)
-        if self._copy.is_damaged(done):
-            raise GitDamaged(why)
-        raise self._unavailable(why)
-
-    def _fetch_once(self, force: str) -> Done:
-        options = ["--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--no-auto-maintenance"]
-        # --update-shallow: else a remote that is a shallow clone itself is refused.
-        return self._far(force, "fetch", *options, "--no-write-fetch-head", "--update-shallow", "--", _NAME)
-
-    def _fetched(self) -> Mark:
-        """Return what our copy of the branch is at. Reading the file saves a process; packed refs have none."""
-        with suppress(OSError, ValueError):
-            head = (self._copy.folder / _FETCHED).read_bytes().decode("ascii").strip()
-            if _MARK.fullmatch(head):
-                return head
-        return self._copy.git("rev-parse", "--verify", "--quiet", _FETCHED).out.decode("ascii", "replace").strip()
-
-    def _is_ancestor(self, older: Mark, newer: Mark) -> bool:
-        return self._copy.git("merge-base", "--is-ancestor", older, newer).code == 0
-
-    def _changed(self, old: Mark, new: Mark) -> list[_Entry] | None:
-        """Return the entries that differ between two commits, related or not; None if the old one is not here."""
-        options = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-relative", "--ignore-submodules=none")
-        done = self._copy.git("diff-tree", *options, old or _EMPTY_TREE, new or _EMPTY_TREE, "--")
-        if done.code == 0:
-            return _entries(done.out)
-        if old:
-            return None
-        raise self._copy.trouble(done)
-
-    def _read(self, entries: Sequence[_Entry]) -> Files:
-        """Return the contents of the entries that are the clan's plain files, and warn of what is in their place."""
-        refused = [entry.path for entry in entries if _is_refused(entry)]
-        ours = [entry for entry in entries if is_clan_path(entry.path)]
-        files = {entry.path: b"" for entry in ours if entry.old_mode == _PLAIN}
-        plain = [entry for entry in ours if entry.mode == _PLAIN]
-        wanted: list[tuple[str, str, int]] = []
-        total = 0
-        for entry, (kind, size) in zip(plain, self._copy.sizes([entry.blob for entry in plain]), strict=True):
-            if kind != "blob":
-                refused.append(entry.path)
-            elif size > BLOB_BYTES_MAX or total + size > PULL_BYTES_MAX:
-                files.pop(entry.path, None)  # it is not gone, only not read
-                what, limit = ("is", BLOB_BYTES_MAX) if size > BLOB_BYTES_MAX else ("makes the pull", PULL_BYTES_MAX)
-                self.skipped += 1
-                self.warnings.append(f"{self.name}: {entry.path} {what} larger than {limit // 2**20} MiB: not read")
-            else:
-                total += size
-                wanted.append((entry.path, entry.blob, size))
-        self.skipped += len(refused)
+        known, entries = found.before or {}, tree.sort_entries(found.now)
+        refused = [path for path in entries.refused if known.get(path) != found.now[path]]
+        large = [path for path in entries.large if known.get(path) != found.now[path]]
+        self.skipped += len(refused) + len(large)
+        for path in large:
+            is_one = found.now[path].size > tree.BLOB_BYTES_MAX
+            what, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
+            self.warnings.append(f"{self.name}: {path} {what} larger than {limit // 2**20} MiB: not read")
         if refused:
             named = ", ".join(for_terminal(path)[:100] for path in refused[:_NAMED_MAX])
             more = ", ..." if len(refused) > _NAMED_MAX else ""
             self.warnings.append(
                 f"{self.name}: refused {len(refused)} tree entries that are no plain files: {named}{more}"
             )
-        return files | self._copy.contents(wanted)
+
+    def _fetch_head(self) -> Mark:
+        """Bring our copy of the branch up to date and return its head, "" where there is none."""
+        options = ["--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--no-auto-maintenance"]
+        # --update-shallow: else a remote that is a shallow clone itself is refused.
+        done = self._far("fetch", *options, "--no-write-fetch-head", "--update-shallow", "--", _NAME)
+        if done.code == 0:
+            return self._copy.ref(SEEN)
+        if f"fatal: couldn't find remote ref refs/heads/{self._branch}\n" in done.err:
+            return ""
+        if self._takes_other_hash(done):
+            return self._fetch_head()
+        why = self._copy.words(done)
+        if self._copy.is_damaged(done):
+            raise GitDamaged(why)
+        raise self._unavailable(why)
+
+    def _takes_other_hash(self, done: Done) -> bool:
+        """Make the local copy anew if the remote's objects are named by the other hash; tell whether that was so.
+
+        The two have no object in common, so nothing is lost that the remote would know.
+        """
+        ours = self._copy.object_format()
+        found = re.search(r"client (sha1|sha256); server (sha1|sha256)", done.err)
+        theirs = found[2] if found else {"sha1": "sha256", "sha256": "sha1"}[ours]
+        if not _OTHER_HASH.search(done.err) or theirs == ours or self._has_turned:
+            return False
+        self._has_turned = True
+        self._copy.rebuild(theirs)
+        return True
 
     # --- pushing ----------------------------------------------------------------------------------------------------
-
-    def _commit(self, files: Files, on: Mark, message: str) -> Mark:
-        """Make the blobs, trees and the commit. A refused mode in the place of one of our paths is replaced."""
-        who = f"{self._author} <fleet@localhost> {max(1, int(self._clock()))} +0000"
-        line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split()).encode("utf-8", "replace")
-        with self._copy.scratch() as script:
-            script.write(f"feature done\ncommit {_NEXT}\nmark :1\nauthor {who}\ncommitter {who}\n".encode())
-            script.write(b"data %d\n%b\n" % (len(line), line))
-            if on:
-                script.write(f"from {on}\n".encode())
-            for path, data in sorted(files.items()):
-                if data:
-                    script.write(b"M 100644 inline %b\ndata %d\n" % (path.encode(), len(data)))
-                    script.write(data)
-                    script.write(b"\n")
-                else:
-                    script.write(b"D %b\n" % path.encode())
-            script.write(b"\nget-mark :1\ndone\n")
-            # --force: what the ref was at before does not matter, it only keeps the objects from being collected.
-            done = self._copy.git("fast-import", "--quiet", "--force", stdin=script, meanwhile=self._meanwhile.one)
-        commit = done.out.decode("ascii", "replace").strip()
-        if done.code == 0 and _MARK.fullmatch(commit):
-            return commit
-        for report in self._copy.folder.glob("fast_import_crash_*"):
-            report.unlink(missing_ok=True)
-        raise self._copy.trouble(done)
 
     def _send(self, commit: Mark, on: Mark) -> Mark | Moved:
         """Push the commit if the branch is exactly at ``on``.
@@ -299,7 +246,7 @@ class GitRemote:
         """
         where = f"refs/heads/{self._branch}"
         options = ("--porcelain", "--no-verify", f"--force-with-lease={where}:{on}")
-        done = self._far("+", "push", *options, "--", _NAME, f"{commit}:{where}")
+        done = self._far("push", *options, "--", _NAME, f"{commit}:{where}")
         if done.code == 0:
             return commit
         status = re.search(r"^!\t[^\t\n]*\t(.*)$", done.out.decode("utf-8", "replace"), re.MULTILINE)
@@ -311,6 +258,8 @@ class GitRemote:
             if _RACE.search(verdict) and not _NO_RACE.search(done.err):
                 return Moved(why)
             raise self._refused(why)
+        if not verdict and self._takes_other_hash(done):
+            return Moved("its objects are named by the other hash; the local copy is so from now on")
         if not verdict and _NO.search(done.err):
             # That it hung up is how it said no.
             raise self._refused(self._copy.words(done._replace(err=_HUNG_UP.sub("", done.err))))
@@ -342,15 +291,14 @@ class GitRemote:
         self.warnings.append(f"{self.name}: the local copy is fetched anew ({why})")
         self._copy.rebuild()
 
-    def _far(self, force: str, *arguments: str) -> Done:
-        """Run a command on the remote. A push then notes by itself in ``_FETCHED`` what it achieved."""
-        settings = [f"url={self._url}", f"fetch={force}refs/heads/{self._branch}:{_FETCHED}"]
+    def _far(self, *arguments: str) -> Done:
+        """Run a command on the remote. A push then notes by itself in ``SEEN`` what it achieved."""
+        settings = [f"url={self._url}", f"fetch=+refs/heads/{self._branch}:{SEEN}"]
         if is_local(self._url):
             # Then its git is ours to feed as well: without, it holds a blob of half a gigabyte in memory.
             settings.append(f"uploadpack=git -c {gitprocess.STREAMED} upload-pack")
         named = [f"remote.{_NAME}.{setting}" for setting in settings]
-        is_near = is_local(self._url)
-        return self._copy.far(named, *arguments, is_near=is_near, meanwhile=self._meanwhile.spend)
+        return self._copy.far(named, *arguments, is_near=is_local(self._url))
 
     def _unavailable(self, what: str) -> RemoteUnavailable:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")
@@ -358,21 +306,6 @@ class GitRemote:
     def _refused(self, what: str) -> RemoteRefused:
         then = "has put that right" if _UNFIT.search(what) else "allows that"
         return RemoteRefused(f"{self.name} refused the push: {what}; {_SAFE} once whoever runs it {then}")
-
-
-def _entries(raw: bytes) -> list[_Entry]:
-    """Parse ``:100644 100644 <old> <new> M``, NUL, path, NUL, and so on. A path may be anything but NUL."""
-    parts = raw.split(b"\0")
-    entries = []
-    for fields, path in zip(parts[::2], parts[1::2], strict=False):
-        old_mode, mode, _, blob, _ = fields.decode("ascii").removeprefix(":").split(" ")
-        entries.append(_Entry(path.decode("utf-8", "backslashreplace"), old_mode, mode, blob))
-    return entries
-
-
-def _is_refused(entry: _Entry) -> bool:
-    """Tell whether an entry is no plain file: a link of any name, and whatever else sits at one of our paths."""
-    return entry.mode in _LINKS or (is_clan_path(entry.path) and entry.mode not in (_PLAIN, _NOTHING))
 
 
 def _generated(files: Files) -> str:

@@ -1,22 +1,24 @@
 """A remote in memory: the promises of git's, deterministic, with every fault at hand. For simulation and tests."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 
 from fleet.share.remote import Files, Mark, Moved, RemoteRefused, RemoteUnavailable, Whole, check_outgoing
+from fleet.store.tree import MemoryTree
 
 _SAFE = "nothing is lost; what was to go out goes out with the next sync"
 
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    parent: Mark
+    parents: tuple[Mark, ...]
     tree: Files
 
 
 class MemoryServer:
-    """What several remotes share: a line of trees and its head.
+    """The far side of several remotes: commits with their trees, and the head.
 
     The attributes are the faults: set one, and the next calls meet it.
     """
@@ -44,7 +46,7 @@ class MemoryServer:
     def rewind(self, steps: int = 1) -> None:
         """Force the head back to an older commit."""
         for _ in range(steps):
-            self.head = self._commits[self.head].parent
+            self.head = self.parent(self.head)
 
     def delete(self) -> None:
         """Remove the branch."""
@@ -55,18 +57,19 @@ class MemoryServer:
         return list(self._commits)
 
     def parent(self, mark: Mark) -> Mark:
-        """Return the mark before one, or "" before the first."""
-        return self._commits[mark].parent
+        """Return the first mark before one, or "" before the first."""
+        return next(iter(self._commits[mark].parents), "")
 
-    def commit(self, tree: Files) -> Mark:
-        """Put a whole tree on top of the head, as somebody with plain git does: a revert, a merge."""
+    def commit(self, tree: Files, merged: Mark = "") -> Mark:
+        """Put a whole tree on top of the head, as somebody with plain git does: a revert, or a merge with a mark."""
         with self._lock:
-            self.head = self._commit(self.head, {path: data for path, data in tree.items() if data})
+            parents = [mark for mark in (self.head, merged) if mark]
+            self.head = self._commit(parents, {path: data for path, data in tree.items() if data})
             return self.head
 
     def replace(self, files: Files) -> Mark:
         """Force a history that has nothing to do with the one before."""
-        self.head = self._commit("", dict(files))
+        self.head = self._commit([], dict(files))
         return self.head
 
     def change(self, files: Files, on: Mark) -> Mark | Moved:
@@ -75,23 +78,33 @@ class MemoryServer:
             if self.head != on:
                 return Moved(f"the head is at {self.head or 'nothing'}, not at {on or 'nothing'}")
             tree = self.tree() | files
-            self.head = self._commit(on, {path: data for path, data in tree.items() if data})
+            self.head = self._commit([on] if on else [], {path: data for path, data in tree.items() if data})
             return self.head
 
-    def is_ancestor(self, older: Mark, newer: Mark) -> bool:
-        """Tell whether a history contains a commit."""
-        while newer and newer != older:
-            newer = self._commits[newer].parent
-        return newer == older
+    def ancestors(self, mark: Mark) -> set[Mark]:
+        """Return a mark and all in its history."""
+        found: set[Mark] = set()
+        waiting = [mark]
+        while waiting:
+            if (each := waiting.pop()) and each not in found:
+                found.add(each)
+                waiting += self._commits[each].parents
+        return found
 
-    def _commit(self, parent: Mark, tree: Files) -> Mark:
+    def copy_to(self, tree: MemoryTree, mark: Mark) -> None:
+        """Bring a mark and its history into a tree store, as a fetch does."""
+        for each in self.ancestors(mark):
+            if not tree.knows(each):
+                tree.add(each, self._commits[each].parents, self._commits[each].tree)
+
+    def _commit(self, parents: Sequence[Mark], tree: Files) -> Mark:
         mark = f"m{next(self._numbers)}"
-        self._commits[mark] = _Commit(parent, tree)
+        self._commits[mark] = _Commit(tuple(parents), tree)
         return mark
 
 
 class MemoryRemote:
-    """One machine's way to a ``MemoryServer``."""
+    """The way of one machine to a ``MemoryServer``."""
 
     def __init__(self, server: MemoryServer, name: str = "memory") -> None:
         self.name = name
@@ -110,7 +123,7 @@ class MemoryRemote:
         old, new = server.tree(since), server.tree(head)
         if not head:
             self.warnings.append(f"{self.name}: nothing is there any more; the next push brings it back")
-        elif not server.is_ancestor(since, head):
+        elif since not in server.ancestors(head):
             self.warnings.append(f"{self.name}: the remote's history was rewritten; nothing that was read goes back")
         gone = {path: b"" for path in old if path not in new}
         return gone | {path: data for path, data in new.items() if old.get(path) != data}, head
@@ -133,3 +146,30 @@ class MemoryRemote:
         if self._server.is_down:
             raise RemoteUnavailable(f"{self.name}: not reachable; {_SAFE}")
         return self._server
+
+
+class MemoryMirror(MemoryRemote):
+    """The way of one machine to a ``MemoryServer`` whose commits come into the machine's own tree store, as git's do.
+
+    Args:
+        server: the far side.
+        tree: the machine's tree store.
+        name: for people.
+    """
+
+    def __init__(self, server: MemoryServer, tree: MemoryTree, name: str = "memory") -> None:
+        super().__init__(server, name)
+        self._tree = tree
+
+    def fetch(self, since: Mark) -> Mark:
+        """Bring the head into the tree store and return it."""
+        _, head = self.pull(since)
+        self._server.copy_to(self._tree, head)
+        return head
+
+    def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
+        """Lay files over the state ``on``."""
+        done = super().push(files, on, message=message)
+        if isinstance(done, str):
+            self._server.copy_to(self._tree, done)
+        return done

@@ -8,14 +8,14 @@ At least once and in any order is enough, since what travels are lines whose joi
 
 import re
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from urllib.parse import unquote
 
 import msgspec
 
-from fleet.keep import names
-from fleet.keep.errors import FleetError, UsageError
-from fleet.keep.lazily import compiled
+from fleet.model.errors import FleetError, UsageError
+from fleet.store import tree
+from fleet.store.gitprocess import SCHEMES
 
 Files = dict[str, bytes]
 """Path under clan-learnings -> its bytes; ``b""`` means that the path is gone. Only what changed."""
@@ -27,14 +27,6 @@ class Whole(Files):
 
 Mark = str
 """A state of the far side; opaque. ``""``: never pulled, or nothing is there."""
-
-BLOB_BYTES_MAX = 100 * 1024 * 1024
-"""A larger file is neither read nor sent."""
-PULL_BYTES_MAX = 512 * 1024 * 1024
-"""What one pull reads at most, so that many files just below the limit of one do not fill the memory either."""
-
-_FILES = frozenset({"patterns.jsonl", "discoveries.jsonl", "patterns.md", "members.toml", ".gitattributes"})
-_FOLDERS = frozenset({"patterns.d", "discoveries.d"})
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -56,7 +48,7 @@ class RemoteRefused(FleetError):  # noqa: N818 - the far side's own word
 
 
 class Remote(Protocol):
-    """What keeps the clan's files for everybody."""
+    """The keeper of the clan's files for everybody."""
 
     name: str
     """For people; without credentials."""
@@ -92,12 +84,17 @@ class Remote(Protocol):
         ...
 
 
-def is_clan_path(path: str) -> bool:
-    """Tell whether a path is one that the clan's tree may hold. No other is ever read or written."""
-    folder, _, name = path.rpartition("/")
-    if not folder:
-        return name in _FILES
-    return folder in _FOLDERS and name.endswith(".jsonl") and names.is_replica(name.removesuffix(".jsonl"))
+@runtime_checkable
+class Mirrored(Remote, Protocol):
+    """A remote whose marks are commits of the workspace's own tree store: nothing is read twice, nothing copied."""
+
+    def fetch(self, since: Mark) -> Mark:
+        """Bring the far side's head into the tree store, as ``pull`` does, and return it.
+
+        Raises:
+            RemoteUnavailable: nothing was read.
+        """
+        ...
 
 
 def check_outgoing(files: Files) -> None:
@@ -108,29 +105,27 @@ def check_outgoing(files: Files) -> None:
         RemoteRefused: a file is too large.
     """
     for path, data in files.items():
-        if not is_clan_path(path):
+        if not tree.is_clan_path(path):
             raise ValueError(f"{path!r} has no place in the clan's tree")
-        if len(data) > BLOB_BYTES_MAX:
+        if len(data) > tree.BLOB_BYTES_MAX:
             raise RemoteRefused(
-                f"{path} has {len(data) // 2**20} MiB, more than the {BLOB_BYTES_MAX // 2**20} MiB that others read; "
-                "nothing was sent, and nothing is lost. `fleet compact` makes it smaller"
+                f"{path} has {len(data) // 2**20} MiB, more than the {tree.BLOB_BYTES_MAX // 2**20} MiB "
+                "that others read; nothing was sent, and nothing is lost. `fleet compact` makes it smaller"
             )
 
 
 # --- addresses ------------------------------------------------------------------------------------------------------
 
-SCHEMES = ("file", "git", "http", "https", "ssh")
-
 _ADDRESS_CHARS_MAX = 4096
 _BRANCH_BYTES_MAX = 200  # with ".lock" behind it, still a file name
-_CONTROL = compiled(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_HELPER = compiled(r"[^/:\[]*::")
-_SCHEME = compiled(r"([^/:]+)://(.*)", re.DOTALL)
-_SCP_LIKE = compiled(r"(?:[^/:@]*@)?(?P<host>\[[^/\]]*\]|[^/:]*):(?P<path>.*)", re.DOTALL)
-_NO_BRANCH = compiled(
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_HELPER = re.compile(r"[^/:\[]*::")
+_SCHEME = re.compile(r"([^/:]+)://(.*)", re.DOTALL)
+_SCP_LIKE = re.compile(r"(?:[^/:@]*@)?(?P<host>\[[^/\]]*\]|[^/:]*):(?P<path>.*)", re.DOTALL)
+_NO_BRANCH = re.compile(
     r"[\x00-\x20\x7f-\x9f~^:?*\[\\\ud800-\udfff]|\.\.|@\{|//|(?:^|/)\.|\.lock(?:/|$)|^/|/$|\.$|^-|^@$|^HEAD$"
 )
-_USERINFO = compiled(r"(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<info>[^\s?#]*)@", re.IGNORECASE)
+_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<info>[^\s?#]*)@", re.IGNORECASE)
 
 
 class BadRemote(UsageError, ValueError):  # noqa: N818 - reads as what it is

@@ -17,15 +17,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from fleet.keep.line import decode
-from fleet.keep.notebook import Notebook
-from fleet.serve.door import Rules
-from fleet.serve.room import Guest, Room, Rooms
+from fleet.model import line as codec
 from fleet.share.git import GitRemote
-from fleet.share.liveremote import LiveRemote
-from fleet.share.memory import MemoryRemote, MemoryServer
-from fleet.share.remote import Files, Moved, Remote, RemoteRefused, RemoteUnavailable, Whole
-from tests.serve.served import HOST, Served
+from fleet.share.memory import MemoryMirror, MemoryRemote, MemoryServer
+from fleet.share.remote import Files, Mirrored, Moved, Remote, RemoteRefused, RemoteUnavailable, Whole
+from fleet.store.tree import GitTree, MemoryTree, TreeStore
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
@@ -34,9 +30,8 @@ TWO = "patterns.d/tank.c0ffee42.jsonl"
 def line(number: int, seen: int = 1) -> bytes:
     """Return a canonical line of the replica in ``ONE``."""
     return (
-        b'{"add":{"popashot.7f3a91c2":"2026-11-20T22:30:00.123Z-0000"},"at":"2026-11-20T22:30:00.123Z-0000",'
-        b'"by":"popashot.7f3a91c2","id":"p-%016x","n":{"seen":{"popashot.7f3a91c2":%d}},"set":{"text":"%d"}}\n'
-        % (number, seen, number)
+        b'{"id":"p-%016x","w":{"popashot.7f3a91c2":{"add":"2026-11-20T22:30:00.123Z-0000",'
+        b'"first":{"text":"%d"},"n":{"seen":%d}}}}\n' % (number, number, seen)
     )
 
 
@@ -160,57 +155,42 @@ class GitFar:
         self.server.rename(self.folder / "elsewhere.git")
 
 
-class OddRooms(Rooms):
-    """A live server that can say no, or fall silent after it took an update in."""
-
-    words = ""
-    falls_silent = False
-
-    def _update(self, room: Room, guest: Guest, update: bytes) -> None:
-        if self.words and update != b"\0\0":
-            guest.socket.protocol.send_close(1008, self.words)
-            guest.socket.send_data()
-            return
-        super()._update(room, guest, update)
-        if self.falls_silent and update != b"\0\0":
-            self.falls_silent = False
-            guest.drop()
+HAS_LIVE = (Path(__file__).parents[2] / "fleet/share/live/remote.py").exists()
+LINES = ["memory", "git", *(["live"] if HAS_LIVE else [])]
 
 
-class LiveFar:
-    def __init__(self) -> None:
-        self.rooms = OddRooms(Rules(HOST), os.urandom)
-        self.server = Served(self.rooms)
-        self.count = 0
-
-    def remote(self) -> LiveRemote:
-        self.count += 1
-        return LiveRemote(self.server.where(), f"far.{self.count:08x}", os.urandom)
-
-    def told(self, files: Files) -> frozenset[bytes]:
-        return frozenset(raw for data in files.values() for raw in data.splitlines())
-
-    def drops_reply(self) -> Remote:
-        remote = self.remote()
-        remote.pull("")
-        self.rooms.falls_silent = True
-        return remote
-
-    def refuse(self, words: str) -> None:
-        self.rooms.words = words
-
-    def down(self) -> None:
-        self.server.end()
-
-
-@pytest.fixture(params=["memory", "git", "live"])
+@pytest.fixture(params=LINES)
 def far(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
     if request.param == "live":
+        from tests.contract.live_far import LiveFar
+
         live = LiveFar()
         yield live
         live.server.end()
     else:
         yield _keeper(request.param, tmp_path, monkeypatch)
+
+
+class Machine:
+    """A machine's tree store, and its way to a far side whose commits come into it."""
+
+    def __init__(self, remote: Mirrored, tree: TreeStore) -> None:
+        self.remote = remote
+        self.tree = tree
+
+    def files(self, commit: str) -> Files:
+        """Return what the tree store has of a commit."""
+        paths = self.tree.paths(commit)
+        return dict(zip(paths, self.tree.contents(oid for oid, _ in paths.values()), strict=True))
+
+
+def machine(keeper: Keeper) -> Machine:
+    if isinstance(keeper, MemoryFar):
+        tree = MemoryTree()
+        return Machine(MemoryMirror(keeper.server, tree), tree)
+    remote = keeper.remote()
+    assert isinstance(remote, GitRemote)
+    return Machine(remote, GitTree(remote._copy.folder))
 
 
 @pytest.fixture(params=["memory", "git"])
@@ -350,11 +330,12 @@ def test_what_is_told_of_one_id_later_takes_nothing_back(far: Far):
     mine, theirs = line(1), line(1).replace(b"popashot.7f3a91c2", b"tank.c0ffee42")
     mark = pushed(remote, {ONE: mine}, "")
     pushed(remote, {TWO: theirs}, mark)
-    room = Notebook()
+    room = codec.Line(id=codec.decode(mine.rstrip()).id)
     for data in far.remote().pull("")[0].values():
-        room.add_all(decode(raw) for raw in data.splitlines())
-    assert room.covers(decode(mine.rstrip()))
-    assert room.covers(decode(theirs.rstrip()))
+        for raw in data.splitlines():
+            room = codec.join(room, codec.decode(raw))
+    assert codec.covers(room, codec.decode(mine.rstrip()))
+    assert codec.covers(room, codec.decode(theirs.rstrip()))
 
 
 def test_a_retry_after_a_lost_reply_is_harmless(far: Far):
@@ -454,7 +435,7 @@ def test_a_path_that_is_not_the_clans_is_our_own_fault(far: Far, path: str):
 
 
 def test_a_file_that_others_would_not_read_is_not_sent(far: Far, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fleet.share.remote.BLOB_BYTES_MAX", 10)
+    monkeypatch.setattr("fleet.store.tree.BLOB_BYTES_MAX", 10)
     with pytest.raises(RemoteRefused, match="nothing is lost"):
         far.remote().push({ONE: b"12345678901"}, "")
 
@@ -474,3 +455,36 @@ def test_a_remote_that_is_down_is_unavailable_and_nothing_is_lost(far: Far):
         remote.pull(mark)
     with pytest.raises(RemoteUnavailable, match="nothing is lost"):
         remote.push({ONE: line(2)}, mark)
+
+
+# --- remotes whose marks are commits of the machine's tree store -----------------------------------------------------
+
+
+def test_what_is_fetched_and_what_is_pushed_is_in_the_tree_store(keeper: Keeper):
+    writer, reader = machine(keeper), machine(keeper)
+    assert isinstance(writer.remote, Mirrored)
+    assert reader.remote.fetch("") == ""
+    first = pushed(writer.remote, {"patterns.jsonl": b"{}\n", ONE: b"1\n"}, "")
+    assert writer.files(first) == {"patterns.jsonl": b"{}\n", ONE: b"1\n"}
+    assert reader.remote.fetch("") == first
+    assert reader.files(first) == writer.files(first)
+    second = pushed(reader.remote, {ONE: b"", TWO: b"2\n"}, first)
+    assert writer.remote.fetch(first) == second
+    assert writer.files(second) == reader.files(second) == {"patterns.jsonl": b"{}\n", TWO: b"2\n"}
+    assert writer.tree.descends(second, first)
+    assert writer.tree.head() == "", "only who takes a tree in moves the head"
+
+
+def test_a_fetched_head_that_was_rewound_does_not_descend_and_is_warned_of(keeper: Keeper):
+    one = machine(keeper)
+    first = pushed(one.remote, {ONE: b"1\n"}, "")
+    second = pushed(one.remote, {ONE: b"1\n2\n"}, first)
+    keeper.rewind()
+    assert one.remote.fetch(second) == first
+    assert "rewritten" in one.remote.warnings.pop()
+    assert not one.tree.descends(first, second)
+    assert one.files(second) == {ONE: b"1\n2\n"}, "what was taken in stays readable"
+    keeper.delete()
+    assert one.remote.fetch(first) == ""
+    assert one.remote.warnings
+    assert not one.tree.descends("", first)

@@ -1,0 +1,134 @@
+"""The promises of every tree store, over git's and the one in memory."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fleet.store.git import FETCHED, Bare, Entry
+from fleet.store.tree import GitTree, MemoryTree, TreeGoneError, TreeStore, sort_entries
+
+ONE = "patterns.d/popashot.7f3a91c2.jsonl"
+TWO = "patterns.d/tank.c0ffee42.jsonl"
+
+
+@pytest.fixture(params=["memory", "git"])
+def tree(request: pytest.FixtureRequest, tmp_path: Path) -> TreeStore:
+    return MemoryTree() if request.param == "memory" else GitTree(tmp_path / ".fleet/git")
+
+
+def files(tree: TreeStore, commit: str) -> dict[str, bytes]:
+    paths = tree.paths(commit)
+    found = dict(zip(paths, tree.contents(oid for oid, _ in paths.values()), strict=True))
+    assert {path: len(data) for path, data in found.items()} == {path: size for path, (_, size) in paths.items()}
+    assert all(tree.read(oid) == found[path] for path, (oid, _) in paths.items())
+    return found
+
+
+def test_a_new_store_has_nothing_and_makes_nothing(tree: TreeStore, tmp_path: Path):
+    assert tree.head() == ""
+    assert tree.paths("") == {}
+    tree.move("")
+    assert tree.descends("", "")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_is_put_is_read_and_files_are_laid_over_what_was_there(tree: TreeStore):
+    first = tree.put({ONE: b"1\n", "patterns.jsonl": bytes(range(256))}, "")
+    second = tree.put({ONE: b"", TWO: b"2\n"}, first)
+    assert files(tree, first) == {ONE: b"1\n", "patterns.jsonl": bytes(range(256))}
+    assert files(tree, second) == {TWO: b"2\n", "patterns.jsonl": bytes(range(256))}
+    assert tree.paths(first)["patterns.jsonl"] == tree.paths(second)["patterns.jsonl"]
+
+
+def test_the_head_is_what_it_was_moved_to(tree: TreeStore):
+    first = tree.put({ONE: b"1\n"}, "")
+    assert tree.head() == ""
+    tree.move(first)
+    assert tree.head() == first
+    tree.move("")
+    assert tree.head() == ""
+
+
+def test_a_commit_descends_of_what_it_was_put_on_and_of_nothing_unknown(tree: TreeStore):
+    first = tree.put({ONE: b"1\n"}, "")
+    second = tree.put({TWO: b"2\n"}, first)
+    third = tree.put({TWO: b"3\n"}, second)
+    other = tree.put({TWO: b"4\n"}, first)
+    assert tree.descends(third, first)
+    assert tree.descends(first, first)
+    assert tree.descends(first, "")
+    assert not tree.descends(first, third)
+    assert not tree.descends(other, second)
+    assert not tree.descends("", first)
+    assert not tree.descends(first, "0" * 40)
+    assert not tree.descends("0" * 40, first)
+
+
+def test_what_is_not_here_is_gone_and_not_empty(tree: TreeStore):
+    first = tree.put({ONE: b"1\n"}, "")
+    for unknown in ("1" * 40, "m1"):
+        with pytest.raises(TreeGoneError, match=r"fleet sync|not here"):
+            tree.paths(unknown)
+        with pytest.raises(TreeGoneError):
+            tree.put({TWO: b"2\n"}, unknown)
+    with pytest.raises(TreeGoneError):
+        tree.read("1" * 40)
+    with pytest.raises(TreeGoneError):
+        list(tree.contents([tree.paths(first)[ONE][0], "1" * 40]))
+
+
+def test_a_reading_that_is_given_up_leaves_the_store_in_order(tree: TreeStore):
+    first = tree.put({ONE: b"1\n" * 100_000, TWO: b"2\n"}, "")
+    paths = tree.paths(first)
+    reading = tree.contents([oid for oid, _ in paths.values()] * 50)
+    assert next(reading)
+    del reading
+    assert files(tree, first)[TWO] == b"2\n"
+
+
+def test_a_head_that_gc_has_packed_is_read_and_moved(tmp_path: Path):
+    tree, bare = GitTree(tmp_path / "git"), Bare(tmp_path / "git")
+    first = tree.put({ONE: b"1\n"}, "")
+    second = tree.put({ONE: b"2\n"}, first)
+    tree.move(first)
+    assert bare.git("gc", "--quiet", "--prune=now").code == 0
+    assert not (tmp_path / "git" / FETCHED).exists()
+    assert tree.head() == first
+    assert files(tree, first) == {ONE: b"1\n"}
+    tree.move(second)
+    assert tree.head() == second
+    tree.move("")
+    assert tree.head() == ""
+
+
+def test_a_repository_that_is_deleted_has_no_head_and_one_of_somebody_elses_is_not_used(tmp_path: Path):
+    tree = GitTree(tmp_path / "git")
+    first = tree.put({ONE: b"1\n"}, "")
+    tree.move(first)
+    config = tmp_path / "git/config"
+    config.write_bytes(config.read_bytes() + b"[core]\n\tfsmonitor = touch ran\n")
+    with pytest.raises(TreeGoneError, match="not as fleet made it"):
+        tree.paths(first)
+    shutil.rmtree(tmp_path / "git")
+    assert tree.head() == ""
+    with pytest.raises(TreeGoneError):
+        tree.paths(first)
+
+
+def test_of_a_tree_only_plain_files_at_the_clans_paths_are_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fleet.store.tree.BLOB_BYTES_MAX", 100)
+    monkeypatch.setattr("fleet.store.tree.TREE_BYTES_MAX", 150)
+    listing = {
+        ONE: Entry("100644", "a", 60),
+        TWO: Entry("100644", "b", 60),
+        "patterns.jsonl": Entry("100644", "c", 50),
+        "members.toml": Entry("100755", "d", 1),
+        "discoveries.jsonl": Entry("100644", "e", 101),
+        "link": Entry("120000", "f", 1),
+        "README.md": Entry("100644", "g", 1),
+    }
+    found = sort_entries(listing)
+    assert found.files == {ONE: ("a", 60), "patterns.jsonl": ("c", 50)}
+    assert {*found.refused} == {"members.toml", "link"}
+    assert {*found.large} == {"discoveries.jsonl", TWO}
