@@ -2,7 +2,9 @@
 
 LINE_BYTES_MAX = 64 * 1024
 TEXT_BYTES_MAX = 8 * 1024
-VALUE_BYTES_MAX = LINE_BYTES_MAX - 1024  # so that any one field fits a line with the longest id, at, by and when
+VALUE_BYTES_MAX = (
+    LINE_BYTES_MAX - 1024
+)  # so that any one field fits a line under the longest id, writer and field names
 TAGS_MAX = 32
 DEPTH_MAX = 16
 NAME_CHARS_MAX = 64

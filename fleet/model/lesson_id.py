@@ -1,20 +1,18 @@
-"""One lesson, one id: the normalised text, and the hash of it.
+"""Id of a lesson: the hash of its normalised text, so that one lesson has one id on every machine.
 
 What people vary without meaning anything by it goes: case, emphasis, white space, a final full stop. What changes the
 meaning of an instruction stays: ``git branch -d`` is not ``-D``, ``C#`` is not ``C`` (DESIGN, section 3). A changed
 normaliser takes a new id prefix, since ids are computed once and never again.
 """
 
+import hashlib
+import re
 import unicodedata
-from functools import lru_cache
 
-from fleet.keep.digests import blake2b
-from fleet.keep.lazily import compiled
+from fleet.model.line import PREFIX
 
-PATTERN_PREFIX = "p-"
-
-_CODE = compiled(r"(?<!`)(`+)([^`]+)\1(?!`)")  # without the look-behind, a run of backticks takes quadratic time
-_BARE = compiled(r"[a-z0-9-]++(?: [a-z0-9-]++)*+")
+_CODE = re.compile(r"(?<!`)(`+)([^`]+)\1(?!`)")  # without the look-behind, a run of backticks takes quadratic time
+_BARE = re.compile(r"[a-z0-9-]++(?: [a-z0-9-]++)*+")
 _MEANT_EXACTLY = frozenset("-_./#+*0123456789")
 _FINAL = ".!?…"
 _AROUND = ".,;:!?…()[]{}\"'“”‘’«»"
@@ -24,15 +22,11 @@ _ROUNDS_MAX = 64  # each round only shortens or folds; more than a few are never
 
 def pattern_id(text: str) -> str:
     """Return ``p-`` and 16 hex digits of BLAKE2b over the normalised text."""
-    return PATTERN_PREFIX + blake2b(normalise(text).encode(), digest_size=8).hexdigest()
+    return PREFIX + hashlib.blake2b(normalise(text).encode(), digest_size=8).hexdigest()
 
 
-@lru_cache(maxsize=64)
 def normalise(text: str) -> str:
-    """Return the text without what does not change its meaning. Idempotent: repeated until nothing changes.
-
-    Whoever logs a lesson asks for it four times.
-    """
+    """Return the text without what does not change its meaning. Idempotent: repeated until nothing changes."""
     given = text
     for _ in range(_ROUNDS_MAX):
         if _BARE.fullmatch(text):

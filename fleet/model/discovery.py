@@ -1,0 +1,122 @@
+"""Discoveries: a grow-only log of flat, immutable lines.
+
+The join is union by id; of two lines with one id the smaller canonical bytes stay. A retraction is a line of its own,
+and what is retracted stays so.
+"""
+
+import hashlib
+
+import msgspec
+
+from crdt import clock
+from fleet.model import limits, names
+from fleet.model.line import Carried, as_carried
+from fleet.model.strict import BadLineError, canonical, check_value, strict_object
+
+PREFIX = "d-"
+TYPES = ("discovery", "gotcha", "tip", "workaround")
+CONFIDENCES = ("low", "medium", "high")
+
+
+class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False, frozen=True):
+    """One non-obvious finding, or the retraction of one."""
+
+    at: str = clock.ZERO
+    by: str = ""
+    confidence: str = ""
+    context: str = ""
+    id: str
+    minutes: int | None = None
+    problem: str = ""
+    retracts: str = ""
+    solution: str = ""
+    tags: tuple[str, ...] = ()
+    type: str = ""
+
+
+_TEXTS = ("confidence", "context", "problem", "solution", "type")
+_KNOWN_KEYS = frozenset(Discovery.__struct_fields__) | {"v"}
+_decoder = msgspec.json.Decoder(Discovery)
+
+
+def discovery_id(type_: str, context: str, problem: str, solution: str) -> str:
+    """Return ``d-`` and 16 hex digits of BLAKE2b over what makes a finding itself."""
+    return PREFIX + _digest([type_, context, problem, solution])
+
+
+def retraction_id(target: str) -> str:
+    """Return the id of the retraction of a discovery: one a target, whoever retracts it."""
+    return PREFIX + _digest(["retracts", target])
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.blake2b(canonical(parts), digest_size=8).hexdigest()
+
+
+def decode(raw: bytes) -> Discovery | Carried:
+    """Read one line.
+
+    Raises:
+        BadLineError: it cannot be used, and why.
+    """
+    return _decode_canonical(raw) or decode_strictly(raw)
+
+
+def _decode_canonical(raw: bytes) -> Discovery | None:
+    """Read a line that is in canonical form and within all limits, as nearly all are; None for any other."""
+    if len(raw) > limits.LINE_BYTES_MAX or b'"at":"0"' in raw:  # a stamp that only ever is implied
+        return None
+    try:
+        entry = _decoder.decode(raw)
+        if encode(entry) != raw or not entry.id.startswith(PREFIX) or not names.is_id(entry.id):
+            return None
+        _check(entry)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, BadLineError):
+        return None
+    return entry
+
+
+def decode_strictly(raw: bytes) -> Discovery | Carried:
+    """Read one line with every check, telling a newer version's line from a broken one.
+
+    Raises:
+        BadLineError: it cannot be used, and why.
+    """
+    found = strict_object(raw)
+    if carried := as_carried(found, raw, PREFIX, _KNOWN_KEYS):
+        return carried
+    found.pop("v", None)
+    if found.get("at") == clock.ZERO:
+        del found["at"]
+    try:
+        entry = msgspec.convert(found, Discovery)
+    except msgspec.ValidationError as why:
+        raise BadLineError(str(why)) from why
+    _check(entry)
+    return entry
+
+
+def _check(entry: Discovery) -> None:
+    if entry.at != clock.ZERO and not clock.is_stamp(entry.at):
+        raise BadLineError("'at' is no stamp")
+    if entry.by and not names.is_replica(entry.by):
+        raise BadLineError("'by' is no replica")
+    if entry.retracts and not names.is_id(entry.retracts):
+        raise BadLineError("'retracts' is no id")
+    if not entry.retracts and not (entry.problem or entry.solution):
+        raise BadLineError("neither 'problem' nor 'solution'")
+    for field in _TEXTS:
+        check_value(field, getattr(entry, field))
+    check_value("tags", list(entry.tags))
+    if entry.minutes is not None and not 0 <= entry.minutes <= limits.INTEGER_MAX:
+        raise BadLineError("'minutes' is out of range")
+
+
+def encode(entry: Discovery) -> bytes:
+    """Return the canonical bytes of a discovery, without a newline."""
+    return canonical(entry)
+
+
+def smaller(mine: Discovery, theirs: Discovery) -> Discovery:
+    """Return the join of two lines with one id: the one with the smaller canonical bytes."""
+    return min(mine, theirs, key=encode)

@@ -1,0 +1,552 @@
+"""The record of one lesson, as what each writer said: a map from writer to that writer's column.
+
+A line is a record or a part of one, in one schema: a delta, and a state when it is complete. The join goes column by
+column and key by key, and never destroys what another writer said:
+
+* ``add``: the larger stamp. ``rem``: per writer the larger stamp. Together an OR-Set (``pattern.fold``).
+* ``n``, ``parts``: per name, and per hash, the larger number. G-Counters; a hash is a count without an owner.
+* ``first``: a first wording, without a stamp: the larger canonical bytes. The reserved ``at``, the time at which the
+  writer first saw the lesson, is no wording: there the smaller one stays.
+* ``set``: an edit, ``[stamp, value]``: the later, and between equal stamps the larger canonical bytes.
+* ``over``: a mark on an edit from the future that this writer replaced: per writer and field the later stamp. The fold
+  leaves out what it covers.
+* ``purge``: a mark on a purged value, as ``over``. The join itself drops what a mark covers: an edit whose stamp is not
+  later than the mark, and a first wording whatever the mark's stamp, since it has none of its own. Under the writer
+  ``carried`` stand the hashes of purged carried lines: whoever keeps such lines drops them (``purged_carried``).
+* ``later``: parts that a newer version invented, which stand beside the others in the column: the larger bytes.
+
+Values are compared as canonical bytes, never as decoded ones: to Python ``1 == True``, to a peer it is not. A ``Line``
+and its columns are never changed once they are made: joins share what they can.
+
+Bytes become records here and nowhere else. ``decode`` gives a ``Line`` or a ``Carried``, or raises ``BadLineError``,
+which whoever reads a file turns into a ``Refused``. Writing is canonical: one record has one form.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from crdt import clock, gcounter, lww, orset
+from fleet.model import limits, names
+from fleet.model.strict import BadLineError, canonical, check_name, check_value, strict_object
+
+PREFIX = "p-"
+AT = "at"
+"""Reserved name among first wordings: when the writer first saw the lesson, where that is before its newest add."""
+CARRIED = "carried"
+"""Key among purge marks that stands for no writer, but for carried lines by their hash."""
+
+Total = Annotated[int, msgspec.Meta(ge=1, le=limits.INTEGER_MAX)]
+
+
+class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """What one writer said of one lesson. The attributes stand in the order in which they are written: sorted.
+
+    Attributes:
+        add: stamp of the writer's newest add.
+        first: first wordings by field.
+        n: the writer's own totals by counter.
+        over: replaced edits from the future: writer to field to stamp.
+        parts: counts without an owner: counter to hash to count.
+        purge: purged values: writer to field to stamp; under ``CARRIED`` hash to stamp.
+        rem: adds that it took away: writer to the stamp that it saw.
+        set: edits by field: (stamp, value).
+        later: parts of a newer version by name. Encoded beside the others, not under this name.
+    """
+
+    add: str = ""
+    first: dict[str, Any] = {}
+    n: dict[str, Total] = {}
+    over: dict[str, dict[str, str]] = {}
+    parts: dict[str, dict[str, Total]] = {}
+    purge: dict[str, dict[str, str]] = {}
+    rem: dict[str, str] = {}
+    set: dict[str, tuple[str, Any]] = {}
+    later: dict[str, Any] = {}
+
+
+class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """One lesson, or a change to one.
+
+    Attributes:
+        id: ``p-`` and 16 hex digits.
+        w: writer to column.
+    """
+
+    id: str
+    w: dict[str, Column] = {}
+
+
+class Carried(NamedTuple):
+    """A line of a newer version: kept and passed on byte for byte, never folded."""
+
+    id: str
+    raw: bytes
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits of BLAKE2b over its bytes: what a purge mark names it by."""
+        return hashlib.blake2b(self.raw, digest_size=8).hexdigest()
+
+
+class Refused(NamedTuple):
+    """A line that cannot be used. Its bytes go to quarantine, the good lines beside it join."""
+
+    path: str
+    number: int
+    reason: str
+    raw: bytes
+
+
+NOTHING = Column()
+"""The column of a writer that said nothing."""
+_KNOWN_PARTS = frozenset(Column.__struct_fields__) - {"later"}
+_KNOWN_KEYS = frozenset({"id", "v", "w"})
+_VERSION = 2
+_VERSION_1_KEYS = frozenset({"add", "at", "by", "id", "n", "rem", "set", "v", "when"})
+_NEEDS_A_CLOSER_LOOK = (b"{}", b'"purge":', b'"later":')
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(Line)
+
+
+# --- bytes to records -----------------------------------------------------------------------------------------------
+
+
+def decode(raw: bytes) -> Line | Carried:
+    """Read one line.
+
+    Raises:
+        BadLineError: it cannot be used, and why.
+    """
+    return _decode_canonical(raw) or decode_strictly(raw)
+
+
+def _decode_canonical(raw: bytes) -> Line | None:
+    """Read a line that is in canonical form and within all limits, as nearly all are; None for any other.
+
+    A decoder keeps the last of two equal keys, where another peer might keep the first: only what encodes to the very
+    bytes that it came from is taken here. Empty maps, purge marks and open names are looked at strictly.
+    """
+    if len(raw) > limits.LINE_BYTES_MAX or any(mark in raw for mark in _NEEDS_A_CLOSER_LOOK):
+        return None
+    try:
+        line = _decoder.decode(raw)
+        if _encoder.encode(line) != raw:
+            return None
+        _check(line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, BadLineError):
+        return None
+    return line
+
+
+def decode_strictly(raw: bytes) -> Line | Carried:
+    """Read one line with every check, telling a newer version's line from a broken one.
+
+    Raises:
+        BadLineError: it cannot be used, and why.
+    """
+    found = strict_object(raw)
+    if "w" not in found and len(found.keys() & _VERSION_1_KEYS - {"id", "v"}) and _VERSION_1_KEYS.issuperset(found):
+        raise BadLineError("written by fleet 0.1: run `fleet upgrade`")
+    if carried := as_carried(found, raw, PREFIX, _KNOWN_KEYS):
+        return carried
+    columns = found.get("w", {})
+    if not isinstance(columns, dict):
+        raise BadLineError("'w' is no object")
+    line = Line(found["id"], {writer: _as_column(writer, said) for writer, said in columns.items()})
+    _check(line)
+    return Line(line.id, _without_purged(line.w, purges(line)))
+
+
+def _as_column(writer: str, said: object) -> Column:
+    """Make a column of JSON. A count of 0 and an empty map say nothing: in canonical form they are not there."""
+    if not isinstance(said, dict):
+        raise BadLineError(f"the column of {writer[:60]!r} is no object")
+    known = {part: _without_nothing(part, value) for part, value in said.items() if part in _KNOWN_PARTS}
+    try:
+        column = msgspec.convert(known, Column)
+    except msgspec.ValidationError as why:
+        raise BadLineError(str(why)) from why
+    column.later = {part: value for part, value in said.items() if part not in _KNOWN_PARTS}
+    return column
+
+
+def _without_nothing(part: str, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if part == "n":
+        return _without_zeros(value)
+    if part == "parts":
+        value = {name: _without_zeros(counts) for name, counts in value.items()}
+    if part in {"over", "parts", "purge"}:
+        return {name: inner for name, inner in value.items() if inner != {}}
+    return value
+
+
+def _without_zeros(counts: Any) -> Any:
+    if not isinstance(counts, dict):
+        return counts
+    return {name: count for name, count in counts.items() if type(count) is not int or count != 0}
+
+
+def as_carried(found: dict[str, Any], raw: bytes, prefix: str, known: frozenset[str]) -> Carried | None:
+    """Return the line as carried when it says that a newer version wrote it: another ``v``, key, or id prefix.
+
+    Raises:
+        BadLineError: it has no valid id to be carried under.
+    """
+    line_id = found.get("id")
+    if not isinstance(line_id, str) or not names.is_id(line_id):
+        raise BadLineError("no valid id")
+    version = found.get("v", _VERSION)
+    is_ours = type(version) is int and version == _VERSION
+    if is_ours and line_id.startswith(prefix) and known.issuperset(found):
+        return None
+    if b"\n" in raw or b"\r" in raw:  # byte for byte, it would read back as other lines
+        raise BadLineError("a newer version's line with a line break in it")
+    return Carried(line_id, raw)
+
+
+def _check(line: Line) -> None:
+    """Check what the types do not say.
+
+    Raises:
+        BadLineError: a name, stamp or value is out of bounds.
+    """
+    if not line.id.startswith(PREFIX) or not names.is_id(line.id):
+        raise BadLineError("no valid pattern id")
+    for writer, column in line.w.items():
+        _check_writer(writer)
+        _check_said(column)
+        if column.over or column.parts or column.purge or column.later:
+            _check_rare(column)
+
+
+def _check_said(column: Column) -> None:
+    if column.add:
+        _check_stamp(column.add)
+    for field, value in column.first.items():
+        check_name(field)
+        check_value(field, value)
+        if field == AT:
+            _check_stamp(value)
+    for name in column.n:
+        check_name(name)
+    for writer, stamp in column.rem.items():
+        _check_writer(writer)
+        _check_stamp(stamp)
+    for field, (stamp, value) in column.set.items():
+        check_name(field)
+        check_value(field, value)
+        _check_stamp(stamp)
+
+
+def _check_rare(column: Column) -> None:
+    for writer, fields in column.over.items():
+        _check_writer(writer)
+        for field, stamp in fields.items():
+            check_name(field)
+            _check_stamp(stamp)
+    for name, counts in column.parts.items():
+        check_name(name)
+        for part in counts:
+            _check_hash(part)
+    for writer, fields in column.purge.items():
+        if writer != CARRIED:
+            _check_writer(writer)
+        for field, stamp in fields.items():
+            _check_hash(field) if writer == CARRIED else check_name(field)
+            if stamp != clock.ZERO:
+                _check_stamp(stamp)
+    for name, value in column.later.items():
+        check_name(name)
+        check_value(name, value)
+
+
+def _check_writer(name: str) -> None:
+    if not names.is_replica(name):
+        raise BadLineError(f"no replica: {name[:60]!r}")
+
+
+def _check_stamp(stamp: object) -> None:
+    if not isinstance(stamp, str) or not clock.is_stamp(stamp):
+        raise BadLineError(f"no stamp: {str(stamp)[:60]!r}")
+
+
+def _check_hash(text: str) -> None:
+    if not names.is_hash(text):
+        raise BadLineError(f"no hash of 16 hex digits: {text[:60]!r}")
+
+
+# --- records to bytes -----------------------------------------------------------------------------------------------
+
+
+def encode(line: Line) -> bytes:
+    """Return the canonical bytes of a line, without a newline and whatever their number."""
+    for column in line.w.values():
+        if column.later:
+            return canonical({"id": line.id, "w": {writer: _as_json(each) for writer, each in line.w.items()}})
+    return _encoder.encode(line)
+
+
+def _as_json(column: Column) -> dict[str, Any]:
+    said = {part: getattr(column, part) for part in _KNOWN_PARTS}
+    return {part: value for part, value in said.items() if value} | column.later
+
+
+def split(line: Line) -> list[bytes]:
+    """Return the canonical bytes of a record, as several lines of its id where one would be too long.
+
+    The lines are in writer order; a column that fits a line stays whole, one that does not is cut between its keys.
+    Thousands of replicas may confirm one lesson.
+    """
+    whole = encode(line)
+    if len(whole) <= limits.LINE_BYTES_MAX:
+        return [whole]
+    return [encode(Line(line.id, columns)) for columns in _packed(len(encode(Line(line.id, {"": NOTHING}))), line.w)]
+
+
+def _packed(overhead: int, columns: dict[str, Column]) -> Iterator[dict[str, Column]]:
+    """Fill lines with neighbouring pieces while they fit. Sizes are added up: whatever two pieces share saves bytes."""
+    packed: dict[str, Column] = {}
+    size = overhead
+    for writer, piece in _pieces(columns, limits.LINE_BYTES_MAX - overhead):
+        piece_size = _size(writer, piece)
+        if packed and size + piece_size > limits.LINE_BYTES_MAX:
+            yield packed
+            packed, size = {}, overhead
+        packed[writer] = _join_columns(packed[writer], piece) if writer in packed else piece
+        size += piece_size
+    yield packed
+
+
+def _pieces(columns: dict[str, Column], room: int) -> Iterator[tuple[str, Column]]:
+    for writer, column in sorted(columns.items()):
+        if _size(writer, column) <= room:
+            yield writer, column
+        else:
+            for piece in _cut(column):
+                yield writer, piece
+
+
+def _size(writer: str, column: Column) -> int:
+    """Return how many bytes a column takes beside others: ``"writer":{...},``."""
+    return len(canonical({writer: _as_json(column)}))
+
+
+def _cut(column: Column) -> Iterator[Column]:
+    """Yield a column key by key, in the order in which its keys are written."""
+    if column.add:
+        yield Column(add=column.add)
+    for field, value in sorted(column.first.items()):
+        yield Column(first={field: value})
+    for name, value in sorted(column.later.items()):
+        yield Column(later={name: value})
+    for name, total in sorted(column.n.items()):
+        yield Column(n={name: total})
+    for writer, field, stamp in _flat(column.over):
+        yield Column(over={writer: {field: stamp}})
+    for name, part, count in _flat(column.parts):
+        yield Column(parts={name: {part: count}})
+    for writer, field, stamp in _flat(column.purge):
+        yield Column(purge={writer: {field: stamp}})
+    for writer, stamp in sorted(column.rem.items()):
+        yield Column(rem={writer: stamp})
+    for field, edit in sorted(column.set.items()):
+        yield Column(set={field: edit})
+
+
+_T = TypeVar("_T")
+
+
+def _flat(nested: dict[str, dict[str, _T]]) -> Iterator[tuple[str, str, _T]]:
+    for outer, inner in sorted(nested.items()):
+        for key, value in sorted(inner.items()):
+            yield outer, key, value
+
+
+# --- join -----------------------------------------------------------------------------------------------------------
+
+
+def join(mine: Line, theirs: Line) -> Line:
+    """Return the join of two lines of one id: commutative, associative, idempotent. It changes neither."""
+    columns = dict(mine.w)
+    for writer, column in theirs.w.items():
+        known = columns.get(writer)
+        if known is not column:
+            columns[writer] = column if known is None else _join_columns(known, column)
+    joined = Line(mine.id, columns)
+    marks = purges(joined)
+    return Line(mine.id, _without_purged(columns, marks)) if marks else joined
+
+
+def _join_columns(mine: Column, theirs: Column) -> Column:
+    return Column(
+        add=max(mine.add, theirs.add),
+        first=_either(mine.first, theirs.first, _join_firsts),
+        later=_either(mine.later, theirs.later, _join_largest),
+        n=_either(mine.n, theirs.n, gcounter.join),
+        over=_either(mine.over, theirs.over, _join_marks),
+        parts=_either(mine.parts, theirs.parts, _join_parts),
+        purge=_either(mine.purge, theirs.purge, _join_marks),
+        rem=_either(mine.rem, theirs.rem, orset.join),
+        set=_either(mine.set, theirs.set, _join_edits),
+    )
+
+
+def _either(mine: dict[str, _T], theirs: dict[str, _T], join_both: Callable[..., dict[str, _T]]) -> dict[str, _T]:
+    """Return one of two maps if the other is empty, as most are, else their join."""
+    if not theirs:
+        return mine
+    return join_both(mine, theirs) if mine else theirs
+
+
+def _join_firsts(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    return {**mine, **{f: value for f, value in theirs.items() if f not in mine or _is_better(f, value, mine[f])}}
+
+
+def _join_largest(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    return {**mine, **{n: value for n, value in theirs.items() if n not in mine or is_larger(value, mine[n])}}
+
+
+def _join_edits(mine: dict[str, tuple[str, Any]], theirs: dict[str, tuple[str, Any]]) -> dict[str, tuple[str, Any]]:
+    return {**mine, **{f: edit for f, edit in theirs.items() if f not in mine or _is_later(edit, mine[f])}}
+
+
+def _join_marks(mine: dict[str, dict[str, str]], theirs: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {**mine, **{writer: orset.join(mine.get(writer, {}), fields) for writer, fields in theirs.items()}}
+
+
+def _join_parts(mine: dict[str, dict[str, int]], theirs: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {**mine, **{name: gcounter.join(mine.get(name, {}), counts) for name, counts in theirs.items()}}
+
+
+def is_larger(value: object, than: object) -> bool:
+    """Tell whether a value's canonical bytes are the larger ones. Bytes are made only of values that differ."""
+    if type(value) is str and type(than) is str and value == than:
+        return False
+    return canonical(value) > canonical(than)
+
+
+def _is_better(field: str, value: Any, than: Any) -> bool:
+    """Tell whether a first wording replaces another of the same writer."""
+    return bool(value < than) if field == AT else is_larger(value, than)
+
+
+def _is_later(edit: tuple[str, Any], than: tuple[str, Any]) -> bool:
+    """Tell whether an edit replaces another of the same writer. Bytes are made only to break a tie."""
+    if edit[0] != than[0]:
+        return edit[0] > than[0]
+    return not lww.covers(lww.Register(than[0], "", canonical(than[1])), lww.Register(edit[0], "", canonical(edit[1])))
+
+
+# --- purge marks ----------------------------------------------------------------------------------------------------
+
+
+def purges(line: Line) -> dict[tuple[str, str], str]:
+    """Return the purge marks on values: the largest stamp by (writer, field). Their owner does not count."""
+    marks: dict[tuple[str, str], str] = {}
+    for column in line.w.values():
+        for writer, fields in column.purge.items():
+            for field, stamp in fields.items() if writer != CARRIED else ():
+                marks[writer, field] = max(stamp, marks.get((writer, field), ""))
+    return marks
+
+
+def purged_carried(line: Line) -> set[str]:
+    """Return the hashes of the carried lines that were purged with this record."""
+    return {part for column in line.w.values() for part in column.purge.get(CARRIED, ())}
+
+
+def _without_purged(columns: dict[str, Column], marks: dict[tuple[str, str], str]) -> dict[str, Column]:
+    """Return the columns without what marks cover, and without those that say nothing."""
+    marked = {writer for writer, _ in marks}
+    kept = {w: _without_marked(w, column, marks) if w in marked else column for w, column in columns.items()}
+    return {writer: column for writer, column in kept.items() if column != NOTHING}
+
+
+def _without_marked(writer: str, column: Column, marks: dict[tuple[str, str], str]) -> Column:
+    return msgspec.structs.replace(
+        column,
+        first={field: value for field, value in column.first.items() if (writer, field) not in marks},
+        set={field: edit for field, edit in column.set.items() if edit[0] > marks.get((writer, field), "")},
+    )
+
+
+# --- what one line has and another lacks ----------------------------------------------------------------------------
+
+
+def covers(whole: Line, part: Line) -> bool:
+    """Tell whether joining ``part`` would leave ``whole`` as it is."""
+    return minus(part, whole) is None
+
+
+def minus(whole: Line, base: Line | None) -> Line | None:
+    """Return what joining ``whole`` would bring to ``base``: the smallest delta, key by key; None for nothing.
+
+    ``join(base, minus(whole, base)) == join(base, whole)``. What a mark in ``base`` covers would not come back.
+    """
+    if base is None:
+        return whole if whole.w else None
+    marks = purges(base)
+    news: dict[str, Column] = {}
+    for writer, column in whole.w.items():
+        known = base.w.get(writer)
+        if known is not column:
+            news[writer] = column if known is None else _news(column, known)
+    news = _without_purged(news, marks)
+    return Line(whole.id, news) if news else None
+
+
+def _news(column: Column, known: Column) -> Column:
+    """Return what a column has beyond another of the same writer."""
+    firsts, laters, edits = known.first, known.later, known.set
+    return Column(
+        add=column.add if column.add > known.add else "",
+        first={f: v for f, v in column.first.items() if f not in firsts or _is_better(f, v, firsts[f])},
+        later={n: v for n, v in column.later.items() if n not in laters or is_larger(v, laters[n])},
+        n={name: total for name, total in column.n.items() if total > known.n.get(name, 0)},
+        over=_newer_marks(column.over, known.over),
+        parts=_larger_parts(column.parts, known.parts),
+        purge=_newer_marks(column.purge, known.purge),
+        rem={writer: stamp for writer, stamp in column.rem.items() if stamp > known.rem.get(writer, "")},
+        set={f: edit for f, edit in column.set.items() if f not in edits or _is_later(edit, edits[f])},
+    )
+
+
+def _newer_marks(marks: dict[str, dict[str, str]], known: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    newer = {
+        writer: {field: stamp for field, stamp in fields.items() if stamp > known.get(writer, {}).get(field, "")}
+        for writer, fields in marks.items()
+    }
+    return {writer: fields for writer, fields in newer.items() if fields}
+
+
+def _larger_parts(parts: dict[str, dict[str, int]], known: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    larger = {
+        name: {part: count for part, count in counts.items() if count > known.get(name, {}).get(part, 0)}
+        for name, counts in parts.items()
+    }
+    return {name: counts for name, counts in larger.items() if counts}
+
+
+# --- stamps ---------------------------------------------------------------------------------------------------------
+
+
+def newest(line: Line, cut: str = "~") -> str:
+    """Return the largest stamp in a line that is not beyond a cut; ``clock.ZERO`` for none."""
+    return max((stamp for stamp in _stamps(line.w.values()) if stamp <= cut), default=clock.ZERO) or clock.ZERO
+
+
+def _stamps(columns: Iterable[Column]) -> Iterator[str]:
+    for column in columns:
+        yield column.add
+        yield from column.rem.values()
+        for stamp, _ in column.set.values():
+            yield stamp
+        for marks in (column.over, column.purge):
+            for fields in marks.values():
+                yield from fields.values()

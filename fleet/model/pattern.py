@@ -1,0 +1,274 @@
+"""The folds: what a record amounts to, given what is left out here.
+
+The join keeps what each writer said (``line``). A fold reads one value from all of it. A lesson is present while some
+writer's add is larger than every remove of it (OR-Set). A field is the latest edit by (stamp, writer), else the largest
+first wording by its bytes, whoever said it (LWW-Register). A counter is the sum of the writers' totals and of the
+parts, a part once however many writers know it (G-Counter).
+
+Policy enters here and nowhere else: this machine's clock, and the writers that were blocked here. Nothing that is
+pushed may depend on a fold.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crdt import clock, gcounter, lww, orset
+from fleet.model import names
+from fleet.model.line import AT, PREFIX, Column, Line, is_larger
+
+MERGED_INTO = "merged_into"
+"""Field by which one record says that it is the same lesson as another."""
+AUTHOR_OF_IMPORT = "agent."
+"""Beginning of the field that names who logged an imported record: 8 hex digits of the record's hash follow."""
+
+
+class Policy(NamedTuple):
+    """What this machine leaves out of its folds.
+
+    Attributes:
+        cut: edits with a later stamp are left out until the clock reaches them. Adds, removes and counts never are.
+        blocked: replicas, and agents by their bare names, whose whole columns are left out.
+    """
+
+    cut: str = "~"
+    blocked: frozenset[str] = frozenset()
+
+
+EVERYTHING = Policy()
+
+
+class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One lesson as it reads here.
+
+    Attributes:
+        id: of the record.
+        fields: folded values by name, sorted.
+        edited: (stamp, writer) of the fields whose value is an edit; the others are first wordings.
+        adds: every writer's newest add, whether or not it was removed.
+        live: the adds that no remove covers.
+        totals: counter to writer to that writer's own total.
+        parts: counter to hash to a count without an owner.
+        at: when it was first seen; ``clock.ZERO`` where nobody says.
+        by: who saw it first.
+        late: the largest stamp of an edit that is beyond the cut, "" for none.
+        loggers: the agents that logged it themselves, imports not counted.
+    """
+
+    id: str
+    fields: dict[str, Any] = {}
+    edited: dict[str, tuple[str, str]] = {}
+    adds: dict[str, str] = {}
+    live: dict[str, str] = {}
+    totals: dict[str, dict[str, int]] = {}
+    parts: dict[str, dict[str, int]] = {}
+    at: str = clock.ZERO
+    by: str = ""
+    late: str = ""
+    loggers: frozenset[str] = frozenset()
+
+    def value(self, field: str) -> str:
+        """Return a field's text; "" where a peer put anything else there."""
+        found = self.fields.get(field)
+        return found if isinstance(found, str) else ""
+
+    @property
+    def text(self) -> str:
+        """The lesson itself; "" for a record whose text has not arrived."""
+        return self.value("text")
+
+    @property
+    def correct(self) -> str:
+        """The correct approach."""
+        return self.value("correct")
+
+    @property
+    def category(self) -> str:
+        """What it is about, in a word."""
+        return self.value("category")
+
+    @property
+    def state(self) -> str:
+        """``published``, ``retired`` ...; "" for a candidate."""
+        return self.value("state")
+
+    @property
+    def scope(self) -> str:
+        """``private`` for what never leaves this machine, else ""."""
+        return self.value("scope")
+
+    @property
+    def trigger(self) -> str:
+        """The command, file or tool that it is shown before."""
+        return self.value("trigger")
+
+    @property
+    def importance(self) -> float | None:
+        """A number from 0 to 1 that a person gave it; None for none."""
+        found = self.fields.get("importance")
+        if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= 1:
+            return None
+        return float(found)
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags that are texts."""
+        found = self.fields.get("tags")
+        return [tag for tag in found if isinstance(tag, str)] if isinstance(found, list) else []
+
+    @property
+    def merged_into(self) -> str:
+        """The id that this record is merged into; "" for none, for itself, and for what is no pattern's id."""
+        into = self.value(MERGED_INTO)
+        return into if into != self.id and into.startswith(PREFIX) and names.is_id(into) else ""
+
+    @property
+    def is_present(self) -> bool:
+        """Whether the lesson is in: some add is live."""
+        return bool(self.live)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the lesson is in and can be read."""
+        return bool(self.live) and bool(self.text)
+
+    @property
+    def last_seen(self) -> str:
+        """Stamp of the newest live add, else of when it was first seen."""
+        return max(self.live.values(), default=self.at)
+
+    def count(self, name: str) -> int:
+        """Return the value of a counter: all totals, and all parts."""
+        return gcounter.value(self.totals.get(name, {})) + gcounter.value(self.parts.get(name, {}))
+
+    def own(self, name: str, writer: str) -> int:
+        """Return a writer's own total of a counter."""
+        return self.totals.get(name, {}).get(writer, 0)
+
+    def witnesses(self) -> int:
+        """Return how many agents logged it here. Whoever imported a record is none by that."""
+        return len(self.loggers)
+
+    def agents(self) -> list[str]:
+        """Return the names of the agents that logged it, sorted: here, or as an imported record names them."""
+        hashes = {part[:8] for counts in self.parts.values() for part in counts}
+        told = {
+            author if isinstance(author, str) and names.is_agent(author) else names.IMPORT
+            for field, author in self.fields.items()
+            if field.startswith(AUTHOR_OF_IMPORT) and field.removeprefix(AUTHOR_OF_IMPORT) in hashes
+        }
+        return sorted(self.loggers | told)
+
+
+def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
+    """Return what a record amounts to under a policy."""
+    columns = line.w
+    if policy.blocked:
+        columns = {writer: column for writer, column in columns.items() if not _is_blocked(writer, policy.blocked)}
+    fields, edited, late = _folded_fields(columns, policy.cut)
+    adds = {writer: column.add for writer, column in columns.items() if column.add}
+    at, by = _first_seen(columns)
+    return Pattern(
+        id=line.id,
+        fields=fields,
+        edited=edited,
+        adds=adds,
+        live=orset.live(adds, _removed(columns)),
+        totals=_totals(columns),
+        parts=_parts(columns),
+        at=at,
+        by=by,
+        late=late,
+        loggers=frozenset(names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)),
+    )
+
+
+def _is_blocked(writer: str, blocked: frozenset[str]) -> bool:
+    return writer in blocked or names.agent_of(writer) in blocked
+
+
+def _folded_fields(columns: Mapping[str, Column], cut: str) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
+    """Return the fields, the evidence of those that were edited, and the largest stamp beyond the cut."""
+    replaced = _replaced(columns)
+    values: dict[str, Any] = {}
+    for column in columns.values():
+        for field, value in column.first.items():
+            if field not in values or is_larger(value, values[field]):
+                values[field] = value
+    registers: dict[str, lww.Register] = {}
+    late = ""
+    for writer, column in columns.items():
+        for field, (stamp, value) in column.set.items():
+            if stamp <= replaced.get((writer, field), ""):
+                continue
+            if stamp > cut:
+                late = max(late, stamp)
+                continue
+            # A writer has one edit of a field, so that no tie is left for the value to break.
+            register = lww.Register(stamp, writer, b"")
+            if field not in registers or not lww.covers(registers[field], register):
+                registers[field] = register
+                values[field] = value
+    values.pop(AT, None)
+    edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
+    return dict(sorted(values.items())), edited, late
+
+
+def _replaced(columns: Mapping[str, Column]) -> dict[tuple[str, str], str]:
+    """Return up to which stamp a writer's edit of a field was replaced while it was in the future."""
+    marks: dict[tuple[str, str], str] = {}
+    for column in columns.values():
+        for writer, fields in column.over.items():
+            for field, stamp in fields.items():
+                marks[writer, field] = max(stamp, marks.get((writer, field), ""))
+    return marks
+
+
+def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
+    removed: dict[str, str] = {}
+    for column in columns.values():
+        if column.rem:
+            removed = orset.join(removed, column.rem)
+    return removed
+
+
+def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
+    totals: dict[str, dict[str, int]] = {}
+    for writer, column in columns.items():
+        for name, total in column.n.items():
+            totals.setdefault(name, {})[writer] = total
+    return totals
+
+
+def _parts(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
+    parts: dict[str, dict[str, int]] = {}
+    for column in columns.values():
+        for name, counts in column.parts.items():
+            parts[name] = gcounter.join(parts.get(name, {}), counts)
+    return parts
+
+
+def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
+    """Return the smallest (stamp, writer) of what each writer says of when it first saw the lesson."""
+    seen = [(first_seen(column), writer) for writer, column in columns.items()]
+    return min(((at, writer) for at, writer in seen if at), default=(clock.ZERO, ""))
+
+
+def first_seen(column: Column) -> str:
+    """Return when a writer first saw the lesson; "" where it does not say."""
+    at: str = column.first.get(AT, "")
+    return min(at, column.add) if at and column.add else at or column.add
+
+
+def _has_logged(column: Column) -> bool:
+    """Tell whether a writer logged the lesson itself: an add with nothing but imported records beside it is none."""
+    if "seen" in column.n:
+        return True
+    hashes = column.parts.get("seen", {})
+    return bool(column.add) and not (hashes and all(author_field(part) in column.first for part in hashes))
+
+
+def author_field(part: str) -> str:
+    """Return the field that names who logged an imported record, by the record's hash."""
+    return AUTHOR_OF_IMPORT + part[:8]
