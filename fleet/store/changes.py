@@ -1,4 +1,4 @@
-"""Search of a folder tree for files that changed since a moment, with a limit on entries and on time.
+"""Search of a folder tree for files that changed since a moment, with a limit on entries and on time; fingerprints.
 
 What counts is each file's *change* time (ctime), not its modification time: it moves with every write, and also with
 what leaves a modification time as it was: ``chmod +x``, ``mv``, ``cp -p``, ``tar x``. Nobody can set it back. A
@@ -11,7 +11,9 @@ safe side. Standard library only, for the hook's sake.
 from __future__ import annotations
 
 import os
+import stat
 import time
+from collections.abc import Iterable
 
 _words = str.split
 
@@ -143,3 +145,22 @@ class _Walk:
         except OSError:
             return False
         return abs(os.lstat(self.root).st_ctime_ns - made) <= MADE_TOGETHER_NS
+
+
+def look(root: str, paths: Iterable[str]) -> dict[str, list[int]]:
+    """Return the fingerprint of each path: size, times and inode, nothing read; [] for one that is not there.
+
+    Args:
+        root: of the workspace.
+        paths: of files and folders below it. A folder's size says nothing.
+    """
+    found: dict[str, list[int]] = {}
+    for path in paths:
+        try:
+            seen = os.stat(os.path.join(root, path))
+        except OSError:
+            found[path] = []
+        else:
+            size = 0 if stat.S_ISDIR(seen.st_mode) else seen.st_size
+            found[path] = [size, seen.st_mtime_ns, seen.st_ino, seen.st_ctime_ns]
+    return found
