@@ -6,14 +6,17 @@ folder's tells that something in it was deleted. Beyond a limit the answer is ye
 safe side. Standard library only, for the hook's sake.
 """
 
-# ruff: noqa: PTH118, PTH120, PTH206
+# ruff: noqa: PTH116, PTH118, PTH120, PTH206
 # Paths are texts here: pathlib alone would take 5 ms, on every tool call.
 from __future__ import annotations
 
 import os
 import stat
 import time
-from collections.abc import Iterable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _words = str.split
 
