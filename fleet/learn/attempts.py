@@ -18,7 +18,7 @@ changed since that failure. It is open when
 Another command is never stopped; one that sleeps before it looks is a poll, and is not, unless it builds or tests.
 """
 
-# ruff: noqa: PTH118, PTH120, PTH206
+# ruff: noqa: PTH118
 # Paths are texts here: pathlib alone would take 5 ms, on every tool call.
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
     from fleet.store.config import Attempts
 
     Event = dict[str, Any]
+    Root = str | os.PathLike[str]
     Where = tuple[str, str]  # session, family
 
 COMMAND_CHARS_MAX = 200
@@ -158,7 +159,7 @@ class State:
 
 
 def verdict(
-    root: str, agent: str, session: str, command: str, cwd: str = "", *, settings: Attempts | None = None
+    root: Root, agent: str, session: str, command: str, cwd: str = "", *, settings: Attempts | None = None
 ) -> Blocked | None:
     """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may.
 
@@ -177,7 +178,7 @@ def verdict(
         return None
 
 
-def _judged(root: str, session: str, command: str, cwd: str, data: bytes, settings: Attempts | None) -> Blocked | None:
+def _judged(root: Root, session: str, command: str, cwd: str, data: bytes, settings: Attempts | None) -> Blocked | None:
     key = _key(command, cwd)
     if key.encode() not in data:  # most commands: nothing need be decoded
         return None
@@ -198,7 +199,7 @@ def _judged(root: str, session: str, command: str, cwd: str, data: bytes, settin
 
 
 def note_failure(
-    root: str, agent: str, session: str, command: str, error: str = "", exit_code: int | None = None, cwd: str = ""
+    root: Root, agent: str, session: str, command: str, error: str = "", exit_code: int | None = None, cwd: str = ""
 ) -> int:
     """Note that a command failed; return how many failures in a row this makes. A failure on a person's stop is none.
 
@@ -224,7 +225,7 @@ def note_failure(
     return streak.count if streak is not None else 0
 
 
-def note_success(root: str, agent: str, session: str, command: str) -> list[Event]:
+def note_success(root: Root, agent: str, session: str, command: str) -> list[Event]:
     """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
 
     Costs one read where nothing is open. It ends its family's streak, and opens the doors of other families unless it
@@ -249,7 +250,7 @@ def note_success(root: str, agent: str, session: str, command: str) -> list[Even
     return won
 
 
-def note_edit(root: str, agent: str, session: str, path: str = "") -> None:
+def note_edit(root: Root, agent: str, session: str, path: str = "") -> None:
     """Note that a host reported an edit: what failed before it may be tried again.
 
     Args:
@@ -268,7 +269,7 @@ def note_edit(root: str, agent: str, session: str, path: str = "") -> None:
         append(root, agent, {"event": "changed", "session": session})
 
 
-def read_settings(root: str) -> Attempts:
+def read_settings(root: Root) -> Attempts:
     """Return ``[attempts]`` of ``fleet.toml``. While something in that file is wrong, nothing is stopped."""
     from pathlib import Path
 
@@ -281,12 +282,12 @@ def read_settings(root: str) -> Attempts:
 # The log
 
 
-def state(root: str, agent: str) -> State:
+def state(root: Root, agent: str) -> State:
     """Return what is open."""
     return fold(events(_read(root, agent)))
 
 
-def append(root: str, agent: str, event: Event) -> None:
+def append(root: Root, agent: str, event: Event) -> None:
     """Add one event to an agent's log, a failure with its moment; shorten a log that has grown too long.
 
     Raises:
@@ -335,7 +336,7 @@ def _file(agent: str) -> str:
     return f"{agent}.jsonl"
 
 
-def _read(root: str, agent: str) -> bytes:
+def _read(root: Root, agent: str) -> bytes:
     """Return the log, b"" when there is none. Links and devices are none."""
     path = os.path.join(root, _FOLDER, _file(agent))
     try:

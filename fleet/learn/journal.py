@@ -1,23 +1,22 @@
-"""``JOURNAL.md``: what was tried on a branch, in the order of time. Append-only, for the next agent and for people.
+"""Journal of the work on a branch: append-only, in the order of time, for the next agent and for people.
 
-One journal a branch, headed ``# JOURNAL — branch``. The branch that wrote first has ``agents/<name>/JOURNAL.md``, where
-readers of this format look, and where a worktree with its own folder finds all of it; others have
-``agents/<name>/journals/<branch>.md``. A ``JOURNAL.md`` without such a heading belongs to every branch.
-
-Format: SYSTEMS, section 1. Times are UTC.
+There is one journal a branch, headed ``# JOURNAL — branch``. The branch that wrote first has
+``agents/<name>/JOURNAL.md``, where readers of this format look, and where a worktree with its own folder finds all of
+it; others have ``agents/<name>/journals/<branch>.md``. A ``JOURNAL.md`` without such a heading belongs to every branch.
+Times are UTC.
 """
 
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from fleet.keep import screening
-from fleet.keep.digests import blake2b
-from fleet.keep.errors import UsageError
-from fleet.keep.workspace import Workspace
-from fleet.learn import drafts, markdown
+from fleet.learn import inputs
+from fleet.model.errors import UsageError
+from fleet.store.workspace import Workspace
+from fleet.text import markdown, screening
 
 FILE_NAME = "JOURNAL.md"
 FOLDER = "journals"
@@ -44,7 +43,7 @@ class Entry(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Where an entry went, and the kinds of secrets that were taken out of it."""
+    """The place that an entry went to, and the kinds of secrets that were taken out of it."""
 
     path: Path
     branch: str
@@ -82,35 +81,31 @@ def write(workspace: Workspace, agent: str, told: Entry) -> Written:
     return Written(path, branch, tuple(sorted(screened.secrets)))
 
 
-def append(workspace: Workspace, agent: str, block: str) -> tuple[Path, str]:
-    """Add a screened block to the journal of the branch; return its path and the branch."""
+def append(workspace: Workspace, agent: str, block: str, *, is_new: bool = True) -> tuple[Path, str]:
+    """Add a screened block to the journal of the branch; return its path and the branch.
+
+    Args:
+        workspace: where.
+        agent: whose journal.
+        block: one or more lines.
+        is_new: an empty line goes before it; otherwise it belongs to what the journal ends with.
+    """
     if workspace.is_read_only:
         raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
-    with workspace.locked():
+    with workspace.log_lock(agent):
         path, branch = of_branch(workspace, agent)
-        known = workspace.disk.read(path)
-        head = "" if known else f"# JOURNAL — {branch}\n"
-        gap = "" if known.endswith(b"\n\n") else "\n"
-        workspace.disk.append(path, f"{head}{gap}{block}\n".encode())
+        known = workspace.files.read(path)
+        head = "" if known else f"# JOURNAL — {branch}\n\n"
+        gap = "\n" if known and is_new and not known.endswith(b"\n\n") else ""
+        workspace.files.append(path, f"{head}{gap}{block}\n".encode())
     return path, branch
-
-
-def add_line(workspace: Workspace, agent: str, line: str) -> Path:
-    """Add one screened line to what the journal of the branch ends with."""
-    if workspace.is_read_only:
-        raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
-    with workspace.locked():
-        path, branch = of_branch(workspace, agent)
-        head = "" if workspace.disk.read(path) else f"# JOURNAL — {branch}\n\n"
-        workspace.disk.append(path, f"{head}{line}\n".encode())
-    return path
 
 
 def of_branch(workspace: Workspace, agent: str) -> tuple[Path, str]:
     """Return the journal of the branch that the workspace is on, whether it is there or not, and the branch."""
     branch = branch_of(workspace.root)
     first = workspace.home(agent) / FILE_NAME
-    owner = _owner(workspace.disk.read(first))
+    owner = _owner(workspace.files.read(first))
     if owner in ("", branch):
         return first, branch
     return workspace.home(agent) / FOLDER / f"{slug(branch)}.md", branch
@@ -128,7 +123,7 @@ def all_of(home: Path) -> list[Path]:
 def last_lines(workspace: Workspace, agent: str, count: int = HANDOVER_LINES) -> list[str]:
     """Return the end of the journal of the branch, each line fit to leave."""
     path, _ = of_branch(workspace, agent)
-    text = workspace.disk.read(path).decode("utf-8-sig", "replace")
+    text = workspace.files.read(path).decode("utf-8-sig", "replace")
     # Screened whole: a secret may run over two lines.
     clean = screening.redact(screening.strip_controls(text.replace("\r\n", "\n")))
     return [screening.for_terminal(line) for line in clean.rstrip("\n").split("\n")[-count:]] if clean.strip() else []
@@ -209,7 +204,7 @@ class Screened:
         Raises:
             RefusedError: it is too long.
         """
-        entered = drafts.enter(name, text)
+        entered = inputs.enter(name, text)
         self.secrets.update(entered.secrets)
         return markdown.escape(entered.text)
 

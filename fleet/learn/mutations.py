@@ -5,28 +5,94 @@ then succeeds, or the agent says so, the mutation has worked: the journal says `
 until it was logged as one, or dropped.
 """
 
-from __future__ import annotations
-
 import shlex
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleet.keep.errors import NoError, UsageError
-from fleet.keep.workspace import Workspace
-from fleet.learn import attemptlog, attempts, journal
-from fleet.learn.corrections import log_file
-from fleet.learn.journal import Screened
-from fleet.learn.strategies import CODES, Strategy, named
+from fleet.learn import attempts, journal
+from fleet.model.errors import NoError, UsageError
+from fleet.store.workspace import Workspace
+from fleet.text.screening import for_terminal, one_line, redact
 
 if TYPE_CHECKING:
-    from fleet.learn.attemptlog import Where
-    from fleet.learn.streaks import Event, Streak
+    from fleet.learn.attempts import Blocked, Event, Streak
 
 WIDTH = 64
-"""Of the block's lines."""
+"""Columns of a declaration's block."""
 STREAKS_SHOWN_MAX = 20
+WAY_OUT = 'fleet mutate M5 --failed "what does not work" --switch "what you do instead" --why "why it should work"'
 _WORDS_SHOWN_MAX = 160
+
+
+class Strategy(NamedTuple):
+    """One of the eight ways out of a stuck approach.
+
+    Attributes:
+        code: ``M1`` to ``M8``.
+        name: what it is called here: fleets name them differently.
+        when: what it is for.
+        example: what it looks like.
+    """
+
+    code: str
+    name: str
+    when: str
+    example: str
+
+
+STRATEGIES = (
+    Strategy(
+        "M1",
+        "Fallback Dependency",
+        "something outside is down, broken or limits you",
+        "the package mirror answers 503: install from the other mirror, and go on",
+    ),
+    Strategy(
+        "M2",
+        "Extreme Debug Logging",
+        "you cannot see what fails",
+        "the deploy dies without a word: print before and after each step, and change nothing else until it speaks",
+    ),
+    Strategy(
+        "M3",
+        "Hardcode & Isolate",
+        "too many things vary at once",
+        "the login fails: write token and host into one curl call, and see whether that works",
+    ),
+    Strategy(
+        "M4",
+        "Switch Libraries",
+        "the library itself is at fault, not how you use it",
+        "the parser loses umlauts in its newest version too: take another parser",
+    ),
+    Strategy(
+        "M5",
+        "Reduce Scope",
+        "the problem is too large to debug whole",
+        "the import of 40 files fails: import one, get it green, then add the next",
+    ),
+    Strategy(
+        "M6",
+        "Invert the Approach",
+        "the approach is wrong, not its details",
+        "patching generated files gets undone: change the generator instead",
+    ),
+    Strategy(
+        "M7",
+        "Ask the Oracle",
+        "somebody knows this already",
+        "an odd answer from the billing service: look into the fleet's lessons and discoveries before the next line",
+    ),
+    Strategy(
+        "M8",
+        "Read the Error",
+        "the output says what is wrong, and you have not acted on it",
+        "it says that the field region is missing: pass region, and leave the rest alone",
+    ),
+)
+CODES = tuple(strategy.code for strategy in STRATEGIES)
 
 
 class Declared(NamedTuple):
@@ -83,6 +149,21 @@ class Open(NamedTuple):
     is_closed: bool
 
 
+def message(blocked: "Blocked") -> str:
+    """Return the text for an agent whose command is stopped: what happened, what it means, and the ways out."""
+    rows = [
+        f"fleet: stopped before another try of `{blocked.command}`",
+        f"{blocked.count} failures in a row had the same error, and no file has changed since its last one:",
+        f"    {blocked.said or '(no output)'}",
+        "The same again would fail the same way. Nothing is lost, and any other command is free.",
+        "Either change something first: an edit opens this command again.",
+        "Or declare another strategy, which allows one more try:",
+        f"    {WAY_OUT}",
+        *(f"  {each.code} {each.name}: {each.when}" for each in _named(blocked.names)),
+    ]
+    return redact(for_terminal("\n".join(rows)))
+
+
 def strategies(workspace: Workspace) -> tuple[Strategy, ...]:
     """Return the eight strategies under the names that they have here.
 
@@ -95,7 +176,11 @@ def strategies(workspace: Workspace) -> tuple[Strategy, ...]:
             f"[attempts] names has {unknown[0][:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written; "
             "mend fleet.toml and try again"
         )
-    return named(names)
+    return _named(names)
+
+
+def _named(names: Mapping[str, str]) -> tuple[Strategy, ...]:
+    return tuple(each._replace(name=names.get(each.code) or each.name) for each in STRATEGIES)
 
 
 def find(workspace: Workspace, said: str) -> Strategy:
@@ -125,12 +210,12 @@ def declare(workspace: Workspace, agent: str, session: str, code: str, failed: s
         DiskError: it did not reach the disk.
     """
     strategy = find(workspace, code)
-    screened = Screened()
+    screened = journal.Screened()
     texts = {name: screened.line(name, text) for name, text in (("failed", failed), ("switch", switch), ("why", why))}
     if empty := next((name for name, text in texts.items() if not text), ""):
         raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
     limit = workspace.config.attempts.limit
-    stuck = _stuck(attempts.state(workspace, agent).of(session), limit)
+    stuck = _stuck(attempts.state(workspace.root, agent).of(session), limit)
     times = max((streak.count for streak in stuck), default=limit)
     block = _block(strategy, max(times, limit), texts["failed"], texts["switch"], texts["why"])
     path, _ = journal.append(workspace, agent, block)
@@ -144,7 +229,7 @@ def declare(workspace: Workspace, agent: str, session: str, code: str, failed: s
         secrets=tuple(sorted(screened.secrets)),
     )
     attempts.append(
-        workspace,
+        workspace.root,
         agent,
         {
             "event": "declared",
@@ -160,7 +245,7 @@ def declare(workspace: Workspace, agent: str, session: str, code: str, failed: s
     return declared
 
 
-def _stuck(streaks: list[Streak], limit: int) -> list[Streak]:
+def _stuck(streaks: "list[Streak]", limit: int) -> "list[Streak]":
     """Return what a declaration speaks of: closed doors; where there are none, what has failed at all."""
     return [streak for streak in streaks if streak.count >= limit] or streaks
 
@@ -175,27 +260,24 @@ def _block(strategy: Strategy, times: int, failed: str, switch: str, why: str) -
     return "\n".join(rows)
 
 
-def record_success(where: Where, agent: str, mutation: Event, proof: str) -> None:
+def record_success(workspace: Workspace, agent: str, mutation: "Event", proof: str) -> None:
     """Note that a mutation worked: in the log of attempts, and as a line of the journal.
 
     Args:
-        where: the workspace, or the path of its root.
+        workspace: where.
         agent: whose.
         mutation: as it was declared.
-        proof: what shows it, screened: a command, or the agent's words.
+        proof: what shows it: a command, or the agent's words.
     """
-    won = {key: mutation.get(key, "") for key in ("id", "session", "code", "name", "failed", "switch", "why", "at_ns")}
-    attempts.append(where, agent, won | {"event": "won"})
-    workspace = where if isinstance(where, Workspace) else Workspace(Path(attemptlog.root_of(where)))
-    try:
-        about = f"{won['code']} ({won['name']}) worked on: {_short(won['failed'])}"
-        journal.add_line(workspace, agent, f"✅ {about}{f' — {proof}' if proof else ''}")
-    finally:
-        if workspace is not where:
-            workspace.close()
+    keys = ("id", "session", "code", "name", "failed", "switch", "why", "at_ns")
+    won = {key: mutation.get(key, "") for key in keys} | {"event": "won"}
+    attempts.append(workspace.root, agent, won)
+    about = f"{won['code']} ({won['name']}) worked on: {_short(won['failed'])}"
+    shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
+    journal.append(workspace, agent, f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
 
 
-def worked(workspace: Workspace, agent: str, session: str, proof: str) -> Event:
+def worked(workspace: Workspace, agent: str, session: str, proof: str) -> "Event":
     """Record, on the agent's word, that the newest declared mutation worked; return it.
 
     Raises:
@@ -203,27 +285,25 @@ def worked(workspace: Workspace, agent: str, session: str, proof: str) -> Event:
     """
     waiting = [
         event
-        for event in attempts.state(workspace, agent).declared.values()
+        for event in attempts.state(workspace.root, agent).declared.values()
         if not session or event.get("session") in ("", session)
     ]
     if not waiting:
         raise NoError("no declared mutation waits for its success; nothing was written")
-    record_success(workspace, agent, waiting[-1], Screened().line("ok", proof))
+    record_success(workspace, agent, waiting[-1], journal.Screened().line("ok", proof))
     return waiting[-1]
 
 
 def proposals(workspace: Workspace, agent: str) -> list[Proposal]:
     """Return the mutations that worked and are no pattern yet, oldest first, each with a ready command."""
-    won = attempts.state(workspace, agent).won
+    won = attempts.state(workspace.root, agent).won
     if not won:
         return []
-    logged = workspace.disk.read(log_file(workspace, agent))
+    logged = workspace.files.read(workspace.home(agent) / "corrections.md")
     return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
 
 
-def _proposal(event: Event) -> Proposal:
-    from fleet.keep.screening import for_terminal, one_line, redact
-
+def _proposal(event: "Event") -> Proposal:
     code, name, failed, switch, why = (
         one_line(redact(for_terminal(str(event.get(key, ""))))) for key in ("code", "name", "failed", "switch", "why")
     )
@@ -250,14 +330,15 @@ def drop(workspace: Workspace, agent: str, prefix: str) -> Proposal:
             f"{len(found) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
             "`fleet mutate --proposed` lists them"
         )
-    attempts.append(workspace, agent, {"event": "dropped", "id": found[0].id})
+    attempts.append(workspace.root, agent, {"event": "dropped", "id": found[0].id})
     return found[0]
 
 
 def open_attempts(workspace: Workspace, agent: str, session: str = "") -> list[Open]:
     """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
     settings = workspace.config.attempts
-    found = sorted(attempts.state(workspace, agent).of(session), key=lambda streak: streak.last.at_ns, reverse=True)
+    found = attempts.state(workspace.root, agent).of(session)
+    found.sort(key=lambda streak: streak.last.at_ns, reverse=True)
     return [
         Open(
             streak.session,
@@ -265,7 +346,7 @@ def open_attempts(workspace: Workspace, agent: str, session: str = "") -> list[O
             streak.last.command,
             streak.said,
             streak.count,
-            streak.is_closed(settings.limit) and not settings.off,
+            streak.count >= settings.limit and not streak.is_open and not settings.off,
         )
         for streak in found[:STREAKS_SHOWN_MAX]
     ]

@@ -47,7 +47,7 @@ _OWN_FILES = frozenset(
 """Files of fleet's own in an agent's folder: logging a failure is no change to what failed."""
 
 
-def any_since(root: str, cwd: str, since_ns: int) -> bool:
+def any_since(root: str | os.PathLike[str], cwd: str, since_ns: int) -> bool:
     """Tell whether a file below the workspace's root, or below ``cwd``, changed at or after a moment.
 
     A change in the very tick of the file system's clock counts: it cannot be told from a later one (see
@@ -58,7 +58,7 @@ def any_since(root: str, cwd: str, since_ns: int) -> bool:
         cwd: where the command runs; "" when it is not known.
         since_ns: as ``moment`` gave it.
     """
-    walk = _Walk(os.path.realpath(root), since_ns, time.monotonic() + SECONDS_MAX)
+    walk = _Walk(os.fspath(os.path.realpath(root)), since_ns, time.monotonic() + SECONDS_MAX)
     folders = [walk.root]
     if cwd:
         inside = os.path.realpath(cwd)
@@ -83,7 +83,7 @@ def moment(handle: int) -> int:
     return min(now, time.time_ns())
 
 
-def is_own(root: str, path: str) -> bool:
+def is_own(root: str | os.PathLike[str], path: str) -> bool:
     """Tell whether a path is fleet's own: what is logged there changes nothing about what failed."""
     below = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
     parts = below.split(os.sep)
