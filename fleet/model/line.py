@@ -461,6 +461,11 @@ def purged_carried(line: Line) -> set[str]:
     return {part for column in line.w.values() for part in column.purge.get(CARRIED, ())}
 
 
+def without_purged(line: Line, marked: Line) -> Line:
+    """Return a line without what the marks in another one cover."""
+    return Line(line.id, _without_purged(line.w, purges(marked)))
+
+
 def _without_purged(columns: dict[str, Column], marks: dict[tuple[str, str], str]) -> dict[str, Column]:
     """Return the columns without what marks cover, and without those that say nothing."""
     marked = {writer for writer, _ in marks}
@@ -534,6 +539,11 @@ def _larger_parts(parts: dict[str, dict[str, int]], known: dict[str, dict[str, i
 
 
 # --- stamps ---------------------------------------------------------------------------------------------------------
+
+
+def stamps(line: Line) -> Iterator[str]:
+    """Yield every stamp in a line, marks' too, in no order and more than once."""
+    return (stamp for stamp in _stamps(line.w.values()) if stamp)
 
 
 def newest(line: Line, cut: str = "~") -> str:

@@ -1,4 +1,4 @@
-"""Replica identity: who writes here. Bound to this machine and this folder, so that a copy never writes as us.
+"""Identity of a writer, bound to this machine and this folder, so that a copy never writes under the same name.
 
 ``.fleet/replica.toml`` holds the default agent and one table a replica. A name is minted at random; it is minted anew
 when machine or folder are not those it was minted for, and old ones stay listed: their log entries are ours to send.
@@ -6,15 +6,16 @@ when machine or folder are not those it was minted for, and old ones stay listed
 
 import os
 import sys
+import tomllib
 from collections.abc import Callable
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
 
-from fleet.keep import names, plain_toml
-from fleet.keep.digests import blake2b
-from fleet.keep.errors import FleetError
+from fleet.model import names
+from fleet.model.errors import FleetError
 
 _HEADER = "# Who writes in this folder on this machine. Made by fleet; copying it to another machine does no harm.\n"
 
@@ -78,7 +79,7 @@ def parse(data: bytes, path: Path) -> Register:
     if not data:
         return Register()
     try:
-        found = plain_toml.loads(data.decode())
+        found = tomllib.loads(data.decode())
         replicas = tuple(
             Replica(r["name"], r["machine"], r["folder"], r["minted"])
             for r in found.get("replica", [])

@@ -1,19 +1,19 @@
-"""From a file's bytes to entries: block by block, so that no file and no line decides how much memory we take.
+"""Parser of line files: bytes to entries, block by block, so that no file and no line decides how much memory it takes.
 
 The world writes BOMs, CRLF, torn last lines, binary rubbish and conflict markers. A bad line is refused with its
 reason; both sides of a conflict are read; the good lines beside them always join.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
-from fleet.keep import discoveries, limits
-from fleet.keep import line as codec
-from fleet.keep.discoveries import Discovery
-from fleet.keep.line import BadLineError, Carried, Line, Refused
+from fleet.model import discovery, limits, line, names
+from fleet.model.discovery import Discovery
+from fleet.model.line import Carried, Line, Refused
+from fleet.model.strict import BadLineError
 
 Entry = Line | Discovery | Carried
 
@@ -21,26 +21,11 @@ _MARKERS = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
 _BOM = b"\xef\xbb\xbf"
 
 
-class Join(Protocol):
-    """What lines are joined into: a notebook, or the findings."""
-
-    def add(self, entry: Any, /) -> None:
-        """Join one line."""
-
-    def covers(self, entry: Any, /) -> bool:
-        """Tell whether joining this line would change nothing."""
-
-    def edition(self) -> bytes:
-        """Return the canonical bytes of everything."""
-
-
 class Kind(NamedTuple):
-    """One of the two logs a clan shares: where it lies, and how its lines are read and joined."""
+    """One of the two logs that a clan shares: where it lies, and how its lines are read and written."""
 
     name: str
-    decode_block: Callable[[bytes], list[Any] | None]
-    is_sound: Callable[[Any, bytes], bool]
-    decode_slowly: Callable[[bytes], Any]
+    decode: Callable[[bytes], Any]
     encode: Callable[[Any], bytes]
 
     @property
@@ -53,11 +38,18 @@ class Kind(NamedTuple):
         return f"{self.name}.d/{replica}.jsonl"
 
 
-PATTERNS = Kind("patterns", codec.decode_block, codec.is_sound, codec.decode_slowly, codec.encode)
-DISCOVERIES = Kind(
-    "discoveries", discoveries.decode_block, discoveries.is_sound, discoveries.decode, discoveries.encode
-)
+PATTERNS = Kind("patterns", line.decode, line.encode)
+DISCOVERIES = Kind("discoveries", discovery.decode, discovery.encode)
 KINDS = (PATTERNS, DISCOVERIES)
+
+
+def kind_of(path: str) -> Kind | None:
+    """Return the kind of log that a path of the clan's tree belongs to."""
+    for kind in KINDS:
+        folder, _, name = path.rpartition("/")
+        if path == kind.edition or (folder == f"{kind.name}.d" and names.is_replica(name.removesuffix(".jsonl"))):
+            return kind
+    return None
 
 
 class Read(msgspec.Struct):
@@ -67,13 +59,11 @@ class Read(msgspec.Struct):
         refused: lines that cannot be used: the first of them, as many as memory is spent on.
         count: how many cannot be used, all counted.
         markers: conflict-marker lines, dropped.
-        untidy: lines that were not in canonical form, blank ones aside.
     """
 
     refused: list[Refused] = []
     count: int = 0
     markers: int = 0
-    untidy: int = 0
     _bytes: int = 0
 
     @property
@@ -89,68 +79,41 @@ class Read(msgspec.Struct):
             self._bytes += len(refused.raw)
 
 
-class Block(NamedTuple):
-    """Some lines of a file.
-
-    Attributes:
-        number: of the first.
-        data: the lines, a newline between each two.
-        raws: the same, one by one.
-    """
-
-    number: int
-    data: bytes
-    raws: list[bytes]
-
-
-def entries(kind: Kind, data: Iterator[bytes], path: str, read: Read) -> Iterator[tuple[bytes, Entry]]:
-    """Yield (raw line, entry) of each good line; refused ones and conflict markers are noted in ``read``."""
-    for block in numbered(data, path, read):
-        yield from of_block(kind, block, path, read)
-
-
-def numbered(data: Iterator[bytes], path: str, read: Read) -> Iterator[Block]:
-    """Yield blocks of whole lines; a line beyond the limit is refused."""
-    number = 1
+def raw_lines(data: Iterable[bytes], path: str, read: Read, first: int = 1) -> Iterator[tuple[int, bytes]]:
+    """Yield (number, bytes) of each line that is neither blank, too long, nor a conflict marker."""
+    number = first - 1
     for block in blocks(data):
         if isinstance(block, Oversize):
+            number += 1
             reason = f"longer than {limits.LINE_BYTES_MAX} bytes ({block.length})"
             read.refuse(Refused(path, number, reason, block.head))
+            continue
+        for raw in block.split(b"\n"):
             number += 1
-        else:
-            raws = block.split(b"\n")
-            yield Block(number, block, raws)
-            number += len(raws)
+            if not raw.strip():
+                continue
+            if raw.startswith(_MARKERS) and not raw.startswith(b"{"):
+                read.markers += 1
+                continue
+            yield number, raw
 
 
-def of_block(kind: Kind, block: Block, path: str, read: Read) -> Iterator[tuple[bytes, Entry]]:
-    """Yield (raw line, entry) of each good line of a block."""
-    decoded = kind.decode_block(block.data)
-    if decoded is not None and len(decoded) == len(block.raws):
-        for offset, (raw, entry) in enumerate(zip(block.raws, decoded, strict=True)):
-            if kind.is_sound(entry, raw):
-                yield raw, entry
-            else:
-                yield from _one(kind, raw, path, block.number + offset, read)
-    else:
-        for offset, raw in enumerate(block.raws):
-            yield from _one(kind, raw, path, block.number + offset, read)
-
-
-def _one(kind: Kind, raw: bytes, path: str, number: int, read: Read) -> Iterator[tuple[bytes, Entry]]:
-    if not raw.strip():
-        return
-    read.untidy += 1
-    if raw.startswith(_MARKERS) and not raw.startswith(b"{"):
-        read.markers += 1
-        return
-    if read.is_full and not codec.has_id(raw):
-        read.count += 1  # nobody will be told why: finding out takes ten times as long
-        return
+def entry(kind: Kind, raw: bytes, path: str, number: int, read: Read) -> Entry | None:
+    """Return what one line says; None for one that is refused, which is noted in ``read``."""
     try:
-        yield raw, kind.decode_slowly(raw)
+        found: Entry = kind.decode(raw)
     except BadLineError as why:
         read.refuse(Refused(path, number, str(why), raw[: limits.LINE_BYTES_MAX]))
+        return None
+    return found
+
+
+def entries(kind: Kind, data: Iterable[bytes], path: str, read: Read) -> Iterator[tuple[bytes, Entry]]:
+    """Yield (raw line, entry) of each good line; refused ones and conflict markers are noted in ``read``."""
+    for number, raw in raw_lines(data, path, read):
+        found = entry(kind, raw, path, number, read)
+        if found is not None:
+            yield raw, found
 
 
 class Oversize(NamedTuple):
@@ -160,7 +123,7 @@ class Oversize(NamedTuple):
     head: bytes
 
 
-def blocks(data: Iterator[bytes]) -> Iterator[bytes | Oversize]:
+def blocks(data: Iterable[bytes]) -> Iterator[bytes | Oversize]:
     """Cut a stream at line ends, into blocks without their last newline. A line beyond the limit is never gathered."""
     rest = b""
     skipped: Oversize | None = None

@@ -1,17 +1,19 @@
-"""Where refused lines go: kept with their reason, never in the way of good ones.
+"""Quarantine of refused lines: kept with their reason, never in the way of good ones.
 
 ``.fleet/quarantine/refused.jsonl`` holds each distinct bad line once: when, where, why, and its bytes in base64.
 """
 
+import base64
+import json
 from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from fleet.keep import limits
-from fleet.keep.digests import blake2b
-from fleet.keep.disk import Disk
-from fleet.keep.errors import DiskError
-from fleet.keep.line import Refused
+from fleet.model import limits
+from fleet.model.errors import DiskError
+from fleet.model.line import Refused
+from fleet.store.files import Files
 
 
 class Kept(NamedTuple):
@@ -28,12 +30,12 @@ class Quarantine:
     """The refused lines of one workspace.
 
     Args:
-        disk: writes them.
+        files: writes them.
         path: the file they are kept in.
     """
 
-    def __init__(self, disk: Disk, path: Path) -> None:
-        self._disk = disk
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
         self._path = path
 
     def keep(self, refused: Iterable[Refused], at: str) -> int:
@@ -51,18 +53,15 @@ class Quarantine:
         if not new:
             return 0
         try:
-            self._disk.append(self._path, b"".join(new))
+            self._files.append(self._path, b"".join(new))
         except DiskError:
             return 0  # the line still lies where it was read, and is counted at every load
         return len(new)
 
     def all(self) -> list[Kept]:
         """Return what is kept, oldest first."""
-        import base64  # most clans have nothing here
-        import json
-
         kept = []
-        for raw in self._disk.read(self._path).splitlines():
+        for raw in self._files.read(self._path).splitlines():
             try:
                 found = json.loads(raw)
                 kept.append(
@@ -81,9 +80,6 @@ def _key(path: str, raw: bytes) -> bytes:
 
 
 def _encode(refused: Refused, at: str) -> bytes:
-    import base64
-    import json
-
     raw = base64.b64encode(refused.raw[: limits.LINE_BYTES_MAX]).decode()
     found = {"at": at, "path": refused.path, "line": refused.number, "reason": refused.reason, "bytes": raw}
     return json.dumps(found, ensure_ascii=True, sort_keys=True).encode() + b"\n"

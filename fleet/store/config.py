@@ -1,14 +1,17 @@
-"""``fleet.toml``: the one configuration file, every threshold with its default."""
+"""``fleet.toml``: the one configuration file, every threshold with its default.
 
+A mistake in it costs the setting that it is about, never a command: a correction that is refused is lost.
+"""
+
+import textwrap
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from fleet.keep import limits, plain_toml
-from fleet.keep.builds import BUILDS
-from fleet.keep.errors import UsageError
+from fleet.model import limits
 
 FILE_NAME = "fleet.toml"
 
@@ -91,13 +94,13 @@ class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         limit: after so many failures in a row the same command is stopped while nothing changes.
         off: whether nothing is ever stopped; failures are counted all the same.
         names: what the mutations are called here, by their codes M1 to M8.
-        builds: which commands are builds and tests.
+        builds: which commands are builds and tests; None: the usual ones.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=2, le=100)] = limits.ATTEMPTS_MAX
     off: bool = False
     names: dict[str, str] = {}
-    builds: list[str] = msgspec.field(default_factory=lambda: list(BUILDS))
+    builds: list[str] | None = None
 
 
 _Language = Literal["en", "de", "es", "fr", "zh", "ja"]
@@ -173,8 +176,30 @@ class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     token_env: str = "FLEET_LIVE_TOKEN"  # noqa: S105 - where it stands, not what it is
 
 
+class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Similarity by meaning, beside similarity by words.
+
+    Attributes:
+        off: nothing is computed or asked for.
+        model: a folder with a static embedding (model2vec); "": the installed one.
+        url: an OpenAI-compatible ``/embeddings`` endpoint, used only after a yes on this machine; "": none.
+        url_model: the model's name there.
+        key_env: the environment variable with the endpoint's key; one of ``FLEET_*``.
+    """
+
+    off: bool = False
+    model: str = ""
+    url: str = ""
+    url_model: str = ""
+    key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_EMBEDDING_KEY"
+
+
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The whole file.
+
+    Attributes:
+        problems: what in the file could not be used, a sentence each; its default holds instead.
+    """
 
     share: Share = msgspec.field(default_factory=Share)
     keep: Keep = msgspec.field(default_factory=Keep)
@@ -185,25 +210,50 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     hook: Hook = msgspec.field(default_factory=Hook)
     live: Live = msgspec.field(default_factory=Live)
     sidecar: Sidecar = msgspec.field(default_factory=Sidecar)
+    semantic: Semantic = msgspec.field(default_factory=Semantic)
+    problems: list[str] = []
+
+
+_SECTIONS: dict[str, Any] = {
+    field.name: field.type for field in msgspec.structs.fields(Config) if field.name != "problems"
+}
 
 
 def load(path: Path) -> Config:
-    """Read the file; what it does not say has its default.
-
-    Raises:
-        UsageError: it cannot be read, and which key is wrong.
-    """
+    """Return the configuration that a file gives; what it does not say, or says wrongly, has its default."""
     try:
         text = path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-        return msgspec.convert(plain_toml.loads(text), Config)
-    except msgspec.ValidationError as why:
-        raise UsageError(f"{path}: {why}. Nothing was changed; mend the file and try again") from why
-    except ValueError as why:
-        raise UsageError(f"{path} is not valid TOML: {why}. Nothing was changed; mend the file and try again") from why
+        found = tomllib.loads(text)
+    except FileNotFoundError:
+        return Config()
+    except (ValueError, OSError) as why:
+        return Config(problems=[f"{path} cannot be read ({why}); every setting has its default until it is mended"])
+    config = Config()
+    for name, table in found.items():
+        if name not in _SECTIONS or not isinstance(table, dict):
+            config.problems.append(f"{path}: there is no section [{name[:40]}]; it is passed over")
+        else:
+            setattr(config, name, _section(path, name, table, config.problems))
+    return config
+
+
+def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) -> Any:
+    """Return a section without the keys that are wrong; each of those is told."""
+    good = {}
+    for key, value in table.items():
+        try:
+            msgspec.convert({key: value}, _SECTIONS[name])
+        except msgspec.ValidationError as why:
+            problems.append(f"{path}: [{name}] {key[:40]}: {why}; it is passed over")
+        else:
+            good[key] = value
+    return msgspec.convert(good, _SECTIONS[name])
 
 
 def render(remote: str, branch: str) -> str:
     """Return the text of a new file: what was chosen, and every default as a comment."""
+    from fleet.text.shell import BUILDS  # needed here alone
+
     share = f"remote = {_quoted(remote)}" if remote else '# remote = "git@example.org:team/learnings.git"'
     return f"""\
 # fleet: the one configuration file. Every value shows its default; take away the "#" to change it.
@@ -268,13 +318,18 @@ branch = {_quoted(branch)}
 # serve = false                  # true: the sidecar is a live server itself, on loopback
 # port = {limits.LIVE_PORT}                    # where it listens then
 # token_env = "FLEET_LIVE_TOKEN" # the environment variable that holds the server's token
+
+[semantic]
+# off = false                    # true: the same in other words is looked for by words alone
+# model = ""                     # a folder with a static embedding (model2vec); "": the installed one
+# url = ""                       # an OpenAI-compatible /embeddings endpoint; asked only after your yes
+# url_model = ""
+# key_env = "FLEET_EMBEDDING_KEY"
 """
 
 
 def _commented(words: Sequence[str]) -> str:
     """Return the items of a list, as lines of a comment."""
-    import textwrap
-
     glued = ", ".join(_quoted(word).replace(" ", "\0") for word in words)  # no line ends within a word
     rows = textwrap.wrap(f"{glued},", 110, break_long_words=False, break_on_hyphens=False)
     return "\n".join(f"#   {row}" for row in rows).replace("\0", " ")

@@ -5,11 +5,13 @@ name = "Popashot"
 emoji = "🎯"
 """
 
+import tomllib
 from collections.abc import Mapping
 
 import msgspec
 
-from fleet.keep import limits, names, plain_toml, screening
+from fleet.model import limits, names
+from fleet.text import screening
 
 Members = dict[str, dict[str, str]]
 
@@ -21,7 +23,7 @@ def parse(data: bytes) -> Members:
     if len(data) > limits.LINE_BYTES_MAX:
         return {}
     try:
-        found = plain_toml.loads(data.decode().removeprefix("\ufeff"))
+        found = tomllib.loads(data.decode().removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         return {}
     return {

@@ -1,0 +1,255 @@
+"""Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from sqlite3 import Connection
+from typing import Any, Literal, TypeVar
+
+from fleet.model import line as codec
+from fleet.model import merged
+from fleet.model.discovery import Discovery
+from fleet.model.lesson_id import pattern_id
+from fleet.model.line import Line
+from fleet.model.pattern import Pattern, Policy, fold
+from fleet.store.database import checked, get_meta
+from fleet.store.ingest import Ingest
+from fleet.store.lines import DISCOVERIES
+from fleet.text import similarity
+
+T = TypeVar("T")
+
+Order = Literal["sight", "evidence"]
+"""Ranking of lessons: as a page shows them, or as a session's start does."""
+
+_LINE = "SELECT line, hash FROM pattern"
+_BEST = {
+    "sight": "listed ORDER BY published DESC, seen DESC, last DESC, id",
+    "evidence": "listed AND NOT retired ORDER BY published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id",
+}
+_AT_ONCE = 500
+
+
+class Patterns:
+    """The patterns of one database.
+
+    Args:
+        ingest: keeps the rows up to date.
+        policy: returns the policy of folds, as of now.
+    """
+
+    def __init__(self, ingest: Ingest, policy: Callable[[], Policy]) -> None:
+        self._ingest = ingest
+        self._policy = policy
+
+    @property
+    def generation(self) -> int:
+        """A number that changes whenever a row does: a derived text is good while it is the one it was made at."""
+        return self._ingest.ask(lambda it: int(get_meta(it, "generation")))
+
+    def line(self, each: str) -> Line | None:
+        """Return the joined record of one id."""
+        found = self._lines(f"{_LINE} WHERE id = ?", each)
+        return found[0] if found else None
+
+    def get(self, each: str) -> Pattern | None:
+        """Return the folded record of one id."""
+        found = self.line(each)
+        return fold(found, self._policy()) if found is not None else None
+
+    def group(self, each: str) -> list[str]:
+        """Return the ids of all records that are one lesson with this one, itself included, sorted."""
+        group = next((group for group in merged.groups(self.pointing()) if each in group), [each])
+        return [member for member in group if self.line(member) is not None]
+
+    def lesson(self, each: str) -> Pattern | None:
+        """Return the lesson that a record is, or is a part of."""
+        members = [found for member in self.group(each) if (found := self.get(member)) is not None]
+        return merged.united(members) if members else None
+
+    def pointing(self) -> dict[str, str]:
+        """Return which record is merged into which."""
+        return dict(self._rows("SELECT id, into_id FROM pattern WHERE into_id != ''"))
+
+    def beginning(self, prefix: str) -> list[str]:
+        """Return the ids that begin so, sorted."""
+        asked = "SELECT id FROM pattern WHERE id >= ? AND id < ? ORDER BY id"
+        return [row[0] for row in self._rows(asked, prefix, f"{prefix}~")]
+
+    def same_text(self, text: str) -> str:
+        """Return the id that a lesson is logged under: of the pattern that reads alike now, else the text's hash."""
+        made = pattern_id(text)
+        asked = "SELECT id FROM pattern WHERE alike = ? ORDER BY id LIMIT 1"
+        row = next(iter(self._rows(asked, made)), None)
+        return str(row[0]) if row else made
+
+    def best(self, order: Order, count: int) -> list[Pattern]:
+        """Return the best lessons, merged records as one. Equal ones are ordered by time, newest first."""
+        grouped = {member for group in merged.groups(self.pointing()) for member in group}
+        asked = f"{_LINE} WHERE {_BEST[order]} LIMIT ?"
+        alone = [each for each in self._folded(asked, count + len(grouped)) if each.id not in grouped]
+        found = [*alone[:count], *self._united(order)]
+        if len(found) > len(alone[:count]):
+            found.sort(key=lambda each: each.id)
+            found.sort(key=lambda each: each.last_seen, reverse=True)
+            found.sort(key=lambda each: _rank(each, order))
+        return found[:count]
+
+    def _united(self, order: Order) -> Iterator[Pattern]:
+        for group in merged.groups(self.pointing()):
+            members = [found for member in group if (found := self.get(member)) is not None]
+            if members and _is_listed(whole := merged.united(members), order):
+                yield whole
+
+    def count(self) -> int:
+        """Return how many lessons are listed, merged records as one."""
+        grouped = {member for group in merged.groups(self.pointing()) for member in group}
+        row = next(iter(self._rows("SELECT count(*) FROM pattern WHERE listed")))
+        inside = sum(each.is_listed for member in grouped if (each := self.get(member)) is not None)
+        return int(row[0]) - inside + sum(1 for _ in self._united("sight"))
+
+    def lessons(self, *, retired: bool = False) -> Iterator[Pattern]:
+        """Yield all lessons by id, merged records as one; with ``retired``, those that are out, too."""
+        groups = {member: group for group in merged.groups(self.pointing()) for member in group}
+        done: set[str] = set()
+        for each in self.records():
+            if each.id in done:
+                continue
+            whole = each
+            if each.id in groups:
+                members = [found for member in groups[each.id] if (found := self.get(member)) is not None]
+                done.update(member.id for member in members)
+                whole = merged.united(members)
+            if whole.is_listed or (retired and whole.text):
+                yield whole
+
+    def records(self) -> Iterator[Pattern]:
+        """Yield every record as it is, by id."""
+        last = ""
+        while found := self._folded(f"{_LINE} WHERE id > ? ORDER BY id LIMIT ?", last, _AT_ONCE):
+            yield from found
+            last = found[-1].id
+
+    def some(self, ids: Sequence[str]) -> list[Pattern]:
+        """Return the records of some ids that are here, in the order of the ids."""
+        return [found for each in ids if (found := self.get(each)) is not None]
+
+    def triggered(self) -> list[Pattern]:
+        """Return the records that are in and have a trigger, by id."""
+        return self._folded(f"{_LINE} WHERE triggered AND listed ORDER BY id")
+
+    def changed(self, since: int) -> list[str]:
+        """Return the ids of records that changed after a generation."""
+        return [row[0] for row in self._rows("SELECT id FROM pattern WHERE generation > ? ORDER BY id", since)]
+
+    def candidates(self, text: str, count: int = 40) -> list[Pattern]:
+        """Return the listed records that share words with a text, the best by bm25 first."""
+        expression = similarity.expression(text)
+        return self.some([each for each, _ in self.matching(expression, count)]) if expression else []
+
+    def matching(self, expression: str, count: int, *, gone: bool = False) -> list[tuple[str, float]]:
+        """Return (id, bm25, smaller is better) of what an FTS5 expression finds; with ``gone``, retired ones, too."""
+        asked = (
+            "SELECT p.id, bm25(words, 2.0, 1.0) AS rank FROM words JOIN pattern p ON p.rowid = words.rowid "
+            f"WHERE words MATCH ? {'' if gone else 'AND p.listed'} ORDER BY rank, p.last DESC, p.id LIMIT ?"
+        )
+        return [(row[0], row[1]) for row in self._rows(asked, expression, count)]
+
+    def newest_by_writer(self) -> dict[str, str]:
+        """Return the newest add that is here of each writer."""
+        found: dict[str, str] = {}
+        for record in self.records():
+            for writer, stamp in record.adds.items():
+                if stamp > found.get(writer, ""):
+                    found[writer] = stamp
+        return found
+
+    def _rows(self, asked: str, *values: object) -> list[Any]:
+        return self._ingest.ask(lambda it: it.execute(asked, values).fetchall())
+
+    def _lines(self, asked: str, *values: object) -> list[Line]:
+        return self._ingest.ask(lambda it: list(_decoded(it, asked, values)))
+
+    def _folded(self, asked: str, *values: object) -> list[Pattern]:
+        policy = self._policy()
+        return [fold(found, policy) for found in self._lines(asked, *values)]
+
+
+class Discoveries:
+    """The discoveries of one database; what was retracted is not shown.
+
+    Args:
+        ingest: keeps the rows up to date.
+        cut: returns the stamp beyond which a discovery is not shown yet.
+    """
+
+    def __init__(self, ingest: Ingest, cut: Callable[[], str]) -> None:
+        self._ingest = ingest
+        self._cut = cut
+
+    def get(self, each: str) -> Discovery | None:
+        """Return one entry, a retraction or a retracted one, too."""
+        found = self._entries("WHERE id = ?", each)
+        return found[0] if found else None
+
+    def newest(self, count: int) -> list[Discovery]:
+        """Return the newest discoveries of the clan, oldest of them first, as ``tail`` would."""
+        return self._entries(f"{_SHOWN} ORDER BY at DESC, id DESC LIMIT ?", self._cut(), max(count, 0))[::-1]
+
+    def count(self) -> int:
+        """Return how many discoveries there are to show."""
+        asked = f"SELECT count(*) FROM discovery {_SHOWN}"
+        return self._ingest.ask(lambda it: int(it.execute(asked, (self._cut(),)).fetchone()[0]))
+
+    def all(self) -> list[Discovery]:
+        """Return every entry that is here, retractions and retracted ones too, by time."""
+        return self._entries("ORDER BY at, id")
+
+    def shown(self) -> list[Discovery]:
+        """Return the discoveries to show, by time."""
+        return self._entries(f"{_SHOWN} ORDER BY at, id", self._cut())
+
+    def retracted(self) -> set[str]:
+        """Return the ids of what was retracted."""
+        asked = "SELECT DISTINCT retracts FROM discovery WHERE retracts != ''"
+        return self._ingest.ask(lambda it: {row[0] for row in it.execute(asked)})
+
+    def changed(self, since: int) -> list[str]:
+        """Return the ids of entries that came after a generation."""
+        asked = "SELECT id FROM discovery WHERE generation > ? ORDER BY id"
+        return self._ingest.ask(lambda it: [row[0] for row in it.execute(asked, (since,))])
+
+    def matching(self, expression: str, count: int) -> list[tuple[str, float]]:
+        """Return (id, bm25, smaller is better) of the shown discoveries that an FTS5 expression finds."""
+        asked = (
+            "SELECT d.id, bm25(found, 2.0, 1.0) AS rank FROM found JOIN discovery d ON d.rowid = found.rowid "
+            "WHERE found MATCH ? AND d.retracts = '' AND d.at <= ? "
+            "AND d.id NOT IN (SELECT retracts FROM discovery WHERE retracts != '') ORDER BY rank, d.at DESC LIMIT ?"
+        )
+        values = (expression, self._cut(), count)
+        return self._ingest.ask(lambda it: [(row[0], row[1]) for row in it.execute(asked, values)])
+
+    def _entries(self, where: str, *values: object) -> list[Discovery]:
+        asked = f"SELECT line, hash FROM discovery {where}"
+        return self._ingest.ask(
+            lambda it: [DISCOVERIES.decode(checked(*row)) for row in it.execute(asked, values).fetchall()]
+        )
+
+
+_SHOWN = "WHERE retracts = '' AND at <= ? AND id NOT IN (SELECT retracts FROM discovery WHERE retracts != '')"
+
+
+def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> Iterator[Line]:
+    for raw, hash_ in connection.execute(asked, tuple(values)).fetchall():
+        found = codec.decode(checked(raw, hash_))
+        if isinstance(found, Line):
+            yield found
+
+
+def _is_listed(each: Pattern, order: Order) -> bool:
+    return each.is_listed and (order == "sight" or each.state != "retired")
+
+
+def _rank(each: Pattern, order: Order) -> tuple[object, ...]:
+    seen, is_unpublished = each.count("seen"), each.state != "published"
+    if order == "sight":
+        return (is_unpublished, -seen)
+    return (is_unpublished, -each.witnesses(), -each.count("sessions"), -seen)

@@ -1,0 +1,396 @@
+"""A workspace: the folder with ``fleet.toml``, everything in it by name, and the one way to write.
+
+The world is handed in (wall clock, random source, machine, tree store), so that a simulator can hold it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crdt import clock
+from fleet.model import edits, limits, names
+from fleet.model.errors import DiskError, NoError, UsageError
+from fleet.model.line import Refused
+from fleet.model.pattern import Policy
+from fleet.store import config, ingest, replica
+from fleet.store.clock import Clock
+from fleet.store.config import Config
+from fleet.store.database import SCHEMA_NUMBER, Database
+from fleet.store.files import Files
+from fleet.store.ingest import Ingest, Source, Taken
+from fleet.store.lines import PATTERNS, Kind
+from fleet.store.local import Local
+from fleet.store.quarantine import Quarantine
+from fleet.store.query import Discoveries, Patterns
+from fleet.store.replica import Replica
+from fleet.store.tree import GitTree, TreeStore
+
+
+def lent_by_environment() -> str:
+    """Return the replica that ``FLEET_REPLICA`` lends, or "": a short-lived job mints none of its own."""
+    return os.environ.get("FLEET_REPLICA", "")
+
+
+def wall_clock_ms() -> int:
+    """Return the time of the wall clock, milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class World(msgspec.Struct, frozen=True):
+    """The outside of a workspace.
+
+    Attributes:
+        wall_ms: reads the wall clock.
+        entropy: returns so many random bytes.
+        machine: a fingerprint of this machine.
+        lent: returns the replica that this process may write under, or "".
+        durable: False lets a test skip waiting for the disk.
+        tree: opens the fetched tree, given the folder of fleet's own repository.
+    """
+
+    wall_ms: Callable[[], int] = wall_clock_ms
+    entropy: Callable[[int], bytes] = os.urandom
+    machine: Callable[[], str] = replica.machine_fingerprint
+    lent: Callable[[], str] = lent_by_environment
+    durable: bool = True
+    tree: Callable[[Path], TreeStore] = GitTree
+
+
+class Workspace:
+    """One folder in which one or more agents of a clan work.
+
+    Attributes:
+        root: the folder with ``fleet.toml``.
+        world: clock, random source, machine.
+        files: all writes below the root.
+        config: what ``fleet.toml`` says.
+        warnings: what a person should be told, collected while we work.
+        tree: the fetched tree.
+        db: the database of the clan's lines.
+        patterns: queries over it.
+        discoveries: queries over it.
+        state: what this machine alone knows.
+        clock: the source of stamps.
+    """
+
+    def __init__(self, root: Path, world: World | None = None, files: Files | None = None) -> None:
+        self.root = root
+        self.world = World() if world is None else world
+        self.files = Files(root) if files is None else files
+        self.clan = root / "clan-learnings"
+        self.local = root / ".fleet"
+        self.config_file = root / config.FILE_NAME
+        self.replica_file = self.local / "replica.toml"
+        self.config: Config = config.load(self.config_file)
+        self.warnings: list[str] = list(self.config.problems)
+        self.state = Local(self.local / "local.db", durable=self.world.durable)
+        self.quarantine = Quarantine(self.files, self.local / "quarantine" / "refused.jsonl")
+        self.tree = self.world.tree(self.local / "git")
+        self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", lambda: ingest.clan_sources(self.clan), self.tree)
+        self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)
+        self.patterns = Patterns(self.db, self.policy)
+        self.discoveries = Discoveries(self.db, self.clock.cut)
+        self._notes: dict[str, Ingest] = {}
+
+    def _ingest(self, name: str, sources: Callable[[], list[Source]], tree: TreeStore | None) -> Ingest:
+        return Ingest(
+            Database(self.local / name, durable=self.world.durable),
+            self.files,
+            sources,
+            self.policy,
+            tree=tree,
+            clan=self.clan,
+            locks=self.local / "locks",
+            quarantine=self._keep_refused,
+            warn=self.warn,
+            changed=self._note_generation if tree is not None else bool,
+        )
+
+    def _keep_refused(self, refused: list[Refused]) -> None:
+        self.quarantine.keep(refused, self.wall())
+
+    def _note_generation(self, generation: int) -> None:
+        """Note the generation where a hook finds it without a database."""
+        with suppress(DiskError):
+            self.files.replace(self.local / "generation", f"{generation}\n".encode(), is_durable=False)
+
+    # --- names and places --------------------------------------------------------------------------------------------
+
+    def home(self, agent: str) -> Path:
+        """Return the folder of one agent's own files."""
+        return self.root / "agents" / agent
+
+    def notes_file(self, agent: str) -> Path:
+        """Return the path of an agent's private lessons."""
+        return self.home(agent) / "notes.jsonl"
+
+    def notes(self, agent: str) -> Patterns:
+        """Return an agent's private lessons: a file and a database of their own, which nothing shared ever opens."""
+        if agent not in self._notes:
+            file = self.notes_file(agent)
+
+            def sources() -> list[Source]:
+                return [Source("notes.jsonl", PATTERNS, file)] if file.is_file() and not file.is_symlink() else []
+
+            self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
+        return Patterns(self._notes[agent], self.policy)
+
+    def agent(self, named: str = "") -> str:
+        """Return the agent to act as: the one named, or the stored default.
+
+        Raises:
+            UsageError: none is named and none stored, or the name cannot be one.
+        """
+        agent = named or names.agent_of(self.lease()) or self.replicas().default_agent
+        if not agent:
+            raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`, or pass --agent NAME")
+        if not names.is_agent(agent):
+            raise UsageError(
+                f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
+                "and not 'import'"
+            )
+        return agent
+
+    def agents_here(self) -> list[str]:
+        """Return the agents whose replicas write in this workspace, sorted."""
+        return sorted({each.agent for each in self.replicas().replicas})
+
+    def fingerprint(self) -> str:
+        """Return a text that changes when a line file, or a file of an agent here, looks different; reads none."""
+        files = [source.file for source in ingest.clan_sources(self.clan)]
+        for agent in self.agents_here():
+            home = self.home(agent)
+            files += [home / name for name in ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl")]
+        return "\n".join(f"{file} {ingest.look(file)}" for file in [*files, self.config_file])
+
+    # --- identity ----------------------------------------------------------------------------------------------------
+
+    def replicas(self) -> replica.Register:
+        """Return the register of writers here."""
+        return replica.parse(self.files.read(self.replica_file), self.replica_file)
+
+    def current_replicas(self) -> list[str]:
+        """Return the ids under which agents write here now; those of a folder we are a copy of are not among them."""
+        register, folder = self.replicas(), replica.folder_fingerprint(self.root)
+        found = (
+            register.current(agent, self.world.machine(), folder) for agent in {r.agent for r in register.replicas}
+        )
+        # Until the first pull of this folder, what an earlier job wrote under our lease is news to us.
+        lease = [name for name in [self.lease()] if name and self.state.get("pulled")]
+        return sorted({*lease, *(r.name for r in found if r is not None)})
+
+    def lease(self) -> str:
+        """Return the replica that this process was lent, or "".
+
+        Raises:
+            UsageError: ``FLEET_REPLICA`` names none.
+        """
+        lent = self.world.lent()
+        if lent and (not names.is_replica(lent) or not names.is_agent(names.agent_of(lent))):
+            raise UsageError(
+                f"FLEET_REPLICA={lent[:60]!r} is no replica's name: <agent>.<8 hex digits>, such as ci.0a1b2c3d. "
+                "Nothing was written"
+            )
+        return lent
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nobody may write here: an ephemeral folder, and no lease."""
+        return self.replicas().ephemeral and not self.lease()
+
+    def check_lease(self) -> None:
+        """Check that what earlier jobs wrote under our lease was read: else its counts would be taken for zero.
+
+        Raises:
+            NoError: it was not.
+        """
+        if not self.lease():
+            return
+        has_remote = bool(self.config.share.remote or self.state.agreed("remote"))
+        if has_remote and not self.state.get("pulled"):
+            raise NoError(
+                f"{self.lease()} is lent, and what was written under it before is not read yet: nothing was logged. "
+                "Run `fleet sync` first"
+            )
+
+    def mint(self, agent: str) -> Replica:
+        """Give the agent a new replica id. The caller holds the write lock."""
+        fresh = replica.mint(
+            agent, self.world.machine(), replica.folder_fingerprint(self.root), self.clock.tick(), self.world.entropy
+        )
+        self.files.replace(self.replica_file, self.replicas().with_replica(fresh).render())
+        return fresh
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def policy(self) -> Policy:
+        """Return the policy of folds on this machine: what is left out of them, never what is joined or sent."""
+        return Policy(cut=self.clock.cut())
+
+    def refresh(self, wait_s: float | None = None) -> bool:
+        """Join what was written since into the rows; False where another process took longer than ``wait_s``."""
+        return self.db.refresh(self.db.wait_s if wait_s is None else wait_s)
+
+    @contextmanager
+    def patient(self, wait_s: float) -> Iterator[None]:
+        """Let queries wait no longer than this for another process that refreshes, then answer from what is there."""
+        before, self.db.wait_s = self.db.wait_s, wait_s
+        try:
+            yield
+        finally:
+            self.db.wait_s = before
+
+    def take(self, commit: str) -> Taken:
+        """Go on to another fetched tree and bring the files here in step. The caller holds the write lock."""
+        mine = self.current_replicas()
+        return self.db.take(commit, PATTERNS.shard(mine[0]) if mine else "")
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    def wall(self) -> str:
+        """Return the wall clock as a stamp."""
+        return clock.nearest(self.world.wall_ms())
+
+    def warn(self, message: str) -> None:
+        """Collect something that a person should be told, once."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
+        """Hold the workspace's write lock.
+
+        Raises:
+            BusyError: another process holds it.
+        """
+        with self.files.lock(self.local / "locks" / "write.lock", wait_s):
+            yield
+
+    @contextmanager
+    def writing(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> Iterator["Writer"]:
+        """Hold the workspace's write lock as one agent's replica."""
+        with self.locked(wait_s):
+            yield self.writer(agent)
+
+    @contextmanager
+    def log_lock(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
+        """Hold the lock of one agent's ``corrections.md``. Whoever wants the write lock, too, takes that one first."""
+        with self.files.lock(self.local / "locks" / f"log-{agent}.lock", wait_s):
+            yield
+
+    def writer(self, agent: str) -> "Writer":
+        """Return the right to write as one agent's replica. The caller holds the write lock, or the log's."""
+        if lease := self.lease():
+            return self._leased(agent, lease)
+        register = self.replicas()
+        if register.ephemeral:
+            raise UsageError(
+                "this workspace is ephemeral: it is only read, so no job leaves a replica behind. To write, lend it "
+                "one that all runs of this job share: FLEET_REPLICA=<agent>.<8 hex digits>. Nothing was written"
+            )
+        if self.clock.reading().is_ahead:
+            self._start_again_after_running_ahead()
+            register = self.replicas()
+        found = register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
+        if found is None:
+            if any(r.agent == agent and not r.is_lease for r in register.replicas):
+                self.warn(
+                    f"this folder is a copy, or came from another machine: {agent} writes under a new replica id "
+                    "from now on; nothing is lost or counted twice"
+                )
+            found = self.mint(agent)
+        return Writer(self, found.name, is_leased=False)
+
+    def _leased(self, agent: str, lease: str) -> "Writer":
+        """Write under a lent replica: noted, bound to nothing. The write lock keeps two jobs of one folder apart."""
+        if names.agent_of(lease) != agent:
+            raise UsageError(f"FLEET_REPLICA={lease} belongs to {names.agent_of(lease)}, not to {agent}")
+        register = self.replicas()
+        if not any(r.name == lease for r in register.replicas):
+            noted = register.with_replica(Replica(lease, "", "", self.wall()))
+            self.files.replace(self.replica_file, noted.render())
+        return Writer(self, lease, is_leased=True)
+
+    def _start_again_after_running_ahead(self) -> None:
+        """Say again, under new replicas, the edits that were stamped when the clock ran ahead."""
+        self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
+        old = sorted({each.name for each in self.replicas().replicas if not each.is_lease})
+        self.clock.forget()
+        fresh = {agent: self.mint(agent).name for agent in sorted({names.agent_of(name) for name in old})}
+        for each in self.db.late():
+            record = self.patterns.line(each)
+            for name in old:
+                me = fresh[names.agent_of(name)]
+                if record is not None and (
+                    said := edits.say_again(record, name, me, self.clock.tick(), self.clock.cut())
+                ):
+                    self.files.append(self.clan / PATTERNS.shard(me), PATTERNS.encode(said) + b"\n")
+
+    def close(self) -> None:
+        """Let go of the databases. They open again when they are asked."""
+        self.db.close()
+        self.state.close()
+        for notes in self._notes.values():
+            notes.close()
+
+
+class Writer:
+    """The right to write, as one replica, while the lock is held.
+
+    Args:
+        workspace: where.
+        name: the replica.
+        is_leased: it may have been lent to this process.
+    """
+
+    def __init__(self, workspace: Workspace, name: str, *, is_leased: bool = True) -> None:
+        self.workspace = workspace
+        self.name = name
+        self._is_leased = is_leased
+
+    @property
+    def agent(self) -> str:
+        """Whose replica this is."""
+        return names.agent_of(self.name)
+
+    def tick(self, after: str = clock.ZERO) -> str:
+        """Issue the next stamp, larger than ``after``."""
+        if self._is_leased:
+            self.workspace.check_lease()
+        return self.workspace.clock.tick(after)
+
+    def append(self, kind: Kind, lines: Sequence[Any], *, is_durable: bool = True) -> None:
+        """Add lines to our shard; they are on the disk when this returns, unless they can be made anew."""
+        if data := b"".join([kind.encode(line) + b"\n" for line in lines]):
+            self.workspace.files.append(self.workspace.clan / kind.shard(self.name), data, is_durable=is_durable)
+
+    def append_private(self, lines: Sequence[Any]) -> None:
+        """Add lines to this agent's private lessons."""
+        if data := b"".join([PATTERNS.encode(line) + b"\n" for line in lines]):
+            self.workspace.files.append(self.workspace.notes_file(self.agent), data)
+
+
+def find_root(named: str, environment: Mapping[str, str], start: Path) -> Path:
+    """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the nearest ``fleet.toml`` upward.
+
+    Raises:
+        NoError: there is none.
+    """
+    chosen = named or environment.get("FLEET_DIR", "")
+    if chosen:
+        root = Path(chosen).expanduser().absolute()
+        if not (root / config.FILE_NAME).is_file():
+            raise NoError(f"{root} is no fleet workspace: it has no {config.FILE_NAME}. Run `fleet init` there")
+        return root
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        if (folder / config.FILE_NAME).is_file():
+            return folder
+    raise NoError(f"there is no {config.FILE_NAME} in {start} or above. Run `fleet init` in your project's folder")
