@@ -9,13 +9,10 @@ import typer
 from typer.core import TyperGroup
 
 from fleet import __version__
-from fleet.cli.main import EXIT_OTHER, let_go_of_stdout
-from fleet.cli.output import Agent, Directory, Session, chosen, tell_error
+from fleet.cli.output import COMPLETING, Agent, Directory, Session, chosen, note
 from fleet.model.errors import FleetError
 
 EXIT_INTERRUPTED = 130
-COMPLETING = "_FLEET_COMPLETE"
-"""The environment variable with which a shell's completion script asks."""
 
 MODULES = {
     "correct": "corrections",
@@ -124,7 +121,11 @@ def _before(
 
 
 def run(words: list[str]) -> int:
-    """Parse the words and run the command; return its exit code."""
+    """Parse the words and run the command; return its exit code.
+
+    Raises:
+        BrokenPipeError: nobody reads our output any more.
+    """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # a C locale must not stop an emoji, or a lesson in Chinese
@@ -134,16 +135,15 @@ def run(words: list[str]) -> int:
             typer.main.get_install_completion_arguments()  # registers the shells that typer knows
         app(words, prog_name="fleet")
     except FleetError as why:
-        tell_error(str(why))
+        note(str(why))
         return why.exit_code
     except SystemExit as left:
-        return left.code if isinstance(left.code, int) else EXIT_OTHER
+        return left.code if isinstance(left.code, int) else FleetError.exit_code
     except BrokenPipeError:
-        let_go_of_stdout()
-        return 0
+        raise
     except OSError as why:
-        tell_error(f"{why.filename or 'a file'}: {why.strerror or why}. What was acknowledged is kept")
-        return EXIT_OTHER
+        note(f"{why.filename or 'a file'}: {why.strerror or why}. What was acknowledged is kept")
+        return FleetError.exit_code
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
         return _unexpected(why)
     return 0
@@ -152,8 +152,8 @@ def run(words: list[str]) -> int:
 def _unexpected(why: Exception) -> int:
     if os.environ.get("FLEET_DEBUG") == "1":
         raise why
-    tell_error(
+    note(
         f"an error in fleet itself ({type(why).__name__}: {why}). What was acknowledged is kept; "
         "please report it with the output of the same command under FLEET_DEBUG=1"
     )
-    return EXIT_OTHER
+    return FleetError.exit_code

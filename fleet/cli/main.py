@@ -13,12 +13,14 @@ def main() -> None:
     Exit codes: 0 ok, 1 the command's own "no", 2 usage, 3 something was refused or quarantined, 4 busy, 5 remote
     unavailable, 6 any other error.
     """
-    code = run(sys.argv[1:])
+    code = 0
     try:
+        code = run(sys.argv[1:])
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        let_go_of_stdout()
+        # The reader of our output has gone, as in `fleet patterns | head`: nobody need hear of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
@@ -39,10 +41,6 @@ def run(words: list[str]) -> int:
 
     return commands.run(words)
 
-
-def let_go_of_stdout() -> None:
-    """Point stdout at nothing: its reader has gone, as in ``fleet patterns | head``, and nobody need hear of it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

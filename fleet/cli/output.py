@@ -16,6 +16,9 @@ from fleet.model.errors import UsageError
 from fleet.store.workspace import Workspace, find_root
 from fleet.text import screening
 
+COMPLETING = "_FLEET_COMPLETE"
+"""The environment variable with which a shell's completion script asks ``fleet`` itself."""
+
 EXIT_NO = 1
 EXIT_REFUSED = 3
 
@@ -93,9 +96,6 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Print to stderr, safe for a terminal, without secrets."""
     print(f"fleet: {screening.for_terminal(screening.redact(text))}", file=sys.stderr)
-
-
-tell_error = note
 
 
 def tell(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:

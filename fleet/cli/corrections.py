@@ -1,0 +1,146 @@
+"""What agents type when something went wrong: log a correction, state a lesson, log a discovery."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from fleet.app import learning
+from fleet.app.learning import Correction, Finding, Logged
+from fleet.cli import output
+from fleet.model import names
+from fleet.model.errors import UsageError
+
+app = output.commands()
+
+Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, so that it helps elsewhere.")]
+Right = Annotated[str, typer.Option("--right", help="The correct approach.")]
+Same = Annotated[str, typer.Option("--same", metavar="ID", help="Count it as this existing pattern.")]
+Tag = Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")]
+
+
+@app.command()
+def correct(
+    wrong: Annotated[str, typer.Option("--wrong", help="What went wrong.")],
+    right: Right,
+    pattern: Pattern,
+    title: Annotated[str, typer.Option("--title", help="A heading; else the beginning of --wrong.")] = "",
+    source: Annotated[str, typer.Option("--source", help="Who or what told: a person, a build, yourself.")] = "",
+    told_by: Annotated[str, typer.Option("--from", metavar="AGENT", help="The agent that corrected you.")] = "",
+    same: Same = "",
+    category: Annotated[str, typer.Option("--category", help="What it is about: one word or two.")] = "",
+    tag: Tag = None,
+    session: output.Session = "",
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+    as_json: output.Json = False,
+) -> None:
+    """Log one correction: durable before this returns."""
+    if told_by and not names.is_agent(told_by):
+        raise UsageError(f"--from {told_by[:40]!r} is no agent's name; nothing was logged")
+    heard = " — ".join(filter(None, [told_by, source]))
+    told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()))
+    with output.opened(directory) as workspace:
+        who = output.agent_in(workspace, agent)
+        logged = learning.correct(workspace, who, told, session=output.session_named(session), same=same)
+        _tell_logged(logged, {}, as_json=as_json)
+
+
+@app.command()
+def discover(
+    problem: Annotated[str, typer.Option("--problem", help="What was found.")],
+    solution: Annotated[str, typer.Option("--solution", help="What to do about it.")],
+    context: Annotated[str, typer.Option("--context", help="Where it holds.")] = "",
+    type_: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help="discovery, gotcha, tip or workaround.")
+    ] = "discovery",
+    confidence: Annotated[str, typer.Option("--confidence", metavar="LEVEL", help="low, medium or high.")] = "medium",
+    minutes: Annotated[int | None, typer.Option("--minutes", help="What it cost; a workaround needs over 15.")] = None,
+    tag: Tag = None,
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+    as_json: output.Json = False,
+) -> None:
+    """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
+    told = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
+    with output.opened(directory) as workspace:
+        entry, is_new = learning.discover(workspace, output.agent_in(workspace, agent), told)
+        text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
+        output.tell({"id": entry.id, "new": is_new}, text, as_json=as_json)
+
+
+@app.command()
+def learn(
+    correction: Annotated[
+        str, typer.Argument(metavar="[ID]", help="A correction's id, c-...; a unique beginning is enough.")
+    ] = "",
+    pattern: Pattern = "",
+    right: Right = "",
+    same: Same = "",
+    waiting: Annotated[bool, typer.Option("--waiting", help="List what waits for its lesson.")] = False,
+    session: output.Session = "",
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+    as_json: output.Json = False,
+) -> None:
+    """State what a logged signal teaches: from then on it counts like any correction."""
+    with output.opened(directory) as workspace:
+        who = output.agent_in(workspace, agent)
+        if waiting:
+            if correction or pattern or right or same:
+                raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
+            # Only a session that is named here narrows the list: what another one left behind waits, too.
+            _tell_waiting(learning.waiting(workspace, who, session), as_json=as_json)
+            return
+        if not correction:
+            raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
+        if not pattern and not same:
+            raise UsageError(
+                "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
+            )
+        session = output.session_named(session)
+        done = learning.state_lesson(workspace, who, correction, pattern, right, same=same, session=session)
+        _tell_logged(done.logged, {"entry": done.entry}, as_json=as_json)
+
+
+def _tell_waiting(found: list[learning.Waiting], *, as_json: bool) -> None:
+    if as_json:
+        rows = [output.cleaned({"id": each.id, "when": each.when, "title": each.title}) for each in found]
+        output.say_json({"waiting": rows})
+        return
+    for each in found:
+        output.say(f"{each.id}  {each.when or 'no date':<17}  {output.cleaned(each.title)}")
+    if found:
+        output.note(f'state each: fleet learn {found[0].id} --pattern "..."')
+    else:
+        output.say("no correction waits for its lesson")
+
+
+def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> None:
+    """Tell what became of a correction, and which lessons are nearest."""
+    if as_json:
+        found = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
+        if logged.is_echo:
+            found["echo"] = True
+        if logged.promoted:
+            found["promoted"] = logged.promoted
+        if logged.near:
+            found["near"] = output.cleaned([each._asdict() for each in logged.near])
+        output.say_json(found)
+    else:
+        output.say(f"{logged.id} seen {output.counted(logged.seen, 'time')}: {logged.text}")
+        if logged.is_echo:
+            output.say("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
+        if logged.promoted:
+            output.say(
+                f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it"
+            )
+        for near in logged.near:
+            output.say(_as_near(logged.id, near.id, output.cleaned(near.text), near.differs))
+    output.tell_secrets(logged.secrets)
+
+
+def _as_near(logged: str, pattern: str, text: str, differs: tuple[str, ...]) -> str:
+    if differs:
+        return f"  close to {pattern}, which differs ({', '.join(differs)}): {text}"
+    return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time say --same {pattern})"
