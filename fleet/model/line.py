@@ -461,6 +461,17 @@ def purged_carried(line: Line) -> set[str]:
     return {part for column in line.w.values() for part in column.purge.get(CARRIED, ())}
 
 
+def parted(line: Line, writer: str, parts: Iterable[str]) -> tuple[Line, Line | None]:
+    """Return a line without some parts of one writer's column, and those parts; None where it has none of them."""
+    column = line.w.get(writer, NOTHING)
+    taken = Column(**{part: getattr(column, part) for part in parts})
+    if taken == NOTHING:
+        return line, None
+    rest = msgspec.structs.replace(column, **{part: getattr(NOTHING, part) for part in parts})
+    kept = {w: rest if w == writer else each for w, each in line.w.items() if w != writer or rest != NOTHING}
+    return Line(line.id, kept), Line(line.id, {writer: taken})
+
+
 def without_purged(line: Line, marked: Line) -> Line:
     """Return a line without what the marks in another one cover."""
     return Line(line.id, _without_purged(line.w, purges(marked)))
@@ -544,6 +555,12 @@ def _larger_parts(parts: dict[str, dict[str, int]], known: dict[str, dict[str, i
 def stamps(line: Line) -> Iterator[str]:
     """Yield every stamp in a line, marks' too, in no order and more than once."""
     return (stamp for stamp in _stamps(line.w.values()) if stamp)
+
+
+def newest_by(line: Line) -> dict[str, str]:
+    """Return the largest stamp that each writer issued in a line."""
+    own = {w: max([column.add, *(stamp for stamp, _ in column.set.values())]) for w, column in line.w.items()}
+    return {writer: stamp for writer, stamp in own.items() if stamp}
 
 
 def newest(line: Line, cut: str = "~") -> str:

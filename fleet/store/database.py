@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fleet.model.errors import BusyError, FleetError
+from fleet.store.files import inode
 
 T = TypeVar("T")
 
@@ -45,6 +46,8 @@ CREATE TABLE discovery (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, line
 CREATE INDEX discovery_at ON discovery (at, id);
 CREATE INDEX discovery_retracts ON discovery (retracts) WHERE retracts != '';
 CREATE VIRTUAL TABLE found USING fts5 (text, more, tokenize = 'porter unicode61 remove_diacritics 2');
+CREATE TABLE writer (name TEXT PRIMARY KEY, newest TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE note (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE outbox (id TEXT PRIMARY KEY, base BLOB) WITHOUT ROWID;
 CREATE TABLE carried (hash TEXT PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, raw BLOB NOT NULL,
   in_tree INTEGER NOT NULL) WITHOUT ROWID;
@@ -102,7 +105,7 @@ class Database:
 
         A file that was replaced since is opened anew: a long-lived process must not go on with a deleted one.
         """
-        if self._connection is not None and self.path is not None and _inode(self.path) != self._inode:
+        if self._connection is not None and self.path is not None and inode(self.path) != self._inode:
             self.close()
         if self._connection is None:
             self._connection = self._opened()
@@ -121,7 +124,7 @@ class Database:
         except BaseException:
             connection.close()
             raise
-        self._inode = _inode(self.path) if self.path is not None else 0
+        self._inode = inode(self.path) if self.path is not None else 0
         return connection
 
     @contextmanager
@@ -148,6 +151,14 @@ class Database:
                 connection.rollback()
             raise
         connection.commit()
+
+    def examine(self) -> str:
+        """Return what SQLite finds wrong with the file, "" for nothing."""
+        try:
+            found = [str(row[0]) for row in self.open().execute("PRAGMA integrity_check(10)")]
+        except TROUBLE as why:
+            return f"{type(why).__name__}: {why}"
+        return "" if found == ["ok"] else "; ".join(found)
 
     def close(self) -> None:
         """Close the file. It opens again when it is asked."""
@@ -204,10 +215,3 @@ def is_damage(why: Exception) -> bool:
     if isinstance(why, FleetError):
         return False
     return getattr(why, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _NO_DAMAGE
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return 0

@@ -280,3 +280,11 @@ def age_s(path: Path) -> float:
         return max(0.0, time.time() - path.lstat().st_mtime)
     except OSError:
         return 0.0
+
+
+def inode(path: Path) -> int:
+    """Return the number of the file at a path; 0 where there is none."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0

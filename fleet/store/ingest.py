@@ -61,11 +61,11 @@ class Taken(msgspec.Struct):
     """What taking in a tree came to.
 
     Attributes:
-        lost: how many records the tree no longer has all of: they go out again.
+        lost: what the tree had and no longer has: it goes out again.
         put_back: paths of files here that lacked what the tree held already: they were deleted, or set back.
     """
 
-    lost: int = 0
+    lost: list[Entry] = []
     put_back: list[str] = []
 
 
@@ -320,8 +320,8 @@ class Ingest:
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
-    def _fold_tree(self, fold: "_Fold", head: str) -> int:
-        """Join a tree; return how many records it no longer has all of.
+    def _fold_tree(self, fold: "_Fold", head: str) -> list[Entry]:
+        """Join a tree; return what the one before had and it has not.
 
         Where files of the tree only grew, what they grew by is joined; else all of it is compared with the rows.
         """
@@ -335,7 +335,7 @@ class Ingest:
                 old = get_meta(connection, "head")
                 lost = self._fold_whole(fold, paths, goes_on=bool(old) and self.tree.descends(head, old))
             else:
-                lost = 0
+                lost = []
                 for path, data, start in grown:
                     fold.lines(_kind(path), path, [data[start:]], origin=_TREE)
                     _note_blob(connection, path, paths[path], data)
@@ -366,7 +366,7 @@ class Ingest:
             grown.append((path, data, size))
         return grown
 
-    def _fold_whole(self, fold: "_Fold", paths: dict[str, str], *, goes_on: bool) -> int:
+    def _fold_whole(self, fold: "_Fold", paths: dict[str, str], *, goes_on: bool) -> list[Entry]:
         """Compare all of a tree with the rows: afterwards the outbox names just the rows that it has not all of."""
         assert self.tree is not None  # noqa: S101
         connection = fold.connection
@@ -529,6 +529,81 @@ class Ingest:
             lambda it: [row[0] for row in it.execute("SELECT id FROM pattern WHERE ripens != '' ORDER BY id")]
         )
 
+    def newest_by(self) -> dict[str, str]:
+        """Return the largest stamp that is here of each writer."""
+        return self.ask(lambda it: dict(it.execute("SELECT name, newest FROM writer")))
+
+    def noted(self, key: str) -> str:
+        """Return a note that can be found out again: it goes with the database. "" for none."""
+        row = self.ask(lambda it: it.execute("SELECT value FROM note WHERE key = ?", (key,)).fetchone())
+        return str(row[0]) if row else ""
+
+    def note(self, key: str, value: str) -> None:
+        """Keep a note for as long as the database is kept."""
+        if self.database.exists:
+            self.database.open().execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (key, value))
+
+    def take_back(self, each: str, writer: str, parts: Sequence[str]) -> Line | None:
+        """Take parts of one writer's column, as far as the tree has not got them, out of files and rows; return them.
+
+        The caller holds the write lock, and says them again elsewhere.
+        """
+        self.ask(lambda _: None)
+        taken: list[Line] = []
+        with self.database.transaction() as connection:
+            fold = _Fold(connection, self._policy(), bool)
+            base = fold.base(each) if fold.batch([each]).bases else None
+            if base is None and not fold.batch([each]).bases:
+                return None
+            for source in self._sources():
+                if source.kind is PATTERNS:
+                    self._take_from(fold, source, each, writer, parts, base, taken)
+            row = fold.batch([each]).rows[each]
+            if taken and base is not None:
+                fold.put(base, line.encode(base), row)
+            elif taken:
+                fold.remove(each, row[0])
+            fold.changed = fold.changed or bool(taken)
+            fold.end()
+        self.refresh()
+        found = None
+        for piece in taken:
+            found = piece if found is None else line.join(found, piece)
+        return found
+
+    def _take_from(
+        self,
+        fold: "_Fold",
+        source: Source,
+        each: str,
+        writer: str,
+        parts: Sequence[str],
+        base: Line | None,
+        taken: list[Line],
+    ) -> None:
+        """Take parts out of one file, which is read anew afterwards if it says anything of the record."""
+        data = self._files.read(source.file)
+        if each.encode() not in data:
+            return
+        kept = []
+        for raw in data.split(b"\n"):
+            entry = lines.entry(PATTERNS, raw, source.path, 0, Read()) if raw else None
+            if not isinstance(entry, Line) or entry.id != each or (base is not None and line.covers(base, entry)):
+                kept.append(raw)
+                continue
+            rest, gone = line.parted(entry, writer, parts)
+            if gone is not None:
+                taken.append(gone)
+            kept += [line.encode(rest)] if rest.w else []
+        self._put_source(source, b"\n".join(kept))
+        fold.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
+
+    def _put_source(self, source: Source, data: bytes) -> None:
+        if data:
+            self._files.replace(source.file, data)
+        else:
+            self._files.remove(source.file)
+
     def newest(self) -> str:
         """Return the largest stamp that this machine admits, "" for none."""
         row = (
@@ -562,6 +637,7 @@ class _Fold:
         self._policy = policy
         self._step = step
         self.changed = False
+        self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
         self.generation = int(get_meta(connection, "generation")) + 1
 
     def lines(self, kind: Kind, path: str, data: Iterable[bytes], origin: str = _FILE, first: int = 1) -> None:
@@ -627,6 +703,9 @@ class _Fold:
         folded = pattern.fold(whole, self._policy)
         alike = pattern_id(folded.text) if folded.text and normalise(folded.text) else ""
         newest, ripens = _newest_and_next(whole, self._policy.cut)
+        for writer, stamp in line.newest_by(whole).items():
+            if stamp > self._writers.get(writer, ""):
+                self._writers[writer] = stamp
         marks = line.purges(whole)
         gone = line.purged_carried(whole)
         values = (
@@ -648,6 +727,13 @@ class _Fold:
         for hash_ in gone:
             self.connection.execute("INSERT OR IGNORE INTO purged VALUES (?)", (hash_,))
             self.connection.execute("DELETE FROM carried WHERE hash = ?", (hash_,))
+
+    def remove(self, each: str, number: int) -> None:
+        """Remove a row that its lines are taken back of."""
+        self.changed = True
+        self.connection.execute("DELETE FROM words WHERE rowid = ?", (number,))
+        self.connection.execute("DELETE FROM pattern WHERE rowid = ?", (number,))
+        self.connection.execute("DELETE FROM outbox WHERE id = ?", (each,))
 
     def _put_words(self, table: str, number: int, text: str, more: str) -> None:
         known = self.connection.execute(f"SELECT text, more FROM {table} WHERE rowid = ?", (number,)).fetchone()  # noqa: S608
@@ -752,6 +838,7 @@ class _Fold:
         """Count the generation on, if any row changed."""
         if self.changed:
             set_meta(self.connection, "generation", str(self.generation))
+            self.connection.executemany("INSERT OR REPLACE INTO writer VALUES (?, ?)", self._writers.items())
 
     # --- lines of files ----------------------------------------------------------------------------------------------
 
@@ -828,7 +915,8 @@ class _Whole:
         self._shards: dict[str, Line] = {}
         self._done: set[str] = set()
         connection = fold.connection
-        self._waiting = {row[0] for row in connection.execute("SELECT id FROM outbox")}
+        self._is_first = not get_meta(connection, "head")
+        self._before: dict[str, bytes | None] = dict(connection.execute("SELECT id, base FROM outbox"))
         self._bases = dict(connection.execute("SELECT id, base FROM discovery WHERE base IS NOT NULL"))
         self._carried = {row[0] for row in connection.execute("SELECT hash FROM carried WHERE in_tree")}
         connection.execute("UPDATE discovery SET base = NULL WHERE base IS NOT NULL")
@@ -893,8 +981,8 @@ class _Whole:
         self._done.add(each)
         self._fold.connection.execute("DELETE FROM outbox WHERE id = ?", (each,))
 
-    def end(self) -> int:
-        """Note what the tree has nothing of; return how many records it no longer has all of."""
+    def end(self) -> list[Entry]:
+        """Note what the tree has nothing of; return what the tree before had and it has not."""
         for each in list(self._shards):
             self._compare(self._shards.pop(each))
         connection = self._fold.connection
@@ -904,12 +992,25 @@ class _Whole:
             gone = connection.execute("SELECT hash FROM carried WHERE NOT in_tree").fetchall()
             superseded = [row for row in gone if row[0] in self._carried]
             connection.executemany("DELETE FROM carried WHERE hash = ?", superseded)
-        now = {row[0] for row in connection.execute("SELECT id FROM outbox")}
-        lost = len(now - self._waiting)
+        return list(self._lost(connection))
+
+    def _lost(self, connection: Connection) -> Iterator[Entry]:
+        for each, base in connection.execute("SELECT id, base FROM outbox ORDER BY id").fetchall():
+            if each not in self._before:
+                row = self._fold.batch([each]).rows[each]
+                had = None if self._is_first else _decoded(row[1])  # the tree before had all of it
+            else:
+                had = _decoded(raw) if (raw := self._before[each]) else None
+            delta = line.minus(had, _decoded(base) if base else None) if had is not None else None
+            if delta is not None:
+                yield delta
         bases = dict(connection.execute("SELECT id, base FROM discovery WHERE base IS NOT NULL"))
-        lost += sum(each not in bases or bases[each] > base for each, base in self._bases.items())
-        still = {row[0] for row in connection.execute("SELECT hash FROM carried WHERE NOT in_tree")}
-        return lost + len(still & self._carried)
+        for each, base in self._bases.items():
+            if each not in bases or bases[each] > base:
+                yield DISCOVERIES.decode(base)
+        for hash_, each, raw in connection.execute("SELECT hash, id, raw FROM carried WHERE NOT in_tree").fetchall():
+            if hash_ in self._carried:
+                yield Carried(each, raw)
 
 
 class _Reader:

@@ -39,10 +39,12 @@ class Local:
     Args:
         path: of the database; its folder exists when something is written.
         durable: False lets a test skip waiting for the disk.
+        wait_s: how long another process is waited for.
     """
 
-    def __init__(self, path: Path, *, durable: bool = True) -> None:
+    def __init__(self, path: Path, *, durable: bool = True, wait_s: float = _BUSY_S) -> None:
         self.path = path
+        self._wait_s = wait_s
         self._durable = durable
         self._connection: sqlite3.Connection | None = None
 
@@ -55,7 +57,7 @@ class Local:
         """
         if self._connection is None:
             try:
-                self._connection = _opened(self.path, durable=self._durable)
+                self._connection = _opened(self.path, self._wait_s, durable=self._durable)
             except sqlite3.Error as why:
                 raise _told(self.path, why) from why
         return self._connection
@@ -97,7 +99,11 @@ class Local:
         """Return the running session of an agent, or a new one when it has been idle for longer than ``idle_ms``."""
         row = self._read("SELECT id, last_ms FROM session WHERE agent = ?", agent)
         session = str(row[0]) if row and 0 <= now_ms - int(row[1]) <= idle_ms else fresh()
+        connection = self.connection()
+        connection.execute("PRAGMA synchronous = OFF")  # a session that a power failure forgets begins anew
         self._write(("INSERT OR REPLACE INTO session VALUES (?, ?, ?)", [(agent, session, now_ms)]))
+        if self._durable:
+            connection.execute("PRAGMA synchronous = FULL")
         return session
 
     def paused(self, now: clock.Stamp) -> Pause | None:
@@ -151,8 +157,8 @@ class Local:
             raise _told(self.path, why) from why
 
 
-def _opened(path: Path, *, durable: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
     try:
         if not durable:
             connection.execute("PRAGMA synchronous = OFF")

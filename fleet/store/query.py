@@ -1,6 +1,7 @@
 """Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
 
@@ -26,6 +27,7 @@ _BEST = {
     "evidence": "listed AND NOT retired ORDER BY published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id",
 }
 _AT_ONCE = 500
+_LIKE_CHARS_MAX = 5_000  # SQLite refuses patterns of 50,000 bytes
 
 
 class Patterns:
@@ -143,24 +145,23 @@ class Patterns:
     def candidates(self, text: str, count: int = 40) -> list[Pattern]:
         """Return the listed records that share words with a text, the best by bm25 first."""
         expression = similarity.expression(text)
-        return self.some([each for each, _ in self.matching(expression, count)]) if expression else []
+        return self.some([each for each, _ in self.matching(f"{{text}} : ({expression})", count)]) if expression else []
 
-    def matching(self, expression: str, count: int, *, gone: bool = False) -> list[tuple[str, float]]:
-        """Return (id, bm25, smaller is better) of what an FTS5 expression finds; with ``gone``, retired ones, too."""
+    def matching(self, expression: str, count: int, *, retired: bool = False) -> list[tuple[str, float]]:
+        """Return (id, bm25, smaller is better) of the lessons that an FTS5 expression finds."""
         asked = (
             "SELECT p.id, bm25(words, 2.0, 1.0) AS rank FROM words JOIN pattern p ON p.rowid = words.rowid "
-            f"WHERE words MATCH ? {'' if gone else 'AND p.listed'} ORDER BY rank, p.last DESC, p.id LIMIT ?"
+            "WHERE words MATCH ? AND (p.listed OR (? AND p.text != '')) ORDER BY rank, p.last DESC, p.id LIMIT ?"
         )
-        return [(row[0], row[1]) for row in self._rows(asked, expression, count)]
+        return [(row[0], row[1]) for row in self._rows(asked, expression, retired, count)]
 
-    def newest_by_writer(self) -> dict[str, str]:
-        """Return the newest add that is here of each writer."""
-        found: dict[str, str] = {}
-        for record in self.records():
-            for writer, stamp in record.adds.items():
-                if stamp > found.get(writer, ""):
-                    found[writer] = stamp
-        return found
+    def holding(self, part: str, count: int, *, retired: bool = False) -> list[str]:
+        """Return the ids of lessons whose text has this part, the newest first."""
+        asked = (
+            "SELECT id FROM pattern WHERE text LIKE ? ESCAPE '\\' AND (listed OR (? AND text != '')) "
+            "ORDER BY last DESC, id LIMIT ?"
+        )
+        return [row[0] for row in self._rows(asked, _like(part), retired, count)]
 
     def _rows(self, asked: str, *values: object) -> list[Any]:
         return self._ingest.ask(lambda it: it.execute(asked, values).fetchall())
@@ -189,6 +190,16 @@ class Discoveries:
         """Return one entry, a retraction or a retracted one, too."""
         found = self._entries("WHERE id = ?", each)
         return found[0] if found else None
+
+    def beginning(self, prefix: str) -> list[str]:
+        """Return the ids that begin so, sorted."""
+        asked = "SELECT id FROM discovery WHERE id >= ? AND id < ? ORDER BY id"
+        return self._ingest.ask(lambda it: [row[0] for row in it.execute(asked, (prefix, f"{prefix}~"))])
+
+    def holding(self, part: str, count: int) -> list[str]:
+        """Return the ids of shown discoveries whose problem has this part, the newest first."""
+        found = (each for each in reversed(self.shown()) if part.casefold() in each.problem.casefold())
+        return [each.id for each in islice(found, count)]
 
     def newest(self, count: int) -> list[Discovery]:
         """Return the newest discoveries of the clan, oldest of them first, as ``tail`` would."""
@@ -235,6 +246,11 @@ class Discoveries:
 
 
 _SHOWN = "WHERE retracts = '' AND at <= ? AND id NOT IN (SELECT retracts FROM discovery WHERE retracts != '')"
+
+
+def _like(part: str) -> str:
+    escaped = part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped[:_LIKE_CHARS_MAX]}%"
 
 
 def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> Iterator[Line]:

@@ -17,7 +17,7 @@ from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.model.line import Refused
 from fleet.model.pattern import Policy
-from fleet.store import config, ingest, replica
+from fleet.store import config, ingest, members, replica
 from fleet.store.clock import Clock
 from fleet.store.config import Config
 from fleet.store.database import SCHEMA_NUMBER, Database
@@ -160,13 +160,9 @@ class Workspace:
         """Return the agents whose replicas write in this workspace, sorted."""
         return sorted({each.agent for each in self.replicas().replicas})
 
-    def fingerprint(self) -> str:
-        """Return a text that changes when a line file, or a file of an agent here, looks different; reads none."""
-        files = [source.file for source in ingest.clan_sources(self.clan)]
-        for agent in self.agents_here():
-            home = self.home(agent)
-            files += [home / name for name in ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl")]
-        return "\n".join(f"{file} {ingest.look(file)}" for file in [*files, self.config_file])
+    def emoji(self) -> Mapping[str, str]:
+        """Return agent to emoji, as ``members.toml`` has them."""
+        return members.emoji(members.parse(self.files.read(self.clan / "members.toml")))
 
     # --- identity ----------------------------------------------------------------------------------------------------
 
@@ -284,6 +280,16 @@ class Workspace:
         """Hold the lock of one agent's ``corrections.md``. Whoever wants the write lock, too, takes that one first."""
         with self.files.lock(self.local / "locks" / f"log-{agent}.lock", wait_s):
             yield
+
+    def replica_name(self, agent: str) -> str:
+        """Return the id that the agent writes under here; "" where one must be minted first, or a lease read."""
+        if lease := self.lease():
+            return lease if names.agent_of(lease) == agent and self.state.get("pulled") else ""
+        register = self.replicas()
+        if register.ephemeral or self.clock.reading().is_ahead:
+            return ""
+        found = register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
+        return found.name if found is not None else ""
 
     def writer(self, agent: str) -> "Writer":
         """Return the right to write as one agent's replica. The caller holds the write lock, or the log's."""
