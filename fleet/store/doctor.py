@@ -1,14 +1,13 @@
-"""What can be wrong with the files of a workspace: found, explained, and mended where mending can lose nothing.
+"""Checks of a workspace's own files: what is wrong, what follows from it, and what a person can do.
 
-Nothing here deletes what anybody wrote: a damaged database is put aside, a left-over temporary file was never
-acknowledged, and all other advice is to look.
+Nothing here deletes what anybody wrote. The databases are folds of line files and are made anew; a left-over temporary
+file was never acknowledged; all other advice is to look.
 """
 
 import fcntl
 import os
 import re
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,19 +15,26 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from fleet.keep import bulk, discoveries, limits, replica, view
-from fleet.keep.damage import TROUBLE, told
-from fleet.keep.errors import DiskError, FleetError
-from fleet.keep.reading import KINDS, PATTERNS, Kind, Read, chunks_of
-from fleet.keep.state import SCHEMA_VERSION
-from fleet.keep.store import without_cyclic_collection
-from fleet.keep.workspace import Workspace
+from fleet.model import limits
+from fleet.model.discovery import Discovery
+from fleet.model.errors import FleetError
+from fleet.model.line import Carried
+from fleet.store import replica
+from fleet.store.database import TROUBLE, is_damage
+from fleet.store.files import age_s
+from fleet.store.ingest import clan_sources
+from fleet.store.lines import Entry, Read, chunks_of, entries
+from fleet.store.tree import TreeGoneError
+from fleet.store.workspace import Workspace
 
 Level = Literal["ok", "note", "warning", "error"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
 
-TEMPORARY = re.compile(r"\..+\.(?P<pid>[0-9]+)\.tmp", re.DOTALL)
-TEMPORARY_AGE_S = 3600  # a process of another container has a pid that looks dead from here
+WIDE_BYTES = 256 * 1024
+"""A lesson whose joined record is longer was worded anew by very many: it costs time with every sync."""
+
+_TEMPORARY = re.compile(r"\..+\.(?P<pid>[0-9]+)\.tmp", re.DOTALL)
+_TEMPORARY_AGE_S = 3600  # a process of another container has a pid that looks dead from here
 _FILES_MAX = 200_000
 _SHOWN_MAX = 5
 _BUSY_S = 2.0
@@ -60,35 +66,58 @@ def worst(findings: list[Finding]) -> Level:
     return max((f.level for f in findings if not f.fixed), key=LEVELS.index, default="ok")
 
 
+def databases(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+    """Yield what is wrong with the database files. Comes first: any question to a damaged one makes it anew."""
+    path = workspace.db.database.path
+    if path is None or not path.exists():
+        yield Finding("state", "ok", "no database yet; it is made when it is needed")
+    elif trouble := _examined(path):
+        if fix:
+            _make_anew(workspace)
+        yield Finding(
+            "state",
+            "error",
+            f"{path.name} is damaged: {trouble}",
+            "no lesson is in it alone: it is made anew from the line files",
+            "`fleet doctor --fix` does so, and so does the next command that needs it",
+            fix,
+        )
+    else:
+        yield Finding("state", "ok", f"{path.name} is whole")
+    if trouble := _examined(workspace.state.path) if workspace.state.path.exists() else "":
+        yield Finding(
+            "local",
+            "error",
+            f"local.db is damaged: {trouble}",
+            "what was agreed to here, a pause and what was shown to whom cannot be read; no lesson is in it",
+            "rename .fleet/local.db, or put back the one of a `fleet backup`; fleet asks again for what was agreed to",
+        )
+
+
 def checks(workspace: Workspace, *, fix: bool) -> Iterator[Iterator[Finding]]:
-    """Yield each check of the files on this machine, as yet undone. With ``fix``, they mend what is safe to mend."""
+    """Yield each other check of the files here, as yet undone. With ``fix`` they mend what is safe to mend."""
     files = list(_files(workspace))
-    look = cache(lambda: _look_at_lines(workspace))  # one look serves two checks
+    look = cache(lambda: _look_at_lines(workspace))  # one look serves several checks
     yield _access(workspace, files)
+    yield _configuration(workspace)
     yield _clock(workspace)
     yield _lines(look, workspace)
     yield _quarantine(workspace)
     yield _temporary(workspace, files, fix=fix)
     yield _locks(workspace)
-    yield _database(workspace, fix=fix)
+    yield _tree(workspace)
+    yield _rows(workspace, fix=fix)
     yield _identity(workspace)
     yield _edition(look)
 
 
-def _database(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
-    found = list(_state(workspace, fix=fix))
-    yield from found
-    if all(each.level == "ok" for each in found):  # else asking might put it aside
-        yield from _index(workspace)
-
-
 def _files(workspace: Workspace) -> Iterator[Path]:
-    """Yield the files and links of the workspace, the copy of the remote left out: git looks after that."""
+    """Yield the files and links of the workspace but for fleet's own repository: git looks after that."""
     for top in (workspace.clan, workspace.root / "agents", workspace.local):
-        for folder, folders, names_ in os.walk(top):
+        for folder, folders, names in os.walk(top):
             if Path(folder) == workspace.local:
                 folders[:] = [name for name in folders if name != "git"]
-            yield from (Path(folder) / name for name in sorted(names_))
+            yield from (Path(folder) / name for name in sorted(names))
             yield from (Path(folder) / name for name in folders if (Path(folder) / name).is_symlink())
 
 
@@ -134,106 +163,81 @@ def _access(workspace: Workspace, files: list[Path]) -> Iterator[Finding]:
         yield Finding("rights", "ok", f"{len(plain):,} files can be read and written")
 
 
+def _configuration(workspace: Workspace) -> Iterator[Finding]:
+    for problem in workspace.config.problems:
+        means = "what it is about has its default; all else in the file holds"
+        yield Finding("config", "warning", problem, means, "mend that line of fleet.toml")
+
+
 def _clock(workspace: Workspace) -> Iterator[Finding]:
-    reading = workspace.timekeeper.reading()
+    reading = workspace.clock.reading()
     if reading.wrong:
         yield Finding(
             "clock",
             "error",
             reading.wrong,
-            "lessons are logged and sent; no edition is written and nothing is dropped: what only an edition can carry "
-            "waits here",
-            "set the clock of this machine, best by NTP, and run `fleet sync`",
+            "lessons are logged and sent, stamped with the time of this version's release",
+            "set the clock of this machine, best by NTP",
         )
     elif reading.is_ahead:
         yield Finding(
             "clock",
             "warning",
             "stamps that were issued here lie more than a day ahead of the clock",
-            "the clock ran ahead once; with the next write, replicas are minted anew and say those lines again",
-            "nothing, if the clock is right now",
+            "the clock ran ahead once; with the next write, replicas are minted anew and say those edits again",
+            "nothing, if the clock is right now; else set it, best by NTP",
         )
     else:
         yield Finding("clock", "ok", f"{workspace.wall()[:16].replace('T', ' ')}Z agrees with all that was read")
 
 
 class _Lines(NamedTuple):
-    """What one look at every line found.
+    """Result of one look at every line.
 
     Attributes:
         read: what cannot be read.
         torn: files without a line end at their end.
         untidy: editions that are not in their canonical form.
+        wide: lessons whose record is very long, and its bytes.
     """
 
     read: Read
     torn: list[Path]
     untidy: list[str]
+    wide: dict[str, int]
 
 
 def _look_at_lines(workspace: Workspace) -> _Lines:
-    found = _Lines(Read(), [], [])
-    with without_cyclic_collection():
-        for kind in KINDS:
-            for path in workspace.store.paths(kind):
-                try:
-                    is_canonical = _read_through(workspace, kind, path, found.read)
-                    if _is_torn(workspace.clan / path):
-                        found.torn.append(workspace.clan / path)
-                except OSError:
-                    continue  # told under "rights"
-                if path == kind.edition and not is_canonical:
-                    found.untidy.append(path)
+    found = _Lines(Read(), [], [], {})
+    for source in clan_sources(workspace.clan):
+        try:
+            is_edition = source.path == source.kind.edition
+            before = found.read.count, found.read.markers
+            some = entries(source.kind, chunks_of(source.file), source.path, found.read)
+            is_canonical = _is_canonical(some, source.kind.encode, found.wide if is_edition else {})
+            is_canonical = is_canonical and before == (found.read.count, found.read.markers)
+            if is_edition and not (is_canonical and not any(b"\r" in chunk for chunk in chunks_of(source.file))):
+                found.untidy.append(source.path)
+            if _is_torn(source.file):
+                found.torn.append(source.file)
+        except OSError:
+            continue  # told under "rights"
     return found
 
 
-def _read_through(workspace: Workspace, kind: Kind, path: str, read: Read) -> bool:
-    """Read a file; tell whether it is sorted, a canonical line each: what any compaction would have written."""
-    file, before = workspace.clan / path, (read.count, read.markers)
-    is_canonical, last = True, ("", "")
-    some = bulk.entries(chunks_of(file), path, read) if kind is PATTERNS else workspace.store.entries(kind, path, read)
+def _is_canonical(some: Iterator[tuple[bytes, Entry]], encode: Callable[[Entry], bytes], wide: dict[str, int]) -> bool:
+    """Read all entries; tell whether they are sorted, and each as any edition would have written it."""
+    is_canonical, last, size = True, ("", ""), 0
     for raw, entry in some:
-        if kind is not PATTERNS and isinstance(entry, discoveries.Discovery):
-            key = (entry.at, entry.id)
-        else:
-            key = ("" if kind is PATTERNS else "~", entry.id)
-        if is_canonical and path == kind.edition:
-            is_canonical = key >= last and _is_written_so(kind, raw, entry)
-        last = key
-    if path != kind.edition or not is_canonical or before != (read.count, read.markers):
-        return False
-    return not any(b"\r" in chunk for chunk in chunks_of(file))
-
-
-def _lines(look: Callable[[], _Lines], workspace: Workspace) -> Iterator[Finding]:
-    read, torn, _ = look()
-    if read.count:
-        first = read.refused[0]
-        yield Finding(
-            "lines",
-            "warning",
-            f"{read.count:,} lines cannot be read; first {first.path}, line {first.number}: {first.reason}",
-            "they are kept and do no harm to the lines beside them, but they do not count",
-            "`fleet status` lists them; a line that a person wrote can be mended in its file",
-        )
-    else:
-        yield Finding("lines", "ok", "every line can be read")
-    if read.markers:
-        yield Finding(
-            "markers",
-            "warning",
-            f"{read.markers} conflict-marker lines",
-            "both sides are read and the markers passed over",
-            "take the marker lines out of the file with an editor; leave the lines between them",
-        )
-    if torn:
-        yield Finding(
-            "torn",
-            "note",
-            f"no line end at the end of {_named(workspace, torn)}",
-            "a write was cut off, or an editor leaves it out; the next line is set apart from it",
-            "nothing",
-        )
+        key = (entry.at, entry.id) if isinstance(entry, Discovery) else ("", entry.id)
+        size = len(raw) + (size if key == last else 0)
+        if size > WIDE_BYTES:
+            wide[entry.id] = size
+        # What a newer version wrote may stand anywhere: its order is that version's.
+        if is_canonical and not isinstance(entry, Carried):
+            is_canonical = key >= last and encode(entry) == raw
+            last = key
+    return is_canonical
 
 
 def _is_torn(path: Path) -> bool:
@@ -243,6 +247,45 @@ def _is_torn(path: Path) -> bool:
             return False
         file.seek(size - 1)
         return file.read(1) != b"\n"
+
+
+def _lines(look: Callable[[], _Lines], workspace: Workspace) -> Iterator[Finding]:
+    found = look()
+    if found.read.count:
+        first = found.read.refused[0]
+        yield Finding(
+            "lines",
+            "warning",
+            f"{found.read.count:,} lines cannot be read; first {first.path}, line {first.number}: {first.reason}",
+            "they are kept and do no harm to the lines beside them, but they do not count",
+            "`fleet status` lists them; a line that a person wrote can be mended in its file",
+        )
+    else:
+        yield Finding("lines", "ok", "every line can be read")
+    if found.read.markers:
+        yield Finding(
+            "markers",
+            "warning",
+            f"{found.read.markers} conflict-marker lines",
+            "both sides are read and the markers passed over",
+            "take the marker lines out of the file with an editor; leave the lines between them",
+        )
+    if found.torn:
+        yield Finding(
+            "torn",
+            "note",
+            f"no line end at the end of {_named(workspace, found.torn)}",
+            "a write was cut off, or an editor leaves it out; the next line is set apart from it",
+            "nothing",
+        )
+    for each, size in sorted(found.wide.items())[:_SHOWN_MAX]:
+        yield Finding(
+            "wide",
+            "note",
+            f"the record of {each} takes {size:,} bytes: very many have worded it anew",
+            "each machine that takes the edition in reads all of it",
+            "`fleet edit` words a lesson once for all; the old wordings stay in the record",
+        )
 
 
 def _quarantine(workspace: Workspace) -> Iterator[Finding]:
@@ -264,30 +307,26 @@ def _temporary(workspace: Workspace, files: list[Path], *, fix: bool) -> Iterato
     stale = [path for path in files if _is_stale(path)]
     if not stale:
         return
-    fixed = False
     if fix:
         with workspace.locked():
             for path in stale:
                 if _is_stale(path):
-                    workspace.disk.remove(path)
-        fixed = True
+                    workspace.files.remove(path)
     yield Finding(
         "temporary",
         "note",
         f"left over by a process that died: {_named(workspace, stale)}",
         "it never became a file, so it was never acknowledged",
         "`fleet doctor --fix` clears it away",
-        fixed,
+        fix,
     )
 
 
 def _is_stale(path: Path) -> bool:
-    found = TEMPORARY.fullmatch(path.name)
-    if found is None or path.is_symlink():
+    found = _TEMPORARY.fullmatch(path.name)
+    if found is None or path.is_symlink() or age_s(path) < _TEMPORARY_AGE_S:
         return False
     try:
-        if time.time() - path.stat().st_mtime < TEMPORARY_AGE_S:
-            return False
         os.kill(int(found["pid"]), 0)
     except (ProcessLookupError, OverflowError):
         return path.is_file()
@@ -326,81 +365,79 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def _state(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
-    path = workspace.local / "state.db"
-    if not path.exists():
-        yield Finding("state", "ok", "no state.db yet; it is made when it is needed")
-        return
-    version, trouble = _examine(path)
-    if trouble:
-        aside = ""
-        if fix:
-            workspace.state.close()
-            with workspace.locked():
-                aside = _put_aside(path)
-        yield Finding(
-            "state",
-            "error",
-            f"state.db is damaged: {trouble}" + (f"; it lies in {aside} now" if aside else ""),
-            "no lesson is in it alone: the next sync fetches everything anew",
-            "`fleet doctor --fix` puts it aside, and a new one is made",
-            bool(aside),
-        )
-    elif version > SCHEMA_VERSION:
-        yield Finding(
-            "state",
-            "error",
-            f"state.db was made by a newer fleet (schema {version}; this one knows {SCHEMA_VERSION})",
-            "this version leaves it alone, and cannot sync",
-            "upgrade fleet on this machine",
-        )
-    else:
-        yield Finding("state", "ok", f"state.db is whole (schema {version})")
-
-
-def _index(workspace: Workspace) -> Iterator[Finding]:
-    if view.is_far_behind(workspace):
-        yield Finding(
-            "index",
-            "note",
-            "the search index is not made yet, or far behind the files",
-            "every command reads all of the clan's files meanwhile, which takes up to a second",
-            "nothing: the next `fleet sync` or `fleet search` makes it",
-        )
-
-
-def _examine(path: Path) -> tuple[int, str]:
-    """Return the schema's version, and what SQLite finds wrong. Changes nothing."""
+def _examined(path: Path) -> str:
+    """Return what SQLite finds wrong with a database file, "" for nothing. Changes nothing."""
     try:
         with closing(sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=_BUSY_S)) as connection:
-            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
             said = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
-    except sqlite3.OperationalError as why:
-        # Busy or unreadable is not damaged: "rights" and "locks" tell of those.
-        return 0, str(why) if "malformed" in str(why) else ""
     except TROUBLE as why:
-        return 0, told(why)
-    return version, "" if said == "ok" else said.splitlines()[0]
+        # Busy or unreadable is not damaged: "rights" and "locks" tell of those.
+        return (str(why) or type(why).__name__) if is_damage(why) else ""
+    return "" if said == "ok" else said.splitlines()[0]
 
 
 def _quoted(path: Path) -> str:
     return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _put_aside(path: Path) -> str:
-    """Rename the database, its journal with it: what a hand could still read out of it stays."""
-    aside = path.with_name(f"state.damaged-{time.time_ns() // 1_000_000}.db")
-    for end in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + end)
-        if part.exists():
-            part.rename(aside.with_name(aside.name + end))
-    return aside.name
+def _make_anew(workspace: Workspace) -> None:
+    with workspace.locked():
+        workspace.db.database.delete()
+
+
+def _tree(workspace: Workspace) -> Iterator[Finding]:
+    """Read every file of the fetched tree: git checks each object's hash."""
+    commit = workspace.tree.head()
+    if not commit:
+        yield Finding("tree", "ok", "nothing is fetched yet; the next sync fetches the whole tree")
+        return
+    try:
+        paths = workspace.tree.paths(commit)
+        for _ in workspace.tree.contents(oid for oid, _ in paths.values()):
+            pass
+    except TreeGoneError as why:
+        yield Finding(
+            "tree",
+            "warning",
+            f"what was fetched of the remote cannot be read: {why}",
+            "what the remote holds is unknown until the next fetch; no lesson is lost",
+            "`fleet sync` fetches it anew",
+        )
+        return
+    yield Finding("tree", "ok", f"{len(paths):,} files as fetched")
+
+
+def _rows(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+    """Make the database anew in a second file, and compare."""
+    path = workspace.db.database.path
+    if path is None or not path.exists() or not os.access(path.parent, os.W_OK):
+        return
+    try:
+        wrong = workspace.db.differences()
+    except TROUBLE as why:
+        if not is_damage(why):
+            raise
+        wrong = [str(why) or type(why).__name__]
+    if not wrong:
+        yield Finding("rows", "ok", "every row is what its lines say")
+        return
+    if fix:
+        _make_anew(workspace)
+    shown = ", ".join(wrong[:_SHOWN_MAX]) + (f" and {len(wrong) - _SHOWN_MAX} more" if len(wrong) > _SHOWN_MAX else "")
+    yield Finding(
+        "rows",
+        "error",
+        f"rows of {path.name} are not what their lines say: {shown}",
+        "these lessons read wrongly here; their lines are whole",
+        "`fleet doctor --fix` makes the database anew",
+        fix,
+    )
 
 
 def _identity(workspace: Workspace) -> Iterator[Finding]:
     try:
         register = workspace.replicas()
-    except (FleetError, DiskError) as why:
+    except FleetError as why:
         yield Finding(
             "identity",
             "error",
@@ -437,7 +474,3 @@ def _edition(look: Callable[[], _Lines]) -> Iterator[Finding]:
         )
     else:
         yield Finding("edition", "ok", "editions are in their canonical form")
-
-
-def _is_written_so(kind: Kind, raw: bytes, entry: object) -> bool:
-    return hasattr(entry, "raw") or kind.encode(entry) == raw
