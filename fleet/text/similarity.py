@@ -1,0 +1,455 @@
+"""Words of a text for the full-text index, and the lessons nearest to a text with what differs between them.
+
+No verdict is given: of lessons that read alike, the agent that logs one is the best judge. What is named (a number, a
+version, a name, a negation, an opposite, an order) helps to judge, and is wrong now and then: no grammar is parsed.
+
+Stems are SQLite's: the same as in its full-text index.
+"""
+
+import re
+import sqlite3
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+CHARS_MAX = 800
+"""So much of a text is compared: a lesson says what it is about in its first sentences."""
+NEAR_MAX = 3
+NEAR_MIN = 0.4
+"""Below, two texts share little more than a word."""
+TERMS_MAX = 60
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+"""The tokenizer of the full-text tables that hold :func:`indexed` texts."""
+
+# --- the words of the index -----------------------------------------------------------------------------------------
+
+# Scripts that put blanks between words, as far as the tokenizer (Unicode 6.1) knows their letters. Hebrew and Arabic
+# glue prepositions to the word: each of their letters is a token, as those of scripts without blanks are.
+_SPACED = r"[^\W_\u0590-\u1dff\u2000-\U0010ffff]"
+_PIECE = re.compile(rf"(?P<word>{_SPACED}+)|(?P<letter>[^\W_])|(?P<sign>(?:[^\w\s]|_)+)|(?P<blank>\s+)")
+_MARKS = re.compile(r"[,;!?…()\[\]{}\"'`“”‘’«»。，、；！？（）「」—–]+")
+"""Marks that say nothing, wherever they stand."""
+_JOINERS = frozenset("-_./:@'’")
+"""Between two words each of them makes a phrase: ``pre-commit``, ``state.db``."""
+_SIGNS_MAX = 4
+_PRIVATE = 0xF0000
+"""Signs are indexed as letters for private use: the tokenizer keeps those."""
+
+
+def indexed(text: str) -> str:
+    """Return a text as the full-text tables get it: its words in order, then those with signs, such as ``--json``.
+
+    Words of scripts without blanks come letter by letter: a phrase of them is found wherever it stands. Of a run of
+    signs each end is a token, so that ``->`` is found in ``|->``.
+    """
+    words, signed = _cut(text)
+    ends = (said[at:] + after for said, after in signed for at in range(min(len(said), _SIGNS_MAX)))
+    return " ".join([*words, *ends])
+
+
+def phrases(text: str) -> list[str]:
+    """Return the full-text expressions that find a text literally: a phrase of its words, and each of its signs."""
+    words, signed = _cut(text)
+    found = [_quoted(" ".join(words))] if words else []
+    return found + [
+        f"{_quoted(said[:_SIGNS_MAX] + (after if len(said) <= _SIGNS_MAX else ''))} *" for said, after in signed
+    ]
+
+
+def expression(text: str) -> str:
+    """Return the full-text expression that finds texts with any of the words that tell something, "" for none."""
+    words, signed = _cut(text[:CHARS_MAX])
+    told = [word for word in words if word.casefold() not in _lists().stop]
+    pairs = [f"{one} {other}" for one, other in pairwise(told) if _is_letter(one) and _is_letter(other)]
+    alone = [word for word in told if not _is_letter(word)] or ([] if pairs else told)
+    terms = dict.fromkeys([*alone, *pairs, *(said[:_SIGNS_MAX] + after for said, after in signed)])
+    return " OR ".join([_quoted(term) for term in terms][:TERMS_MAX])
+
+
+def _cut(text: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the words of a text, and each run of signs with the word that follows it at once."""
+    given = text if text.isascii() else unicodedata.normalize("NFC", text)
+    pieces = [(found.lastgroup, found[0]) for found in _PIECE.finditer(given)]
+    words = [said for kind, said in pieces if kind in ("word", "letter")]
+    signed: list[tuple[str, str]] = []
+    for at, (kind, said) in enumerate(pieces):
+        if kind != "sign":
+            continue
+        before, after = (
+            pieces[n][1] if 0 <= n < len(pieces) and pieces[n][0] == "word" else "" for n in (at - 1, at + 1)
+        )
+        if before and after and said in _JOINERS:
+            continue
+        *alone, last = _MARKS.split(said)
+        if last and after:
+            signed.append((_private(last), after))
+        else:
+            alone.append(last)
+        signed += [(_private(core), "") for each in alone if (core := each.rstrip(".:"))]
+    return words, signed
+
+
+def _private(said: str) -> str:
+    return "".join(chr(_PRIVATE + (ord(char) & 0xFFFF)) for char in said)
+
+
+def _is_letter(word: str) -> bool:
+    return len(word) == 1 and not re.match(_SPACED, word)
+
+
+def _quoted(said: str) -> str:
+    return f'"{said}"'
+
+
+# --- the nearest ----------------------------------------------------------------------------------------------------
+
+
+class Near(NamedTuple):
+    """A known lesson that is close to a text.
+
+    Attributes:
+        id: of the lesson.
+        text: of the lesson.
+        score: 0 to 1.
+        differs: what differs, of ``DIFFERENCES``; empty when nothing of that was seen.
+    """
+
+    id: str
+    text: str
+    score: float
+    differs: tuple[str, ...]
+
+
+DIFFERENCES = ("number", "version", "name", "negation", "opposite", "order")
+
+
+def near(text: str, candidates: Sequence[tuple[str, str]], count: int = NEAR_MAX) -> list[Near]:
+    """Return the candidates closest to a text, best first, with what differs.
+
+    Args:
+        text: of a lesson.
+        candidates: id and text of known lessons, as the full-text index supplies them.
+        count: at most so many.
+    """
+    mine, *known = _read([text, *(said for _, said in candidates)])
+    scored = [
+        (_score(mine, theirs), pattern, said, theirs) for (pattern, said), theirs in zip(candidates, known, strict=True)
+    ]
+    best = sorted((each for each in scored if each[0] >= NEAR_MIN), key=lambda each: (-each[0], each[1]))[:count]
+    return [Near(pattern, said, score, _differences(mine, theirs)) for score, pattern, said, theirs in best]
+
+
+def differences(one: str, other: str) -> tuple[str, ...]:
+    """Return what differs between two lessons that read alike, of ``DIFFERENCES``."""
+    return _differences(*_read([one, other]))
+
+
+def _score(mine: "_Wording", theirs: "_Wording") -> float:
+    from rapidfuzz import fuzz
+
+    a, b = mine.told, theirs.told
+    if not a or not b:
+        return 0.0
+    shared = len(a & b)
+    overlap, contained = 2 * shared / (len(a) + len(b)), shared / min(len(a), len(b))
+    said = [" ".join(word.stem for word in wording.words if word.stem in wording.told) for wording in (mine, theirs)]
+    return round(0.5 * overlap + 0.2 * contained + 0.3 * fuzz.token_set_ratio(*said) / 100, 3)
+
+
+# --- what differs ---------------------------------------------------------------------------------------------------
+
+
+class _Word(NamedTuple):
+    """A word of a lesson: its stem, or itself where nothing else will do; its clause; True where it is negated."""
+
+    said: str
+    stem: str
+    clause: int
+    is_exact: bool
+    is_negated: bool
+
+
+class _Wording(NamedTuple):
+    """A lesson taken apart: its words in order, the stems that tell something, its numbers with their units."""
+
+    words: list[_Word]
+    told: frozenset[str]
+    numbers: frozenset[tuple[str, str]]
+
+
+class _Lists(NamedTuple):
+    """The content of ``data/words.toml``; ``poles`` says of a stem at which poles of which opposites it stands."""
+
+    stop: frozenset[str]
+    negators: frozenset[str]
+    negative_verbs: frozenset[str]
+    clauses: frozenset[str]
+    names: frozenset[str]
+    numbers: Mapping[str, int]
+    poles: Mapping[str, frozenset[tuple[int, int]]]
+    unspaced: tuple[tuple[list[str], list[str]], ...]
+    negators_unspaced: re.Pattern[str]
+    lookalikes_unspaced: re.Pattern[str]
+
+
+@cache
+def _lists() -> _Lists:
+    with Path(__file__).with_name("data").joinpath("words.toml").open("rb") as file:
+        raw = tomllib.load(file)
+    spaced, unspaced = (
+        [[pole.split() for pole in row.split(" / ")] for row in raw["opposites"][name]]
+        for name in ("spaced", "unspaced")
+    )
+    verbs = raw["negative_verbs"].split()
+    stems = _stems([*verbs, *(word for poles in spaced for pole in poles for word in pole)])
+    poles: dict[str, set[tuple[int, int]]] = {}
+    for axis, pair in enumerate(spaced):
+        for sign, pole in enumerate(pair):
+            for word in pole:
+                poles.setdefault(stems[word], set()).add((axis, sign))
+    return _Lists(
+        *(frozenset(raw[name].split()) for name in ("stop", "negators")),
+        negative_verbs=frozenset(stems[verb] for verb in verbs),
+        clauses=frozenset(raw["clauses"].split()),
+        names=frozenset(raw["names"].split()),
+        numbers=raw["numbers"],
+        poles={stem: frozenset(found) for stem, found in poles.items()},
+        unspaced=tuple((one, other) for one, other in unspaced),
+        negators_unspaced=_any_of(raw["negators_unspaced"]),
+        lookalikes_unspaced=_any_of(raw["lookalikes_unspaced"]),
+    )
+
+
+def _any_of(words: str) -> re.Pattern[str]:
+    return re.compile("|".join(sorted(map(re.escape, words.split()), key=len, reverse=True)))
+
+
+def _stems(words: Iterable[str]) -> dict[str, str]:
+    """Return the stem of each word, as the full-text index has it."""
+    given = sorted(set(words))
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(f"CREATE VIRTUAL TABLE word USING fts5 (said, tokenize = '{TOKENIZER}')")
+        connection.execute("CREATE VIRTUAL TABLE stem USING fts5vocab (word, instance)")
+        connection.executemany("INSERT INTO word VALUES (?)", ((word,) for word in given))
+        rows = connection.execute("SELECT doc, group_concat(term, ' ') FROM stem GROUP BY doc")
+        found = {given[doc - 1]: str(stem) for doc, stem in rows}
+    return {word: found.get(word, word) for word in given}
+
+
+_LEXEME = re.compile(
+    r"""
+      (?P<code>`+[^`]+`+)
+    | (?P<flag>(?<![\w`-])--?[A-Za-z][\w-]*)
+    | (?P<path>(?<![\w.])(?:~|\.{1,2})?/[\w.@-]+(?:/[\w.@-]+)*/? | (?<!\w)[\w-]+(?:/[\w.-]+)+\.[A-Za-z]\w*
+        | (?<![\w.])\.[A-Za-z][\w.-]*\w)
+    | (?P<name>[A-Za-z]\w*(?:\.[A-Za-z_]\w+)+ | [A-Za-z]*_\w+ | [a-z]+[A-Z][A-Za-z]* | [A-Z][a-z]+[A-Z][A-Za-z]*)
+    | (?P<number>(?:(?<![\w)\]}-])-)?v?\d+(?:[.,]\d+)*\s?%?)
+    | (?P<cjk>[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+)
+    | (?P<word>[^\W\d_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+(?:['’-][^\W\d_]+)*)
+    | (?P<mark>[.;:!?,()—–…、。，；：！？（）])
+    """,
+    re.VERBOSE,
+)
+_CJK_NUMBER = re.compile("([一二两三四五六七八九十百千]+)[次秒分小天个行层位倍遍轮条周月年级]")
+_CJK_DIGITS = str.maketrans("一二两三四五六七八九", "1223456789")
+_CHOOSING = frozenset(("prefer", "choose", "favor", "favour", "pick", "use"))
+_PREPOSITIONS = frozenset(("for", "in", "on", "at", "by", "with", "from", "to", "inside"))
+_PASSIVE = frozenset(("be", "is", "are", "was", "were", "being"))
+
+
+def _read(texts: Sequence[str]) -> list[_Wording]:
+    """Take lessons apart. All at once, since their stems are asked for together."""
+    cut = [list(_lexemes(unicodedata.normalize("NFKC", text[:CHARS_MAX]))) for text in texts]
+    stems = _stems({said.casefold() for pieces in cut for kind, said in pieces if kind == "word"})
+    return [_wording(pieces, stems) for pieces in cut]
+
+
+def _lexemes(text: str) -> Iterator[tuple[str, str]]:
+    for found in _LEXEME.finditer(text):
+        kind, said = str(found.lastgroup), found[0].replace("’", "'")
+        if kind == "word" and said.casefold().endswith("n't"):
+            yield kind, said[:-3]
+            yield kind, "not"
+        elif kind == "word":
+            yield kind, said.removesuffix("'s")
+        elif kind == "cjk":
+            yield from _cjk(said)
+        elif kind == "code":
+            yield kind, said.strip("`")
+        else:
+            yield kind, said
+
+
+def _cjk(run: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of letters of a run, behind its negators: there are no blanks to tell words by."""
+    for found in _CJK_NUMBER.finditer(run):
+        yield "number", found[1].translate(_CJK_DIGITS)
+    plain = _lists().lookalikes_unspaced.sub("", run)
+    if len(_lists().negators_unspaced.findall(plain)) % 2:
+        yield "word", "not"
+    bare = _lists().negators_unspaced.sub("", run) if plain == run else run
+    yield from (("cjk", bare[at : at + 2]) for at in range(max(len(bare) - 1, 1)) if bare)
+
+
+def _wording(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> _Wording:
+    lists = _lists()
+    words: list[_Word] = []
+    numbers: set[tuple[str, str]] = set()
+    clause: list[_Word] = []
+    number = 0
+    for at, (kind, said) in enumerate(pieces):
+        folded = said.casefold()
+        if kind == "mark" or (kind == "word" and folded in lists.clauses):
+            words += _signed_clause(clause)
+            number, clause = number + 1, []
+            continue
+        if kind == "number" or (kind == "word" and folded in lists.numbers):
+            value = str(lists.numbers.get(folded, said)).rstrip("% ").replace(",", "")
+            following = pieces[at + 1][1].casefold() if at + 1 < len(pieces) and pieces[at + 1][0] == "word" else ""
+            numbers.add((value, "%" if said.endswith("%") else stems.get(following, "")))
+            continue
+        is_exact = kind in ("code", "flag", "path", "name") or folded in lists.names
+        stem = said if is_exact and kind != "word" else stems.get(folded, folded)
+        clause.append(_Word(folded if kind == "word" else said, stem, number, is_exact, is_negated=False))
+    words += _signed_clause(clause)
+    told = {w.stem for w in words if w.is_exact or not (w.said in lists.stop or _is_negator(w))}
+    return _Wording(words, frozenset(told or {w.stem for w in words}), frozenset(numbers))
+
+
+def _signed_clause(clause: list[_Word]) -> list[_Word]:
+    """Return the words of a clause with those negated that a negator reaches: what follows, else what precedes."""
+    lists = _lists()
+    turned = [False] * len(clause)
+    for at, word in enumerate(clause):
+        if not _negates(clause, at):
+            continue
+        telling = [n for n in range(at + 1, len(clause)) if clause[n].said not in lists.stop]
+        is_passive = not telling or (at > 0 and clause[at - 1].said in _PASSIVE and word.said not in lists.negators)
+        end = len(clause)
+        if telling and word.said in ("over", "to", "instead", "rather"):  # "awk over sed for input" takes input
+            end = next((n for n in range(telling[0], end) if clause[n].said in _PREPOSITIONS), end)
+        for n in range(at) if is_passive else range(at + 1, end):
+            turned[n] = not turned[n]
+    return [word._replace(is_negated=is_turned) for word, is_turned in zip(clause, turned, strict=True)]
+
+
+def _negates(clause: list[_Word], at: int) -> bool:
+    said, following = clause[at].said, clause[at + 1].said if at + 1 < len(clause) else ""
+    before = {word.said for word in clause[:at]}
+    if clause[at].is_exact or (said == "not" and following == "only"):
+        return False
+    if said in ("over", "to"):
+        return "prefer" in before or (said == "over" and not before.isdisjoint(_CHOOSING))
+    if said in ("without", "except"):  # "never deploy without tests" asks for tests
+        return before.isdisjoint(("never", "not", "no"))
+    return _is_negator(clause[at]) or (said, following) in (("instead", "of"), ("rather", "than"))
+
+
+def _is_negator(word: _Word) -> bool:
+    return word.said in _lists().negators or word.stem in _lists().negative_verbs
+
+
+def _differences(mine: _Wording, theirs: _Wording) -> tuple[str, ...]:
+    numbers = mine.numbers ^ theirs.numbers
+    is_version = any("." in value or value.startswith("v") for value, _ in numbers)
+    seen = {
+        "number": bool(numbers) and not is_version and _other_numbers(mine.numbers, theirs.numbers),
+        "version": bool(numbers) and is_version,
+        "name": _other_names(mine, theirs),
+        "negation": _is_denied(mine, theirs),
+        "opposite": _is_opposed(mine, theirs),
+        "order": _is_swapped(mine, theirs),
+    }
+    return tuple(name for name in DIFFERENCES if seen[name])
+
+
+def _other_numbers(mine: frozenset[tuple[str, str]], theirs: frozenset[tuple[str, str]]) -> bool:
+    """Tell whether values differ, or the units that both name."""
+    if {value for value, _ in mine} != {value for value, _ in theirs}:
+        return True
+    units = dict(theirs)
+    return any(unit and units[value] and unit != units[value] for value, unit in mine)
+
+
+def _other_names(mine: _Wording, theirs: _Wording) -> bool:
+    """Tell whether each names something exact that the other does not say at all."""
+    said = [{word.stem for word in wording.words} | {word.said for word in wording.words} for wording in (mine, theirs)]
+    exact = [{word.stem for word in wording.words if word.is_exact} for wording in (mine, theirs)]
+    return bool(exact[0] - said[1]) and bool(exact[1] - said[0])
+
+
+def _is_denied(mine: _Wording, theirs: _Wording) -> bool:
+    """Tell whether one denies what the other says, while they deny nothing together."""
+    signs = [
+        {
+            sign: {w.stem for w in wording.words if w.stem in wording.told and w.is_negated == sign}
+            for sign in (False, True)
+        }
+        for wording in (mine, theirs)
+    ]
+    one, other = signs
+    if (one[True] & other[True]) - one[False] - other[False]:
+        return False
+    return bool((one[True] & other[False]) - one[False] or (other[True] & one[False]) - other[False])
+
+
+def _is_opposed(mine: _Wording, theirs: _Wording) -> bool:
+    lists = _lists()
+    stems = [{word.stem for word in wording.words if not word.is_exact} for wording in (mine, theirs)]
+    only = [stems[0] - stems[1], stems[1] - stems[0]]
+    poles = [{pole for stem in each for pole in lists.poles.get(stem, ())} for each in only]
+    if any((axis, 1 - sign) in poles[1] and (axis, sign) not in poles[1] for axis, sign in poles[0]):
+        return True
+    if any(
+        f"{prefix}{stem}" in only[1 - n] for n in (0, 1) for stem in only[n] for prefix in _PREFIXES if len(stem) > 2
+    ):
+        return True
+    said = ["".join(word.said[0] for word in wording.words if not word.said.isascii()) for wording in (mine, theirs)]
+    return any(
+        _has(a, one) and _has(b, other) and not _has(a, other) and not _has(b, one)
+        for a, b in (said, said[::-1])
+        for one, other in lists.unspaced
+    )
+
+
+_PREFIXES = ("un", "non", "in", "im", "ir", "dis", "de", "anti", "mis", "a")
+
+
+def _has(text: str, words: list[str]) -> bool:
+    return any(word in text for word in words)
+
+
+_FIRST = {"before": False, "after": True, "into": False, "to": False, "from": True, "then": False, "than": False}
+"""Words that say what comes first; True where it stands behind them."""
+
+
+def _is_swapped(mine: _Wording, theirs: _Wording) -> bool:
+    """Tell whether what the one puts first the other puts last, or they say the same words in another order."""
+    pairs = [(a, b) for a in _relations(mine) for b in _relations(theirs)]
+    straight = sum(len(a[0] & b[0]) + len(a[1] & b[1]) for a, b in pairs)
+    crossed = sum(len(a[0] & b[1]) + len(a[1] & b[0]) for a, b in pairs)
+    if crossed and crossed >= straight:
+        return True
+    if straight or sorted(w.said for w in mine.words) != sorted(w.said for w in theirs.words):
+        return False
+    one, other = ([w.stem for w in wording.words if w.stem in wording.told] for wording in (mine, theirs))
+    return not any(one[at:] + one[:at] == other for at in range(len(one)))  # "in CI pin it", "pin it in CI"
+
+
+def _relations(wording: _Wording) -> Iterator[tuple[set[str], set[str]]]:
+    """Yield what comes first and what comes last, around each word of ``_FIRST``."""
+    for at, word in enumerate(wording.words):
+        if word.said not in _FIRST or word.is_exact:
+            continue
+        left = {w.stem for w in wording.words[:at] if w.stem in wording.told}
+        right = {w.stem for w in wording.words[at + 1 :] if w.stem in wording.told}
+        if not left:  # "before the tests, run the linter"
+            clause = [w.stem for w in wording.words if w.clause == word.clause and w.stem in wording.told]
+            left, right = right - set(clause), set(clause)
+        if left and right:
+            yield (right, left) if _FIRST[word.said] else (left, right)
