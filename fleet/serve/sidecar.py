@@ -1,43 +1,61 @@
-"""A sidecar: it looks on while agents work in one workspace, brings what they wrote to its place, and syncs.
+"""Sidecar of a workspace: it looks on while agents work, brings what they wrote to its place, and syncs.
 
 It holds nothing in memory that would have to be saved. What it has not done when it is killed is found out anew, from
 the files and from ``poll.json``, by the next one. The work is done by ticks, each in a process of its own: the memory
 that a large clan takes is free again afterwards, and a fetch that hangs can be ended at any moment.
 """
 
+import logging
+import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import anyio
+import msgspec
+from anyio.abc import Process
 
-from fleet.keep import config
-from fleet.keep.errors import FleetError
-from fleet.serve import due, looks, metrics, notify
-from fleet.serve.bell import Bell
-from fleet.serve.due import Marks, Now
-from fleet.serve.looks import Looks
+from fleet.hosts import local
+from fleet.model.errors import BusyError
+from fleet.serve import metrics, units, watch
 from fleet.serve.metrics import Figures
-from fleet.serve.supervising import keep_up, pause_s
-from fleet.serve.tick import Ticked
-from fleet.serve.watching import SLICE_S, Watch
+from fleet.serve.schedule import Looks, Marks, Memory, Now, Ticked, digest, looks
+from fleet.store import config
+from fleet.store.workspace import Workspace
+from fleet.text import screening
 
+LOG = "sidecar.log"
 DEBOUNCE_S = 0.2
 SPREAD_S = 0.3
 """Of several sidecars in one workspace, one does the work: whoever comes a little later finds it done."""
 LAST_WORK_S = 1.2
 """How long the end may wait for work that has begun or is due: all in all it takes less than two seconds."""
 
-Background = Callable[[Bell, Callable[[], None], anyio.Event], Awaitable[None]]
+PAUSE_S = 1.0
+PAUSE_S_MAX = 60.0
+WELL_S = 60.0
+"""Who has run for so long was well: the next pause is a short one again."""
+
+TICK_S_MAX = 900.0
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+TOLD_BYTES_MAX = 4 * 1024
+TICK_END_S = 0.3
+
+Task = Callable[[], Awaitable[None]]
+Died = Callable[[str, BaseException, float], None]
+Background = Callable[[watch.Bell, Callable[[], None], anyio.Event], Awaitable[None]]
 """A task beside the others: told when local lines changed; tells when others arrived; ends when it is time."""
 
 
 class TickFailedError(Exception):
-    """The process that was to do a tick could not. Nothing is lost: the next one does it."""
+    """Failure of the process that was to do a tick. Nothing is lost: the next one does it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,7 @@ class Hands:
         root: the workspace.
         agent: whose sidecar it is.
         agents: returns the agents that work here.
+        looks: returns how all files look.
         settings: reads ``fleet.toml``.
         marks: reads what was done when.
         now_ms: reads the wall clock.
@@ -60,6 +79,7 @@ class Hands:
     root: str
     agent: str
     agents: Callable[[], Sequence[str]]
+    looks: Callable[[], Looks]
     settings: Callable[[], config.Config]
     marks: Callable[[], Marks]
     now_ms: Callable[[], int]
@@ -80,11 +100,13 @@ class Sidecar:
         self.hands = hands
         self.figures = Figures(start_timestamp_seconds=hands.now_ms() / 1000)
         self.settings = hands.settings().sidecar
-        self._seen = Looks("", 0, {})
-        self._news = Bell()  # something may have changed
-        self._lines = Bell()  # lines of the clan's did
-        self._todo = Bell()  # it is worth asking whether there is work
-        self._due = Bell()  # it is worth asking when the next sync is
+        self._seen: Looks = {}
+        self._digest = ""
+        self._changed_ms = 0  # when the files were last seen to be others
+        self._news = watch.Bell()  # something may have changed
+        self._lines = watch.Bell()  # lines of the clan's did
+        self._todo = watch.Bell()  # it is worth asking whether there is work
+        self._due = watch.Bell()  # it is worth asking when the next sync is
         self._stop = anyio.Event()
         self._is_working = False
         self._why_not = ""  # why the last sync that was due was none
@@ -94,16 +116,17 @@ class Sidecar:
         self._look()
         async with anyio.create_task_group() as group:
             group.start_soon(self._until_a_signal)
-            watch = Watch(
-                folders=lambda: looks.folders(self.hands.root, self.hands.agents()),
-                concerns=partial(looks.concerns, self.hands.root),
+            watcher = watch.Watch(
+                folders=lambda: watch.folders(self.hands.root, self.hands.agents()),
+                concerns=partial(watch.concerns, self.hands.root),
                 hear=self._news.set,
                 say=self.hands.log,
                 rescan_s=lambda: self.settings.rescan_s,
                 is_polling=lambda: self.settings.polling,
+                stop=self._stop,
             )
             tasks: dict[str, Callable[[], Awaitable[None]]] = {
-                "watch": watch.run,
+                "watch": watcher.run,
                 "notice": self._notice,
                 "work": self._work,
                 "sync": self._sync,
@@ -111,16 +134,16 @@ class Sidecar:
             if self.settings.metrics_port:
                 port = self.settings.metrics_port
                 tasks["metrics"] = lambda: metrics.serve(self.figures, self.hands.agent, port)
-            if every_s := notify.alive_every_s():
+            if every_s := units.alive_every_s():
                 tasks["alive"] = partial(_show_life, every_s)
             for name, background in self.hands.background.items():
                 tasks[name] = partial(background, self._lines, self._news.set, self._stop)
             for name, task in tasks.items():
                 group.start_soon(keep_up, name, task, self._died, self.hands.rng)
             self.hands.log("started", "")
-            notify.notify(notify.READY)
+            units.notify(units.READY)
             await self._stop.wait()
-            notify.notify(notify.STOPPING)
+            units.notify(units.STOPPING)
             await self._finish()
             group.cancel_scope.cancel()
         self.hands.log("stopped", "")
@@ -146,7 +169,7 @@ class Sidecar:
     async def _notice(self) -> None:
         """Look at everything whenever something is said to have changed, and every so often, while it is there."""
         while True:
-            with anyio.move_on_after(SLICE_S):
+            with anyio.move_on_after(watch.SLICE_S):
                 await self._news.wait()
             if not Path(self.hands.root).is_dir():
                 self.hands.log("gone", "the workspace is not there any more; there is nothing left to look after")
@@ -156,10 +179,12 @@ class Sidecar:
 
     def _look(self) -> None:
         """Look at all files; who waits for lines is told at once."""
-        found = looks.taken(self.hands.root, self.hands.agents())
-        changed = looks.changed(self._seen, found)
-        self._seen = found
-        if looks.has_lines(changed):
+        found = self.hands.looks()
+        changed = watch.changed(self._seen, found)
+        if changed and self._seen:
+            self._changed_ms = self.hands.now_ms()
+        self._seen, self._digest = found, digest(found)
+        if watch.has_lines(changed):
             self._lines.set()
         if config.FILE_NAME in changed:
             self._read_settings()
@@ -171,7 +196,7 @@ class Sidecar:
         failures = 0
         while True:
             if (wait_s := self._work_in_s()) > 0:
-                with anyio.move_on_after(min(wait_s, SLICE_S)):
+                with anyio.move_on_after(min(wait_s, watch.SLICE_S)):
                     await self._todo.wait()
                 continue
             await anyio.sleep(DEBOUNCE_S + self.hands.rng.uniform(0, SPREAD_S))
@@ -188,16 +213,17 @@ class Sidecar:
                 await anyio.sleep(pause_s(failures - 1, self.hands.rng))
 
     def _read_settings(self) -> None:
-        try:
-            self.settings = self.hands.settings().sidecar
-        except FleetError as why:
-            self.hands.log("settings", f"{why}. The former ones hold until then")
+        found = self.hands.settings()
+        if found.problems:
+            self.hands.log("settings", f"{'; '.join(found.problems)}. The former ones hold until then")
+        else:
+            self.settings = found.sidecar
 
     def _now(self) -> Now:
-        return Now(self.hands.now_ms(), self._seen.digest, self._seen.newest_ms)
+        return Now(self.hands.now_ms(), self._digest, self._changed_ms)
 
     def _work_in_s(self) -> float:
-        return due.work_in_s(self.hands.marks(), self._now(), self.settings)
+        return self.hands.marks().work_in_s(self._now(), self.settings)
 
     # --- the clan ---------------------------------------------------------------------------------------------------
 
@@ -205,9 +231,9 @@ class Sidecar:
         """Ask the clan when that is due: after a quiet moment, at an interval, later after a failure."""
         idle = 0
         while True:
-            if (wait_s := due.sync_in_s(self.hands.marks(), self._now(), self.settings)) > 0:
+            if (wait_s := self.hands.marks().sync_in_s(self._now(), self.settings)) > 0:
                 idle = 0
-                with anyio.move_on_after(min(wait_s + self.hands.rng.uniform(0, SPREAD_S), SLICE_S)):
+                with anyio.move_on_after(min(wait_s + self.hands.rng.uniform(0, SPREAD_S), watch.SLICE_S)):
                     await self._due.wait()
                 continue
             failures = self.hands.marks().failures
@@ -264,10 +290,153 @@ class Sidecar:
 
 async def _show_life(every_s: float) -> None:
     while True:
-        notify.notify(notify.ALIVE)
+        units.notify(units.ALIVE)
         await anyio.sleep(every_s)
 
 
-def run(hands: Hands) -> None:
-    """Run a sidecar until it is told to end."""
-    anyio.run(Sidecar(hands).run)
+# --- a task that dies starts again ------------------------------------------------------------------------------------
+
+
+def pause_s(deaths: int, rng: random.Random) -> float:
+    """Return how long to wait after so many deaths in a row, seconds: doubling, half of it left to chance."""
+    longest = min(PAUSE_S_MAX, PAUSE_S * 2 ** min(deaths - 1, 16))
+    return rng.uniform(longest / 2, longest)
+
+
+async def keep_up(name: str, task: Task, died: Died, rng: random.Random) -> None:
+    """Run a task until it returns by itself or we are cancelled.
+
+    Args:
+        name: what it is called in the log.
+        task: started anew each time.
+        died: told each time it died: the name, of what, and how long the pause is.
+        rng: so that all who lost the same neighbour do not come back in step.
+    """
+    deaths = 0
+    while True:
+        began = time.monotonic()
+        try:
+            await task()
+        except Exception as why:  # noqa: BLE001 - whatever it died of, the others live on
+            deaths = 1 if time.monotonic() - began >= WELL_S else deaths + 1
+            wait_s = pause_s(deaths, rng)
+            died(name, why, wait_s)
+            await anyio.sleep(wait_s)
+        else:
+            return
+
+
+# --- a tick in a process of its own -----------------------------------------------------------------------------------
+
+
+async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
+    """Run one tick and return what it says.
+
+    Raises:
+        TickFailedError: it could not start, said nothing that can be read, or took too long.
+    """
+    # -P: a folder of the project that is called fleet, or json, is not ours to run.
+    words = [sys.executable, "-P", "-m", "fleet", "poll", "--json", "--agent", agent, "--dir", str(root)]
+    try:
+        child = await anyio.open_process(
+            [*words, *(["--local"] if local else [])],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a key pressed in our terminal is for us: we end it, in time
+        )
+    except OSError as why:
+        raise TickFailedError(f"no process could be started ({why.strerror})") from why
+    said, told = bytearray(), bytearray()
+    try:
+        with anyio.move_on_after(TICK_S_MAX) as limit:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_read, child.stdout, said, ANSWER_BYTES_MAX)
+                group.start_soon(_read, child.stderr, told, TOLD_BYTES_MAX)
+            await child.wait()
+    finally:
+        await _end(child)
+    if limit.cancelled_caught:
+        raise TickFailedError(f"it took longer than {TICK_S_MAX:.0f} s and was ended")
+    try:
+        return msgspec.json.decode(bytes(said), type=Ticked)
+    except (msgspec.DecodeError, msgspec.ValidationError) as why:
+        words_told = told.decode("utf-8", "replace").strip()[:400]
+        raise TickFailedError(f"exit code {child.returncode}: {words_told or 'it said nothing'}") from why
+
+
+async def _read(stream: "anyio.abc.ByteReceiveStream | None", into: bytearray, bytes_max: int) -> None:
+    if stream is None:
+        return
+    async for some in stream:
+        into += some[: bytes_max - len(into)]
+
+
+async def _end(child: Process) -> None:
+    """End a process that still runs: first with a word, then without. What it started ends with it."""
+    with anyio.CancelScope(shield=True):
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            if child.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, how)
+                with anyio.move_on_after(TICK_END_S):
+                    await child.wait()
+        await child.aclose()
+
+
+# --- the sidecar of a workspace ---------------------------------------------------------------------------------------
+
+
+def run(workspace: Workspace, agent: str) -> bool:
+    """Be an agent's sidecar until told to end; return False at once where there is one already."""
+    now_ms, say = workspace.world.wall_ms, partial(log, workspace.root, agent)
+    hands = Hands(
+        root=str(workspace.root),
+        agent=agent,
+        agents=lambda: sorted({agent, *(each.agent for each in workspace.replicas().replicas)}),
+        looks=partial(looks, workspace),
+        settings=lambda: config.load(workspace.root / config.FILE_NAME),
+        marks=Memory(workspace.files, workspace.local).read,
+        now_ms=now_ms,
+        tick=partial(_ticked, workspace.root, agent),
+        log=say,
+        background=_background(workspace, agent, say),
+    )
+    try:
+        with units.held(workspace.files, workspace.local, agent, now_ms()):
+            anyio.run(Sidecar(hands).run)
+    except BusyError:
+        # systemd takes one that ends without a word for broken, and starts it again and again.
+        units.notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
+        return False
+    return True
+
+
+def _background(workspace: Workspace, agent: str, say: Callable[[str, str], None]) -> dict[str, Background]:
+    """Return what else runs: live sync where a room is named."""
+    if not (workspace.config.live.url or workspace.config.live.serve):
+        return {}
+    from fleet.serve import live_task
+
+    class Into(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say("live", record.getMessage())
+
+    live_task.log.addHandler(Into())
+    live_task.log.setLevel(logging.INFO)
+    live_task.log.propagate = False
+
+    async def live(changed: watch.Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
+        await live_task.run(workspace.root, agent, changed.wait, arrived, stop)
+
+    return {"live": live}
+
+
+def log(root: Path, agent: str, event: str, what: str) -> None:
+    """Add an event to ``.fleet/sidecar.log``."""
+    if not root.is_dir():  # whoever took the folder away does not want it back for a log
+        return
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    told = screening.redact(screening.strip_controls(what))[:600]
+    local.add_line(str(root), LOG, {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": told})

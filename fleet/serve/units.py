@@ -1,20 +1,36 @@
-"""What a service manager is told, so that a sidecar starts with the login: a systemd user unit, a launchd agent.
+"""Service of a sidecar, so that it starts with the login: a systemd user unit, a launchd agent.
 
 The file is ours alone, named after agent and folder. What was made for it is in its first lines, so that taking it out
-leaves the disk as it was.
+leaves the disk as it was. A running sidecar tells systemd how it is: readiness, a sign of life, the end (sd_notify(3));
+elsewhere nothing happens.
 """
 
 import hashlib
+import os
 import plistlib
 import re
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from fleet.keep.errors import RefusedError, UsageError
+import msgspec
+
+from fleet.model.errors import BusyError, RefusedError, UsageError
+from fleet.store.files import Files
+
+READY = "READY=1"
+ALIVE = "WATCHDOG=1"
+STOPPING = "STOPPING=1"
 
 MARK = "made by `fleet sidecar install`"
 WATCHDOG_S = 60
+
+HOLDER_WAIT_S = 0.3
+"""Long enough for whoever only asks who holds the lock, and holds it for that moment."""
+_HOLDER_BYTES = 80
+
 _MADE = re.compile(r"folders made for it: (\d{1,2})")
 
 
@@ -193,3 +209,82 @@ def _made_for(path: Path) -> int:
 
 def _head(path: Path) -> str:
     return "\n".join(path.read_text("utf-8", "replace").splitlines()[:2])
+
+
+# --- one sidecar for each agent and workspace -------------------------------------------------------------------------
+
+
+class Holder(msgspec.Struct, kw_only=True):
+    """Who holds a lock: the process, and since when, milliseconds since 1970; 0 while it has not said so yet."""
+
+    pid: int = 0
+    since_ms: int = 0
+
+
+def lock_file(local: Path, agent: str) -> Path:
+    """Return the path of an agent's lock."""
+    return local / "locks" / f"sidecar-{agent}.lock"
+
+
+@contextmanager
+def held(files: Files, local: Path, agent: str, now_ms: int) -> Iterator[None]:
+    """Be the agent's sidecar while the block runs.
+
+    Raises:
+        BusyError: there is one.
+    """
+    path = lock_file(local, agent)
+    with files.lock(path, HOLDER_WAIT_S):
+        files.note(path, msgspec.json.encode(Holder(pid=os.getpid(), since_ms=now_ms)).ljust(_HOLDER_BYTES))
+        yield
+
+
+def holder(files: Files, local: Path, agent: str) -> Holder | None:
+    """Return who is the agent's sidecar; None when nobody is."""
+    path = lock_file(local, agent)
+    if not path.is_file():
+        return None
+    try:
+        with files.lock(path, 0.0):
+            return None
+    except BusyError:
+        try:
+            return msgspec.json.decode(files.read(path), type=Holder)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return Holder()
+
+
+# --- telling the manager ----------------------------------------------------------------------------------------------
+
+
+def notify(state: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Send one state to the service manager; tell whether there is one that took it.
+
+    Args:
+        state: ``READY``, ``ALIVE``, ``STOPPING`` or ``STATUS=...``; several on lines of their own.
+        environment: where ``NOTIFY_SOCKET`` names a path, or an abstract address after an ``@``.
+    """
+    address = environment.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return False
+    if address.startswith("@"):
+        address = f"\0{address[1:]}"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as manager:
+            manager.connect(address)
+            manager.sendall(state.encode())
+    except OSError:
+        return False
+    return True
+
+
+def alive_every_s(environment: Mapping[str, str] = os.environ, pid: int | None = None) -> float:
+    """Return how often a sign of life is due, seconds: half of ``WATCHDOG_USEC``; 0 when nobody listens for one."""
+    meant = environment.get("WATCHDOG_PID", "")
+    if meant and meant != str(os.getpid() if pid is None else pid):
+        return 0.0
+    try:
+        wanted = int(environment.get("WATCHDOG_USEC", "0"))
+    except ValueError:
+        return 0.0
+    return max(wanted, 0) / 2_000_000

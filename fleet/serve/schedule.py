@@ -1,0 +1,408 @@
+"""Timed work of a workspace: what is due and when, decided from what was noted, and one tick that does it.
+
+Deciding knows no file and no clock, and never waits. A wall clock may jump: a machine sleeps, somebody sets it. So no
+moment that was noted is ever waited for longer than it may lie ahead. A sidecar, cron and a simulator are alike here:
+they hand in what is to be done. What goes wrong with one part is told, and keeps no other from its work.
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from fleet.model.errors import FleetError
+from fleet.store import changes
+from fleet.store.config import Sidecar
+from fleet.store.files import Files
+from fleet.store.workspace import Workspace
+from fleet.text.screening import readable
+
+CLAN = "clan-learnings"
+LOGS = ("patterns", "discoveries")
+_OWN = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl")
+
+EXIT_PARTIAL = 3
+FILE_NAME = "poll.json"
+ROUNDS_MAX = 4
+"""So often in a row is work done that finds the files changed since; then it waits for the next tick."""
+
+BACKOFF_S = 5.0
+BACKOFF_S_MAX = 300.0
+SPREAD = 0.2
+"""Of an interval, so much more or less: whoever started together must not ask together for ever."""
+
+Looks = dict[str, list[int]]
+"""Fingerprint by path below the root; [] for one that is not there."""
+
+
+# --- how the files look -----------------------------------------------------------------------------------------------
+
+
+def looks(workspace: Workspace) -> Looks:
+    """Return how everything looks that the work on a workspace depends on: logs, memories, lines, settings, a pause."""
+    root = str(workspace.root)
+    paused = workspace.state.paused(workspace.wall())
+    return taken(root, workspace.agents_here()) | {".fleet/paused": [1] if paused else []}
+
+
+def taken(root: str, agents: Iterable[str]) -> Looks:
+    """Return how the files of a workspace and of its agents look.
+
+    Args:
+        root: of the workspace.
+        agents: who works here.
+    """
+    paths = {"fleet.toml", f"{CLAN}/members.toml", f"{CLAN}/patterns.md"}
+    for agent in agents:
+        paths.update(f"agents/{agent}/{name}" for name in _OWN)
+        paths.update(f".fleet/promotion/{agent}{end}" for end in (".json", ".left.json"))
+        paths.add(f".fleet/attempts/{agent}.won")
+    for log in LOGS:
+        shards = f"{CLAN}/{log}.d"
+        paths.update((f"{CLAN}/{log}.jsonl", shards))
+        paths.update(f"{shards}/{name}" for name in _names(Path(root) / shards) if name.endswith(".jsonl"))
+    return changes.look(root, sorted(paths))
+
+
+def digest(found: Looks) -> str:
+    """Return a text that stands for how all files look."""
+    said = json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.blake2b(said, digest_size=16).hexdigest()
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
+# --- what is due ----------------------------------------------------------------------------------------------------
+
+
+class Now(NamedTuple):
+    """The moment at which it is asked what is due.
+
+    Attributes:
+        ms: milliseconds since 1970.
+        looks: the digest of how the files look.
+        changed_ms: when they changed last, as far as somebody saw that; 0 where nobody watched.
+    """
+
+    ms: int
+    looks: str
+    changed_ms: int = 0
+
+
+class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The content of ``.fleet/poll.json``. Times are milliseconds since 1970; 0: never.
+
+    Attributes:
+        work: how the files looked when the work on this machine was last done.
+        work_ms: when that was.
+        sent: how they looked when nothing waited to go out.
+        synced_ms: when the clan was last reached.
+        next_ms: when it is to be asked next; after a failure, not before.
+        failures: failed syncs in a row.
+        error: what went wrong with the last one, "" for nothing.
+    """
+
+    work: str = msgspec.field(name="worked", default="")
+    work_ms: int = msgspec.field(name="worked_ms", default=0)
+    sent: str = ""
+    synced_ms: int = 0
+    next_ms: int = 0
+    failures: int = 0
+    error: str = ""
+
+    @staticmethod
+    def parsed(data: bytes) -> "Marks":
+        """Return what was noted; nothing, or nothing readable, makes everything due."""
+        try:
+            return msgspec.json.decode(data, type=Marks) if data else Marks()
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return Marks()
+
+    def work_in_s(self, now: Now, settings: Sidecar) -> float:
+        """Return in how many seconds the work on this machine is due; 0: now."""
+        if now.looks != self.work:
+            return 0.0
+        return _until(self.work_ms + int(settings.rescan_s * 1000), now, settings.rescan_s)
+
+    def sync_in_s(self, now: Now, settings: Sidecar) -> float:
+        """Return in how many seconds the clan is to be asked; 0: now.
+
+        What waits to go out goes after a quiet moment, but no later than the next look for news; after a failure
+        nothing is tried before its time.
+        """
+        longest_s = max(settings.interval_s * (1 + SPREAD), BACKOFF_S_MAX)
+        at_latest = _until(self.next_ms, now, longest_s)
+        if self.failures or now.looks == self.sent:
+            return at_latest
+        moment_ms = max(now.changed_ms, self.synced_ms) + int(settings.quiet_s * 1000)
+        quiet = _until(moment_ms, now, settings.quiet_s)
+        return min(quiet, at_latest)
+
+    def worked(self, now_ms: int, looks: str) -> "Marks":
+        """Return the marks after the work on this machine was done."""
+        return msgspec.structs.replace(self, work=looks, work_ms=now_ms)
+
+    def synced(self, now_ms: int, looks: str, settings: Sidecar, rng: random.Random) -> "Marks":
+        """Return the marks after the clan was reached. ``looks``: of the files while nothing waited, else ""."""
+        pause_ms = int(settings.interval_s * rng.uniform(1 - SPREAD, 1 + SPREAD) * 1000)
+        return msgspec.structs.replace(
+            self, sent=looks, synced_ms=now_ms, next_ms=now_ms + pause_ms, failures=0, error=""
+        )
+
+    def failed(self, now_ms: int, why: str, rng: random.Random) -> "Marks":
+        """Return the marks after the clan was not reached: the pause doubles, and half of it is left to chance."""
+        longest_s = min(BACKOFF_S_MAX, BACKOFF_S * 2 ** min(self.failures, 16))
+        pause_ms = int(rng.uniform(longest_s / 2, longest_s) * 1000)
+        return msgspec.structs.replace(self, failures=self.failures + 1, next_ms=now_ms + pause_ms, error=why)
+
+
+def _until(moment_ms: int, now: Now, longest_s: float) -> float:
+    wait_s = max(moment_ms - now.ms, 0) / 1000
+    return wait_s if wait_s <= longest_s else 0.0
+
+
+# --- one tick ------------------------------------------------------------------------------------------------------
+
+
+class Worked(msgspec.Struct, kw_only=True):
+    """Result of the work on this machine.
+
+    Attributes:
+        promoted: lessons that entered a memory.
+        ready: agents whose session start was made ready.
+        page: whether ``patterns.md`` changed.
+    """
+
+    promoted: list[str] = []
+    ready: list[str] = []
+    page: bool = False
+
+
+class Exchanged(msgspec.Struct, kw_only=True):
+    """Result of a sync: lines out, records new or changed in, lessons promoted, whether something was skipped."""
+
+    lines_out: int = 0
+    records_in: int = 0
+    promoted: list[str] = []
+    partial: bool = False
+
+
+class Ticked(msgspec.Struct, kw_only=True):
+    """Result of a tick; ``fleet poll --json`` prints it.
+
+    Attributes:
+        worked: what the work on this machine came to; None when it was not due.
+        synced: what the sync came to; None when there was none.
+        why: why there was none; "" when it was not due yet.
+        errors: what went wrong, in words for people.
+        exit: the exit code: the first error's, 3 for a sync in part, else 0.
+        next_s: in how many seconds there will be something to do, unless somebody writes before.
+    """
+
+    worked: Worked | None = None
+    synced: Exchanged | None = None
+    why: str = ""
+    errors: list[str] = []
+    exit: int = 0
+    next_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """What a tick needs done and does not know how.
+
+    Attributes:
+        now_ms: reads the wall clock.
+        looks: returns the digest of how the files look.
+        work: settles, promotes, renders, makes ready.
+        sync: exchanges with the clan; returns the reason, in words, where that is not to be done.
+        waiting: returns how many lines wait to go out and could.
+        alone: holds the lock of the given name, so that no two processes do the same at once.
+    """
+
+    now_ms: Callable[[], int]
+    looks: Callable[[], str]
+    work: Callable[[], Worked]
+    sync: Callable[[], Exchanged | str]
+    waiting: Callable[[], int]
+    alone: Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The place where it is noted what was done when.
+
+    Attributes:
+        files: how it is written.
+        local: the machine-local folder.
+    """
+
+    files: Files
+    local: Path
+
+    def read(self) -> Marks:
+        """Return what was noted."""
+        return Marks.parsed(self.files.read(self.local / FILE_NAME))
+
+    def change(self, how: Callable[[Marks], Marks]) -> None:
+        """Note something more. Two processes may: one works here while another one syncs."""
+        with self.files.lock(self.local / "locks" / "marks.lock"):
+            marks = msgspec.json.encode(how(self.read()))
+            self.files.replace(self.local / FILE_NAME, marks + b"\n", is_durable=False)
+
+
+@dataclass
+class Tick:
+    """One tick over one workspace."""
+
+    jobs: Jobs
+    memory: Memory
+    settings: Sidecar
+    rng: random.Random
+    done: Ticked = field(default_factory=Ticked)
+
+    def run(self, *, local: bool = False) -> Ticked:
+        """Do what is due; with ``local``, only what concerns this machine alone."""
+        self._work_if_due()
+        if not local:
+            self._sync_if_due()
+            self._work_if_due()  # on what came in
+        marks, now = self.memory.read(), self._now()
+        self.done.next_s = min(marks.work_in_s(now, self.settings), marks.sync_in_s(now, self.settings))
+        return self.done
+
+    def _now(self) -> Now:
+        return Now(self.jobs.now_ms(), self.jobs.looks())
+
+    def _work_if_due(self) -> None:
+        if self.memory.read().work_in_s(self._now(), self.settings):
+            return
+        with self._telling(), self.jobs.alone("poll"):
+            for _ in range(ROUNDS_MAX):
+                now = self._now()
+                if self.memory.read().work_in_s(now, self.settings):
+                    return  # somebody else did it while we waited
+                self._add(self.jobs.work())
+                # Noted is how the files looked before. The work changes them itself, and somebody else may have, too:
+                # then all is done once more, until it finds nothing changed.
+                self.memory.change(partial(Marks.worked, now_ms=now.ms, looks=now.looks))
+
+    def _add(self, more: Worked) -> None:
+        known = self.done.worked or Worked()
+        self.done.worked = Worked(
+            promoted=[*known.promoted, *more.promoted],
+            ready=sorted({*known.ready, *more.ready}),
+            page=known.page or more.page,
+        )
+
+    def _sync_if_due(self) -> None:
+        if self.memory.read().sync_in_s(self._now(), self.settings):
+            return
+        with self._telling(), self.jobs.alone("sync"):
+            if self.memory.read().sync_in_s(self._now(), self.settings):
+                return
+            try:
+                synced = self.jobs.sync()
+            except FleetError as why:
+                told = str(why)
+                self.memory.change(lambda marks: marks.failed(self.jobs.now_ms(), told, self.rng))
+                raise
+            if isinstance(synced, str):
+                self.done.why = synced
+                self._note_synced(is_reached=False)
+                return
+            self.done.synced = synced
+            self._note_synced(is_reached=True)
+            if synced.partial:
+                self.done.exit = self.done.exit or EXIT_PARTIAL
+
+    def _note_synced(self, *, is_reached: bool) -> None:
+        """Note the look of the files before it is counted what waits: what is written in between shows at the next."""
+        looks = self.jobs.looks()
+        sent = looks if not is_reached or not self.jobs.waiting() else ""
+
+        def noted(marks: Marks) -> Marks:
+            after = marks.synced(self.jobs.now_ms(), sent, self.settings, self.rng)
+            return after if is_reached else msgspec.structs.replace(after, synced_ms=marks.synced_ms)
+
+        self.memory.change(noted)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except FleetError as why:
+            self.done.errors.append(str(why))
+            self.done.exit = self.done.exit or why.exit_code
+
+
+# --- the tick of a workspace ------------------------------------------------------------------------------------------
+
+
+def tick(workspace: Workspace, agent: str, *, local: bool = False, rng: random.Random | None = None) -> Ticked:
+    """Do what is due for a workspace, as one of its agents; a sidecar does so again and again, cron may.
+
+    Args:
+        workspace: to look after.
+        agent: as whom.
+        local: only what concerns this machine; nobody is asked.
+        rng: spreads out who asks when.
+    """
+    # Late: a sidecar reads this module for what is due, and stays small. The verbs come in with the process of a tick.
+    from fleet.app import sharing, starting
+
+    def work() -> Worked:
+        done = sharing.settle(workspace, agent)
+        made = [each for each in workspace.agents_here() if not starting.is_ready(workspace, each)]
+        for each in made:
+            starting.session_start(workspace, each)
+        return Worked(promoted=list(done.promoted), ready=made, page=done.page)
+
+    def sync() -> Exchanged | str:
+        done = sharing.exchange(workspace, agent)
+        if done.why:
+            return done.why
+        records_in = done.patterns_in + done.discoveries_in
+        return Exchanged(
+            lines_out=done.out, records_in=records_in, promoted=list(done.promoted), partial=done.is_partial
+        )
+
+    jobs = Jobs(
+        now_ms=workspace.world.wall_ms,
+        looks=lambda: digest(looks(workspace)),
+        work=work,
+        sync=sync,
+        waiting=lambda: sharing.waiting(workspace),
+        alone=lambda name: workspace.files.lock(workspace.local / "locks" / f"{name}.lock"),
+    )
+    memory = Memory(workspace.files, workspace.local)
+    rng = rng or random.Random()  # noqa: S311 - it spreads out who asks when
+    return Tick(jobs, memory, workspace.config.sidecar, rng).run(local=local)
+
+
+def as_text(done: Ticked) -> str:
+    """Return a tick's report in words for people."""
+    told = []
+    if done.worked is not None:
+        told.append("brought this machine up to date")
+        told += [f"promoted into memory.md: {readable(text)}" for text in done.worked.promoted]
+    if done.synced is not None:
+        verb = "exchanged, in part" if done.synced.partial else "synced"
+        lines = f"{done.synced.lines_out:,} line{'' if done.synced.lines_out == 1 else 's'}"
+        told.append(f"{verb}: {lines} out, {done.synced.records_in:,} new in")
+        told += [f"promoted into memory.md: {readable(text)}" for text in done.synced.promoted]
+    elif done.why:
+        told.append(f"nothing was sent: {done.why}")
+    return "\n".join(told) or f"nothing is due for {done.next_s:.0f} s"
