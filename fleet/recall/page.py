@@ -1,4 +1,4 @@
-"""``patterns.md``: what the clan has learned, for a person on a git host. Rendered whole, and never read back.
+"""``patterns.md``: the clan's lessons as a page for a person on a git host. Rendered whole, and never read back.
 
 Every word of a record is escaped, so that a record can say anything and structure nothing. Columns are counted as
 characters: a Chinese one fills two of a terminal's, but no Markdown reader minds.
@@ -6,34 +6,35 @@ characters: a Chinese one fills two of a terminal's, but no Markdown reader mind
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fleet.keep import limits, names, notebook
-from fleet.keep.line import Line
-from fleet.keep.screening import markdown_escape
-from fleet.recall import lessons
-from fleet.recall.lessons import counted, screened
+from fleet.model import limits, names
+from fleet.model.discovery import Discovery
+from fleet.model.pattern import Pattern
+from fleet.recall import ranking
+from fleet.recall.gossip import newest_first
+from fleet.recall.ranking import counted
+from fleet.text.screening import markdown_escape, screened
 
-GENERAL = "General"
-INDENT = "  "
-BREAK = "\\"
+_GENERAL = "General"
+_INDENT = "  "
+_BREAK = "\\"
 """At the end of a line: the next one is a line of its own. Two blanks would do too, but editors take them away."""
 
-NAMES_MAX = 8
+_NAMES_MAX = 8
 
-HEADER = "# What this clan has learned\n"
-ORIGIN = """\
+_HEADER = "# What this clan has learned\n"
+_ORIGIN = """\
 Rendered by `fleet` from `patterns.jsonl` and never read back: an edit made here is lost with the next rendering.
 """
-EMPTY = f"""{HEADER}
+_EMPTY = f"""{_HEADER}
 Nothing yet. The first correction that an agent logs appears here:
 
-    {lessons.LOG_A_CORRECTION}
+    {ranking.LOG_A_CORRECTION}
 
-{ORIGIN}"""
+{_ORIGIN}"""
 
-WORD_COLUMNS_MAX = limits.PAGE_COLUMNS_MAX - len(INDENT + "****" + BREAK)
+_WORD_COLUMNS_MAX = limits.PAGE_COLUMNS_MAX - len(_INDENT + "****" + _BREAK)
 _OPENERS = frozenset("-+*=#>|~:_<[!$")
 _NUMBER = re.compile(r"\d{1,9}[.)]", re.ASCII)
 _CODE = re.compile(r"\\.|``+|`([^`]+(?:``+[^`]+)*)`(?!`)")
@@ -42,7 +43,7 @@ _BLANK = "\0"
 
 
 def render_page(
-    patterns: Iterable[Line],
+    patterns: Iterable[Pattern],
     *,
     members: Mapping[str, str] = {},
     lessons_max: int = limits.PAGE_LESSONS_MAX,
@@ -51,21 +52,53 @@ def render_page(
     """Return ``patterns.md``: the best lessons, grouped by category. The same patterns give the same bytes.
 
     Args:
-        patterns: the clan's records; those that are retired or have no text are passed over.
+        patterns: the clan's lessons; those that are retired or have no text are passed over.
         members: agent to emoji.
         lessons_max: so many are shown, published ones first, then the most seen; the page says how many are not.
         total: how many there are, when ``patterns`` are only those that may be among the best.
     """
-    shown, counted_total = lessons.best(patterns, lessons_max, lessons.by_sight)
-    total = counted_total if total is None else total
+    listed = ranking.ranked(patterns, "sight")
+    shown = listed[: max(lessons_max, 0)]
+    total = len(listed) if total is None else total
     if not total:
-        return EMPTY
-    return "\n".join([HEADER, _summary(shown, total), ORIGIN, *_groups(shown, members)])
+        return _EMPTY
+    return "\n".join([_HEADER, _summary(shown, total), _ORIGIN, *_groups(shown, members)])
 
 
-def _summary(shown: list[Line], total: int) -> str:
+def render_all(
+    patterns: Sequence[Pattern], discoveries: Iterable[Discovery], *, members: Mapping[str, str] = {}
+) -> str:
+    """Return a page with every lesson, and behind them every discovery, newest first, none left out."""
+    page = render_page(patterns, members=members, lessons_max=max(1, len(patterns)))
+    found = newest_first(discoveries)
+    if not found:
+        return page
+    heading = f"\n# What was found out ({counted(len(found), 'discovery', 'discoveries')})\n\n"
+    return page + heading + "".join(_discovery(entry, members) for entry in found)
+
+
+def _discovery(entry: Discovery, members: Mapping[str, str]) -> str:
+    """Return a discovery as one list item of one line: whatever it says, it structures nothing."""
+    author = ranking.named(entry.by.rpartition(".")[0], members)
+    filed = [ranking.day(entry.at), markdown_escape(author), _escaped(entry.type)]
+    where = _escaped(entry.context)
+    parts = [
+        " · ".join(filter(None, filed)),
+        f"in {where}" if where else "",
+        f"**{_escaped(entry.problem)}**" if _escaped(entry.problem) else "",
+        _escaped(entry.solution),
+    ]
+    tags = ", ".join(filter(None, map(_escaped, entry.tags)))
+    return f"- {': '.join(filter(None, parts))}{f' ({tags})' if tags else ''} · `{entry.id}`\n"
+
+
+def _escaped(value: object) -> str:
+    return markdown_escape(screened(value))
+
+
+def _summary(shown: list[Pattern], total: int) -> str:
     text = f"**{counted(total, 'lesson', 'lessons')}**"
-    if published := sum(map(lessons.is_published, shown)):
+    if published := sum(pattern.state == "published" for pattern in shown):
         text += f", {published:,} of them published. Published lessons come first, then those seen most often."
     else:
         text += ". Those seen most often come first."
@@ -74,17 +107,17 @@ def _summary(shown: list[Line], total: int) -> str:
     return text + "\n"
 
 
-def _groups(shown: list[Line], members: Mapping[str, str]) -> Iterator[str]:
-    """Yield headings and list items. What comes best first, grouped in that order, has its best group first as well."""
-    groups: dict[str, tuple[str, list[Line]]] = {}
-    for line in shown:
-        category = screened(line.set.get("category")) or GENERAL
+def _groups(shown: list[Pattern], members: Mapping[str, str]) -> Iterator[str]:
+    """Yield headings and list items. The lessons come best first, so the group of the best one comes first, too."""
+    groups: dict[str, tuple[str, list[Pattern]]] = {}
+    for pattern in shown:
+        category = screened(pattern.category) or _GENERAL
         key = unicodedata.normalize("NFC", category.casefold())
-        groups.setdefault(key, (category, []))[1].append(line)
+        groups.setdefault(key, (category, []))[1].append(pattern)
     for category, grouped in groups.values():
         yield _heading(category, len(grouped))
-        for line in grouped:
-            yield _item(line, members)
+        for pattern in grouped:
+            yield _item(pattern, members)
 
 
 def _heading(category: str, count: int) -> str:
@@ -96,22 +129,22 @@ def _heading(category: str, count: int) -> str:
     return f"## {escaped} ({count})\n"
 
 
-def _item(line: Line, members: Mapping[str, str]) -> str:
+def _item(pattern: Pattern, members: Mapping[str, str]) -> str:
     """Return one lesson as one list item of up to three paragraph lines: the lesson, the right way, the evidence."""
-    text = _words(notebook.text(line)) or lessons.UNREADABLE.split()
+    text = _words(pattern.text) or ranking.UNREADABLE.split()
     parts = [["**" + text[0], *text[1:]]]
     parts[0][-1] += "**"
-    if correct := _words(line.set.get("correct")):
+    if correct := _words(pattern.correct):
         parts.append(["Right:", *correct])
-    parts.append(_evidence(line, members))
+    parts.append(_evidence(pattern, members))
     for part in parts[:-1]:
-        part[-1] += BREAK
-    rows = [row for number, part in enumerate(parts) for row in _wrapped(part, INDENT if number else "- ")]
+        part[-1] += _BREAK
+    rows = [row for number, part in enumerate(parts) for row in _wrapped(part, _INDENT if number else "- ")]
     return "\n".join(rows) + "\n"
 
 
 def _words(value: object) -> list[str]:
-    """Return a field's words, escaped: what a line may break between.
+    """Return a field's words, escaped. A line may break between any two of them.
 
     A code span is one word. A break inside might make a word of it begin a line as a list or a heading, and within code
     no escape helps. A span that leaves no room for that is code no more.
@@ -121,7 +154,7 @@ def _words(value: object) -> list[str]:
     if "`" not in escaped:
         return escaped.split()
     for word in _CODE.sub(_whole, escaped).split():
-        if _BLANK in word and len(word) > WORD_COLUMNS_MAX:
+        if _BLANK in word and len(word) > _WORD_COLUMNS_MAX:
             words += _CODE.sub(_plain, word).split()
         else:
             words.append(word.replace(_BLANK, " "))
@@ -137,34 +170,28 @@ def _plain(found: re.Match[str]) -> str:
     return f"\\`{markdown_escape(found[1].replace(_BLANK, ' '))}\\`" if found[1] else found[0]
 
 
-def _evidence(line: Line, members: Mapping[str, str]) -> list[str]:
+def _evidence(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
     """Return how often, by whom and since when. A blank inside one of the words is not a place to wrap."""
-    times = notebook.count(line, "seen")
+    times = pattern.count("seen")
     words = ["seen", *(("once",) if times == 1 else (f"{times:,}", "times"))] if times else ["logged"]
-    if by := _logged_by(line, members):
+    if by := _authors(pattern, members):
         words += ["by", *by]
-    if lessons.is_published(line):
+    if pattern.state == "published":
         words = ["published", "· " + words[0], *words[1:]]
-    if since := lessons.day(line.at):
+    if since := ranking.day(pattern.at):
         words.append(f"· since {since}")
-    return [*words, f"· `{line.id}`"]
+    return [*words, f"· `{pattern.id}`"]
 
 
-def _logged_by(line: Line, members: Mapping[str, str]) -> list[str]:
-    logged_by = notebook.agents(line)
+def _authors(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
+    logged_by = pattern.agents()
     agents = [agent for agent in logged_by if agent != names.IMPORT]
-    marks = ((agent, members.get(agent)) for agent in agents[:NAMES_MAX])
-    shown = [_named(agent, mark if isinstance(mark, str) else "") for agent, mark in marks]
-    if len(agents) > NAMES_MAX:
-        shown.append(f"{len(agents) - NAMES_MAX:,} more")
+    shown = [markdown_escape(ranking.named(agent, members)) for agent in agents[:_NAMES_MAX]]
+    if len(agents) > _NAMES_MAX:
+        shown.append(f"{len(agents) - _NAMES_MAX:,} more")
     if len(agents) < len(logged_by):
         shown.append("an import")
     return [name + "," for name in shown[:-1]] + shown[-1:]
-
-
-@lru_cache(maxsize=256)  # a clan has few agents, and most lessons were logged by some of them
-def _named(agent: str, mark: str) -> str:
-    return markdown_escape(lessons.named(agent, {agent: mark}))
 
 
 def _wrapped(words: list[str], first: str) -> list[str]:
@@ -180,7 +207,7 @@ def _wrapped(words: list[str], first: str) -> list[str]:
             row += " " + word
         else:
             rows.append(row)
-            row = INDENT + _inert(word)
+            row = _INDENT + _inert(word)
             room = limits.PAGE_COLUMNS_MAX - len(row)
     return [*rows, row]
 

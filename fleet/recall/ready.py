@@ -1,110 +1,130 @@
-"""What a session starts with, made ready beforehand: a hook has some tens of milliseconds, whatever the clan's size.
+"""Ready texts: a session's start and the trigger table, made beforehand for a hook that has some tens of milliseconds.
 
-``.fleet/ready/start-<agent>.txt`` holds the text and, in its first line, what each file looked like that it was made
-of. Is one of them another by now, the text is none any more, and is made anew. Standard library only: a hook imports
-this.
+``.fleet/ready/start-<agent>.txt`` holds the text; its first line names the generation of the records and a checksum of
+each small file that it was made of. A text is good while both are the same, and is made anew otherwise.
+``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
+Little of the standard library, and nothing else: a hook imports this.
 """
 
+# ruff: noqa: PTH110, PTH118, PTH120, PTH123
+# Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 import json
 import os
-from collections.abc import Iterable
+import zlib
 
 FOLDER = ".fleet/ready"
-LOGS = ("patterns", "discoveries")
+GENERATION = ".fleet/generation"
 
-Seen = list[int]
+_BYTES_MAX = 64 * 1024 * 1024
+_TABLE_BYTES_MAX = 1024 * 1024
+_HEX = frozenset("0123456789abcdef")
 
 
-def file_of(agent: str) -> str:
+def start_file(agent: str) -> str:
     """Return the path of an agent's ready text, below the root."""
     return f"{FOLDER}/start-{agent}.txt"
 
 
+def triggers_file(agent: str) -> str:
+    """Return the path of an agent's trigger table, below the root."""
+    return f"{FOLDER}/triggers-{agent}.json"
+
+
+def made_of(agent: str) -> list[str]:
+    """Return the small files that an agent's text is made of beside the records, below the root."""
+    own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl")
+    local = (f"promotion/{agent}.json", f"promotion/{agent}.left.json", f"attempts/{agent}.won")
+    return [
+        "fleet.toml",
+        "clan-learnings/members.toml",
+        *(f"agents/{agent}/{name}" for name in own),
+        *(f".fleet/{name}" for name in local),
+    ]
+
+
 def text(root: str, agent: str) -> str | None:
-    """Return what the agent's session starts with, under a fresh delimiter; None unless it is up to date.
+    """Return the start of an agent's session, under a fresh delimiter; None unless it is up to date.
 
     Args:
         root: the workspace's folder.
         agent: whose session.
     """
+    head, _, made = _own(root, start_file(agent), _BYTES_MAX).partition(b"\n")
     try:
-        with open(os.path.join(root, file_of(agent)), encoding="utf-8") as file:
-            head = json.loads(file.readline())
-            made = file.read()
-        delimiter = head["delimiter"]
-        if not isinstance(delimiter, str) or not head["seen"] or head["seen"] != looks(root, head["seen"]):
+        told = json.loads(head)
+        delimiter, context = told["delimiter"], made.decode()
+        if not (isinstance(delimiter, str) and delimiter):
             return None
-    except (OSError, ValueError, KeyError, TypeError):
+        if told["generation"] != generation(root) or told["files"] != sums(root, agent):
+            return None
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    while (fresh := f"fleet-{os.urandom(8).hex()}") in made:
+    while (fresh := f"fleet-{os.urandom(8).hex()}") in context:
         pass
-    return made.replace(delimiter, fresh)
+    return context.replace(delimiter, fresh)
 
 
 def is_stale(root: str, agent: str) -> bool:
-    """Tell whether a text lies ready that is of before, and another can be written."""
-    path = os.path.join(root, file_of(agent))
+    """Tell whether an outdated text lies ready where a new one can be written."""
+    path = os.path.join(root, start_file(agent))
     return os.path.exists(path) and text(root, agent) is None and os.access(os.path.dirname(path), os.W_OK)
 
 
-def moments_file() -> str:
-    """Return the path of the lessons that have a moment of their own, below the root: ``moments.table`` as JSON."""
-    return f"{FOLDER}/triggers.json"
+def rows(root: str, agent: str) -> object:
+    """Return the trigger table as it lies ready, whatever its generation; an empty list when there is none."""
+    try:
+        return json.loads(_own(root, triggers_file(agent), _TABLE_BYTES_MAX).partition(b"\n")[2] or b"[]")
+    except (ValueError, RecursionError):
+        return []
 
 
-def ids(text: str) -> list[str]:
+def ids(context: str) -> list[str]:
     """Return the ids of the lessons that a text shows, sorted."""
-    found = {part[:16] for part in text.split("p-")[1:]}
-    return sorted(f"p-{digits}" for digits in found if len(digits) == 16 and not digits.strip("0123456789abcdef"))
+    found = {part[:16] for part in context.split("p-")[1:]}
+    return sorted(f"p-{digits}" for digits in found if len(digits) == 16 and _HEX.issuperset(digits))
 
 
-def made_of(root: str, agent: str) -> list[str]:
-    """Return the files and folders, below the root, that an agent's text is made of, whether they are there or not."""
-    clan = "clan-learnings"
-    found = ["fleet.toml", f"{clan}/members.toml", f".fleet/attempts/{agent}.won", f".fleet/promotion/{agent}.json"]
-    found += [*memory_files(agent), *(f"agents/{agent}/{name}" for name in ("corrections.md", "JOURNAL.md"))]
-    for log in LOGS:
-        shards = f"{clan}/{log}.d"
-        found += [f"{clan}/{log}.jsonl", shards]
-        found += [f"{shards}/{name}" for name in _names(os.path.join(root, shards)) if name.endswith(".jsonl")]
+def generation(root: str) -> str:
+    """Return the generation of the records, as the last refresh noted it."""
+    return _own(root, GENERATION, 80).decode("ascii", "replace").strip()
+
+
+def sums(root: str, agent: str) -> dict[str, str]:
+    """Return size and checksum of each file that an agent's text is made of, "" for a file that is not there."""
+    found: dict[str, str] = {}
+    for path in made_of(agent):
+        data = _read(root, path, _BYTES_MAX)
+        found[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""
     return found
 
 
-def memory_files(agent: str) -> list[str]:
-    """Return the agent's memory and what left it, below the root."""
-    return [f"agents/{agent}/memory.md", f".fleet/promotion/{agent}.left.json"]
-
-
-def looks(root: str, paths: Iterable[str]) -> dict[str, Seen]:
-    """Return ``look_of`` each path, nothing for one that is not there; a folder's size says nothing."""
-    found: dict[str, Seen] = {}
-    for path in paths:
-        try:
-            found[path] = look_of(path, os.stat(os.path.join(root, path)))
-        except OSError:
-            found[path] = []
-    return found
-
-
-def look_of(path: str, seen: os.stat_result) -> Seen:
-    """Return size, times and inode. The time of the entry is the one that no program can set back."""
-    return [seen.st_size if not path.endswith(".d") else 0, seen.st_mtime_ns, seen.st_ino, seen.st_ctime_ns]
-
-
-def rendered(context: str, delimiter: str, seen: dict[str, Seen]) -> bytes:
-    """Return the content of a ready file.
+def rendered(context: str, delimiter: str, made_at: str, files: dict[str, str]) -> bytes:
+    """Return the content of a ready text's file.
 
     Args:
         context: the text, under ``delimiter``.
         delimiter: as it stands in the text, at its two ends alone.
-        seen: what ``steady.looks`` said before anything was read for it.
+        made_at: the generation of the records, asked before anything was read.
+        files: the ``sums`` of what else the text was made of, taken before anything was read.
     """
-    head = json.dumps({"delimiter": delimiter, "seen": seen}, separators=(",", ":"))
+    head = json.dumps({"delimiter": delimiter, "generation": made_at, "files": files}, separators=(",", ":"))
     return f"{head}\n{context}".encode()
 
 
-def _names(folder: str) -> list[str]:
+def rendered_rows(table: list[list[str]], made_at: str) -> bytes:
+    """Return the content of a trigger table's file."""
+    return f"{json.dumps({'generation': made_at})}\n{json.dumps(table)}\n".encode()
+
+
+def _own(root: str, path: str, bytes_max: int) -> bytes:
+    """Return what a file below ``.fleet`` holds. No link is followed: a hostile repository may bring such a folder."""
+    return _read(root, path, bytes_max, os.O_NOFOLLOW)
+
+
+def _read(root: str, path: str, bytes_max: int, flags: int = 0) -> bytes:
     try:
-        return sorted(os.listdir(folder))
+        handle = os.open(os.path.join(root, path), os.O_RDONLY | os.O_CLOEXEC | flags)
+        with open(handle, "rb") as file:
+            return file.read(bytes_max)
     except OSError:
-        return []
+        return b""

@@ -1,15 +1,16 @@
-"""The figures of ``fleet stats`` for a terminal: plain text and blocks, no colour, never wider than asked."""
+"""Plot of the figures of ``fleet stats`` for a terminal: plain text and blocks, no colour, never wider than asked."""
 
+import textwrap
 from collections.abc import Callable, Sequence
+from unicodedata import combining, east_asian_width
 
-from fleet.keep.notebook import count, text
 from fleet.reflect.stats import Lesson, Rate, Stats, never_helped
 
-WEEKS_SHOWN = 16
-LESSONS_SHOWN = 10
+_WEEKS_SHOWN = 16
+_LESSONS_SHOWN = 10
 WIDTH_MIN = 40
-COLUMNS_EACH_MAX = 3  # of one correction: three of them fill no screen
-FRESH, AGAIN = "█", "░"
+_COLUMNS_EACH_MAX = 3  # of one correction: three of them fill no screen
+_FRESH, _AGAIN = "█", "░"
 _WEEK_CHARS = len("2026-W47 ")
 _FIGURES_CHARS = len(" 9999  100% relapses")
 
@@ -40,32 +41,32 @@ def render(stats: Stats, width: int, readable: Callable[[object], str]) -> str:
 def _weeks(weeks: Sequence[tuple[str, int, int]], width: int) -> list[str]:
     if not weeks:
         return ["no correction was counted on this machine yet"]
-    drawn = weeks[-WEEKS_SHOWN:]
+    drawn = weeks[-_WEEKS_SHOWN:]
     most = max(made for _, made, _ in drawn) or 1
-    room = max(min(width - _WEEK_CHARS - _FIGURES_CHARS, most * COLUMNS_EACH_MAX), 8)
-    rows = [f"Corrections per week: {FRESH} new, {AGAIN} relapses"]
+    room = max(min(width - _WEEK_CHARS - _FIGURES_CHARS, most * _COLUMNS_EACH_MAX), 8)
+    rows = [f"Corrections per week: {_FRESH} new, {_AGAIN} relapses"]
     if len(weeks) > len(drawn):
         rows.append(f"({len(weeks) - len(drawn):,} earlier weeks: --json)")
     for week, made, again in drawn:
         length = max(round(room * made / most), 1) if made else 0
         dim = min(max(round(length * again / made), 1), length) if again else 0
-        bar = FRESH * (length - dim) + AGAIN * dim
+        bar = _FRESH * (length - dim) + _AGAIN * dim
         rate = f"  {100 * again / made:3.0f}% relapses" if made else ""
         rows.append(f"{week} {bar:<{room}} {made:>4}{rate}".rstrip())
     return rows
 
 
 def _lessons(lessons: Sequence[Lesson], readable: Callable[[object], str]) -> list[str]:
-    shown = [each for each in lessons if count(each.line, "shown") or each.before.shown or each.after is not None]
+    shown = [each for each in lessons if each.pattern.count("shown") or each.before.shown or each.after is not None]
     if not shown:
         return []
     rows = ["Relapses over exposures: all, then here before > after promotion"]
-    for each in shown[:LESSONS_SHOWN]:
-        all_of_it = Rate(count(each.line, "relapsed"), count(each.line, "shown"))
+    for each in shown[:_LESSONS_SHOWN]:
+        all_of_it = Rate(each.pattern.count("relapsed"), each.pattern.count("shown"))
         here = _rate(each.before) + (f" > {_rate(each.after)}" if each.after is not None else "")
-        rows.append(f"  {_rate(all_of_it):>9}   {here:<19} {readable(text(each.line))}")
-    if len(shown) > LESSONS_SHOWN:
-        rows.append(f"  and {len(shown) - LESSONS_SHOWN:,} more: --json")
+        rows.append(f"  {_rate(all_of_it):>9}   {here:<19} {readable(each.pattern.text)}")
+    if len(shown) > _LESSONS_SHOWN:
+        rows.append(f"  and {len(shown) - _LESSONS_SHOWN:,} more: --json")
     return rows
 
 
@@ -79,8 +80,8 @@ def _listed(
     if not found:
         return []
     rows = [f"{title} ({len(found):,})"]
-    for each, why in found[:LESSONS_SHOWN]:
-        rows.append(_cut(f"  {each.line.id}  {readable(text(each.line))}", width))
+    for each, why in found[:_LESSONS_SHOWN]:
+        rows.append(_cut(f"  {each.pattern.id}  {readable(each.pattern.text)}", width))
         if why:
             rows += _wrapped(why, width, "    ")
     return rows
@@ -102,8 +103,6 @@ def _span(hours: float) -> str:
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    import textwrap
-
     return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
@@ -118,6 +117,4 @@ def _cut(row: str, width: int) -> str:
 
 
 def _columns(char: str) -> int:
-    from unicodedata import combining, east_asian_width
-
     return 0 if combining(char) else 2 if east_asian_width(char) in {"W", "F"} else 1

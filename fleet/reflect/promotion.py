@@ -1,176 +1,412 @@
-"""What evidence makes a lesson permanent: rules over records, without a file or a clock (DESIGN, section 7).
+"""Promotion: lessons enter an agent's ``memory.md``, are ``state=published`` for the clan, and leave again.
 
-Two ways lead into an agent's memory without a person. Its *own* third occurrence, relapses included: whoever makes a
-mistake again although the lesson stood before it needs the lesson most. And, for a lesson of *others*, independent
-evidence: an occurrence that came after the lesson had been shown says that the lesson is read, not that it is true, so
-relapses count nothing there; nor do slots of imported records, which are no agent.
+The clan is told first, then the memory is written. A crash between the two leaves a lesson that is published and not
+remembered here; it is still due, and enters with the next promotion. The other way round, a lesson that stands in a
+memory and is no longer published could be one that another agent took out, and telling the clan again would undo that.
 
-What is counted is a record, and what enters a memory is its words. So the words must be those that were counted:
-``doubt`` says when somebody may have put other words in their place.
+A lesson that the clan retired leaves every memory. Its line is kept in ``.fleet/promotion/<agent>.left.json``, so that
+``fleet status`` can say what left and how to keep it. The block forgets that it was ever promoted: once it is restored
+it may come back, by the evidence that any other lesson takes. What a person took out by ``fleet demote`` stays out.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from itertools import islice
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
-from fleet.keep import names
-from fleet.keep.config import Promotion
-from fleet.keep.line import Line
-from fleet.keep.normal import normalise, pattern_id
-from fleet.keep.notebook import MERGED_INTO, as_text, is_present, merged_into, text
-from fleet.keep.screening import for_terminal, one_line, redact, screen
+from fleet.model import edits
+from fleet.model.errors import BusyError, NoError
+from fleet.model.line import Line
+from fleet.model.pattern import Pattern
+from fleet.reflect import evidence, memory_md
+from fleet.reflect.evidence import PERSON, RETIRED, Due
+from fleet.reflect.memory_md import FILE_NAME, Memory
+from fleet.store.lines import PATTERNS
+from fleet.store.workspace import Workspace, Writer
+from fleet.text.screening import readable
 
-OWN, CLAN, PERSON = "own", "clan", "person"
-PUBLISHED, CANDIDATE, RETIRED = "published", "candidate", "retired"
+LEFT_MAX = 50
+"""So many lessons that left are remembered: far more than a memory holds."""
 
-_NO_WORDS = "*_`~#-=|<>[](){}.,;:!?'\" "
-
-
-DUE_MAX = 50
+_READS_MAX = 5
 
 
-class Due(NamedTuple):
-    """A lesson that belongs into an agent's memory.
+class Lessons(Protocol):
+    """The records as promotion asks for them: ``workspace.patterns``, or that and an agent's private ones."""
 
-    Attributes:
-        id: of the pattern.
-        reason: ``own``, ``clan`` or ``person``.
-        evidence: what speaks for it now, in words.
-    """
+    def get(self, pattern_id: str, /) -> Pattern | None:
+        """Return a folded record."""
+
+    def lesson(self, pattern_id: str, /) -> Pattern | None:
+        """Return the lesson that a record is, or is a part of: a merged set as one."""
+
+    def group(self, pattern_id: str, /) -> list[str]:
+        """Return the ids of the merged set that a record belongs to."""
+
+
+class Promoted(NamedTuple):
+    """A lesson that entered a memory: its id and words, why, and on what evidence."""
 
     id: str
+    text: str
     reason: str
     evidence: str
 
 
-class Independent(NamedTuple):
-    """What speaks for a lesson apart from those who had read it.
+class Waiting(NamedTuple):
+    """A lesson that has the evidence, and why it waits for a person all the same."""
 
-    Attributes:
-        seen: occurrences without relapses.
-        agents: of how many agents. Many replicas of one agent are one.
-        sessions: in how many sessions. Counted by each replica, since session ids never travel; an agent without any
-            counts one, and none counts more than its occurrences.
-    """
+    id: str
+    text: str
+    evidence: str
+    why: str
 
-    seen: int
-    agents: int
-    sessions: int
+    def in_one_line(self) -> str:
+        """Return what a person is asked."""
+        return f"{self.text} ({self.evidence}; {self.id}) waits for a choice: {self.why}"
 
 
-def due(lines: Iterable[Line], agent: str, settings: Promotion, known: set[str]) -> list[Due]:
-    """Return what belongs into this agent's memory and is not there: its own first, then the best-evidenced.
+class Left(NamedTuple):
+    """A lesson that left a memory: its id and words, its line there, and when it left (a stamp's wall time)."""
+
+    id: str
+    text: str
+    row: str
+    at: str
+
+
+class Outcome(NamedTuple):
+    """Result of a promotion: what entered the memory now, and everything that waits for a person."""
+
+    promoted: tuple[Promoted, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+
+
+class Standing(NamedTuple):
+    """State of an agent's memory: characters as the agent reads them, their limit, lessons in it, what waits."""
+
+    chars: int
+    chars_max: int
+    lessons: tuple[str, ...]
+    waiting: tuple[Waiting, ...]
+    trouble: str
+
+
+def memory_file(workspace: Workspace, agent: str) -> Path:
+    """Return the path of an agent's memory."""
+    return workspace.home(agent) / FILE_NAME
+
+
+def waiting_file(workspace: Workspace, agent: str) -> Path:
+    """Return the path of the list of what waits for a person: machine-local, worked out anew with each sync."""
+    return workspace.local / "promotion" / f"{agent}.json"
+
+
+def left_file(workspace: Workspace, agent: str) -> Path:
+    """Return the path of the list of what left a memory: machine-local."""
+    return workspace.local / "promotion" / f"{agent}.left.json"
+
+
+def standing(workspace: Workspace, agent: str) -> Standing:
+    """Return how an agent's memory stands."""
+    memory = memory_md.parse(workspace.files.read(memory_file(workspace, agent)))
+    chars_max = workspace.config.promotion.hot_chars
+    return Standing(memory.size(), chars_max, tuple(memory.ids()), waiting(workspace, agent), memory.trouble)
+
+
+def waiting(workspace: Workspace, agent: str) -> tuple[Waiting, ...]:
+    """Return what waited for a person when promotion was last looked at."""
+    try:
+        found = json.loads(workspace.files.read(waiting_file(workspace, agent)) or b"[]")
+        return tuple(Waiting(*map(str, each)) for each in found)
+    except (ValueError, TypeError):
+        return ()  # it is worked out anew with the next sync
+
+
+def promote_due(
+    writer: Writer,
+    looked: Iterable[Pattern],
+    lessons: Lessons,
+    *,
+    rights: Callable[[], Mapping[str, str]] = dict,
+    is_all: bool = False,
+) -> Outcome:
+    """Bring into the agent's memory what has the evidence. Idempotent.
+
+    What has it and cannot enter waits: there is no room, the words may not be those that were counted, the file is not
+    as it should be, or ``[promotion] mode`` says so. The caller holds the write lock and has counted the log.
 
     Args:
-        lines: lessons, each merged set as one (``merging.shown``, ``merging.whole``).
-        agent: whose memory.
-        settings: the thresholds.
-        known: ids that are in that memory, or were and were taken out.
+        writer: for whose memory.
+        looked: the lessons to look at, each merged set as one.
+        lessons: all records.
+        rights: returns the right way by pattern id, as this agent's own log tells it; asked when something is due. No
+            other is written down here: anybody can set that field of a lesson, and it is no part of what was counted.
+        is_all: these are all lessons there are, so what waited before and is not due any more waits no longer.
 
-    Returns:
-        At most ``DUE_MAX``: no memory holds more, and the others are due again when there is room.
+    Raises:
+        DiskError: the memory is as it was; what is missing enters with the next promotion.
     """
-    found: list[tuple[tuple[int, int, int, str], Line, str, str]] = []
-    least = least_seen(settings)
-    for line in lines:
-        seen = line.n.get("seen", {})
-        if sum(seen.values()) < least or line.id in known:
-            continue
-        own = own_count(line, agent)
-        is_own = own >= settings.own
-        if not is_own and len(seen) < settings.clan_agents:
-            continue  # most lessons are one agent's
-        if is_own:
-            found.append(((0, -own, 0, line.id), line, OWN, f"seen {own:,} by {agent}"))
-        elif _is_enough(others := independent(line), settings):
-            evidence = f"seen {others.seen:,} by {others.agents:,} {'agent' if others.agents == 1 else 'agents'}"
-            found.append(((1, -others.agents, -others.seen, line.id), line, CLAN, evidence))
-    found.sort(key=lambda each: each[0])
-    # Screening is dear, and is left to those that have the numbers.
-    standing = (Due(line.id, why, told) for _, line, why, told in found if can_be_promoted(line))
-    return list(islice(standing, DUE_MAX))
-
-
-def least_seen(settings: Promotion) -> int:
-    """Return below how many occurrences in all no lesson is ever due: others need not be looked at."""
-    return min(settings.own, settings.clan_seen)
-
-
-def own_count(line: Line, agent: str) -> int:
-    """Return how often this agent met it, on any machine, relapses included."""
-    return sum(total for replica, total in line.n.get("seen", {}).items() if names.agent_of(replica) == agent)
-
-
-def independent(line: Line) -> Independent:
-    """Return the evidence that does not lean on the lesson itself."""
-    relapsed, met_in = line.n.get("relapsed", {}), line.n.get("sessions", {})
-    seen: dict[str, int] = defaultdict(int)
-    sessions: dict[str, int] = defaultdict(int)
-    for replica, total in line.n.get("seen", {}).items():
-        agent, fresh = names.agent_of(replica), total - relapsed.get(replica, 0)
-        if fresh > 0 and names.is_agent(agent):
-            seen[agent] += fresh
-            sessions[agent] += min(met_in.get(replica, 0), fresh)
-    return Independent(sum(seen.values()), len(seen), sum(max(1, sessions[agent]) for agent in seen))
-
-
-def _is_enough(found: Independent, settings: Promotion) -> bool:
-    return (
-        found.seen >= settings.clan_seen
-        and found.agents >= settings.clan_agents
-        and found.sessions >= settings.clan_sessions
+    workspace, agent = writer.workspace, writer.agent
+    by_id, own_rights, told = {pattern.id: pattern for pattern in looked}, cache(rights), set[str]()
+    for _ in range(_READS_MAX):
+        data, memory = _read_memory(workspace, agent)
+        plan = _planned(workspace, agent, memory, by_id, lessons, own_rights)
+        _publish(writer, [by_id[each.id] for each in plan.promoted if each.id not in told])
+        told |= {each.id for each in plan.promoted}
+        if not plan.promoted or _swap_memory(workspace, agent, data, plan.memory):
+            waits = _keep_waiting(workspace, agent, plan.waiting, by_id, plan.memory.known(), is_all=is_all)
+            return Outcome(tuple(plan.promoted), waits)
+    raise BusyError(
+        f"{memory_file(workspace, agent)} is being written by somebody else; what is due enters with the next "
+        "`fleet sync`"
     )
 
 
-def can_be_promoted(line: Line) -> bool:
-    """Tell whether a lesson can stand in a memory at all: it is in, stands for itself, and has words."""
-    if not is_present(line) or line.set.get("state") == RETIRED or merged_into(line):
-        return False
-    return bool(normalise(readable(text(line))).strip(_NO_WORDS))
+class _Plan(NamedTuple):
+    memory: Memory
+    promoted: list[Promoted]
+    waiting: list[Waiting]
 
 
-def readable(value: object) -> str:
-    """Return a field as one line that is fit for an agent, "" for what is no text."""
-    return _readable(as_text(value))
+def _planned(
+    workspace: Workspace,
+    agent: str,
+    memory: Memory,
+    by_id: Mapping[str, Pattern],
+    lessons: Lessons,
+    rights: Callable[[], Mapping[str, str]],
+) -> _Plan:
+    settings, known = workspace.config.promotion, memory.known()
+    plan = _Plan(memory, [], [])
+    if settings.mode == "off":
+        return plan
+    for due in evidence.due(by_id.values(), agent, settings, known):
+        pattern, parts = by_id[due.id], _records(lessons, due.id)
+        if known.intersection(part.id for part in parts):
+            continue  # it was promoted under another record of the same lesson
+        right = next(filter(None, (rights().get(part) for part in (due.id, *(p.id for p in parts)))), "")
+        more = plan.memory if memory.trouble else memory_md.with_lesson(plan.memory, _row(pattern, right, due), agent)
+        said = readable(pattern.text)
+        if why := _obstacle(workspace, more, evidence.doubt(pattern, parts, agent), due):
+            plan.waiting.append(Waiting(due.id, said, due.evidence, why))
+        else:
+            plan = plan._replace(memory=more)
+            plan.promoted.append(Promoted(due.id, said, due.reason, due.evidence))
+    return plan
 
 
-@lru_cache(maxsize=2 * DUE_MAX)
-def _readable(words: str) -> str:
-    """A lesson that is due is looked at four times over before it stands in a memory."""
-    return for_terminal(redact(one_line(screen(words).text)))
+def _records(lessons: Lessons, pattern_id: str) -> list[Pattern]:
+    """Return the records of a merged lesson; none for one that is not merged."""
+    members = lessons.group(pattern_id)
+    if len(members) < 2:
+        return []
+    return [pattern for member in members if (pattern := lessons.get(member)) is not None]
 
 
-def doubt(line: Line, records: Sequence[Line], agent: str) -> str:
-    """Return why the counts do not vouch for the words of a lesson, or "".
+def _row(pattern: Pattern, right: str, due: Due) -> str:
+    return memory_md.lesson_row(pattern.text, right, due.evidence, due.id)
 
-    An id is the hash of the words that were counted. Other words under it were set later, and a merge gives one record
-    the counts of another: each takes a single writer. So words that this agent set are its own affair; any others
-    must have been met by somebody beside those who merged them in.
 
-    Args:
-        line: the lesson, a merged set as one.
-        records: the set's own records; none when it is not merged.
-        agent: whose memory it would enter.
-    """
-    editor = _writer(line, "text")
-    if pattern_id(text(line)) != line.id and editor != agent:
-        return f"its words were changed{f' by {editor}' if editor else ''} after they were logged"
-    mergers = {_writer(record, MERGED_INTO) for record in records if merged_into(record)}
-    shown = next((record for record in records if record.id == line.id), line)
-    witnesses = {
-        names.agent_of(replica)
-        for replica, total in shown.n.get("seen", {}).items()
-        if total > shown.n.get("relapsed", {}).get(replica, 0) or names.agent_of(replica) == agent
-    } - {names.IMPORT}
-    # A merge without a writer may be anybody's: then nobody but ourselves is known to be somebody else.
-    others = set() if "" in mergers else witnesses - mergers
-    if mergers - {agent} and agent not in witnesses and not others:
-        return f"{' and '.join(sorted(filter(None, mergers))) or 'somebody'} merged it, and nobody else met these words"
+def _obstacle(workspace: Workspace, more: Memory, doubt: str, due: Due) -> str:
+    """Return why a lesson cannot enter by itself, and what to do; "" when it can."""
+    settings, yes = workspace.config.promotion, f"`fleet promote {due.id}` takes it in"
+    if more.trouble:
+        return more.trouble
+    if doubt:
+        return f"{doubt}; {yes} as it reads now"
+    if settings.mode == "suggest":
+        return yes
+    if more.size() > settings.hot_chars:
+        return _no_room(more, settings.hot_chars, due.id)
     return ""
 
 
-def _writer(line: Line, field: str) -> str:
-    """Return the agent that set a field, "" for a field as first logged."""
-    return names.agent_of(line.when[field][1]) if field in line.when else ""
+def _no_room(more: Memory, chars_max: int, pattern_id: str) -> str:
+    return (
+        f"{FILE_NAME} would have {more.size():,} of at most {chars_max:,} characters; shorten your notes, or "
+        f"`fleet promote {pattern_id} --instead-of ID`"
+    )
+
+
+def promote(
+    writer: Writer, pattern: Pattern, lessons: Lessons, *, right: str = "", instead_of: Sequence[str] = ()
+) -> Promoted:
+    """Bring one lesson into the agent's memory because a person says so.
+
+    Args:
+        writer: for whose memory.
+        pattern: the lesson, a merged set as one.
+        lessons: all records.
+        right: the right way that goes with it.
+        instead_of: ids that leave the memory for it.
+
+    Raises:
+        NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
+    """
+    workspace, agent = writer.workspace, writer.agent
+    chars_max = workspace.config.promotion.hot_chars
+    data, memory = _read_memory(workspace, agent)
+    _check(memory)
+    parts = [pattern.id, *lessons.group(pattern.id)]
+    if inside := [each for each in memory.ids() if each in parts]:
+        raise NoError(f"{inside[0]} is in {FILE_NAME} already; nothing was changed")
+    if not evidence.can_be_promoted(pattern):
+        why = "has no words that can be shown" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
+        raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
+    for each in instead_of:
+        if each not in memory.ids():
+            raise NoError(f"{each} is not in {FILE_NAME}, so nothing can stand there instead; nothing changed")
+    due = Due(pattern.id, PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
+    more = memory_md.without_lessons(memory, list(instead_of), agent) if instead_of else memory
+    more = memory_md.with_lesson(more, _row(pattern, right, due), agent)
+    if more.size() > chars_max:
+        raise NoError(f"{_no_room(more, chars_max, pattern.id)}. Nothing was changed")
+    _publish(writer, [pattern])
+    if not _swap_memory(workspace, agent, data, more):
+        raise BusyError(f"{FILE_NAME} was changed by somebody else just now; run the command again")
+    _keep_waiting(workspace, agent, [], [pattern.id], more.known(), is_all=False)
+    return Promoted(pattern.id, readable(pattern.text), due.reason, due.evidence)
+
+
+def demote(writer: Writer, ids: Sequence[str], lessons: Lessons) -> None:
+    """Take a lesson out of the agent's memory; the clan's state of it is candidate again.
+
+    Args:
+        writer: from whose memory.
+        ids: of one lesson and the records it is made of.
+        lessons: all records.
+
+    Raises:
+        NoError: it is neither in the memory nor waiting for it; nothing was changed.
+    """
+    workspace, agent = writer.workspace, writer.agent
+    data, memory = _read_memory(workspace, agent)
+    _check(memory)
+    inside = [each for each in memory.ids() if each in ids]
+    asked = [one.id for one in waiting(workspace, agent) if one.id in ids]
+    if not inside and not asked:
+        raise NoError(f"{ids[0]} is not in {FILE_NAME}; nothing was changed")
+    less = memory_md.without_lessons(memory, list(dict.fromkeys([*inside, *asked])), agent)
+    found = [pattern for each in ids if (pattern := lessons.get(each)) is not None] if inside else []
+    _append(writer, [pattern.id for pattern in found if pattern.state == edits.PUBLISHED], edits.demote)
+    if not _swap_memory(workspace, agent, data, less):
+        raise BusyError(f"{FILE_NAME} was changed by somebody else just now; run the command again")
+    _keep_waiting(workspace, agent, [], [], less.known(), is_all=False)
+
+
+def without_retired(memory: Memory, lessons: Lessons) -> Memory:
+    """Return a memory without the lessons that are retired; with nothing to take out, or in trouble, as it is."""
+    gone = [each for each in memory.ids() if is_retired(lessons.lesson(each))]
+    return memory_md.released(memory, gone) if gone else memory
+
+
+def take_out_retired(workspace: Workspace, agent: str, lessons: Lessons) -> tuple[Left, ...]:
+    """Take out of an agent's memory what is retired; return what left. The caller holds the write lock.
+
+    Raises:
+        BusyError: somebody else is writing the memory; it leaves the next time.
+        DiskError: the memory is as it was.
+    """
+    for _ in range(_READS_MAX):
+        data, memory = _read_memory(workspace, agent)
+        rows = {memory_md.id_of(row): row.rstrip("\r\n") for row in memory.rows}
+        found = {each: lessons.lesson(each) for each in memory.ids()}
+        gone = {each: pattern for each, pattern in found.items() if pattern is not None and is_retired(pattern)}
+        fresh = tuple(Left(each, readable(gone[each].text), rows[each], workspace.wall()) for each in gone)
+        # First it is noted: a crash in between leaves a note about a lesson that is still there, and leaves next time.
+        _keep_left(workspace, agent, fresh, lessons, memory.ids())
+        if not fresh or _swap_memory(workspace, agent, data, memory_md.released(memory, list(gone))):
+            return fresh
+    raise BusyError(f"agents/{agent}/{FILE_NAME} is being written by somebody else; what is retired leaves later")
+
+
+def left(workspace: Workspace, agent: str) -> tuple[Left, ...]:
+    """Return what left an agent's memory and was still retired when that was last looked at; newest last."""
+    try:
+        found = json.loads(workspace.files.read(left_file(workspace, agent)) or b"[]")
+        return tuple(Left(*map(str, each)) for each in found)
+    except (ValueError, TypeError):
+        return ()  # it told what was; nothing else depends on it
+
+
+def forget(workspace: Workspace, agent: str, pattern_id: str) -> None:
+    """Drop the words of a lesson that left a memory, or waits for one. The caller holds the write lock."""
+    for path, noted in (
+        (left_file(workspace, agent), left(workspace, agent)),
+        (waiting_file(workspace, agent), waiting(workspace, agent)),
+    ):
+        kept = [each for each in noted if each.id != pattern_id]
+        if len(kept) < len(noted):
+            workspace.files.replace(path, _as_json(kept))
+
+
+def is_retired(pattern: Pattern | None) -> bool:
+    """Tell whether the clan took a lesson out. One that nobody ever logged here is not known to be."""
+    if pattern is None:
+        return False
+    return pattern.state == RETIRED or (bool(pattern.adds) and not pattern.is_present)
+
+
+def _keep_left(
+    workspace: Workspace, agent: str, fresh: tuple[Left, ...], lessons: Lessons, inside: Iterable[str]
+) -> None:
+    noted = left(workspace, agent)
+    going = {each.id for each in fresh}
+    stays = {*inside} - going
+    kept = [each for each in noted if each.id not in going | stays and is_retired(lessons.lesson(each.id))]
+    now = (*kept, *fresh)[-LEFT_MAX:]
+    if now != noted:
+        workspace.files.replace(left_file(workspace, agent), _as_json(now))
+
+
+def _keep_waiting(
+    workspace: Workspace, agent: str, held_up: list[Waiting], looked: Iterable[str], known: set[str], *, is_all: bool
+) -> tuple[Waiting, ...]:
+    """Note what waits now: of what was not looked at, what waited before, unless it entered since."""
+    noted, judged = waiting(workspace, agent), set(looked)
+    kept = [] if is_all else [each for each in noted if each.id not in judged and each.id not in known]
+    now = (*kept, *(each for each in held_up if each.id not in known))
+    if now != noted:
+        workspace.files.replace(waiting_file(workspace, agent), _as_json(now))
+    return now
+
+
+def _as_json(noted: Sequence[tuple[str, ...]]) -> bytes:
+    return json.dumps(noted, ensure_ascii=False).encode()
+
+
+def _read_memory(workspace: Workspace, agent: str) -> tuple[bytes, Memory]:
+    """Return a memory's bytes, and what they hold."""
+    path = memory_file(workspace, agent)
+    if path.is_symlink():
+        # Replacing it would leave the file it points to behind, with the person's notes.
+        return b"", Memory("", "", (), "", "", trouble=f"{path} is a symbolic link; fleet writes to plain files only")
+    data = workspace.files.read(path)
+    return data, memory_md.parse(data)
+
+
+def _check(memory: Memory) -> None:
+    if memory.trouble:
+        raise NoError(f"{memory.trouble}. Nothing was changed")
+
+
+def _swap_memory(workspace: Workspace, agent: str, before: bytes, after: Memory) -> bool:
+    """Replace the file if it is as it was read: an editor may have saved in between. Tell whether it was."""
+    path = memory_file(workspace, agent)
+    if path.is_symlink() or workspace.files.read(path) != before:
+        return False
+    workspace.files.replace(path, after.render())
+    return True
+
+
+def _publish(writer: Writer, patterns: Iterable[Pattern]) -> None:
+    """Tell the clan of what it does not know to be published. What is private is nobody else's affair."""
+    _append(writer, [each.id for each in patterns if each.state != edits.PUBLISHED], edits.promote)
+
+
+def _append(writer: Writer, ids: Iterable[str], edit: Callable[[Line, str, str, str], Line]) -> None:
+    workspace, cut = writer.workspace, writer.workspace.policy().cut
+    lines = [line for each in ids if (line := workspace.patterns.line(each)) is not None]
+    writer.append(PATTERNS, [edit(line, writer.name, writer.tick(), cut) for line in lines])

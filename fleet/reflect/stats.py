@@ -1,4 +1,4 @@
-"""Does the fleet learn? Figures of what is here: pure, from records and from what the logs counted.
+"""Figures of whether the fleet learns: pure, from records and from what the logs counted.
 
 Only what can be known is told. Counters bear no time, so when a lesson was shown and when its mistake was made again is
 known of the notes and logs on this machine.
@@ -11,15 +11,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from crdt import clock
-from fleet.keep.exposures import promoted_ms
-from fleet.keep.line import Line
-from fleet.keep.notebook import count, text
+from fleet.model.pattern import Pattern
+from fleet.reflect.exposure import promoted_ms
 
 SHOWN_MIN = 20
 """A lesson that was shown less often cannot be said to have failed."""
 
-DAY_MS = 86_400_000
-HOUR_MS = 3_600_000
+_DAY_MS = 86_400_000
+_HOUR_MS = 3_600_000
 _FIRST_MS = 946_684_800_000  # 2000: what is stamped earlier bears no date
 _WEEKS_MAX = 520  # ten years: an entry that tells of an older time is not drawn out to it
 
@@ -55,14 +54,14 @@ class Lesson(NamedTuple):
     """One lesson that was ever shown or met again.
 
     Attributes:
-        line: its record, a merged set as one.
+        pattern: its record, a merged set as one.
         published_ms: when it was promoted for the fleet; None if it was not, or nobody knows when.
         before: here, until then; all of it where it was not promoted.
         after: here, since then; None where it was not promoted.
         failing: why it does not work, or "".
     """
 
-    line: Line
+    pattern: Pattern
     published_ms: int | None
     before: Rate
     after: Rate | None
@@ -88,18 +87,18 @@ class Stats(NamedTuple):
 
 
 def measure(
-    lines: Iterable[Line],
+    patterns: Iterable[Pattern],
     happened: Sequence[Happened],
     exposures: Mapping[str, Exposure],
     *,
-    failing: Callable[[Line], str],
-    members: Callable[[str], Iterable[str]] = lambda pattern: (pattern,),
+    failing: Callable[[Pattern], str],
+    members: Callable[[str], Iterable[str]] = lambda pattern_id: (pattern_id,),
     unfilled: int = 0,
 ) -> Stats:
-    """Work out the figures.
+    """Return the figures.
 
     Args:
-        lines: the clan's lessons, each merged set as one.
+        patterns: the clan's lessons, each merged set as one.
         happened: what the logs on this machine counted, in any order.
         exposures: by pattern, what was shown here.
         failing: says why a lesson does not work, or "".
@@ -110,18 +109,19 @@ def measure(
     for each in happened:
         by_pattern[each.pattern].append(each)
     lessons, hours = [], {}
-    for line in lines:
-        published_ms = _dated(promoted_ms(line))
-        first_ms = _dated(clock.unpack(line.at)[0])
+    for pattern in patterns:
+        published_ms = _dated(promoted_ms(pattern))
+        first_ms = _dated(clock.unpack(pattern.at)[0])
         if published_ms is not None and first_ms is not None:
-            hours[line.id] = max(0.0, (published_ms - first_ms) / HOUR_MS)
-        ids = list(members(line.id))
-        mine = [each for pattern in ids for each in by_pattern.get(pattern, ())]
-        seen = [exposures[pattern] for pattern in ids if pattern in exposures]
-        why = failing(line)
-        if seen or why or count(line, "shown") or count(line, "relapsed"):
-            lessons.append(Lesson(line, published_ms, *_rates(line, mine, seen, published_ms), why))
-    lessons.sort(key=lambda lesson: (-count(lesson.line, "shown"), lesson.line.id))
+            hours[pattern.id] = max(0.0, (published_ms - first_ms) / _HOUR_MS)
+        ids = list(members(pattern.id))
+        mine = [each for member in ids for each in by_pattern.get(member, ())]
+        seen = [exposures[member] for member in ids if member in exposures]
+        why = failing(pattern)
+        if seen or why or pattern.count("shown") or pattern.count("relapsed"):
+            lessons.append(Lesson(pattern, published_ms, *_rates(pattern, mine, seen, published_ms), why))
+    lessons.sort(key=lambda lesson: lesson.pattern.last_seen, reverse=True)
+    lessons.sort(key=lambda lesson: -lesson.pattern.count("shown"))
     return Stats(_weeks(happened), lessons, hours, unfilled, _unknown(lessons))
 
 
@@ -130,9 +130,9 @@ def never_helped(lesson: Lesson) -> bool:
 
     A lesson whose mistake was not made again is not among them: that is what help looks like from outside.
     """
-    line = lesson.line
-    shown, relapsed = count(line, "shown"), count(line, "relapsed")
-    if shown < SHOWN_MIN or count(line, "helped") or not relapsed:
+    pattern = lesson.pattern
+    shown, relapsed = pattern.count("shown"), pattern.count("relapsed")
+    if shown < SHOWN_MIN or pattern.count("helped") or not relapsed:
         return False
     before, after = lesson.before.value, lesson.after.value if lesson.after is not None else None
     return before is None or after is None or after >= before
@@ -155,11 +155,11 @@ def as_found(stats: Stats) -> dict[str, Any]:
         "unfilled": stats.unfilled,
         "lessons": [_lesson_found(lesson) for lesson in stats.lessons],
         "not_working": [
-            {"id": lesson.line.id, "text": text(lesson.line), "reason": lesson.failing}
+            {"id": lesson.pattern.id, "text": lesson.pattern.text, "reason": lesson.failing}
             for lesson in stats.lessons
             if lesson.failing
         ],
-        "never_helped": [lesson.line.id for lesson in stats.lessons if never_helped(lesson)],
+        "never_helped": [lesson.pattern.id for lesson in stats.lessons if never_helped(lesson)],
         "to_fleet": {
             "median_hours": _rounded(median(stats.hours.values())) if stats.hours else None,
             "lessons": [{"id": each, "hours": _rounded(hours)} for each, hours in sorted(stats.hours.items())],
@@ -169,11 +169,11 @@ def as_found(stats: Stats) -> dict[str, Any]:
 
 
 def _lesson_found(lesson: Lesson) -> dict[str, Any]:
-    line = lesson.line
-    counters = {name: count(line, name) for name in ("seen", "shown", "relapsed", "helped", "hurt")}
+    pattern = lesson.pattern
+    counters = {name: pattern.count(name) for name in ("seen", "shown", "relapsed", "helped", "hurt")}
     return {
-        "id": line.id,
-        "text": text(line),
+        "id": pattern.id,
+        "text": pattern.text,
         **counters,
         "rate": _rounded(Rate(counters["relapsed"], counters["shown"]).value),
         "published": _iso(lesson.published_ms),
@@ -191,12 +191,12 @@ def _rounded(number: float | None) -> float | None:
 
 
 def _rates(
-    line: Line, mine: Sequence[Happened], seen: Sequence[Exposure], published_ms: int | None
+    pattern: Pattern, mine: Sequence[Happened], seen: Sequence[Exposure], published_ms: int | None
 ) -> tuple[Rate, Rate | None]:
     """Return relapses over exposures here, before and after the promotion."""
     shown = sum(each.shown for each in seen)
     relapses = [each.at_ms for each in mine if each.is_relapse]
-    if line.set.get("state") != "published":
+    if pattern.state != "published":
         return Rate(len(relapses), shown), None
     if published_ms is None:  # published before it came here, nobody knows when
         return Rate(0, 0), Rate(len(relapses), shown)
@@ -233,7 +233,7 @@ def _weeks(happened: Sequence[Happened]) -> list[tuple[str, int, int]]:
 
 def _monday(ms: int) -> int:
     """Return the day, counted from 1970, on which the moment's week began: 1970 began on a Thursday."""
-    day = ms // DAY_MS
+    day = ms // _DAY_MS
     return day - (day + 3) % 7
 
 
@@ -250,7 +250,7 @@ def _unknown(lessons: Sequence[Lesson]) -> list[str]:
             f"how often {mixed} lesson{'s were' if mixed > 1 else ' was'} shown before and after promotion: of "
             "that time, only the sum is kept"
         )
-    undated = sum(lesson.line.set.get("state") == "published" and lesson.published_ms is None for lesson in lessons)
+    undated = sum(lesson.pattern.state == "published" and lesson.published_ms is None for lesson in lessons)
     if undated:
         found.append(f"when {undated} lesson{'s were' if undated > 1 else ' was'} promoted")
     return found

@@ -1,4 +1,4 @@
-"""``memory.md`` as a file: a block that fleet keeps, and around it a person's own text, which stays byte for byte.
+"""``memory.md``: a block of lessons that fleet keeps, and around it a person's own text, which stays byte for byte.
 
 A lesson is one line of the block. Promoting adds a line, demoting takes one away, and no other line of the block is
 written anew, so that a lesson reads as it was when it was promoted. One comment in the block remembers every id that
@@ -12,26 +12,26 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fleet.keep import hot_text
-from fleet.keep.lazily import compiled
-from fleet.keep.screening import markdown_escape
-from fleet.reflect.promotion import readable
+from fleet.text.screening import for_terminal, markdown_escape, readable, redact, screen
 
 FILE_NAME = "memory.md"
 OPENING = "<!-- fleet:hot: `fleet promote` and `fleet demote` keep these lines; your own text goes outside -->"
 CLOSING = "<!-- /fleet:hot -->"
 
-_MARK = compiled(r"<!--[ \t]{0,8}/?[ \t]{0,8}fleet:hot", re.IGNORECASE)
-_OPENS = compiled(r"<!--[ \t]*fleet:hot(?![\w-])(?:(?!-->).)*-->[ \t]*")
-_CLOSES = compiled(r"<!--[ \t]*/fleet:hot[ \t]*-->[ \t]*")
-_PROMOTED = compiled(r"<!-- fleet:promoted((?: p-[0-9a-f]{16})*) -->[ \t]*")
-_EVIDENCE = compiled(r"; (p-[0-9a-f]{16})\)[ \t]*$")
-_FENCE = compiled(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
-_NOTES = compiled(r" {0,3}#{1,6}[ \t]+Notes[ \t]*#*[ \t]*", re.IGNORECASE)
-_TITLE = compiled(r"# .*")
+_OPEN, _CLOSE = "<!--", "-->"
+_MARK = re.compile(r"<!--[ \t]{0,8}/?[ \t]{0,8}fleet:hot", re.IGNORECASE)
+_OPENS = re.compile(r"<!--[ \t]*fleet:hot(?![\w-])(?:(?!-->).)*-->[ \t]*")
+_CLOSES = re.compile(r"<!--[ \t]*/fleet:hot[ \t]*-->[ \t]*")
+_PROMOTED = re.compile(r"<!-- fleet:promoted((?: p-[0-9a-f]{16})*) -->[ \t]*")
+_EVIDENCE = re.compile(r"; (p-[0-9a-f]{16})\)[ \t]*$")
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_NOTES = re.compile(r" {0,3}#{1,6}[ \t]+Notes[ \t]*#*[ \t]*", re.IGNORECASE)
+_BLANKS = re.compile(r"\s*")
+_FRONT_MATTER_ENDS = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?$\n?", re.MULTILINE)
+_TITLE = re.compile(r"# .*")
 _BOM = "\ufeff"
-_TAG = compiled(r"<([/!?]?[A-Za-z-][^<>]*)>")
-_TAG_BEGINS = compiled(r"<(?=[/!?A-Za-z])")
+_TAG = re.compile(r"<([/!?]?[A-Za-z-][^<>]*)>")
+_TAG_BEGINS = re.compile(r"<(?=[/!?A-Za-z])")
 
 
 class Memory(NamedTuple):
@@ -70,11 +70,11 @@ class Memory(NamedTuple):
 
     def size(self) -> int:
         """Return how many characters of it an agent reads."""
-        return len(hot_text.hot(self.render().decode("utf-8", "replace")))
+        return len(hot(self.render().decode("utf-8", "replace")))
 
 
 def parse(data: bytes) -> Memory:
-    """Take a memory file apart. Never raises: what stands in the way is in ``trouble``."""
+    """Return a memory file, taken apart. Never raises: what stands in the way is in ``trouble``."""
     text = data.decode("utf-8", "surrogateescape")
     eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     if "\0" in text:
@@ -90,11 +90,50 @@ def parse(data: bytes) -> Memory:
     if (len(opens), len(closes)) != (1, 1) or opens[0] > closes[0]:
         return _troubled(text, "has fleet:hot marks that are no pair: one that opens, then one that closes")
     begin, end = opens[0], closes[0]
-    if _is_in_code(text[:begin]) or _is_in_code(text[:end]) or hot_text.opens_comment(text[:begin]):
+    if _is_in_code(text[:begin]) or _is_in_code(text[:end]) or _opens_comment(text[:begin]):
         return _troubled(text, "has a fleet:hot mark inside code, or inside a comment")
     inner, rest = _line_end(text, begin), _line_end(text, end)
     rows = tuple(re.findall(r"[^\n]*\n", text[inner:end]))
     return Memory(text[:begin], text[begin:inner], rows, text[end:rest], text[rest:], eol)
+
+
+def hot(text: str) -> str:
+    """Return the HOT part of a memory: a person's notes and the block alike, screened, without HTML comments.
+
+    Line by line as it stands otherwise; the caller judges its length.
+    """
+    seen = redact(_without_comments(screen(text).text))  # again, since a comment may have split a secret
+    return "\n".join(row.rstrip() for row in for_terminal(seen).split("\n")).strip("\n")
+
+
+def _opens_comment(text: str) -> bool:
+    """Tell whether a comment that begins in this text does not end in it: what follows may be taken for its inside."""
+    at = 0
+    while (begin := text.find(_OPEN, at)) >= 0:
+        end = text.find(_CLOSE, begin + len(_OPEN))
+        if end < 0:
+            return True
+        at = end + len(_CLOSE)
+    return False
+
+
+def _without_comments(text: str) -> str:
+    """Return the text without comments. One that never ends is none: nothing is lost to a forgotten ``-->``.
+
+    By hand, since a pattern would look for the end once for every beginning, minutes for a file of ``<!--``.
+    """
+    kept: list[str] = []
+    at = 0
+    while (begin := text.find(_OPEN, at)) >= 0 and (end := text.find(_CLOSE, begin + len(_OPEN))) >= 0:
+        end += len(_CLOSE)
+        row, rest = text.rfind("\n", at, begin) + 1 or at, text.find("\n", end) + 1 or len(text)
+        if not text[row:begin].strip() and not text[end:rest].strip() and (row == 0 or text[row - 1] == "\n"):
+            kept.append(text[at:row])  # it had its lines to itself: they go with it
+            at = rest
+        else:
+            kept.append(text[at:begin] + " ")  # what stood around it must not close up into something new
+            at = end
+    return "".join(kept) + text[at:]
 
 
 def _troubled(text: str, why: str) -> Memory:
@@ -134,14 +173,14 @@ def _place(text: str) -> int:
     for found in re.finditer(r"(?m)^.*", text):
         if _NOTES.fullmatch(found[0].rstrip("\r")):
             head = text[: found.start()]
-            if not _is_in_code(head) and not hot_text.opens_comment(head):
+            if not _is_in_code(head) and not _opens_comment(head):
                 return found.start()
             break
     top = _behind_front_matter(text, len(_BOM) if text.startswith(_BOM) else 0)
-    title = compiled(r"\s*").match(text, top)
+    title = _BLANKS.match(text, top)
     begin = title.end() if title else top
     end = _line_end(text, begin)
-    if _TITLE.match(text, begin) and not hot_text.opens_comment(text[:end]):
+    if _TITLE.match(text, begin) and not _opens_comment(text[:end]):
         return end
     return top
 
@@ -150,17 +189,17 @@ def _behind_front_matter(text: str, at: int) -> int:
     first = _line_end(text, at)
     if text[at:first].rstrip() != "---":
         return at
-    found = compiled(r"^(?:---|\.\.\.)[ \t]*\r?$\n?", re.MULTILINE).search(text, first)
-    return found.end() if found and not hot_text.opens_comment(text[: found.end()]) else at
+    found = _FRONT_MATTER_ENDS.search(text, first)
+    return found.end() if found and not _opens_comment(text[: found.end()]) else at
 
 
 def lesson_row(said: str, right: str, evidence: str, pattern: str) -> str:
     """Return a lesson as a line of the block, without a line end: screened, and nothing in it is Markdown or HTML."""
-    shown, way = inert(said), inert(right)
+    shown, way = _inert(said), _inert(right)
     return f"- {shown}{f' — right: {way}' if way else ''} ({evidence}; {pattern})"
 
 
-def inert(words: str) -> str:
+def _inert(words: str) -> str:
     """Return words that stand in a memory as words: no comment, tag or Markdown begins or ends in them."""
     clean = _TAG_BEGINS.sub("‹", _TAG.sub(r"‹\1›", readable(words))).replace("-->", "--›")
     return markdown_escape(clean)

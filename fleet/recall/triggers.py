@@ -1,4 +1,4 @@
-r"""Lessons at the moment of use: which ones a command or an edit calls for.
+r"""Triggers of lessons: the commands and edits before which a lesson is shown.
 
 A lesson's ``trigger`` (``fleet edit ID --set trigger=...``) is a list between commas. Each entry is a tool, or a tool,
 a colon and a pattern: ``Bash:git push*``, ``Edit:*.sql``, ``Bash``, ``mcp__github__*``. In tools and patterns ``*``,
@@ -6,7 +6,7 @@ a colon and a pattern: ``Bash:git push*``, ``Edit:*.sql``, ``Bash``, ``mcp__gith
 each command in it (``cd x && git push`` has two), from its beginning; a file's against its whole path and against its
 end. ``Edit`` stands for every tool that writes a file. Nothing before the colon means any tool; ``\,`` is a comma.
 
-Matching imports the standard library only: it runs before a tool call, on a list made ready before (``table``).
+Matching imports little of the standard library: it runs before a tool call, on a table that lies ready (``table``).
 """
 
 import fnmatch
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
-    from fleet.keep.line import Line
+    from fleet.model.pattern import Pattern
 
 SHOWN_MAX = 3
 TABLE_MAX = 200
@@ -56,21 +56,13 @@ def fits(trigger: Trigger, tool: str, command: str, path: str) -> bool:
     return _fits(trigger, tool.lower(), _commands(command), path[-SUBJECT_CHARS_MAX:])
 
 
-def table(lines: Iterable["Line"]) -> list[list[str]]:
+def table(patterns: Iterable["Pattern"]) -> list[list[str]]:
     """Return ``[id, trigger, row]`` of the lessons that have a trigger, best-evidenced first, each row fit to show."""
-    from fleet.keep import notebook
-    from fleet.recall import lessons
+    from fleet.recall.ranking import ranked  # not at the top: a hook that matches a command has no time for the model
 
-    standing = [
-        line
-        for line in lines
-        if "trigger" in line.set
-        and line.set.get("state") != "retired"
-        and parse(notebook.as_text(line.set["trigger"]))
-        and notebook.text(line)
-    ]
-    best, _ = lessons.best(standing, TABLE_MAX, lessons.by_evidence)
-    return [[line.id, notebook.as_text(line.set["trigger"]), _row(line)] for line in best]
+    standing = (pattern for pattern in patterns if pattern.state != "retired" and parse(pattern.trigger))
+    best = ranked(standing, "evidence")[:TABLE_MAX]
+    return [[pattern.id, pattern.trigger, _row(pattern)] for pattern in best]
 
 
 def due(rows: object, told: Sequence[str], tool: str, command: str, path: str) -> list[tuple[str, str]]:
@@ -102,15 +94,15 @@ def framed(rows: Iterable[str], delimiter: str) -> str:
     return f"{delimiter}\n{inner}\n{delimiter}"
 
 
-def _row(line: "Line") -> str:
-    from fleet.keep import notebook
-    from fleet.recall.lessons import UNREADABLE, readable
+def _row(pattern: "Pattern") -> str:
+    from fleet.recall.ranking import UNREADABLE
+    from fleet.text.screening import readable
 
-    right = readable(line.set.get("correct"))
-    text = f"- {readable(notebook.text(line)) or UNREADABLE}{f' — right: {right}' if right else ''}"
+    right = readable(pattern.correct)
+    text = f"- {readable(pattern.text) or UNREADABLE}{f' — right: {right}' if right else ''}"
     if len(text) > ROW_CHARS_MAX:
-        text = f"{text[:ROW_CHARS_MAX]} … (it goes on: `fleet show {line.id}`)"
-    return f"{text} ({line.id})"
+        text = f"{text[:ROW_CHARS_MAX]} … (it goes on: `fleet show {pattern.id}`)"
+    return f"{text} ({pattern.id})"
 
 
 def _split(trigger: str) -> list[str]:

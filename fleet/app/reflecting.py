@@ -1,0 +1,278 @@
+"""Use cases of reflection: lessons that enter and leave the memories of the agents here, and the figures of it all."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fleet.app.finding import find, sources
+from fleet.learn import corrections
+from fleet.model import limits, merged
+from fleet.model.errors import FleetError, NoError
+from fleet.model.pattern import Pattern
+from fleet.recall.ranking import not_working
+from fleet.reflect import evidence, exposure, promotion
+from fleet.reflect.memory_md import FILE_NAME
+from fleet.reflect.promotion import Left, Outcome, Promoted, Standing
+from fleet.reflect.stats import Exposure, Happened, Stats, measure
+from fleet.store.workspace import Workspace, Writer
+
+_PROMISING = 100
+"""So many of the best-evidenced lessons are looked at with each sync: far more than a memory holds."""
+
+
+class Decided(NamedTuple):
+    """Result of a person's decision about a memory.
+
+    Attributes:
+        id: of the lesson.
+        memory: how the memory stands now.
+        text: the lesson's words, where it entered.
+        reason: why it entered.
+        evidence: on what evidence.
+        left: ids of the lessons that left the memory for it.
+    """
+
+    id: str
+    memory: Standing
+    text: str = ""
+    reason: str = ""
+    evidence: str = ""
+    left: tuple[str, ...] = ()
+
+
+class Known:
+    """All records that an agent may have in its memory: the clan's, and its private ones.
+
+    Args:
+        workspace: where.
+        agent: whose private lessons.
+    """
+
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._sources = sources(workspace, agent)
+
+    def get(self, pattern_id: str) -> Pattern | None:
+        """Return a folded record."""
+        return next((found for each in self._sources if (found := each.get(pattern_id)) is not None), None)
+
+    def lesson(self, pattern_id: str) -> Pattern | None:
+        """Return the lesson that a record is, or is a part of."""
+        return next((found for each in self._sources if (found := each.lesson(pattern_id)) is not None), None)
+
+    def group(self, pattern_id: str) -> list[str]:
+        """Return the ids of the merged set that a record belongs to, itself included."""
+        return next((found for each in self._sources if (found := each.group(pattern_id))), [])
+
+
+def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequence[str] = ()) -> Decided:
+    """Take a lesson into an agent's memory because a person says so.
+
+    Args:
+        workspace: where.
+        agent: whose memory.
+        prefix: the beginning of the lesson's id.
+        instead_of: beginnings of the ids of lessons that leave the memory for it.
+
+    Raises:
+        NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
+    """
+    corrections.reconcile_all(workspace)  # the stamp of this edit is then larger than all that was logged
+    with workspace.writing(agent) as writer:
+        inside = promotion.standing(workspace, agent).lessons
+        leaving = tuple(_in_memory(each, inside) for each in instead_of)
+        lessons, asked = Known(workspace, agent), find(workspace, prefix)
+        lesson = lessons.lesson(asked.id) or asked
+        done = promotion.promote(writer, lesson, lessons, right=lesson.correct, instead_of=leaving)
+    return Decided(done.id, promotion.standing(workspace, agent), done.text, done.reason, done.evidence, leaving)
+
+
+def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
+    """Take a lesson out of an agent's memory. It does not come back by itself.
+
+    Raises:
+        NoError: it is neither in the memory nor waiting for it; nothing was changed.
+    """
+    corrections.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        lessons = Known(workspace, agent)
+        try:
+            first = _in_memory(prefix, promotion.standing(workspace, agent).lessons)
+        except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
+            first = find(workspace, prefix).id
+        promotion.demote(writer, list(dict.fromkeys([first, *lessons.group(first)])), lessons)
+    return Decided(first, promotion.standing(workspace, agent))
+
+
+def _in_memory(prefix: str, inside: Sequence[str]) -> str:
+    """Return the lesson of a memory that the beginning of an id names."""
+    wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
+    found = [each for each in inside if each.startswith(wanted)] if len(wanted) > len("p-") else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NoError(f"{prefix[:40]} is not unique: {', '.join(found[:5])}. Give more of the id")
+    listed = f"it holds {', '.join(inside)}" if inside else "it holds no lesson"
+    raise NoError(f"no lesson in {FILE_NAME} begins with {prefix[:40]!r}: {listed}. Nothing was changed")
+
+
+def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int) -> str:
+    """Take a lesson into memory at once if the occurrence just logged is the one that it takes.
+
+    Returns:
+        The file where it stands now, or "".
+    """
+    settings = workspace.config.promotion
+    if settings.mode == "off" or seen < evidence.least_seen(settings):
+        return ""
+    lesson = Known(workspace, agent).lesson(pattern_id)
+    if lesson is None or not evidence.due([lesson], agent, settings, set()):
+        return ""
+    try:
+        with workspace.writing(agent) as writer:
+            lessons = Known(workspace, agent)
+            again = lessons.lesson(pattern_id)
+            done = _promote_due(writer, [again] if again is not None else [], lessons)
+    except FleetError as why:
+        workspace.warn(f"the correction is logged, but {FILE_NAME} is as it was: {why}")
+        return ""
+    return f"agents/{agent}/{FILE_NAME}" if done.promoted else ""
+
+
+def promote_all(workspace: Workspace) -> list[Promoted]:
+    """Bring each agent's memory here up to date with what was logged and with what came in; return what entered.
+
+    What has the evidence by now enters, what the clan retired leaves, and what was shown is counted. Each log has been
+    counted before. What goes wrong with one agent's memory is a warning: lessons are safe, and the next sync tries
+    again.
+    """
+    promoted: list[Promoted] = []
+    if workspace.is_read_only:
+        return promoted
+    for agent in workspace.agents_here():
+        try:
+            with workspace.writing(agent) as writer:
+                lessons = Known(workspace, agent)
+                _tell_left(workspace, agent, promotion.take_out_retired(workspace, agent, lessons))
+                if workspace.config.promotion.mode != "off":
+                    promoted += _promote_promising(writer, lessons).promoted
+                if exposure.is_due(workspace.state, agent, workspace.world.wall_ms()):
+                    exposure.roll_up(writer)
+        except FleetError as why:
+            workspace.warn(f"{agent}'s memory is as it was: {why}")
+    return promoted
+
+
+def _promote_promising(writer: Writer, lessons: Known) -> Outcome:
+    """Look at the best-evidenced lessons, at those that wait, and at those that changed since this was done last."""
+    workspace, agent = writer.workspace, writer.agent
+    patterns, noted = workspace.patterns, f"promoted.{agent}"
+    generation, since = patterns.generation, workspace.state.get(noted)
+    looked = {each.id: each for source in sources(workspace, agent) for each in source.best("evidence", _PROMISING)}
+    is_all = patterns.count() <= _PROMISING
+    if not is_all:
+        changed = patterns.changed(int(since)) if since.isdigit() else []
+        waiting = [each.id for each in promotion.waiting(workspace, agent)]
+        looked |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
+    done = _promote_due(writer, list(looked.values()), lessons, is_all=is_all)
+    if str(generation) != since:
+        workspace.state.put(**{noted: str(generation)})
+    return done
+
+
+def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
+    """Return the lessons of some records that were seen often enough to be looked at."""
+    least, patterns = evidence.least_seen(workspace.config.promotion), workspace.patterns
+    grouped = {member for group in merged.groups(patterns.pointing()) for member in group}
+    found = [patterns.lesson(each) if each in grouped else patterns.get(each) for each in ids]
+    return [each for each in found if each is not None and each.count("seen") >= least]
+
+
+def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Known, *, is_all: bool = False) -> Outcome:
+    def rights() -> Mapping[str, str]:
+        return corrections.rights(writer.workspace, writer.agent)
+
+    return promotion.promote_due(writer, looked, lessons, rights=rights, is_all=is_all)
+
+
+def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
+    """Take out of an agent's memory what the clan retired, and warn of it. What goes wrong is a warning, too."""
+    lessons = Known(workspace, agent)
+    inside = promotion.standing(workspace, agent).lessons
+    if not any(promotion.is_retired(lessons.lesson(each)) for each in inside) and not promotion.left(workspace, agent):
+        return
+    try:
+        with workspace.locked(wait_s):
+            _tell_left(workspace, agent, promotion.take_out_retired(workspace, agent, lessons))
+    except FleetError as why:
+        workspace.warn(f"{agent}'s memory still holds what the clan retired: {why}")
+
+
+def _tell_left(workspace: Workspace, agent: str, left: Sequence[Left]) -> None:
+    for each in left:
+        workspace.warn(
+            f"the clan retired {each.id}, so it left {agent}'s {FILE_NAME}: {each.text}. `fleet status` says how "
+            "to keep it"
+        )
+
+
+def forget(workspace: Workspace, pattern_id: str) -> None:
+    """Take a lesson out of the memory of every agent here, and of the notes about it: sessions would read it again."""
+    for agent in workspace.agents_here():
+        if pattern_id in promotion.standing(workspace, agent).lessons:
+            with workspace.writing(agent) as writer:
+                promotion.demote(writer, [pattern_id], Known(workspace, agent))
+        with workspace.locked():
+            promotion.forget(workspace, agent, pattern_id)
+
+
+def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
+    """Return how an agent's memory stands, as ``fleet status --json`` shows it."""
+    lessons = Known(workspace, agent)
+    left = [each for each in promotion.left(workspace, agent) if promotion.is_retired(lessons.lesson(each.id))]
+    return as_found(promotion.standing(workspace, agent)) | {"left": [each._asdict() for each in left]}
+
+
+def as_found(stands: Standing) -> dict[str, Any]:
+    """Return how a memory stands, as JSON shows it."""
+    return {
+        "chars": stands.chars,
+        "chars_max": stands.chars_max,
+        "lessons": list(stands.lessons),
+        "waiting": [each._asdict() for each in stands.waiting],
+        "trouble": stands.trouble,
+    }
+
+
+def stats(workspace: Workspace) -> Stats:
+    """Return the figures of what was logged and shown here: corrections, relapses, lessons that do not work."""
+    agents = workspace.agents_here()
+    happened = [Happened(*each) for agent in agents for each in corrections.occurrences(workspace, agent)]
+    lessons = list(workspace.patterns.lessons())
+    groups = {member: group for group in merged.groups(workspace.patterns.pointing()) for member in group}
+    return measure(
+        lessons,
+        happened,
+        _exposures(workspace, agents, lessons, groups),
+        failing=not_working,
+        members=lambda pattern_id: groups.get(pattern_id, (pattern_id,)),
+        unfilled=sum(corrections.unfilled(workspace, agent) for agent in agents),
+    )
+
+
+def _exposures(
+    workspace: Workspace, agents: Sequence[str], lessons: Sequence[Pattern], groups: Mapping[str, Sequence[str]]
+) -> dict[str, Exposure]:
+    """Return what was shown to the agents here, by pattern."""
+    promoted = {
+        member: at_ms
+        for lesson in lessons
+        if (at_ms := exposure.promoted_ms(lesson)) is not None
+        for member in groups.get(lesson.id, (lesson.id,))
+    }
+    found: dict[str, Exposure] = {}
+    for agent in agents:
+        for pattern_id, spans in exposure.known(workspace.state, agent).items():
+            known = found.get(pattern_id, Exposure(0, 0))
+            before = exposure.before(spans, promoted[pattern_id]) if pattern_id in promoted else 0
+            both = None if known.before is None or before is None else known.before + before
+            found[pattern_id] = Exposure(known.shown + sum(each.number for each in spans), both)
+    return found

@@ -1,0 +1,158 @@
+"""Evidence: the rules that make a lesson permanent, over records, without a file or a clock (DESIGN, section 7).
+
+Two ways lead into an agent's memory without a person. Its *own* third occurrence, relapses included: an agent that
+makes a mistake again although it had read the lesson needs the lesson most. And, for a lesson of *others*, independent
+evidence: an occurrence that came after the lesson had been shown says that the lesson is read, not that it is true, so
+relapses count nothing there; nor do imported records, which are no agent.
+
+What is counted is a record, and what enters a memory is its words. So the words must be those that were counted:
+``doubt`` says when somebody may have put other words in their place.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from fleet.model import names
+from fleet.model.lesson_id import normalise, pattern_id
+from fleet.model.pattern import Pattern
+from fleet.store.config import Promotion
+from fleet.text.screening import readable
+
+OWN, CLAN, PERSON = "own", "clan", "person"
+RETIRED = "retired"
+
+_NO_WORDS = "*_`~#-=|<>[](){}.,;:!?'\" "
+_DUE_MAX = 50
+
+
+class Due(NamedTuple):
+    """A lesson that belongs into an agent's memory.
+
+    Attributes:
+        id: of the pattern.
+        reason: ``own``, ``clan`` or ``person``.
+        evidence: what speaks for it now, in words.
+    """
+
+    id: str
+    reason: str
+    evidence: str
+
+
+class Independent(NamedTuple):
+    """Evidence for a lesson apart from those who had read it.
+
+    Attributes:
+        seen: occurrences without relapses.
+        agents: of how many agents. Many replicas of one agent are one.
+        sessions: in how many sessions. Counted by each replica, since session ids never travel; an agent without any
+            counts one, and none counts more than its occurrences.
+    """
+
+    seen: int
+    agents: int
+    sessions: int
+
+
+def due(patterns: Iterable[Pattern], agent: str, settings: Promotion, known: set[str]) -> list[Due]:
+    """Return what belongs into this agent's memory and is not there: its own first, then the best-evidenced.
+
+    Args:
+        patterns: lessons, each merged set as one.
+        agent: whose memory.
+        settings: the thresholds.
+        known: ids that are in that memory, or were and were taken out.
+
+    Returns:
+        At most 50: no memory holds more, and the others are due again when there is room. Of two alike the newest
+        comes first.
+    """
+    found: list[tuple[tuple[int, int, int], Pattern, str, str]] = []
+    for pattern in sorted(patterns, key=lambda pattern: (pattern.last_seen, pattern.id), reverse=True):
+        if pattern.id in known or pattern.count("seen") < least_seen(settings):
+            continue
+        own, others = own_count(pattern, agent), independent(pattern)
+        if own >= settings.own:
+            found.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {agent}"))
+        elif _is_enough(others, settings):
+            evidence = f"seen {others.seen:,} by {others.agents:,} {'agent' if others.agents == 1 else 'agents'}"
+            found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
+    found.sort(key=lambda each: each[0])
+    # Screening is dear, and is left to those that have the numbers.
+    standing = (Due(pattern.id, why, told) for _, pattern, why, told in found if can_be_promoted(pattern))
+    return list(islice(standing, _DUE_MAX))
+
+
+def least_seen(settings: Promotion) -> int:
+    """Return the number of occurrences below which no lesson is ever due: others need not be looked at."""
+    return min(settings.own, settings.clan_seen)
+
+
+def own_count(pattern: Pattern, agent: str) -> int:
+    """Return how often this agent met it, on any machine, relapses included."""
+    return sum(total for writer, total in pattern.totals.get("seen", {}).items() if names.agent_of(writer) == agent)
+
+
+def independent(pattern: Pattern) -> Independent:
+    """Return the evidence that does not lean on the lesson itself."""
+    relapsed, met_in = pattern.totals.get("relapsed", {}), pattern.totals.get("sessions", {})
+    seen: dict[str, int] = defaultdict(int)
+    sessions: dict[str, int] = defaultdict(int)
+    for writer, total in pattern.totals.get("seen", {}).items():
+        agent, fresh = names.agent_of(writer), total - relapsed.get(writer, 0)
+        if fresh > 0 and names.is_agent(agent):
+            seen[agent] += fresh
+            sessions[agent] += min(met_in.get(writer, 0), fresh)
+    return Independent(sum(seen.values()), len(seen), sum(max(1, sessions[agent]) for agent in seen))
+
+
+def _is_enough(found: Independent, settings: Promotion) -> bool:
+    return (
+        found.seen >= settings.clan_seen
+        and found.agents >= settings.clan_agents
+        and found.sessions >= settings.clan_sessions
+    )
+
+
+def can_be_promoted(pattern: Pattern) -> bool:
+    """Tell whether a lesson can stand in a memory at all: it is present, stands for itself, and has words."""
+    if not pattern.is_present or pattern.state == RETIRED or pattern.merged_into:
+        return False
+    return bool(normalise(readable(pattern.text)).strip(_NO_WORDS))
+
+
+def doubt(pattern: Pattern, records: Sequence[Pattern], agent: str) -> str:
+    """Return why the counts do not vouch for the words of a lesson, or "".
+
+    An id is the hash of the words that were counted. Other words under it were set later, and a merge gives one record
+    the counts of another: each takes a single writer. So words that this agent set are its own affair; any others
+    must have been met by an agent other than those who merged them in.
+
+    Args:
+        pattern: the lesson, a merged set as one.
+        records: the set's own records; none when it is not merged.
+        agent: whose memory it would enter.
+    """
+    editor = _editor(pattern, "text")
+    if pattern_id(pattern.text) != pattern.id and editor != agent:
+        return f"its words were changed{f' by {editor}' if editor else ''} after they were logged"
+    mergers = {_editor(record, "merged_into") for record in records if record.merged_into}
+    shown = next((record for record in records if record.id == pattern.id), pattern)
+    relapsed = shown.totals.get("relapsed", {})
+    witnesses = {
+        names.agent_of(writer)
+        for writer, total in shown.totals.get("seen", {}).items()
+        if total > relapsed.get(writer, 0) or names.agent_of(writer) == agent
+    }
+    # A merge without a writer may be anybody's: then nobody but ourselves is known to be somebody else.
+    others = set() if "" in mergers else witnesses - mergers
+    if mergers - {agent} and agent not in witnesses and not others:
+        return f"{' and '.join(sorted(filter(None, mergers))) or 'somebody'} merged it, and nobody else met these words"
+    return ""
+
+
+def _editor(pattern: Pattern, field: str) -> str:
+    """Return the agent that set a field, "" for a field as first logged."""
+    return names.agent_of(pattern.edited[field][1]) if field in pattern.edited else ""

@@ -1,0 +1,259 @@
+"""Exposures: which lesson was shown to which agent, in which session and when. A table of ``.fleet/local.db``.
+
+So a mistake that is made after its lesson was shown, a relapse, can be told from one made before, and what came before
+a promotion from what came after it. Exposures measure, they prove nothing: one that cannot be written is left out.
+
+A row is a *span*: some showings of one lesson, from the first until the last of them. It begins as a single showing.
+Once its day is over (UTC), ``roll_up`` counts it under the agent's replica and writes the new total into that replica's
+column (``n.shown``). The total is in the table before it is in the shard: after a crash the same total is written
+again, and a G-Counter that gets the same total twice stays as it is. The oldest spans of a lesson are joined once it
+has many, never across its promotion as far as that is known: so a promotion that arrives from another machine, days
+late, still finds exact times. Only where one falls inside a joined span is the share before it unknown, and said to be.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crdt import clock
+from fleet.model import limits
+from fleet.model.errors import FleetError
+
+if TYPE_CHECKING:
+    from fleet.model.line import Line
+    from fleet.model.pattern import Pattern
+    from fleet.store.local import Local
+    from fleet.store.workspace import Writer
+
+_DAY_MS = 86_400_000
+_SPANS_MIN = 2
+_SESSION_CHARS_MAX = 200
+_HEX = frozenset("0123456789abcdef")
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS exposure (
+  agent TEXT NOT NULL,
+  pattern TEXT NOT NULL,
+  session TEXT NOT NULL,
+  first_ms INTEGER NOT NULL,
+  last_ms INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  replica TEXT NOT NULL DEFAULT '', -- under which these showings are counted; empty: not yet
+  total INTEGER NOT NULL DEFAULT 0, -- how many that replica has counted with them
+  said INTEGER NOT NULL DEFAULT 0   -- whether that total is in the shard
+);
+CREATE INDEX IF NOT EXISTS exposure_by_pattern ON exposure (agent, pattern, first_ms);
+CREATE INDEX IF NOT EXISTS exposure_unsaid ON exposure (agent, first_ms) WHERE said = 0;
+"""
+
+
+class Span(NamedTuple):
+    """Showings of one lesson: from when until when, milliseconds since 1970, and how many."""
+
+    first: int
+    last: int
+    number: int
+
+
+def note(state: "Local", agent: str, session: str, ids: Iterable[str], now_ms: int) -> bool:
+    """Note that these lessons were shown to an agent; return whether it was written down.
+
+    Args:
+        state: the local database.
+        agent: who read them.
+        session: the host's id of the session, or "".
+        ids: of the patterns; what is no pattern's id is passed over.
+        now_ms: milliseconds since 1970.
+    """
+    named = session[:_SESSION_CHARS_MAX]
+    rows = [(agent, each, named, now_ms, now_ms, 1) for each in ids if _is_pattern(each)]
+    if not rows or not agent:
+        return False
+    try:
+        connection = _prepared(state)
+        _in_one_go(connection, lambda: connection.executemany(_INSERT, rows))
+    except (sqlite3.Error, FleetError):
+        return False
+    return True
+
+
+_INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, number) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+def was_shown(state: "Local", agent: str, ids: Iterable[str], before_ms: int) -> bool:
+    """Tell whether one of these lessons was shown to this agent, here, before a point in time."""
+    wanted = list(dict.fromkeys(ids))
+    asked = "SELECT 1 FROM exposure WHERE agent = ? AND first_ms < ? AND pattern IN ({}) LIMIT 1"
+    marks = ", ".join("?" * len(wanted))
+    return bool(_rows(state, asked.format(marks), agent, before_ms, *wanted))
+
+
+def known(state: "Local", agent: str) -> dict[str, list[Span]]:
+    """Return when each lesson was shown to this agent here, oldest first."""
+    found: dict[str, list[Span]] = defaultdict(list)
+    asked = "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ? ORDER BY first_ms, last_ms"
+    for pattern, first, last, number in _rows(state, asked, agent):
+        found[pattern].append(Span(first, last, number))
+    return dict(found)
+
+
+def before(spans: Iterable[Span], at_ms: int) -> int | None:
+    """Return how many showings there were until a point in time; None where a span lies on both sides of it."""
+    total = 0
+    for each in spans:
+        if each.last <= at_ms:
+            total += each.number
+        elif each.first <= at_ms:
+            return None
+    return total
+
+
+def promoted_ms(pattern: "Pattern | None") -> int | None:
+    """Return when a lesson was promoted for the clan; None if it was not, or nobody knows when."""
+    if pattern is None or pattern.state != "published" or "state" not in pattern.edited:
+        return None
+    return clock.unpack(pattern.edited["state"][0])[0]
+
+
+def is_due(state: "Local", agent: str, now_ms: int) -> bool:
+    """Tell at little cost whether there is anything to roll up."""
+    asked = "SELECT 1 FROM exposure WHERE agent = ? AND said = 0 AND first_ms < ? LIMIT 1"
+    return bool(_rows(state, asked, agent, _today(now_ms)))
+
+
+def roll_up(writer: "Writer") -> int:
+    """Count the showings of the days that are over in the replica's column; return how many lessons were written.
+
+    The caller holds the write lock.
+
+    Raises:
+        FleetError: what is missing is written the next time.
+    """
+    from fleet.model import edits  # not at the top: a hook notes what it shows, and needs neither of the two
+    from fleet.store.lines import PATTERNS
+
+    workspace, agent = writer.workspace, writer.agent
+    today = _today(workspace.world.wall_ms())
+    connection = _prepared(workspace.state)
+    lines: dict[str, Line | None] = {}
+
+    def line(pattern: str) -> "Line | None":
+        if pattern not in lines:
+            lines[pattern] = workspace.patterns.line(pattern)
+        return lines[pattern]
+
+    _in_one_go(connection, lambda: _count(connection, agent, writer.name, today, line))
+    asked = "SELECT pattern, max(total) FROM exposure WHERE agent = ? AND replica = ? AND said = 0 GROUP BY pattern"
+    deltas = []
+    for pattern, total in connection.execute(asked, (agent, writer.name)).fetchall():
+        record = line(pattern)
+        if record is not None and (missing := total - _own_total(record, writer.name)) > 0:
+            deltas.append(edits.shown(record, writer.name, missing))
+    writer.append(PATTERNS, deltas)
+    connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
+    _in_one_go(connection, lambda: _shorten(connection, agent, workspace.patterns.get))
+    return len(deltas)
+
+
+def shortened(spans: Sequence[Span], most: int, cut_ms: int | None) -> list[Span]:
+    """Return at most so many spans: the oldest are joined, none across ``cut_ms``, the promotion, if it is known."""
+    found = list(spans)
+    at = 0
+    while len(found) > most:
+        one, next_one = found[at : at + 2]
+        if cut_ms is not None and one.last <= cut_ms < next_one.first and at + 2 < len(found):
+            at += 1  # there is one such place at most: what follows is joined instead
+            continue
+        found[at : at + 2] = [Span(one.first, max(one.last, next_one.last), one.number + next_one.number)]
+    return found
+
+
+def _count(
+    connection: sqlite3.Connection, agent: str, replica: str, today: int, line: "Callable[[str], Line | None]"
+) -> None:
+    """Give whole days to a replica. Its total is never below the one in its column: this table may be younger."""
+    asked = "SELECT rowid, pattern, number FROM exposure WHERE agent = ? AND said = 0 AND replica = '' AND first_ms < ?"
+    totals: dict[str, int] = {}
+    for row, pattern, number in connection.execute(asked, (agent, today)).fetchall():
+        if pattern not in totals:
+            most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"
+            counted = connection.execute(most, (agent, pattern, replica)).fetchone()[0]
+            record = line(pattern)
+            totals[pattern] = max(counted, _own_total(record, replica) if record is not None else 0)
+        totals[pattern] += number
+        changed = "UPDATE exposure SET replica = ?, total = ? WHERE rowid = ?"
+        connection.execute(changed, (replica, totals[pattern], row))
+
+
+def _own_total(line: "Line", replica: str) -> int:
+    column = line.w.get(replica)
+    return column.n.get("shown", 0) if column is not None else 0
+
+
+def _shorten(connection: sqlite3.Connection, agent: str, lesson: "Callable[[str], Pattern | None]") -> None:
+    """Join the oldest spans of the lessons that have too many, and forget the lessons not shown for longest."""
+    counts = connection.execute(
+        "SELECT pattern, count(*), max(last_ms) AS newest FROM exposure WHERE agent = ? AND said = 1 GROUP BY pattern "
+        "ORDER BY newest DESC",
+        (agent,),
+    ).fetchall()
+    for pattern, _, _ in counts[limits.SHOWN_REMEMBERED_MAX :]:
+        connection.execute("DELETE FROM exposure WHERE agent = ? AND pattern = ? AND said = 1", (agent, pattern))
+    counts = counts[: limits.SHOWN_REMEMBERED_MAX]
+    each_max = limits.SHOWN_SPANS_EACH_MAX
+    if sum(number for _, number, _ in counts) > limits.SHOWN_SPANS_MAX:
+        each_max = max(_SPANS_MIN, min(each_max, limits.SHOWN_SPANS_MAX // len(counts)))
+    for pattern, number, _ in counts:
+        if number > each_max:
+            _shorten_one(connection, agent, pattern, each_max, promoted_ms(lesson(pattern)))
+
+
+def _shorten_one(connection: sqlite3.Connection, agent: str, pattern: str, most: int, cut_ms: int | None) -> None:
+    where = (agent, pattern)
+    rows = connection.execute(
+        "SELECT first_ms, last_ms, number, replica, total FROM exposure "
+        "WHERE agent = ? AND pattern = ? AND said = 1 ORDER BY first_ms, last_ms, total",
+        where,
+    ).fetchall()
+    replica, total = rows[-1][3:]
+    spans = shortened([Span(*row[:3]) for row in rows], most, cut_ms)
+    connection.execute("DELETE FROM exposure WHERE agent = ? AND pattern = ? AND said = 1", where)
+    connection.executemany(
+        "INSERT INTO exposure VALUES (?, ?, '', ?, ?, ?, ?, ?, 1)",
+        [(*where, *span, replica, total) for span in spans],
+    )
+
+
+def _prepared(state: "Local") -> sqlite3.Connection:
+    connection = state.connection()
+    connection.executescript(_SCHEMA)
+    return connection
+
+
+def _rows(state: "Local", asked: str, *values: object) -> list[tuple[Any, ...]]:
+    """Return the rows of a question; none where nothing was ever noted, or where nothing can be read."""
+    if not state.path.exists():
+        return []
+    try:
+        return state.connection().execute(asked, values).fetchall()
+    except (sqlite3.Error, FleetError):
+        return []
+
+
+def _in_one_go(connection: sqlite3.Connection, act: Callable[[], object]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        act()
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def _today(now_ms: int) -> int:
+    """Return the moment at which the day of ``now_ms`` began, UTC."""
+    return now_ms - now_ms % _DAY_MS
+
+
+def _is_pattern(text: str) -> bool:
+    return len(text) == 18 and text.startswith("p-") and _HEX.issuperset(text[2:])
