@@ -77,6 +77,14 @@ _NO_DAMAGE = frozenset(
 )
 
 
+_UNWRITABLE = frozenset(
+    {
+        *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
+        sqlite3.SQLITE_PERM,
+    }
+)
+
+
 class DamagedError(sqlite3.DatabaseError):
     """A row is not what was written: SQLite itself does not notice that (STORE: 36 of 60 changed pages)."""
 
@@ -208,6 +216,11 @@ def checked(line: object, hash_: object) -> bytes:
     if not isinstance(line, bytes) or checksum(line) != hash_:
         raise DamagedError("a row of the database is not what was written")
     return line
+
+
+def is_unwritable(why: Exception) -> bool:
+    """Tell whether a database may only be read here, or not even opened: then one in memory serves."""
+    return getattr(why, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _UNWRITABLE
 
 
 def is_damage(why: Exception) -> bool:

@@ -35,6 +35,7 @@ from fleet.store.database import (
     checksum,
     get_meta,
     is_damage,
+    is_unwritable,
     set_meta,
 )
 from fleet.store.files import Files, fingerprint, look
@@ -153,19 +154,13 @@ class Ingest:
 
         Another process that is at it is waited for ``wait_s``; then the rows answer as they are.
         """
-        for is_last in (False, True):
-            try:
-                self.refresh(self.wait_s)
-                return act(self.database.open() if self.database.exists else Database(None).open())
-            except TROUBLE as why:
-                if is_last or not is_damage(why):
-                    raise
-                self._discard(why)
-        raise AssertionError("the second time returns or raises")
-
-    def _discard(self, why: Exception) -> None:
-        self._warn(f"{self.database.path} was damaged ({why}) and is made anew from the line files; nothing is lost")
-        self.database.delete()
+        self.refresh(self.wait_s)
+        try:
+            return act(self.database.open() if self.database.exists else Database(None).open())
+        except TROUBLE as why:
+            self._mend(why)
+        self.refresh(self.wait_s)
+        return act(self.database.open())
 
     def refresh(self, wait_s: float = BUSY_S) -> bool:
         """Join what was written since the last refresh.
@@ -173,25 +168,44 @@ class Ingest:
         Returns False where another process does so and is not done within ``wait_s``: then the rows are as they were.
         A first build of a large clan is left to whoever can wait for it.
         """
-        if not self.database.exists and self.database.path is not None:
-            if not self._may_write():
-                self._use_memory()
-            else:
-                return self._build(wait_s)
-        connection = self.database.open()
-        if not self._is_stale(connection):
-            return True
         try:
-            with self.database.transaction(wait_s) as connection:
-                if self._is_stale(connection):
-                    self._fold_all(connection)
-        except BusyError:
-            return False
+            return self._refreshed(wait_s)
         except TROUBLE as why:
-            if getattr(why, "sqlite_errorname", "").startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
-                self._use_memory()
-                return self.refresh(wait_s)
-            raise
+            self._mend(why)
+        return self._refreshed(wait_s)
+
+    def _mend(self, why: Exception) -> None:
+        """Delete a damaged database; answer from memory where it cannot be written.
+
+        Raises:
+            Exception: what was raised, where neither helps.
+        """
+        if self.database.path is None:
+            raise why
+        if not is_damage(why):
+            if not is_unwritable(why):
+                raise why
+            self._use_memory()
+            return
+        self._warn(f"{self.database.path} was damaged ({why}) and is made anew from the line files; nothing is lost")
+        try:
+            self.database.delete()
+        except OSError:
+            self._use_memory()
+
+    def _refreshed(self, wait_s: float) -> bool:
+        if not self.database.exists and self.database.path is not None:
+            if self._may_write():
+                return self._build(wait_s)
+            self._use_memory()
+        connection = self.database.open()
+        if self._is_stale(connection):
+            try:
+                with self.database.transaction(wait_s) as connection:
+                    if self._is_stale(connection):
+                        self._fold_all(connection)
+            except BusyError:
+                return False
         self._tell()
         return True
 
@@ -216,8 +230,7 @@ class Ingest:
                     self._build_at(path)
         except BusyError:
             return False
-        self._tell()
-        return self.refresh(wait_s)
+        return self._refreshed(wait_s)
 
     def _build_at(self, path: Path) -> None:
         fresh = Database(path.with_name(f"{path.name}.new"), durable=False)
