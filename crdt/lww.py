@@ -4,7 +4,6 @@ The larger (stamp, replica, value) wins, so that every tie ends alike everywhere
 Values are compared as bytes, never as decoded values: to Python ``1 == True``, to a peer it is not.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -30,11 +29,3 @@ def join(mine: Register, theirs: Register) -> Register:
 def covers(whole: Register, part: Register) -> bool:
     """Tell whether joining ``part`` would leave ``whole`` as it is."""
     return part <= whole
-
-
-def join_fields(mine: Mapping[str, Register], theirs: Mapping[str, Register]) -> dict[str, Register]:
-    """Join two maps of registers field by field."""
-    joined = dict(mine)
-    for field, register in theirs.items():
-        joined[field] = join(joined[field], register) if field in joined else register
-    return joined

@@ -31,7 +31,7 @@ def live(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
 
 
 def removal(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
-    """Return the delta of an observed remove: the live adds, copied.
+    """Return the delta of an observed remove: the adds that these removes do not cover yet, copied.
 
     A remove covers only the adds that it has seen: a concurrent add must survive.
     """

@@ -8,10 +8,10 @@ than every stamp that this machine has admitted; whoever appends the delta issue
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from crdt import clock
+from crdt import clock, orset
 from fleet.model import line as codec
 from fleet.model.line import AT, CARRIED, NOTHING, Column, Line
-from fleet.model.pattern import MERGED_INTO, author_field, first_seen
+from fleet.model.pattern import MERGED_INTO, author_field, first_seen, fold
 from fleet.model.strict import canonical
 
 PUBLISHED = "published"
@@ -135,11 +135,11 @@ def part(
 
 
 def _at(own: Column, add: str, at: str) -> dict[str, str]:
-    """Return the time at which the writer first saw the lesson, where its columns's add no longer says it."""
+    """Return the time at which the writer first saw the lesson, where its column's add no longer says it."""
     known = first_seen(own)
     earliest = min((each for each in (known, at) if each), default="")
     said = own.first.get(AT) or max(own.add, add)
-    return {AT: earliest} if earliest and earliest < said else {}
+    return {AT: earliest} if earliest and (not said or earliest < said) else {}
 
 
 def _worded(
@@ -148,10 +148,10 @@ def _worded(
     """Return the wordings that no column has, as first wordings; where they were purged, as edits."""
     first: dict[str, Any] = {}
     edits: dict[str, tuple[str, Any]] = {}
-    marks = codec.purges(line)
+    marks, shown = codec.purges(line), fold(line).fields
     for field, value in fields.items():
         said = [column.first[field] for column in line.w.values() if field in column.first]
-        said += [column.set[field][1] for column in line.w.values() if field in column.set]
+        said += [shown[field]] if field in shown else []
         if (me, field) in marks:
             if not said:
                 edits[field] = (stamp, value)
@@ -187,8 +187,8 @@ def retire(line: Line, me: str) -> Line:
 
     Adds that somebody else removed already are named as well: whoever blocks that other writer has retired it, too.
     """
-    own = line.w.get(me, NOTHING).rem
-    return _delta(line, me, Column(rem={w: c.add for w, c in line.w.items() if c.add > own.get(w, "")}))
+    adds = {writer: column.add for writer, column in line.w.items() if column.add}
+    return _delta(line, me, Column(rem=orset.removal(adds, line.w.get(me, NOTHING).rem)))
 
 
 def restore(line: Line, me: str, stamp: str) -> Line:

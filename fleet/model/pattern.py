@@ -163,7 +163,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
     """Return what a record amounts to under a policy."""
-    columns = line.w
+    columns = {writer: line.w[writer] for writer in sorted(line.w)}
     if policy.blocked:
         columns = {writer: column for writer, column in columns.items() if not _is_blocked(writer, policy.blocked)}
     fields, edited, late = _folded_fields(columns, policy.cut)

@@ -1,29 +1,33 @@
 """The laws, as plain functions of the join that must keep them, and the small universe they are tried in.
 
-Each check takes the implementation first: a module of `crdt`, the line codec, a `Notebook` class, or a deliberately
-broken copy of one (`test_broken_joins.py`). So the same code that praises the real join is known to catch the false.
-The universe is small on purpose: three replicas and five stamps meet in every kind of tie.
+Each check takes the implementation first: a module of `crdt` or of `fleet.model`, or a deliberately broken copy of one
+(`test_broken_joins.py`). So the same code that praises the real join is known to catch the false. The universe is small
+on purpose: three replicas and five stamps meet in every kind of tie.
 """
 
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from crdt import clock, lww
-from fleet.keep import limits
-from fleet.keep import line as codec
-from fleet.keep.line import Carried, Line
+from fleet.model import edits, limits, names
+from fleet.model import line as codec
+from fleet.model.line import Carried, Column, Line
+from fleet.model.pattern import Pattern, Policy, fold
+from fleet.model.strict import canonical
 
 REPLICAS = ("anna.00000001", "bert.00000002", "cleo.00000003")
 NOW_MS = 1_790_000_000_000
 STAMPS = tuple(clock.pack(NOW_MS + ms, counter) for ms, counter in ((0, 0), (0, 1), (5, 0), (900, 0), (86_400_000, 0)))
 FOREVER = "~"
 IDS = ("p-0000000000000001", "p-00000000000000ff")
+HASHES = ("aaaaaaaa00000000", "bbbbbbbb00000000")
 COUNTERS = ("seen", "sessions", "zeta")
 FIELDS = ("category", "text", "ω")
 
@@ -112,37 +116,98 @@ exact_values = st.sampled_from(EXACT_VALUES) | _nested(st.none() | st.booleans()
 values = st.sampled_from(VALUES) | exact_values | st.floats(allow_nan=False, allow_infinity=False)
 
 
-_evidence = st.sampled_from((codec.NO_EVIDENCE,) * 5 + tuple(product(STAMPS, REPLICAS)))
+@st.composite
+def columns(draw: st.DrawFn, values: st.SearchStrategy[Any] = values) -> Column:
+    """Draw what one writer may have said, as if decoded."""
+    column = Column()
+    for part in draw(_some_parts):
+        match part:
+            case "add":
+                column.add = draw(stamps)
+            case "rem":
+                column.rem = draw(slots)
+            case "n":
+                column.n = {name: draw(_totals) for name in draw(_some_counters)}
+            case "parts":
+                column.parts = draw(_part_maps)
+            case "first":
+                column.first = {field: draw(values) for field in draw(_some_fields)}
+                if draw(st.booleans()):
+                    column.first[codec.AT] = draw(stamps)
+            case "set":
+                column.set = {field: (draw(stamps), draw(values)) for field in draw(_some_fields)}
+            case "over":
+                column.over = draw(_marks)
+            case "purge":
+                column.purge = draw(_purge_marks)
+            case "later":
+                column.later = {"zz": draw(values)}
+    return column
+
+
+_some_parts = st.sampled_from(
+    [
+        *((part,) for part in ("add", "rem", "n", "parts", "first", "set", "over", "purge", "later")),
+        *product(("add", "rem"), ("first", "set"), ("n", "parts", "later")),
+        *product(("over", "purge"), ("set", "first")),
+        ("first", "set"),
+        (),
+    ]
+)
+_totals = st.integers(1, 4)
+
+
+def _nested_maps(
+    outer: Sequence[str], inner: Sequence[str], leaves: Sequence[Any]
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw maps of maps, none of them empty but the outer one."""
+    one = [{key: {name: leaf}} for key, name, leaf in product(outer, inner, leaves)]
+    two = [{key: dict.fromkeys(inner, leaf)} for key, leaf in product(outer, leaves)]
+    both = [{outer[0]: {inner[0]: leaf}, outer[1]: {inner[1]: leaf}} for leaf in leaves]
+    return st.sampled_from([*one, *two, *both]).map(lambda found: {key: dict(each) for key, each in found.items()})
+
+
+_part_maps = _nested_maps(COUNTERS, HASHES, (1, 2, 3))
+_marks = _nested_maps(REPLICAS, FIELDS, STAMPS)
+_purge_marks = _nested_maps(REPLICAS, FIELDS, (clock.ZERO, *STAMPS[:3])) | _nested_maps(
+    (codec.CARRIED, codec.CARRIED), HASHES, (clock.ZERO, STAMPS[0])
+)
 
 
 @st.composite
-def lines(draw: st.DrawFn, values: st.SearchStrategy[Any] = values) -> Line:
-    """Draw any valid line of the universe, as if decoded."""
-    line = Line(
-        id=draw(st.sampled_from(IDS)),
-        at=draw(st.sampled_from((clock.ZERO, *STAMPS))),
-        by=draw(st.sampled_from(("", *REPLICAS))),
-        add=draw(slots),
-        rem=draw(slots),
-    )
-    for name in draw(_some_counters):
-        if totals := draw(counts):
-            line.n[name] = totals
-    for field in draw(_some_fields):
-        line.set[field] = draw(values)
-        if (proof := draw(_evidence)) != codec.NO_EVIDENCE:
-            line.when[field] = proof
-    return line
+def lines(draw: st.DrawFn, values: st.SearchStrategy[Any] = values, line_ids: Sequence[str] = IDS) -> Line:
+    """Draw any valid line of the universe, as if decoded: without empty columns and without what its marks cover."""
+    writers = draw(_some_of(REPLICAS))
+    line = Line(draw(st.sampled_from(line_ids)), {writer: draw(columns(values)) for writer in writers})
+    return settled(line)
 
 
 def lines_of_one_id(values: st.SearchStrategy[Any] = values) -> st.SearchStrategy[Line]:
     """Draw lines that may be joined."""
+    return lines(values, IDS[:1])
 
-    def named(line: Line) -> Line:
-        line.id = IDS[0]
-        return line
 
-    return lines(values).map(named)
+def settled(line: Line) -> Line:
+    """Return the line without what its own purge marks cover, naively."""
+    marks = [
+        (writer, field, stamp)
+        for column in line.w.values()
+        for writer, fields in column.purge.items()
+        for field, stamp in fields.items()
+    ]
+    for writer, field, stamp in marks:
+        column = line.w.get(writer, Column())
+        column.first.pop(field, None)
+        if field in column.set and column.set[field][0] <= stamp:
+            del column.set[field]
+    return Line(
+        line.id,
+        {
+            writer: column
+            for writer, column in line.w.items()
+            if codec.encode(Line("", {"": column})) != b'{"id":"","w":{"":{}}}'
+        },
+    )
 
 
 @st.composite
@@ -151,7 +216,7 @@ def carried_lines(draw: st.DrawFn) -> Carried:
     line_id = draw(st.sampled_from((*IDS, "d-0000000000000001", "q9-0000000000000001")))
     found: dict[str, Any] = {"zz": draw(exact_values), "id": line_id}
     if draw(st.booleans()):
-        found["v"] = draw(st.sampled_from((0, 2, "1")))
+        found["v"] = draw(st.sampled_from((0, 3, "1")))
     blank = draw(st.sampled_from(("", " ")))
     return Carried(line_id, json.dumps(found, separators=("," + blank, ":" + blank)).encode())
 
@@ -167,41 +232,55 @@ def deliveries(draw: st.DrawFn, of: st.SearchStrategy[Any] = entries) -> tuple[l
     return sent, draw(st.permutations(sent + repeats))
 
 
+policies = st.builds(
+    Policy,
+    st.sampled_from((*STAMPS, FOREVER)),
+    st.sampled_from(
+        [frozenset(some) for size in (0, 1, 2) for some in combinations((*REPLICAS[:2], "cleo", "nobody"), size)]
+    ),
+)
+
+
 def registers() -> st.SearchStrategy[Any]:
     """Draw LWW-Registers that tie often."""
     return st.builds(
-        lww.Register, stamps | st.just(clock.ZERO), st.sampled_from(("", *REPLICAS)), values.map(codec.encode_value)
+        lww.Register, stamps | st.just(clock.ZERO), st.sampled_from(("", *REPLICAS)), values.map(canonical)
     )
 
 
 def wide_lines() -> st.SearchStrategy[Line]:
     """Draw joined lines of many bytes: long texts, many replicas, many counters."""
     return st.builds(
-        _wide_line,
+        wide_line,
         fields=st.integers(0, 12),
         field_bytes=st.sampled_from((10, 4_000, limits.TEXT_BYTES_MAX)),
         replicas=st.sampled_from((0, 3, 400, 700, 1_500)),
         names=st.sampled_from((1, 2, 700)),
-        has_first=st.booleans(),
     )
 
 
-def _wide_line(fields: int, field_bytes: int, replicas: int, names: int, has_first: bool) -> Line:
-    line = Line(id=IDS[0])
-    if has_first:
-        line.at, line.by = STAMPS[0], "a" * 32 + ".00000001"
-    for number in range(fields):
-        name = f"field {number:02} " + "ß" * 50
-        line.set[name] = "x" * field_bytes
-        line.when[name] = (STAMPS[number % len(STAMPS)], REPLICAS[0])
+def wide_line(fields: int, field_bytes: int, replicas: int, names: int) -> Line:
+    line = Line(IDS[0])
     for number in range(replicas):
-        replica = f"agent{number % 7}.{number * 7919:08x}"
-        line.add[replica] = STAMPS[number % len(STAMPS)]
-        if number % 3:
-            line.rem[replica] = STAMPS[0]
-        line.n.setdefault("seen", {})[replica] = number + 1
-    for number in range(names if replicas else 0):
-        line.n.setdefault(f"counter {number:04} " + "ß" * 48, {})["agent0.00000000"] = number + 1
+        column = Column(add=STAMPS[number % len(STAMPS)], n={"seen": number + 1})
+        if number % 3 == 0:
+            column.rem = {REPLICAS[0]: STAMPS[0]}
+        line.w[f"agent{number % 7}.{number * 7919:08x}"] = column
+    if fields:
+        wordy = line.w[REPLICAS[0]] = Column()
+        for number in range(fields):
+            name = f"field {number:02} " + "ß" * 50
+            wordy.first[name] = "x" * field_bytes
+            wordy.set[name] = (STAMPS[number % len(STAMPS)], "y" * field_bytes)
+    if replicas:
+        counting = line.w["agent0.00000000"]
+        for number in range(names):
+            name = f"counter {number:04} " + "ß" * 48
+            counting.n[name] = number + 1
+            counting.parts[name] = {HASHES[0]: 1}
+            counting.over.setdefault(REPLICAS[1], {})[name] = STAMPS[1]
+            counting.purge.setdefault(REPLICAS[2], {})[name] = clock.ZERO
+            counting.later[name] = number
     return line
 
 
@@ -314,13 +393,6 @@ def a_tie_of_one_replica_goes_to_the_larger_bytes(t: Any, a: Any, b: Any) -> Non
     b = b._replace(stamp=a.stamp, replica=a.replica)
     assert t.join(a, b).value == max(a.value, b.value)
     assert t.covers(a, b) == (b.value <= a.value)
-
-
-def fields_are_joined_one_by_one(t: Any, a: dict[str, Any], b: dict[str, Any]) -> None:
-    joined = t.join_fields(a, b)
-    assert set(joined) == {*a, *b}
-    for field, register in joined.items():
-        assert register == max(side[field] for side in (a, b) if field in side)
 
 
 # --- OR-Set ---------------------------------------------------------------------------------------------------------
@@ -484,40 +556,85 @@ def no_malformed_stamp_is_taken(t: Any, text: str) -> None:
 # --- the line -------------------------------------------------------------------------------------------------------
 
 
-def by_definition(lines: Sequence[Line]) -> bytes:
+Atom = tuple[str, ...]
+
+
+def _atoms(line: Line) -> Iterator[tuple[Atom, Any]]:
+    """Yield what a line says, key by key: (writer, part, keys...) and the value."""
+    for writer, column in line.w.items():
+        if column.add:
+            yield (writer, "add"), column.add
+        for part in ("first", "n", "rem", "set"):
+            for key, value in getattr(column, part).items():
+                yield (writer, part, key), value
+        for part in ("over", "parts", "purge"):
+            for outer, inner in getattr(column, part).items():
+                for key, value in inner.items():
+                    yield (writer, part, outer, key), value
+        for name, value in column.later.items():
+            yield (writer, "later", name), value
+
+
+def _order(atom: Atom, value: Any) -> Any:
+    """Return what the largest of is what the join keeps, as the table of the design says."""
+    if atom[1:] == ("first", "at"):
+        return [-ord(mark) for mark in value]
+    if atom[1] in {"first", "later"}:
+        return canonical(value)
+    return (value[0], canonical(value[1])) if atom[1] == "set" else value
+
+
+def joined_by_definition(lines: Iterable[Line]) -> dict[Atom, Any]:
     """Return the join of lines of one id as the table of DESIGN, section 3, says it, written without the code."""
-    found: dict[str, Any] = {"id": lines[0].id, "add": {}, "rem": {}, "n": {}, "set": {}, "when": {}}
-    for kind in ("add", "rem"):
-        for line in lines:
-            for replica, stamp in getattr(line, kind).items():
-                found[kind][replica] = max(stamp, found[kind].get(replica, ""))
+    said: dict[Atom, Any] = {}
     for line in lines:
-        for name, totals in line.n.items():
-            for replica, total in totals.items():
-                slot = found["n"].setdefault(name, {})
-                slot[replica] = max(total, slot.get(replica, 0))
-    writes: dict[str, list[tuple[str, str, bytes, Any]]] = {}
-    for line in lines:
-        for field, value in line.set.items():
-            stamp, writer = line.when.get(field, ("0", ""))
-            writes.setdefault(field, []).append((stamp, writer, codec.encode_value(value), value))
-    for field, candidates in writes.items():
-        stamp, writer, _, value = max(candidates, key=lambda write: write[:3])
-        found["set"][field] = value
-        if stamp != "0":
-            found["when"][field] = [stamp, writer]
-    at, by = min((line.at, line.by) for line in lines)
-    found |= ({"at": at} if at != "0" else {}) | ({"by": by} if by else {})
-    return codec.encode_value({key: found[key] for key in sorted(found) if found[key]})
+        for atom, value in _atoms(line):
+            if atom not in said or _order(atom, value) > _order(atom, said[atom]):
+                said[atom] = value
+    for (_, part, *keys), mark in list(said.items()):
+        if part == "purge":
+            said.pop((keys[0], "first", keys[1]), None)
+            if said.get((keys[0], "set", keys[1]), (FOREVER,))[0] <= mark:
+                del said[keys[0], "set", keys[1]]
+    return said
+
+
+def bytes_by_definition(lines: Sequence[Line]) -> bytes:
+    found: dict[str, Any] = {}
+    for (writer, part, *keys), value in joined_by_definition(lines).items():
+        inner = found.setdefault(writer, {})
+        for key in ((part, *keys) if part != "later" else keys)[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[(part, *keys)[-1]] = value
+    return canonical({"id": lines[0].id} | ({"w": found} if found else {}))
 
 
 def the_join_is_what_the_design_says(t: Any, a: Line, b: Line, c: Line) -> None:
-    assert codec.encode(t.join(t.join(a, b), c)) == by_definition([a, b, c])
+    assert codec.encode(t.join(t.join(a, b), c)) == bytes_by_definition([a, b, c])
+
+
+def what_a_line_has_beyond_another_is_all_that_it_brings(t: Any, whole: Line, base: Line) -> None:
+    news = t.minus(whole, base)
+    assert (news is None) == (bytes_by_definition([base, whole]) == codec.encode(base))
+    if news is not None:
+        assert codec.encode(codec.join(base, news)) == bytes_by_definition([base, whole])
+
+
+def what_a_line_has_beyond_another_is_the_smallest(t: Any, whole: Line, base: Line) -> None:
+    """Each key of it is needed: without it, something would be missing."""
+    news = t.minus(whole, base)
+    said = dict(_atoms(news)) if news is not None else {}
+    known, everything = joined_by_definition([base]), joined_by_definition([base, whole])
+    for atom, value in said.items():
+        assert _order(atom, everything[atom]) == _order(atom, value)
+        assert atom not in known or _order(atom, known[atom]) != _order(atom, value)
 
 
 def canonical_bytes_are_sorted_compact_json(encode: Callable[[Line], bytes], line: Line) -> None:
-    found = {key: getattr(line, key) for key in Line.__struct_fields__}
-    found = {key: value for key, value in found.items() if value and not (key == "at" and value == "0")}
+    found: dict[str, Any] = {"id": line.id}
+    for writer, column in line.w.items():
+        said = {key: getattr(column, key) for key in Column.__struct_fields__ if key != "later"}
+        found.setdefault("w", {})[writer] = {key: value for key, value in said.items() if value} | column.later
     as_json = json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert encode(line) == as_json.encode()
 
@@ -527,28 +644,44 @@ def a_line_reads_back(decode: Callable[[bytes], Line | Carried], line: Line) -> 
     read = decode(raw)
     assert type(read) is Line
     assert codec.encode(read) == raw
-    assert repr(read) == repr(codec.msgspec.convert(codec.msgspec.json.decode(raw), Line))
+    assert dict_form(read) == dict_form(line)
+
+
+def dict_form(line: Line) -> Any:
+    """Return a line as texts that are equal where the line is, whatever the order of its keys; 1 is not true."""
+    return sorted((atom, repr(canonical(value))) for atom, value in _atoms(line))
 
 
 def an_untidy_line_reads_as_its_canonical_form(decode: Callable[[bytes], Any], line: Line, seed: int) -> None:
     """Any key order, blanks, escapes, and what says nothing written out: the same record, the same bytes."""
     luck = random.Random(seed)
-    found = codec.msgspec.json.decode(codec.encode(line))
-    nothing = {"at": "0", "by": "", "add": {}, "rem": {}, "n": {}, "set": {}, "when": {}, "v": 1}
-    for key, value in nothing.items():
-        if luck.random() < 0.5:
-            found.setdefault(key, value)
-    if "n" in found and luck.random() < 0.5:
-        found["n"].setdefault("empty", {})
-        found["n"].setdefault("seen", {}).setdefault(REPLICAS[0], 0)
-    if "when" in found:
-        for field in line.set:
-            if luck.random() < 0.5:
-                found["when"].setdefault(field, ["0", ""])
+    found = msgspec.json.decode(codec.encode(line))
+    if luck.random() < 0.5:
+        found["v"] = 2
+    for column in found.setdefault("w", {}).values():
+        for part in ("first", "n", "over", "parts", "purge", "rem", "set"):
+            if luck.random() < 0.3:
+                column.setdefault(part, {})
+        if "n" in column and luck.random() < 0.5:
+            column["n"].setdefault("empty", 0)
+        if luck.random() < 0.3:
+            column.setdefault("parts", {}).setdefault("empty", luck.choice(({}, {HASHES[0]: 0})))
+        for part in ("over", "purge"):
+            if luck.random() < 0.3:
+                column.setdefault(part, {}).setdefault(REPLICAS[0], {})
+    if luck.random() < 0.5:
+        found["w"].setdefault("dora.00000004", luck.choice(({}, {"n": {}}, {"n": {"seen": 0}})))
     ordered = _shuffled(found, luck)
     raw = json.dumps(ordered, ensure_ascii=luck.random() < 0.5, indent=luck.choice((None, 1)))
     read = decode(raw.replace("\n", " ").encode())
     assert codec.encode(read) == codec.encode(line)
+
+
+def what_a_mark_covers_is_not_read(decode: Callable[[bytes], Any], column: Column, mark: Column) -> None:
+    """A line with both, as a careless writer may make it, reads as the join of the two."""
+    both = {REPLICAS[0]: column, REPLICAS[1]: mark}
+    unsettled = canonical({"id": IDS[0], "w": {w: codec._as_json(c) for w, c in both.items()}})
+    assert codec.encode(decode(unsettled)) == bytes_by_definition([Line(IDS[0], {w: c}) for w, c in both.items()])
 
 
 def _shuffled(value: Any, luck: random.Random) -> Any:
@@ -563,122 +696,367 @@ def a_long_line_is_split_and_joins_back(split: Callable[[Line], list[bytes]], li
     raws = split(line)
     assert max(len(raw) for raw in raws) <= limits.LINE_BYTES_MAX, "a line that no peer would read"
     parts = [codec.decode(raw) for raw in raws]
+    assert all(isinstance(part, Line) and part.id == line.id for part in parts)
     whole = codec.encode(line)
     assert (len(raws) == 1) == (len(whole) <= limits.LINE_BYTES_MAX)
-    assert [(part.id, part.at, part.by) for part in parts] == [(line.id, line.at, line.by)] * len(parts)
-    kinds = [bool(part.set) for part in parts]
-    assert kinds == sorted(kinds, reverse=True), "fields first"
     joined = parts[0]
     for part in parts[1:]:
         joined = codec.join(part, joined)
     assert codec.encode(joined) == whole
 
 
-# --- the notebook ---------------------------------------------------------------------------------------------------
+def a_long_line_is_split_in_writer_order(split: Callable[[Line], list[bytes]], line: Line) -> None:
+    writers = [writer for raw in split(line) for writer in msgspec.json.decode(raw).get("w", {})]
+    assert writers == sorted(writers)
+    for writer, column in line.w.items():
+        if len(codec.encode(Line(line.id, {writer: column}))) < limits.LINE_BYTES_MAX - 64:
+            assert writers.count(writer) == 1, "a column that fits a line stays whole"
 
 
-def book_of(book_class: Any, entries: Iterable[Line | Carried], cut: str = FOREVER) -> Any:
-    """Return a notebook that has read the entries."""
-    book = book_class(cut)
-    book.add_all(entries)
-    return book
+# --- many lines -----------------------------------------------------------------------------------------------------
 
 
-def edition_of(book_class: Any, entries: Iterable[Line | Carried], cut: str = FOREVER) -> bytes:
-    """Return the edition of a notebook that has read the entries."""
-    return bytes(book_of(book_class, entries, cut).edition())
+def edition_of(t: Any, entries: Iterable[Line | Carried]) -> bytes:
+    """Return the canonical dump of everything: sorted by id, carried lines beside their records."""
+    records: dict[str, Line] = {}
+    carried: dict[str, set[bytes]] = {}
+    for entry in entries:
+        if isinstance(entry, Carried):
+            carried.setdefault(entry.id, set()).add(entry.raw)
+        else:
+            records[entry.id] = t.join(records[entry.id], entry) if entry.id in records else entry
+    raws: list[bytes] = []
+    for line_id in sorted(records.keys() | carried.keys()):
+        raws += t.split(records[line_id]) if line_id in records else []
+        raws += sorted(carried.get(line_id, ()))
+    return b"".join(raw + b"\n" for raw in raws)
 
 
-def read_edition(edition: bytes) -> list[Line | Carried]:
+def read_edition(t: Any, edition: bytes) -> list[Line | Carried]:
     """Read an edition as any peer would."""
-    return [codec.decode(raw) for raw in edition.split(b"\n") if raw]
+    return [t.decode(raw) for raw in edition.split(b"\n") if raw]
 
 
-def any_delivery_gives_the_same_edition(book_class: Any, sent: list[Any], received: list[Any]) -> None:
-    assert edition_of(book_class, sent) == edition_of(book_class, received)
+def any_delivery_gives_the_same_edition(t: Any, both: tuple[list[Any], list[Any]]) -> None:
+    assert edition_of(t, both[0]) == edition_of(t, both[1])
 
 
-def any_delivery_under_a_cut_gives_the_same_edition(book_class: Any, both: tuple[Any, Any], cut: str) -> None:
-    assert edition_of(book_class, both[0], cut) == edition_of(book_class, both[1], cut)
+def an_edition_reloads_to_itself(t: Any, sent: list[Any]) -> None:
+    edition = edition_of(t, sent)
+    assert edition_of(t, read_edition(t, edition)) == edition
 
 
-def an_edition_reloads_to_itself(book_class: Any, sent: list[Any]) -> None:
-    edition = edition_of(book_class, sent)
-    assert edition_of(book_class, read_edition(edition)) == edition
+def editions_of_editions_are_the_edition_of_all_lines(t: Any, groups: list[list[Any]]) -> None:
+    """Two compactions at once, and one of both, lose and double nothing."""
+    editions = b"".join(edition_of(t, group) for group in groups)
+    assert edition_of(t, read_edition(t, editions)) == edition_of(t, [entry for group in groups for entry in group])
 
 
-def an_edition_is_sorted_a_line_a_pattern(book_class: Any, sent: list[Any]) -> None:
-    read = read_edition(edition_of(book_class, sent))
-    ids = [entry.id for entry in read]
-    assert ids == sorted(ids)
-    patterns = [entry.id for entry in read if isinstance(entry, Line)]
-    assert patterns == sorted({entry.id for entry in sent if isinstance(entry, Line)})
-
-
-def an_edition_is_the_join_by_definition(book_class: Any, sent: list[Any]) -> None:
-    by_id: dict[str, list[Line]] = {}
-    for entry in sent:
-        if isinstance(entry, Line):
-            by_id.setdefault(entry.id, []).append(entry)
-    raws = edition_of(book_class, sent).split(b"\n")
-    for lines in by_id.values():
-        assert by_definition(lines) in raws
-
-
-def carried_lines_pass_byte_for_byte(book_class: Any, sent: list[Any], cut: str) -> None:
-    raws = edition_of(book_class, sent, cut).split(b"\n")
+def carried_lines_pass_byte_for_byte(t: Any, sent: list[Any]) -> None:
+    raws = edition_of(t, sent).split(b"\n")
     for entry in sent:
         if isinstance(entry, Carried):
+            read = t.decode(entry.raw)
+            assert (type(read), read) == (Carried, entry)
             assert raws.count(entry.raw) == 1
 
 
-def a_notebook_covers_what_would_change_nothing(book_class: Any, sent: list[Any], entry: Any, cut: str) -> None:
-    before, after = book_of(book_class, sent, cut), book_of(book_class, [*sent, entry], cut)
-    assert before.covers(entry) == (before.edition() == after.edition())
-    assert after.covers(entry)
+# --- folds ----------------------------------------------------------------------------------------------------------
 
 
-def no_part_beyond_the_cut_is_joined(book_class: Any, sent: list[Any], cut: str) -> None:
-    for line in book_of(book_class, sent, cut).patterns.values():
-        assert all(stamp <= cut for stamp in (*line.add.values(), *line.rem.values()))
-        assert all(stamp <= cut for stamp, _ in line.when.values())
+def _allowed(writer: str, policy: Policy) -> bool:
+    return writer not in policy.blocked and writer.split(".")[0] not in policy.blocked
 
 
-def early_parts_join_beside_held_ones(book_class: Any, sent: list[Any], cut: str) -> None:
-    """What is held takes nothing along: the counters, the early slots and the early fields of its line count."""
-    early = [_early(entry, cut) for entry in sent if isinstance(entry, Line)]
-    by_id = {line.id: [other for other in early if other.id == line.id] for line in early}
-    joined = {line_id: codec.encode(line) for line_id, line in book_of(book_class, sent, cut).patterns.items()}
-    assert joined == {line_id: by_definition(lines) for line_id, lines in by_id.items()}
+def _of(said: Mapping[Atom, Any], part: str, policy: Policy) -> Iterator[tuple[Any, ...]]:
+    """Yield (writer, keys..., value) of one part of all the columns that are not blocked."""
+    for (writer, kind, *keys), value in said.items():
+        if kind == part and _allowed(writer, policy):
+            yield (writer, *keys, value)
 
 
-def _early(line: Line, cut: str) -> Line:
-    kept = {f: v for f, v in line.set.items() if line.when.get(f, codec.NO_EVIDENCE)[0] <= cut}
-    return Line(
-        id=line.id,
-        at=line.at,
-        by=line.by,
-        add={r: stamp for r, stamp in line.add.items() if stamp <= cut},
-        rem={r: stamp for r, stamp in line.rem.items() if stamp <= cut},
-        n=line.n,
-        set=kept,
-        when={f: proof for f, proof in line.when.items() if f in kept},
+def the_adds_that_are_in(lines: Sequence[Line], policy: Policy) -> dict[str, str]:
+    """OR-Set: every add of every line that no remove has seen, the newest of each writer."""
+    said = [(atom, value) for line in lines for atom, value in _atoms(line) if _allowed(atom[0], policy)]
+    removes = [(atom[2], value) for atom, value in said if atom[1] == "rem"]
+    adds = [(atom[0], value) for atom, value in said if atom[1] == "add"]
+    live = sorted(add for add in adds if all(add[1] > stamp for writer, stamp in removes if writer == add[0]))
+    return dict(live)
+
+
+def the_fields_that_show(lines: Sequence[Line], policy: Policy) -> dict[str, bytes]:
+    """LWW-Registers: the latest edit that is neither in the future nor replaced, else the largest first wording."""
+    said = joined_by_definition(lines)
+    over: dict[tuple[str, str], str] = {}
+    for _, writer, field, stamp in _of(said, "over", policy):
+        over[writer, field] = max(stamp, over.get((writer, field), ""))
+    shown: dict[str, tuple[str, str, bytes]] = {}
+    for _, field, value in _of(said, "first", policy):
+        shown[field] = max(shown.get(field, ("", "", b"")), ("", "", canonical(value)))
+    for writer, field, (stamp, value) in _of(said, "set", policy):
+        if stamp <= policy.cut and stamp > over.get((writer, field), ""):
+            shown[field] = max(shown.get(field, ("", "", b"")), (stamp, writer, canonical(value)))
+    return {field: value for field, (_, _, value) in shown.items() if field != "at"}
+
+
+def the_counts(lines: Sequence[Line], policy: Policy) -> dict[str, int]:
+    """G-Counters: each writer's largest total, and each part once."""
+    said = joined_by_definition(lines)
+    slots = {(name, writer): total for writer, name, total in _of(said, "n", policy)}
+    for _, name, part, count in _of(said, "parts", policy):
+        slots[name, part] = max(count, slots.get((name, part), 0))
+    return {name: sum(count for (each, _), count in slots.items() if each == name) for name, _ in slots}
+
+
+def _joined(lines: Sequence[Line]) -> Line:
+    joined = lines[0]
+    for line in lines[1:]:
+        joined = codec.join(joined, line)
+    return joined
+
+
+def presence_is_the_or_set_of_what_was_said(fold: Callable[..., Pattern], sent: list[Line], policy: Policy) -> None:
+    pattern = fold(_joined(sent), policy)
+    assert pattern.live == the_adds_that_are_in(sent, policy)
+    assert pattern.is_present == bool(pattern.live)
+
+
+def fields_are_the_registers_of_what_was_said(fold: Callable[..., Pattern], sent: list[Line], policy: Policy) -> None:
+    pattern = fold(_joined(sent), policy)
+    assert {field: canonical(value) for field, value in pattern.fields.items()} == the_fields_that_show(sent, policy)
+
+
+def counters_are_the_sums_of_what_was_said(fold: Callable[..., Pattern], sent: list[Line], policy: Policy) -> None:
+    pattern = fold(_joined(sent), policy)
+    assert {name: pattern.count(name) for name in pattern.totals.keys() | pattern.parts.keys()} == the_counts(
+        sent, policy
     )
 
 
-def an_edition_reloads_under_its_cut(book_class: Any, sent: list[Any], cut: str) -> None:
-    book = book_of(book_class, sent, cut)
-    again = book_of(book_class, read_edition(book.edition()), cut)
-    assert again.edition() == book.edition()
-    assert again.held == book.held
-    assert {k: codec.encode(v) for k, v in again.patterns.items()} == {
-        k: codec.encode(v) for k, v in book.patterns.items()
+def first_seen_is_the_smallest_time_said(fold: Callable[..., Pattern], sent: list[Line], policy: Policy) -> None:
+    said = joined_by_definition(sent)
+    times = [(value, writer) for writer, value in _of(said, "add", policy)]
+    times += [(value, writer) for writer, field, value in _of(said, "first", policy) if field == "at"]
+    pattern = fold(_joined(sent), policy)
+    assert (pattern.at, pattern.by) == min(times, default=(clock.ZERO, ""))
+
+
+def what_is_late_is_the_newest_edit_beyond_the_cut(
+    fold: Callable[..., Pattern], sent: list[Line], policy: Policy
+) -> None:
+    """Whether an id is listed among those to be folded again."""
+    late = fold(_joined(sent), policy).late
+    shown = [fold(_joined(sent), policy._replace(cut=cut)) for cut in (*STAMPS, FOREVER) if cut >= policy.cut]
+    if not late:
+        assert all(each.fields == shown[0].fields for each in shown)
+    else:
+        assert late > policy.cut
+        assert late in {stamp for *_, (stamp, _) in _of(joined_by_definition(sent), "set", policy)}
+
+
+def a_first_wording_is_never_hidden_by_an_edit_from_the_future(
+    fold: Callable[..., Pattern], line: Line, policy: Policy, field: str
+) -> None:
+    if field in fold(Line(line.id, {w: Column(first=column.first) for w, column in line.w.items()}), policy).fields:
+        assert field in fold(line, policy).fields
+
+
+def a_fold_touches_nothing(fold: Callable[..., Pattern], line: Line, policy: Policy) -> None:
+    """Policy never reaches what is joined and pushed."""
+    before = repr(line)
+    fold(line, policy)
+    assert repr(line) == before
+
+
+def who_is_blocked_is_as_one_who_never_wrote(fold: Callable[..., Pattern], line: Line, policy: Policy) -> None:
+    others = Line(line.id, {writer: column for writer, column in line.w.items() if _allowed(writer, policy)})
+    assert fold(line, policy) == fold(others, Policy(policy.cut))
+
+
+# --- edits ----------------------------------------------------------------------------------------------------------
+
+
+def after(line: Line, cut: str = FOREVER) -> str:
+    """Return a stamp as a replica issues it that has read the line: larger than all that is within its cut."""
+    return clock.after(max(codec.newest(line, cut), STAMPS[0]))
+
+
+def a_delta_says_something_of_its_writer_alone(t: Any, line: Line, me: str) -> None:
+    stamp = after(line)
+    deltas = [
+        t.confirm(line, me, stamp, fields={"text": "new"}),
+        t.part(line, line.id, HASHES[0], {"text": "new"}, me, stamp, seen=1),
+        t.retire(line, me),
+        t.restore(line, me, stamp),
+        t.set_field(line, "text", "new", me, stamp, FOREVER),
+        t.count(line, "zeta", me),
+        t.purge(line, {"text": "gone"}, me, stamp),
+    ]
+    for delta in deltas:
+        assert delta.id == line.id
+        assert set(delta.w) <= {me}
+        assert codec.encode(codec.decode(codec.encode(delta))) == codec.encode(delta)
+
+
+def a_log_is_in_and_counts_what_it_says(t: Any, line: Line, me: str, seen: int) -> None:
+    before = fold(line)
+    delta = t.confirm(line, me, after(line), seen=seen, sessions=1, relapsed=seen - 1)
+    now = fold(codec.join(line, delta))
+    assert now.is_present
+    for name, step in (("seen", seen), ("sessions", 1), ("relapsed", seen - 1), ("zeta", 0)):
+        assert now.count(name) == before.count(name) + step
+        assert now.own(name, me) == before.own(name, me) + step
+
+
+def a_log_never_moves_the_time_when_it_was_first_seen(t: Any, line: Line, me: str, at: str) -> None:
+    known, stamp = fold(line).at, after(line)
+    told = codec.join(line, t.confirm(line, me, stamp, at=at))
+    assert fold(told).at == min(each for each in (known, at, stamp) if each not in {"", clock.ZERO})
+
+
+def a_log_says_what_nobody_has_said(t: Any, line: Line, me: str, field: str, value: Any) -> None:
+    """Unless its writer's words were purged: then it says them only where nobody else has any."""
+    known = fold(line).fields
+    told = codec.join(line, t.confirm(line, me, after(line), fields={field: value}))
+    firsts = [canonical(column.first[field]) for column in told.w.values() if field in column.first]
+    shown = canonical(fold(told).fields[field])
+    if (me, field) not in codec.purges(line):
+        assert canonical(value) in {shown, *firsts} or canonical(value) < canonical(told.w[me].first[field])
+    elif field in known:
+        assert shown == canonical(known[field])
+
+
+def a_part_counts_once_whoever_tells_it(t: Any, line: Line, me: str, other: str) -> None:
+    part, stamp = "cccccccc00000000", after(line)
+    mine = t.part(line, line.id, part, {}, me, stamp, seen=3, sessions=1)
+    theirs = t.part(line, line.id, part, {}, other, stamp, seen=3, sessions=1)
+    told = codec.join(codec.join(line, mine), codec.join(theirs, mine))
+    for name, step in (("seen", 3), ("sessions", 1)):
+        assert fold(told).count(name) == fold(line).count(name) + step
+
+
+def who_imports_is_no_witness(t: Any, line: Line, me: str) -> None:
+    imported = t.part(Line(line.id), line.id, HASHES[0], {"text": "x"}, me, after(line), seen=1, author="dora")
+    assert fold(imported).is_present
+    assert fold(imported).witnesses() == 0
+    assert fold(imported).agents() == ["dora"]
+    by_hand = t.part(Line(line.id), line.id, HASHES[1], {}, me, after(line), seen=1)
+    assert fold(codec.join(imported, by_hand)).witnesses() == 1
+    assert fold(codec.join(imported, by_hand)).agents() == sorted(["dora", names.agent_of(me)])
+
+
+def a_retire_takes_out_all_that_it_saw(t: Any, line: Line, me: str, policy: Policy) -> None:
+    """Also what somebody removed who is blocked here, so that it stays out."""
+    retired = codec.join(line, t.retire(line, me))
+    assert not fold(retired).is_present
+    assert not fold(retired, policy).is_present or not _allowed(me, policy)
+
+
+def a_retire_covers_only_what_it_saw(t: Any, line: Line, me: str) -> None:
+    """Whose clock is behind says nothing about who has seen what."""
+    delta = t.retire(line, me)
+    for target, stamp in delta.w.get(me, Column()).rem.items():
+        assert line.w[target].add == stamp
+    unseen = Line(line.id, {"dora.00000004": Column(add=STAMPS[0])})
+    assert fold(codec.join(codec.join(line, delta), unseen)).is_present
+
+
+def a_restore_is_in_and_counts_nothing(t: Any, line: Line, me: str) -> None:
+    retired = codec.join(line, edits.retire(line, me))
+    restored = codec.join(retired, t.restore(retired, me, after(retired)))
+    assert fold(restored).is_present
+    assert fold(restored).totals == fold(line).totals
+    assert fold(restored).at == (fold(line).at if fold(line).at != clock.ZERO else after(retired))
+
+
+def an_edit_wins_for_good(t: Any, line: Line, me: str, cut: str) -> None:
+    """Over first wordings, over all that is known, and over values from the future when their time has come."""
+    line = _as_known_to(line, me, cut)
+    stamp = after(line, cut)
+    edited = codec.join(line, t.set_field(line, "text", "new", me, stamp, cut))
+    for later in (stamp, *STAMPS, FOREVER):
+        if later >= stamp:
+            pattern = fold(edited, Policy(later))
+            assert (pattern.value("text"), pattern.edited["text"]) == ("new", (stamp, me))
+
+
+def an_edit_leaves_later_ones_to_win(t: Any, line: Line, me: str, other: str, cut: str) -> None:
+    """What it replaces are values from the future that it saw, and nothing that comes later."""
+    line = _as_known_to(_as_known_to(line, me, cut), other, cut)
+    stamp = after(line, cut)
+    delta = t.set_field(line, "text", "new", me, stamp, cut)
+    for fields in delta.w[me].over.values():
+        assert set(fields) == {"text"}
+        assert fields["text"] > cut, "an honest value needs no mark"
+    edited = codec.join(line, delta)
+    again = codec.join(edited, t.set_field(edited, "text", "newer", other, clock.after(stamp), cut))
+    assert fold(again).value("text") == "newer"
+
+
+def _as_known_to(line: Line, me: str, cut: str) -> Line:
+    """Return the line without own edits from the future, and marks on them: such a replica is minted anew."""
+
+    def honest(marks: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        return {
+            writer: fields
+            for writer, fields in marks.items()
+            if writer != me or max(fields.values(), default="") <= cut
+        }
+
+    columns = {
+        writer: msgspec.structs.replace(column, over=honest(column.over), purge=honest(column.purge))
+        for writer, column in line.w.items()
     }
+    own = columns.get(me, Column())
+    columns[me] = msgspec.structs.replace(own, set={f: edit for f, edit in own.set.items() if edit[0] <= cut})
+    return settled(Line(line.id, columns))
 
 
-def holding_loses_nothing(book_class: Any, sent: list[Any], cut: str, later: str) -> None:
-    """An edition written under a cut, read under a later one or none, is the join of the lines it was made from."""
-    cut, later = sorted((cut, later))
-    edition = edition_of(book_class, sent, cut)
-    assert edition_of(book_class, read_edition(edition), later) == edition_of(book_class, sent, later)
-    assert edition_of(book_class, read_edition(edition)) == edition_of(book_class, sent)
+def a_new_replica_says_its_edits_again(t: Any, line: Line, old: str, cut: str) -> None:
+    """What it had written is seen now, under a stamp of today, and does not come back as from the future."""
+    me, stamp = "dora.00000004", after(line, cut)
+    delta = t.say_again(line, old, me, stamp, cut)
+    ahead = {f: edit for f, edit in line.w.get(old, Column()).set.items() if edit[0] > cut}
+    assert (delta is None) == (not ahead)
+    if delta is None:
+        return
+    assert set(delta.w) == {me}
+    assert not any((delta.w[me].add, delta.w[me].n, delta.w[me].rem, delta.w[me].first))
+    assert {f: canonical(value) for f, (_, value) in delta.w[me].set.items()} == {
+        f: canonical(value) for f, (_, value) in ahead.items()
+    }
+    alone = Line(line.id, {old: line.w[old]})
+    for later in (stamp, FOREVER):
+        shown = fold(codec.join(alone, delta), Policy(later))
+        assert all(shown.edited[f] == (stamp, me) for f in ahead)
+
+
+def a_purged_value_stays_gone(t: Any, line: Line, late: Line, me: str) -> None:
+    """Whatever comes late that was known when it was purged."""
+    line = codec.join(line, late)
+    redacted = dict.fromkeys(("category", "text"), "gone")
+    delta = t.purge(line, redacted, me, after(line), HASHES)
+    for purged in (codec.join(line, delta), codec.join(codec.join(delta, late), line), codec.join(late, delta)):
+        for column in purged.w.values():
+            assert not column.first.keys() & redacted.keys()
+            assert all(column.set[f][1] == "gone" for f in redacted if f in column.set)
+        assert all(fold(purged).value(field) == "gone" for field in redacted)
+        assert codec.purged_carried(purged) >= set(HASHES)
+
+
+def an_honest_edit_outlives_a_purge(t: Any, line: Line, me: str, other: str) -> None:
+    """A mark bears the stamp of what it covers: what its writer says later, by whatever clock, lives."""
+    honest = edits.set_field(line, "text", "honest", other, after(line), FOREVER)
+    later = clock.after(clock.after(after(line)))
+    purged = codec.join(line, t.purge(line, {"text": "gone"}, me, later))
+    told = codec.join(purged, honest)
+    assert told.w[other].set["text"][1] == ("honest" if other != me else "gone")
+
+
+def a_purge_marks_only_what_is_there(t: Any, line: Line, me: str) -> None:
+    delta = t.purge(line, {"text": "gone"}, me, after(line))
+    for writer, fields in delta.w[me].purge.items():
+        column = line.w[writer]
+        assert set(fields) == {"text"}
+        assert fields["text"] == (column.set["text"][0] if "text" in column.set else clock.ZERO)
+        assert "text" in column.set or "text" in column.first

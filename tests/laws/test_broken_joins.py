@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from fleet.keep.line import Carried, Line
+from fleet.keep.notebook import Notebook
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
@@ -17,8 +19,6 @@ from hypothesis.stateful import run_state_machine_as_test
 from crdt import clock, gcounter, lww, orset
 from crdt.lww import Register
 from fleet.keep import line as codec
-from fleet.keep.line import Carried, Line
-from fleet.keep.notebook import Notebook
 from tests.laws import checks
 from tests.laws.checks import REPLICAS, STAMPS, Clock, broken, counts, replicas, slots
 from tests.laws.test_line_model import Fleet

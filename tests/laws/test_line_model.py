@@ -7,6 +7,8 @@ it carries, so the models can be asked at every moment what a replica that has r
 
 from typing import Any, NamedTuple
 
+from fleet.keep.line import Line
+from fleet.keep.notebook import Notebook
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -14,8 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from crdt import orset
 from fleet.keep import line as codec
 from fleet.keep import notebook
-from fleet.keep.line import Line
-from fleet.keep.notebook import Notebook
 from tests.laws import checks
 from tests.laws.checks import DAY_MS, FIELDS, IDS, NOW_MS, REPLICAS, Clock
 
