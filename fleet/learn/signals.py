@@ -163,7 +163,9 @@ def flag(
         when = f"{now[:10]} {now[11:16]}Z"
         heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
         label = "User flagged" if signal.kind in {"human", "agent"} else "What I got wrong"
-        body = corrections_md.format_signal(when=when, title=title, label=label, wrong=wrong, heard=heard, source=source)
+        body = corrections_md.format_signal(
+            when=when, title=title, label=label, wrong=wrong, heard=heard, source=source
+        )
         content = corrections_md.content(when=when, title=title, wrong=wrong, right="", source=source, pattern="")
         entry = corrections_md.next_id(known, body, content)
         head = "" if known else f"# Corrections — {agent}\n"

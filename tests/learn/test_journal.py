@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli import search
-from fleet.keep import config
-from fleet.keep.errors import NoError, RefusedError, UsageError
-from fleet.keep.workspace import Workspace, World
-from fleet.learn import attempts, corrections, journal, mutations, strategies
+from fleet.app import learning, searching
+from fleet.learn import attempts, journal, mutations
+from fleet.learn.corrections import Correction
 from fleet.learn.journal import Entry
+from fleet.model.errors import NoError, RefusedError, UsageError
+from fleet.store import config
+from fleet.store.workspace import Workspace, World
 
 NOON_MS = 1_773_757_800_000  # 2026-03-17 14:30Z
 AGENT = "tank"
@@ -44,11 +45,19 @@ def text_of(path: Path) -> str:
 
 def fail(workspace, times=1, command="pytest -q", session="s-1"):
     for _ in range(times):
-        attempts.note_failure(workspace, AGENT, session, command, "E   KeyError: 'region'", 1)
+        attempts.note_failure(workspace.root, AGENT, session, command, "E   KeyError: 'region'", 1)
+
+
+def succeed(workspace, command="pytest -q", session="s-1"):
+    """Note a success as a hook does; return the ids of the mutations that it shows to have worked."""
+    won = attempts.note_success(workspace.root, AGENT, session, command)
+    for event in won:
+        mutations.record_success(workspace, AGENT, event, command)
+    return [event["id"] for event in won]
 
 
 def stopped(workspace, command="pytest -q", session="s-1"):
-    return attempts.verdict(workspace, AGENT, session, command)
+    return attempts.verdict(workspace.root, AGENT, session, command)
 
 
 # --- entries --------------------------------------------------------------------------------------------------------
@@ -103,7 +112,7 @@ def test_an_entry_is_screened_and_cannot_break_out(workspace):
     assert text.count("\n## ") == 1
     assert not {"\x1b", "\u202e"} & set(text)
     assert "<!--" not in text
-    assert len(list(search.sections_of(written.path.read_bytes()))) == 1
+    assert len(list(searching.sections_of(written.path.read_bytes()))) == 1
 
 
 def test_a_field_that_is_too_long_is_refused_and_nothing_is_written(workspace):
@@ -170,7 +179,7 @@ def test_each_branch_has_its_journal_and_the_first_one_the_usual_name(workspace)
     assert text_of(first.path).startswith("# JOURNAL — feature/x\n")
     assert text_of(second.path).startswith("# JOURNAL — main\n")
     assert [path.name for path in journal.all_of(workspace.home(AGENT))] == ["JOURNAL.md", "main.md"]
-    assert {page.path for page in search.pages(workspace) if page.kind == "journal"} == {first.path, second.path}
+    assert {page.path for page in searching.pages(workspace) if page.kind == "journal"} == {first.path, second.path}
 
 
 def test_a_journal_without_a_heading_belongs_to_every_branch(workspace):
@@ -280,7 +289,7 @@ def test_names_are_the_fleets_own_and_both_are_stored(tmp_path):
     found = opened(tmp_path)
     declared = declare(found, "change the tool")
     assert "## MUTATION: M4 (Change the tool)\n" in text_of(declared.path)
-    event = attempts.state(found, AGENT).declared[declared.id]
+    event = attempts.state(found.root, AGENT).declared[declared.id]
     assert (event["code"], event["name"]) == ("M4", "Change the tool")
 
 
@@ -291,8 +300,8 @@ def test_a_name_for_a_code_that_does_not_exist_is_refused(tmp_path):
 
 
 def test_there_are_eight_each_with_all_it_takes():
-    assert [each.code for each in strategies.STRATEGIES] == [f"M{number}" for number in range(1, 9)]
-    assert [each.name for each in strategies.STRATEGIES] == [
+    assert [each.code for each in mutations.STRATEGIES] == [f"M{number}" for number in range(1, 9)]
+    assert [each.name for each in mutations.STRATEGIES] == [
         "Fallback Dependency",
         "Extreme Debug Logging",
         "Hardcode & Isolate",
@@ -302,56 +311,49 @@ def test_there_are_eight_each_with_all_it_takes():
         "Ask the Oracle",
         "Read the Error",
     ]
-    assert all(each.when and each.example for each in strategies.STRATEGIES)
+    assert all(each.when and each.example for each in mutations.STRATEGIES)
 
 
 def test_a_success_after_a_mutation_is_recorded_and_proposed(workspace):
     fail(workspace, 3)
     declared = declare(workspace)
     assert mutations.proposals(workspace, AGENT) == []
-    assert attempts.note_success(workspace, AGENT, "s-1", "ls") == []
-    assert attempts.note_success(workspace, AGENT, "s-1", "pytest tests/one.py") == [declared.id]
+    assert succeed(workspace, "ls") == []
+    assert succeed(workspace, "pytest tests/one.py") == [declared.id]
     assert "✅ M5 (Reduce Scope) worked on: getting the full" in text_of(declared.path)
     [proposal] = mutations.proposals(workspace, AGENT)
     assert (proposal.id, proposal.code, proposal.switch) == (declared.id, "M5", SEED[1])
-    assert attempts.note_success(workspace, AGENT, "s-1", "pytest tests/one.py") == []
+    assert succeed(workspace, "pytest tests/one.py") == []
     assert text_of(declared.path).count("✅") == 1
 
 
 def test_a_success_after_another_error_in_between_still_counts(workspace):
     fail(workspace, 3)
     declared = declare(workspace)
-    attempts.note_failure(workspace, AGENT, "s-1", "pytest -q", "E   another: error", 1)
-    assert attempts.note_success(workspace, AGENT, "s-1", "pytest -q") == [declared.id]
+    attempts.note_failure(workspace.root, AGENT, "s-1", "pytest -q", "E   another: error", 1)
+    assert succeed(workspace, "pytest -q") == [declared.id]
 
 
 def test_a_success_without_a_mutation_proposes_nothing(workspace):
     fail(workspace, 3)
-    assert attempts.note_success(workspace, AGENT, "s-1", "pytest -q") == []
+    assert succeed(workspace, "pytest -q") == []
     assert mutations.proposals(workspace, AGENT) == []
     assert not workspace.home(AGENT).exists()
-
-
-def test_a_hook_that_knows_only_the_root_records_a_success_too(workspace):
-    fail(workspace, 3)
-    declared = declare(workspace)
-    assert attempts.note_success(str(workspace.root), AGENT, "s-1", "pytest -q") == [declared.id]
-    assert "✅" in text_of(declared.path)
 
 
 def test_the_proposals_command_logs_it_and_then_it_is_proposed_no_more(workspace):
     fail(workspace, 3)
     declare(workspace, texts=('it\'s "odd"; `x` $(y)', "a & b", "c"))
-    attempts.note_success(workspace, AGENT, "s-1", "pytest -q")
+    succeed(workspace, "pytest -q")
     [proposal] = mutations.proposals(workspace, AGENT)
     words = shlex.split(proposal.command)
     assert words[:2] == ["fleet", "correct"]
     told = dict(zip(words[2::2], words[3::2], strict=True))
     assert told["--wrong"] == 'it\'s "odd"; `x` $(y)'
-    corrections.correct(
+    learning.correct(
         workspace,
         AGENT,
-        corrections.Correction(told["--wrong"], told["--right"], told["--pattern"], source=told["--source"]),
+        Correction(told["--wrong"], told["--right"], told["--pattern"], source=told["--source"]),
     )
     assert mutations.proposals(workspace, AGENT) == []
 

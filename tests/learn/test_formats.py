@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.learn.entries import Record, format_entry, format_record
-from fleet.learn.shapes import Bad, Finding, Lesson, Skipped, read_records
-from fleet.learn.times import to_ms
+from fleet.learn.corrections_md import Record, format_entry, format_record
+from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_records
+from fleet.text.dates import to_ms
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 JUNE_10 = 1_781_049_600_000

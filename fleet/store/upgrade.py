@@ -1,0 +1,521 @@
+"""Converter of a workspace that fleet 0.1 made, and of its lines. Nothing else reads the lines of that version.
+
+A line of fleet 0.1 had one map for each kind of statement (``add``, ``rem``, ``n``, ``set``, ``when``), with a slot for
+each replica, and ``at`` and ``by`` for the first sight of the lesson. Its parts go where their writer's column is now:
+
+* a slot of ``add`` and ``n`` into the column of its replica, an edited field into the column of ``when``'s writer;
+* fields as first logged, and removals, into the column of ``by``; ``at`` becomes that column's first sight, where it is
+  earlier than its add. A line without ``by`` gets the smallest of its slots, else ``NOBODY``;
+* the slot ``import.<8 hex>`` of an imported record stays a column under that name, which is no agent's: its add and its
+  removals keep their meaning exactly, its counts become parts under the record's hash (those 8 digits and 8 zeros, as
+  an import makes them today), and the field ``agent.<8 hex>`` says that it is an import.
+
+Each line is converted by itself and reads nothing but its own bytes, so two machines of a clan convert in any order and
+their lines join without doubling. What is no line of fleet 0.1 stays byte for byte: lines of this version, lines of a
+newer one, and what cannot be read.
+"""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crdt import clock
+from fleet.model import limits, line, names, pattern
+from fleet.model.line import AT, Column, Line
+from fleet.model.strict import BadLineError, check_name, check_value, strict_object
+from fleet.store import lines
+from fleet.store.ingest import clan_sources
+from fleet.store.lines import PATTERNS
+from fleet.store.tree import FORMAT
+from fleet.store.workspace import Workspace
+
+FORMAT_NUMBER = 2
+FORMAT_BYTES = f"{FORMAT_NUMBER}\n".encode()
+BACKUP = "upgrade-backup"
+NOBODY = "import.00000000"
+"""Column of what no writer is known of."""
+
+_OLD_KEYS = frozenset({"add", "at", "by", "id", "n", "rem", "set", "v", "when"})
+_OLD_FILES = ("base", "state.db", "consent", "paused", "shown")
+"""What lies in ``.fleet`` of fleet 0.1 and of no later version."""
+_DERIVED = ("base", "ready", "regions", "trusted.json", "gone")
+
+
+class Upgraded(NamedTuple):
+    """Account of an upgrade.
+
+    Attributes:
+        lines: how many lines of fleet 0.1 were converted.
+        private: how many lessons moved to their agents' notes.
+        refused: how many lines could not be read before, and stay as they are.
+        done: sentences for a person, in order.
+        exposures: agent to the rows that ``reflect.exposure`` takes.
+    """
+
+    lines: int
+    private: int
+    refused: int
+    done: list[str]
+    exposures: dict[str, list[tuple[str, int, int, int, str, int, bool]]]
+
+
+def needs_upgrade(root: Path) -> bool:
+    """Tell at little cost whether fleet 0.1 made this workspace, and nothing has converted it yet."""
+    clan, local = root / "clan-learnings", root / ".fleet"
+    if number(_read(clan / FORMAT)) >= FORMAT_NUMBER:
+        return False
+    if any((local / name).exists() for name in _OLD_FILES):
+        return True
+    return any(_is_old(_first_line(clan / name)) for name in ("patterns.jsonl", *_some_shards(clan)))
+
+
+def number(data: bytes) -> int:
+    """Return the format's number that ``.fleet-format`` names; 1 where there is no such file."""
+    text = data.decode("ascii", "replace").strip()
+    return int(text) if text.isdigit() and len(text) < 9 else 1
+
+
+# --- one line -------------------------------------------------------------------------------------------------------
+
+
+class _Old(msgspec.Struct, kw_only=True):
+    """One line of fleet 0.1."""
+
+    add: dict[str, str] = {}
+    at: str = clock.ZERO
+    by: str = ""
+    id: str
+    n: dict[str, dict[str, int]] = {}
+    rem: dict[str, str] = {}
+    set: dict[str, Any] = {}
+    when: dict[str, tuple[str, str]] = {}
+
+
+def converted(raw: bytes) -> Line | None:
+    """Return a line of fleet 0.1 as a line of this version; None for any other line, and for one that was broken."""
+    if not _is_old(raw):
+        return None
+    try:
+        found = strict_object(raw)
+        old = msgspec.convert({key: value for key, value in found.items() if key != "v"}, _Old)
+        _check(old)
+    except (BadLineError, msgspec.ValidationError):
+        return None
+    return _as_line(old)
+
+
+def _is_old(raw: bytes) -> bool:
+    """Tell a line of fleet 0.1 by its keys, as far as it can be read at all."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(found, dict)
+        and str(found.get("id", "")).startswith("p-")
+        and _OLD_KEYS.issuperset(found)
+        and len(found.keys() - {"id", "v"}) > 0
+        and found.get("v", 1) == 1
+    )
+
+
+def _check(old: _Old) -> None:
+    """Check what fleet 0.1 checked: what it refused stays refused."""
+    good = old.id.startswith("p-") and names.is_id(old.id) and (not old.by or names.is_replica(old.by))
+    good = good and (old.at == clock.ZERO or clock.is_stamp(old.at))
+    for slots in (old.add, old.rem):
+        good = good and all(names.is_replica(each) and clock.is_stamp(stamp) for each, stamp in slots.items())
+    for name, counts in old.n.items():
+        check_name(name)
+        good = good and all(names.is_replica(each) and 0 <= n <= limits.INTEGER_MAX for each, n in counts.items())
+    for field, value in old.set.items():
+        check_name(field)
+        check_value(field, value)
+    for field, (stamp, writer) in old.when.items():
+        is_first = (stamp, writer) == (clock.ZERO, "")
+        good = good and field in old.set and (is_first or (clock.is_stamp(stamp) and names.is_replica(writer)))
+    if not good:
+        raise BadLineError("fleet 0.1 refused it, too")
+
+
+def _as_line(old: _Old) -> Line:
+    columns: dict[str, Column] = {}
+
+    def column(writer: str) -> Column:
+        if writer not in columns:
+            columns[writer] = Column(first={}, n={}, parts={}, rem={}, set={})
+        return columns[writer]
+
+    slots = {*old.add, *(writer for counts in old.n.values() for writer in counts)}
+    owner = old.by or min(slots, default=NOBODY)
+    for writer, stamp in old.add.items():
+        column(writer).add = stamp
+    for name, counts in old.n.items():
+        for writer, total in counts.items():
+            if total and _is_import(writer):
+                column(writer).parts.setdefault(name, {})[part_of(writer)] = total
+            elif total:
+                column(writer).n[name] = total
+    if old.rem:
+        column(owner).rem = dict(old.rem)
+    for field, value in old.set.items():
+        stamp, writer = old.when.get(field, (clock.ZERO, ""))
+        if writer:
+            column(writer).set[field] = (stamp, value)
+        elif field != AT:
+            column(owner).first[field] = value
+    for writer in sorted(slots):
+        if _is_import(writer):
+            field = pattern.author_field(part_of(writer))
+            column(writer).first.setdefault(field, old.set.get(field, "") if field not in old.when else "")
+    if slots and old.at != clock.ZERO and old.at < (column(owner).add or "~"):
+        column(owner).first[AT] = old.at
+    return Line(old.id, dict(sorted(columns.items())))
+
+
+def _is_import(writer: str) -> bool:
+    return names.agent_of(writer) == names.IMPORT
+
+
+def part_of(slot: str) -> str:
+    """Return the hash of an imported record, by the slot that it had in fleet 0.1."""
+    return f"{slot.rpartition('.')[2]:0<16}"
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+class Converted(NamedTuple):
+    """Content of a line file after its conversion, and how many of its lines were converted, or cannot be read."""
+
+    data: bytes
+    lines: int
+    refused: int
+
+
+def converted_file(path: str, data: bytes) -> Converted:
+    """Return a file of patterns with its old lines converted: an edition joined and sorted, a shard line by line."""
+    read = lines.Read()
+    done, rows = 0, []
+    for _, raw in lines.raw_lines([data], path, read):
+        made = converted(raw)
+        done += made is not None
+        rows.append((raw, made))
+    if not done:
+        return Converted(data, 0, 0)
+    written = _joined(rows) if "/" not in path else [each for raw, made in rows for each in _written(raw, made)]
+    refused = sum(made is None and _is_refused(raw) for raw, made in rows) + read.count
+    return Converted(b"".join(raw + b"\n" for raw in written), done, refused)
+
+
+def _written(raw: bytes, made: Line | None) -> list[bytes]:
+    return [raw] if made is None else line.split(made)
+
+
+def _joined(rows: list[tuple[bytes, Line | None]]) -> list[bytes]:
+    """Return the lines of an edition: one record an id, sorted, and behind them what is no line of this version."""
+    joined: dict[str, Line] = {}
+    rest = []
+    for raw, made in rows:
+        found = made or _line(raw)
+        if found is None:
+            rest.append(raw)
+        else:
+            joined[found.id] = line.join(joined[found.id], found) if found.id in joined else found
+    return [*(raw for each in sorted(joined) for raw in line.split(joined[each])), *rest]
+
+
+def _line(raw: bytes) -> Line | None:
+    with suppress(BadLineError):
+        found = line.decode(raw)
+        return found if isinstance(found, Line) else None
+    return None
+
+
+def _is_refused(raw: bytes) -> bool:
+    try:
+        line.decode(raw)
+    except BadLineError:
+        return True
+    return False
+
+
+# --- a workspace ----------------------------------------------------------------------------------------------------
+
+
+def upgrade(workspace: Workspace) -> Upgraded:
+    """Convert what fleet 0.1 left in a workspace: its lines, and what only this machine knows.
+
+    The old files are copied first. Each file is replaced whole, and the format's number is written last: after a crash
+    the next run goes on, and twice is as good as once. The caller holds the locks of a sync and of writing.
+
+    Raises:
+        DiskError: something could not be written; what was not converted yet is as it was.
+    """
+    done: list[str] = []
+    plans = _plan(workspace)
+    is_old = any((workspace.local / name).exists() for name in _OLD_FILES)
+    if plans.lines or is_old:
+        _keep_a_copy(workspace, done)
+    for path, data in plans.files.items():
+        _put(workspace, workspace.root / path, data)
+    if plans.lines:
+        done.append(f"{plans.lines:,} lines converted in {len(plans.files)} files of clan-learnings")
+    if plans.private:
+        done.append(f"{plans.private:,} private lessons moved to agents/*/notes.jsonl: nothing shared reads those")
+    if plans.refused:
+        done.append(f"{plans.refused:,} lines that could not be read before stay as they are")
+    exposures = _shown(workspace)
+    _convert_local(workspace, done)
+    return Upgraded(plans.lines, plans.private, plans.refused, done, exposures)
+
+
+def finish(workspace: Workspace, done: list[str]) -> None:
+    """Remove what fleet 0.1 derived, and note that this workspace is converted: the last step of an upgrade."""
+    removed = [name for name in (*_DERIVED, *_OLD_FILES) if _remove(workspace.local / name)]
+    removed += [path.name for path in sorted(workspace.local.glob("state.*db*")) if _remove(path)]
+    removed += [path.name for path in sorted(workspace.local.glob("index*")) if _remove(path)]
+    if removed:
+        done.append(f"removed from .fleet, since it is made anew or was converted: {', '.join(removed)}")
+    workspace.files.replace(workspace.clan / FORMAT, FORMAT_BYTES)
+
+
+class _Plan(NamedTuple):
+    """New content by path below the root, in the order in which it is written, and the counts to be told."""
+
+    files: dict[str, bytes]
+    lines: int
+    private: int
+    refused: int
+
+
+def _plan(workspace: Workspace) -> _Plan:
+    clan: dict[str, bytes] = {}
+    count = refused = 0
+    for source in clan_sources(workspace.clan):
+        if source.kind is PATTERNS:
+            made = converted_file(source.path, workspace.files.read(source.file))
+            clan[source.path] = made.data
+            count += made.lines
+            refused += made.refused
+    if not count:
+        return _Plan({}, 0, 0, 0)
+    records = _records(clan.values())
+    private = {each for each, record in records.items() if pattern.fold(record).scope == "private"}
+    files = _notes(workspace, [records[each] for each in sorted(private)])
+    if private:
+        shared = _shared(workspace, private)
+        clan = {path: _without(data, private, shared if "/" not in path else {}) for path, data in clan.items()}
+        if shared and "patterns.jsonl" not in clan:
+            clan["patterns.jsonl"] = _without(b"", private, shared)
+    files |= {f"clan-learnings/{path}": data for path, data in clan.items()}
+    return _Plan(files, count, len(private), refused)
+
+
+def _records(contents: Iterable[bytes]) -> dict[str, Line]:
+    records: dict[str, Line] = {}
+    for data in contents:
+        for _, entry in lines.entries(PATTERNS, [data], "", lines.Read()):
+            if isinstance(entry, Line):
+                records[entry.id] = line.join(records[entry.id], entry) if entry.id in records else entry
+    return records
+
+
+def _notes(workspace: Workspace, private: list[Line]) -> dict[str, bytes]:
+    """Return the notes of each agent here with the private lessons that it logged; nobody's are the default agent's."""
+    here = workspace.agents_here()
+    fallback = workspace.replicas().default_agent or next(iter(here), "")
+    added: dict[str, list[bytes]] = {}
+    for record in private:
+        owners = {names.agent_of(writer) for writer in record.w} & set(here) or {fallback}
+        for owner in sorted(owners):
+            added.setdefault(owner, []).extend(line.split(record))
+    found = {}
+    for agent, rows in added.items():
+        known = workspace.files.read(workspace.notes_file(agent))
+        there = set(known.split(b"\n"))
+        more = b"".join(raw + b"\n" for raw in rows if raw not in there)
+        gap = b"" if not known or known.endswith(b"\n") else b"\n"
+        found[workspace.notes_file(agent).relative_to(workspace.root).as_posix()] = known + gap + more
+    return found
+
+
+def _shared(workspace: Workspace, private: set[str]) -> dict[str, Line]:
+    """Return what the clan already has of private lessons: that stays among its lines."""
+    base = workspace.local / "base"
+    found = _records(converted_file(s.path, _read(s.file)).data for s in clan_sources(base) if s.kind is PATTERNS)
+    return {each: record for each, record in found.items() if each in private}
+
+
+def _without(data: bytes, private: set[str], shared: dict[str, Line]) -> bytes:
+    """Return a file without private lessons, but for what is shared already."""
+    kept: list[tuple[str, bytes]] = []
+    for _, raw in lines.raw_lines([data], "", lines.Read()):
+        found = _line(raw)
+        if found is None or found.id not in private:
+            kept.append((found.id if found is not None else "~", raw))
+    kept += [(each, raw) for each, record in shared.items() for raw in line.split(record)]
+    if shared:
+        kept.sort(key=lambda item: item[0])
+    return b"".join(raw + b"\n" for _, raw in kept)
+
+
+def _put(workspace: Workspace, path: Path, data: bytes) -> None:
+    if data:
+        workspace.files.replace(path, data)
+    else:
+        workspace.files.remove(path)
+
+
+def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:
+    """Copy the old files once. A copy that is there is of the first run, and stays."""
+    target = workspace.local / BACKUP
+    if target.exists():
+        done.append(f"the old files lie in .fleet/{BACKUP} since the first run")
+        return
+    fresh = workspace.local / f"{BACKUP}.new"
+    _remove(fresh)
+    workspace.files.folder(fresh)
+    if workspace.clan.is_dir():
+        shutil.copytree(workspace.clan, fresh / "clan-learnings", symlinks=True)
+    for name in ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown"):
+        source = workspace.local / name
+        if source.is_dir() and not source.is_symlink():
+            shutil.copytree(source, fresh / name, symlinks=True)
+        elif source.is_file() and not source.is_symlink():
+            shutil.copy2(source, fresh / name)
+    fresh.rename(target)
+    done.append(f"the old files were copied to .fleet/{BACKUP}")
+
+
+def _remove(path: Path) -> bool:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif path.is_symlink() or path.exists():
+        path.unlink()
+    else:
+        return False
+    return True
+
+
+# --- what only this machine knows -----------------------------------------------------------------------------------
+
+
+def _convert_local(workspace: Workspace, done: list[str]) -> None:
+    """Put consent, pause, sessions and marks into the local database."""
+    state, meta, told = workspace.state, _meta(workspace), []
+    said = _read(workspace.local / "consent").decode("utf-8", "replace").split()
+    if not said and "confirmed" in meta:
+        said = ["agreed", *meta["confirmed"].split()]
+    elif not said and "left" in meta:
+        said = ["left", meta["left"]]
+    if said[:1] == ["agreed"] and len(said) == 3 and said[1] == workspace.world.machine():
+        state.agree("remote", said[2], workspace.wall())
+        told.append("your consent to the remote")
+    elif said[:1] == ["left"]:
+        state.put(left=said[-1])
+        told.append("that this machine left its clan")
+    if (pause := workspace.local / "paused").exists():
+        until = _read(pause).decode("ascii", "replace").strip()
+        state.pause(until if clock.is_stamp(until) else "")
+        told.append("the pause")
+    kept = {key: meta[key] for key in ("last_sync", "pulled") if key in meta and not state.get(key)}
+    state.put(**kept)
+    for agent, session, last_ms in _rows(workspace, "SELECT agent, id, last_ms FROM session"):
+        state.session(str(agent), int(last_ms), limits.SESSION_IDLE_MINUTES * 60_000, _same(str(session)))
+        told.append(f"the session of {agent}")
+    if told:
+        done.append(f"kept in .fleet/local.db: {', '.join(told)}")
+
+
+def _same(session: str) -> Callable[[], str]:
+    return lambda: session
+
+
+def _meta(workspace: Workspace) -> dict[str, str]:
+    return {str(key): str(value) for key, value in _rows(workspace, "SELECT key, value FROM meta") if value}
+
+
+def _rows(workspace: Workspace, asked: str) -> list[tuple[Any, ...]]:
+    """Return rows of the database of fleet 0.1; none where it is missing or damaged."""
+    path = workspace.local / "state.db"
+    if not path.is_file() or path.is_symlink():
+        return []
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute(asked).fetchall()
+    except sqlite3.Error as why:
+        workspace.warn(f"{path} cannot be read ({why}): sessions and the time of the last sync were not kept")
+        return []
+
+
+def _shown(workspace: Workspace) -> dict[str, list[tuple[str, int, int, int, str, int, bool]]]:
+    """Return what was shown to each agent, as rows of the table of exposures."""
+    folder = workspace.local / "shown"
+    agents = {path.name.partition(".")[0] for path in folder.glob("*.json*")} if folder.is_dir() else set()
+    return {agent: rows for agent in sorted(agents) if names.is_agent(agent) and (rows := _shown_to(folder, agent))}
+
+
+def _shown_to(folder: Path, agent: str) -> list[tuple[str, int, int, int, str, int, bool]]:
+    totals, when = _object(folder / f"{agent}.json"), _object(folder / f"{agent}.when.json")
+    through, unsaid = str(totals.get("through", "")), totals.get("unsaid") or []
+    counted: dict[str, tuple[str, int]] = {}
+    number_of: dict[str, int] = {}
+    for replica, mine in (totals.get("shown") or {}).items():
+        for each, total in mine.items():
+            counted[each] = max((counted.get(each, ("", 0)), (replica, int(total))), key=lambda pair: pair[1])
+            number_of[each] = number_of.get(each, 0) + int(total)
+    rows = []
+    for each, (replica, total) in sorted(counted.items()):
+        spans = [tuple(span) for span in (when.get("spans") or {}).get(each, []) if len(span) == 3]
+        if missing := number_of[each] - sum(span[2] for span in spans):
+            first_ms = int((totals.get("first") or {}).get(each, 0))
+            spans = [(first_ms, max(first_ms, *(span[0] for span in spans), first_ms), missing), *spans]
+        rows += [(each, *span, replica, total, each not in unsaid) for span in spans if span[2] > 0]
+    for path in sorted(folder.glob(f"{agent}.????-??-??.jsonl")):
+        if path.name.split(".")[1] > through:
+            rows += [(each, at, at, 1, "", 0, False) for at, ids in _notes_of(path) for each in ids]
+    return rows
+
+
+def _notes_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for raw in _read(path).split(b"\n"):
+        with suppress(ValueError, KeyError, TypeError):
+            told = json.loads(raw)
+            yield int(told["at"]), [each for each in told["ids"] if isinstance(each, str) and names.is_id(each)]
+
+
+def _object(path: Path) -> dict[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(_read(path) or b"{}")
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _read(path: Path) -> bytes:
+    if path.is_symlink():
+        return b""
+    with suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
+def _first_line(path: Path) -> bytes:
+    """Return the first line of a file that is one, as far as a line goes."""
+    if path.is_symlink():
+        return b""
+    with suppress(OSError), path.open("rb") as file:
+        return file.readline(limits.LINE_BYTES_MAX + 1).removeprefix(b"\xef\xbb\xbf").strip()
+    return b""
+
+
+def _some_shards(clan: Path) -> list[str]:
+    folder = clan / "patterns.d"
+    found = sorted(folder.glob("*.jsonl"))[:8] if folder.is_dir() and not folder.is_symlink() else []
+    return [f"patterns.d/{path.name}" for path in found]

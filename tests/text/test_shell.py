@@ -1,0 +1,164 @@
+"""What a shell command is about, and what an error says: the text behind the mutation protocol."""
+
+import time
+
+import pytest
+
+from fleet.text import shell
+
+ERROR = "Exit code 1\nE   AssertionError: expected 3, got 4\n1 failed in 0.12s"
+
+# --- what a command is about ----------------------------------------------------------------------------------------
+
+FAMILIES = {
+    "pytest tests/x.py -k foo": "pytest",
+    "python -m pytest -q": "pytest",
+    "python3.11 -m pytest": "pytest",
+    "PYTHONPATH=. .venv/bin/python -m pytest -q 2>&1 | tail -5": "pytest",
+    "cd x && FOO=1 sudo -E timeout -k 5 60 npx jest --watch": "jest",
+    "uv run pytest": "pytest",
+    "uv run --with x pytest": "pytest",
+    "poetry run pytest": "pytest",
+    "time nice -n 10 make -j 4 test": "make test",
+    "make -C sub": "make",
+    "npm run build": "npm build",
+    "npm t": "npm test",
+    "npm --prefix web run test:unit": "npm test:unit",
+    "cargo +nightly test --all": "cargo test",
+    "(cd x; go test ./...)": "go test",
+    "./gradlew test": "gradle test",
+    "bash -c 'cd a && pytest -q'": "pytest",
+    "bash ./run.sh a": "run.sh",
+    "./run.sh": "run.sh",
+    "python scripts/a.py --x": "python a.py",
+    "python -c 'print(1)'": "python",
+    "cat > f <<'EOT'\nmake && cargo test\nEOT\npytest f": "pytest",
+    "pip install x && pytest": "pytest",
+    "git -C x status": "git status",
+    "if pytest; then echo ok; fi": "pytest",
+    "echo 'a && make'": "echo",
+    "docker compose up -d": "docker compose",
+    "": "",
+    "'": "",
+    "&& | ;": "",
+}
+
+
+@pytest.mark.parametrize("command", FAMILIES)
+def test_families(command):
+    assert shell.family(command) == FAMILIES[command]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("pytest", True),
+        ("cd a && make", True),
+        ("npm run test:unit", True),
+        ("yarn run build", True),
+        ("npx tsc --noEmit", True),
+        ("cmake --build out -j4", True),
+        ("cmake -S . -B out", False),
+        ("python manage.py test", True),
+        ("python3 manage.py runserver", False),
+        ("docker build .", True),
+        ("docker ps", False),
+        ("git commit -m 'make tests'", False),
+        ("cat Makefile", False),
+        ("grep -rn pytest .", False),
+        ("", False),
+    ],
+)
+def test_builds(command, expected):
+    assert shell.is_build(command) == expected
+
+
+def test_builds_are_what_the_settings_say():
+    assert shell.is_build("./ci/run.sh all", ("ci/run.sh",))
+    assert shell.is_build("just ci", ("just ci",))
+    assert not shell.is_build("just fmt", ("just ci",))
+    assert not shell.is_build("pytest", ("just ci", "", "  "))
+
+
+def test_no_command_is_too_odd_or_too_long():
+    for command in (
+        "'" * 70_000,
+        "\\" * 70_000,
+        "a" * 70_000,
+        "&&" * 70_000,
+        "<<" * 70_000,
+        "bash -c " * 9_000,
+        "\0",
+        "sudo",
+    ):
+        began = time.perf_counter()
+        shell.family(command)
+        shell.is_build(command)
+        shell.only_looks(command)
+        assert time.perf_counter() - began < 0.2, command[:20]
+
+
+@pytest.mark.parametrize(
+    "command", ["ls > out", "sed -i s/a/b/ f", "find . -delete", "git commit -m x", "tee f", "ls $(make)"]
+)
+def test_what_may_change_something_does_not_only_look(command):
+    assert not shell.only_looks(command)
+
+
+# --- what an error says ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Error at 0x7ffe01 in /a/b.c:12", "Error at 0xdeadbeef in /c/d.c:7"),
+        ("2026-01-01T10:00:00Z error: refused", "2026-02-03 11:12:13.5 error: refused"),
+        ("error: took 1.5s", "error: took 300 ms"),
+        ("error ‘x’ “y”", "error 'x' \"y\""),
+        ("error in commit 3f9c1a2b", "error in commit 77aa0c1"),
+        ("\x1b[31merror\x1b[0m: no", "error:   no"),
+        ("error 550e8400-e29b-41d4-a716-446655440000", "error 123e4567-e89b-12d3-a456-426614174000"),
+        ("fine\nok\nerror: x", "error: x\nall done\n-----"),
+        ("error: x\nexit code 1", "error: x"),
+        (
+            "src/a/b.ts(3,4): error TS2304: Cannot find name 'q'.",
+            "lib/c.ts(30,14): error TS2304: Cannot find name 'q'.",
+        ),
+    ],
+)
+def test_what_is_the_same_error(one, other):
+    assert shell.error_fingerprint(one) == shell.error_fingerprint(other) != ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("No module named 'a'", "No module named 'b'"),
+        ("error: x", "error: y"),
+        ("KeyError: 'region'", "KeyError: 'tenant'"),
+        ("FAILED tests/a.py::test_one", "FAILED tests/a.py::test_two"),
+        ("make: *** No rule to make target 'a'.", "make: *** No rule to make target 'b'."),
+    ],
+)
+def test_what_is_another_error(one, other):
+    assert shell.error_fingerprint(one) != shell.error_fingerprint(other)
+
+
+def test_the_line_shown_says_what_went_wrong():
+    assert shell.error_line(ERROR) == "E   AssertionError: expected 3, got 4"
+    assert shell.error_line("Exit code 1") == ""
+    assert shell.error_line("one\ntwo\n") == "two"
+
+
+@pytest.mark.parametrize("letter", ["a", "/", "0", " ", "'", "-", "a/", "1:", "e-", ".", "=", "a.", "error "])
+def test_64_kib_of_one_letter_are_read_at_once(letter):
+    shell.error_fingerprint("warm")
+    text = letter * (65_536 // len(letter))
+    best = min(_timed(text) for _ in range(3))
+    assert best < 0.05
+
+
+def _timed(text):
+    began = time.perf_counter()
+    shell.error_fingerprint(text)
+    return time.perf_counter() - began
