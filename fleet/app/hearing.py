@@ -16,6 +16,10 @@ from fleet.recall import ready
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from typing import Any
+
     from fleet.learn.signals import Flag
     from fleet.store.workspace import Workspace
 
@@ -197,7 +201,7 @@ def _flagged(call: Call, flag: "Flag", words: str) -> Reply:
     """Log a signal; return how its lesson is to be stated, unless it is one that was logged before."""
     from fleet.learn import signals
 
-    done = signals.flag(signals.Slim(call.root), call.agent, flag, session=call.session, wait_s=LOCK_WAIT_S)
+    done = signals.flag(_ground(call), call.agent, flag, session=call.session, wait_s=LOCK_WAIT_S)
     if not done.is_new:
         return Reply()
     local.note(call.root, call.session, f"flag {done.id}")
@@ -220,8 +224,10 @@ def _before_a_tool(call: Call, payload: Payload) -> Reply:
 
             blocked = attempts.verdict(call.root, call.agent, call.session, payload.command, payload.cwd)
             if blocked is not None:
+                from fleet.learn import mutations
+
                 call.log(f"a try was blocked: {blocked.command}")
-                return Reply(blocked=blocked.message())
+                return Reply(blocked=mutations.message(blocked))
     with call.guarded("the lessons for this step were not shown"):
         return Reply(_lessons_for(call, payload))
     return Reply()
@@ -247,7 +253,12 @@ def _after_a_tool(call: Call, payload: Payload) -> Reply:
     from fleet.learn import attempts
 
     if payload.command and payload.has_ended and payload.host != CODEX:  # Codex does not tell how a command ended
-        attempts.note_success(call.root, call.agent, call.session, payload.command, payload.cwd)
+        if won := attempts.note_success(call.root, call.agent, call.session, payload.command):
+            from fleet.learn import mutations
+
+            with _opened(call) as workspace:
+                for mutation in won:
+                    mutations.record_success(workspace, call.agent, mutation, payload.command)
     elif payload.path and payload.tool in EDITING_TOOLS:
         attempts.note_edit(call.root, call.agent, call.session, payload.path)
     return Reply()
@@ -289,7 +300,7 @@ def _unstated(call: Call) -> str:
         return ""
     from fleet.learn import signals
 
-    waiting = signals.waiting(signals.Slim(call.root), call.agent, call.session)
+    waiting = signals.waiting(_ground(call), call.agent, call.session)
     if not waiting or not local.claim(call.root, call.session, "stop once"):
         return ""
     rows = [f"- {each.id}: {_shown_title(each.title)}" for each in waiting[:LISTED_MAX]]
@@ -329,6 +340,42 @@ def work_at_the_end(call: Call) -> str:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class _Ground:
+    """A workspace as far as a signal needs one: no configuration, no database, no replica; those take too long.
+
+    Args:
+        root: the folder with ``fleet.toml``.
+    """
+
+    def __init__(self, root: str) -> None:
+        from pathlib import Path
+
+        from fleet.store.files import Files
+
+        self.root = Path(root)
+        self.files = Files(self.root)
+        self.world = self
+        self.wall_ms = local.now_ms
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nobody may write here: an ephemeral folder, and no lease."""
+        register = local.read(str(self.root), "replica.toml", bytes_max=1024 * 1024)
+        return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
+
+    def home(self, agent: str) -> "Path":
+        """Return the folder of one agent's own files."""
+        return self.root / "agents" / agent
+
+    def log_lock(self, agent: str, wait_s: float) -> "AbstractContextManager[None]":
+        """Hold the lock of one agent's log, the one that every command takes."""
+        return self.files.lock(self.root / ".fleet" / "locks" / f"log-{agent}.lock", wait_s)
+
+
+def _ground(call: Call) -> "Any":
+    return _Ground(call.root)
 
 
 # --- what they share --------------------------------------------------------------------------------------------------

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fleet import hook
-from fleet.hosts import told
-from fleet.keep.workspace import Workspace
+from fleet.hook import entry
+from fleet.hosts import local
+from fleet.hosts.calls import Alarm, Call, TimeUpError
 from fleet.recall import ready
+from fleet.reflect import exposure
+from fleet.store.local import Local
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION = "8c53a2ca-723d-4ed2-a1b0-b81655a138fc"
@@ -41,6 +43,15 @@ def failed(command: str, error: str = "Exit code 1\nboom", **more: object) -> di
     return bash(command, error=error, is_interrupt=False, **more)
 
 
+def showings(place) -> dict[str, int]:
+    """Return how often each lesson was shown to tank here."""
+    state = Local(place.folder / ".fleet" / "local.db")
+    try:
+        return {each: sum(span.number for span in spans) for each, spans in exposure.known(state, "tank").items()}
+    finally:
+        state.close()
+
+
 def captured(shared: Path) -> list[tuple[str, str, object]]:
     """Return client, event and stdin of every captured payload."""
     found = []
@@ -63,7 +74,7 @@ def in_this_process(monkeypatch, capfd, environment: dict[str, str], event: str,
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     try:
-        code = hook.main([event])
+        code = entry.main([event])
     finally:
         os.dup2(before, 0)
         os.close(before)
@@ -118,9 +129,7 @@ def test_a_session_starts_with_what_the_fleet_knows_after_a_compaction_too(place
 def test_what_was_shown_at_the_start_is_noted(place):
     done = place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input", "--json")
     place.context("SessionStart", {"source": "startup"})
-    noted = "".join(path.read_text() for path in (place.folder / ".fleet" / "shown").iterdir())
-    assert json.loads(done.stdout)["id"] in noted
-    assert SESSION in noted
+    assert showings(place) == {json.loads(done.stdout)["id"]: 1}
 
 
 def test_the_context_stands_between_two_marks_that_are_new_each_time(place):
@@ -155,8 +164,7 @@ def starts(place, *sources: str, apart_s: float = 0.0, **more: str) -> list[bool
 def test_a_plugin_and_settings_that_both_call_give_the_context_once(place):
     place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
     assert starts(place, "startup", "startup", "compact", "compact", "startup") == [True, False, True, False, False]
-    noted = "".join(path.read_text() for path in (place.folder / ".fleet" / "shown").iterdir())
-    assert noted.count('"at"') == 2
+    assert list(showings(place).values()) == [2]
     assert starts(place, "startup", "startup", session_id="another") == [True, False]
     assert starts(place, "startup", "startup", session_id="") == [True, True]  # who does not say is not known again
     told = json.loads(place.fleet("doctor", "--json").stdout)["findings"]
@@ -177,12 +185,12 @@ def test_two_calls_at_the_same_moment_give_the_context_once(place):
 
 def test_what_starts_again_later_is_told_again(tmp_path):
     at = [
-        told.is_first(str(tmp_path), "s", "start resume", ms, 3_000) for ms in (10_000, 12_000, 13_100, 15_000, 90_000)
+        local.is_first(str(tmp_path), "s", "start resume", ms, 3_000) for ms in (10_000, 12_000, 13_100, 15_000, 90_000)
     ]
     assert at == [True, False, True, False, True]
-    assert told.is_first(str(tmp_path), "s", "start compact", 90_001, 3_000)
+    assert local.is_first(str(tmp_path), "s", "start compact", 90_001, 3_000)
     (tmp_path / "file").write_text("")
-    assert told.is_first(str(tmp_path / "file"), "s", "start", 1, 3_000)  # nothing can be noted there
+    assert local.is_first(str(tmp_path / "file"), "s", "start", 1, 3_000)  # nothing can be noted there
 
 
 # --- a session start that would take too long ------------------------------------------------------------------------
@@ -212,36 +220,10 @@ def until_ready(place) -> str:
     return path.read_text()
 
 
-def test_a_clan_that_must_be_indexed_first_is_not_waited_for(remembering, monkeypatch, capfd):
-    from fleet.keep import limits, view
-
-    monkeypatch.setattr(limits, "VIEW_BYTES_MIN", 0)
-    monkeypatch.setattr(limits, "START_BYTES_MAX", 100)
-    text = first_start(remembering, monkeypatch, capfd)
-    assert "- my own words" in text
-    assert "`fleet start` prints all of it" in text
-    assert "Use awk" not in text
-    assert "are not indexed yet" in remembering.log()[0]["what"]
-    assert "Use awk for user input" in until_ready(remembering)
-    assert "is ready" in remembering.log()[1]["what"]
-    assert "Use awk for user input" in remembering.context("SessionStart", {"source": "compact"})
-    # Once it is indexed, it is little that a new lesson adds.
-    workspace = Workspace(remembering.folder)
-    assert view.behind(workspace) > 100
-    assert view.opened(workspace) is None
-    workspace.waits = True
-    view.opened(workspace)
-    assert view.behind(workspace) == 0
-    monkeypatch.setattr(limits, "VIEW_BYTES_MIN", 1 << 20)
-    assert view.behind(workspace) == 0
-    workspace.close()
-
-
 def test_what_takes_too_long_is_cut_short_and_done_meanwhile(remembering, monkeypatch, capfd):
-    from fleet import events
-    from fleet.cli import starting
+    from fleet.app import hearing, starting
 
-    monkeypatch.setattr(events, "SOON_S", 0.2)
+    monkeypatch.setattr(hearing, "SOON_S", 0.2)
     monkeypatch.setattr(starting, "session_start", lambda *_, **__: time.sleep(30))
     began = time.monotonic()
     text = first_start(remembering, monkeypatch, capfd)
@@ -252,8 +234,8 @@ def test_what_takes_too_long_is_cut_short_and_done_meanwhile(remembering, monkey
 
 
 def test_what_goes_wrong_leaves_the_memory(remembering, monkeypatch, capfd):
-    from fleet.cli import starting
-    from fleet.keep.errors import BusyError
+    from fleet.app import starting
+    from fleet.model.errors import BusyError
 
     def busy(*_, **__):
         raise BusyError("somebody is busy")
@@ -267,19 +249,19 @@ def test_what_goes_wrong_leaves_the_memory(remembering, monkeypatch, capfd):
 
 def test_a_limit_inside_a_limit_leaves_the_outer_one(place):
     def sleep_in(limit_s: float) -> None:
-        with hook.Alarm(limit_s):
+        with Alarm(limit_s):
             time.sleep(5)
 
     def nested() -> None:
-        with hook.Alarm(0.5):
-            with pytest.raises(hook.TimeUpError):
+        with Alarm(0.5):
+            with pytest.raises(TimeUpError):
                 sleep_in(0.1)
-            with hook.Alarm(5):
+            with Alarm(5):
                 pass
             time.sleep(5)
 
     began = time.monotonic()
-    with pytest.raises(hook.TimeUpError):
+    with pytest.raises(TimeUpError):
         nested()
     assert 0.4 < time.monotonic() - began < 4
 
@@ -365,7 +347,7 @@ def test_64_kib_of_one_letter_take_no_time(place, monkeypatch, capfd):
         os.dup2(reading, 0)
         monkeypatch.setenv("FLEET_DIR", str(place.folder))
         began = time.process_time()
-        code = hook.main(["UserPromptSubmit"])
+        code = entry.main(["UserPromptSubmit"])
         took_s = time.process_time() - began
         os.dup2(before, 0)
         os.close(reading)
@@ -413,7 +395,7 @@ def test_one_call_reported_twice_is_one_failure(place):
 
 
 def test_of_calls_at_the_same_moment_one_is_the_first(tmp_path):
-    script = "import sys; from fleet.hosts import told; print(told.claim(sys.argv[1], 's', 'call x'))"
+    script = "import sys; from fleet.hosts import local; print(local.claim(sys.argv[1], 's', 'call x'))"
     calls = [
         subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         for _ in range(8)
@@ -492,7 +474,7 @@ def test_failures_of_other_hosts_are_known_by_their_text(place, answer):
 def with_lessons(place, *rows: tuple[str, str, str]) -> None:
     folder = place.folder / ".fleet" / "ready"
     folder.mkdir(exist_ok=True)
-    (folder / "triggers.json").write_text(json.dumps([list(row) for row in rows]))
+    (folder / "triggers-tank.json").write_bytes(ready.rendered_rows([list(row) for row in rows], "7"))
 
 
 def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(place):
@@ -501,8 +483,7 @@ def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(plac
     assert "Pull before you push" in place.context("PreToolUse", bash("cd x && git push"))
     assert place.context("PreToolUse", bash("git push")) == ""
     assert "Pull before" in place.context("PreToolUse", bash("git push", session_id="another"))
-    noted = "".join(path.read_text() for path in (place.folder / ".fleet" / "shown").iterdir())
-    assert noted.count("p-1111111111111111") == 2
+    assert showings(place) == {"p-1111111111111111": 2}
 
 
 def test_at_most_three_lessons_at_once_and_the_others_later(place):
@@ -515,7 +496,7 @@ def test_at_most_three_lessons_at_once_and_the_others_later(place):
 @pytest.mark.parametrize("content", ["", "{", "[[1]]", '{"a": 1}', '[["p-1", "Bash", null]]', "[" * 100_000])
 def test_a_damaged_list_of_triggers_shows_nothing(place, content):
     (place.folder / ".fleet" / "ready").mkdir()
-    (place.folder / ".fleet" / "ready" / "triggers.json").write_text(content)
+    (place.folder / ".fleet" / "ready" / "triggers-tank.json").write_text('{"generation": "7"}\n' + content)
     assert place.context("PreToolUse", bash("make")) == ""
 
 
@@ -678,10 +659,11 @@ def test_half_a_workspace_is_a_line_in_the_log(bare, event):
     assert "fleet init" in bare.log()[0]["what"]
 
 
-def test_a_broken_configuration_is_a_line_in_the_log(place):
+def test_a_broken_configuration_is_a_line_in_the_log_and_stops_nothing(place):
     (place.folder / "fleet.toml").write_text("[share\nnonsense")
-    assert place.context("SessionStart", {"source": "startup"}) == ""
-    assert len(place.log()) == 1
+    assert place.context("SessionStart", {"source": "startup"})
+    assert [line["what"].startswith("warning: ") for line in place.log()] == [True]
+    assert "fleet learn c-" in place.context("UserPromptSubmit", {"prompt": CORRECTION})
 
 
 def test_a_link_where_the_local_folder_belongs_is_not_followed(bare):
@@ -708,6 +690,10 @@ def refuses_folder(path, *more, **named):
     raise OSError(30, "Read-only file system", str(path))
 
 os.open, os.mkdir = refuses, refuses_folder
+
+import sqlite3
+connect = sqlite3.connect
+sqlite3.connect = lambda path, **how: connect(f"file:{path}?mode=ro", uri=True, **how)
 from fleet import hook
 sys.exit(hook.main(sys.argv[1:]))
 """
@@ -752,10 +738,10 @@ def test_the_log_is_rotated_and_never_grows(place):
 
 
 def test_what_hangs_is_given_up_in_time_and_said_so(place, monkeypatch, capfd):
-    from fleet import events
+    from fleet.app import hearing
 
-    monkeypatch.setattr(hook, "START_S", 0.2)
-    monkeypatch.setattr(events, "answer", lambda *_: time.sleep(30))
+    monkeypatch.setattr(entry, "START_S", 0.2)
+    monkeypatch.setattr(hearing, "answer", lambda *_: time.sleep(30))
     told = json.dumps({"cwd": str(place.folder)}).encode()
     began = time.monotonic()
     assert in_this_process(monkeypatch, capfd, {}, "SessionStart", told) == (0, "", "")
@@ -766,15 +752,16 @@ def test_what_hangs_is_given_up_in_time_and_said_so(place, monkeypatch, capfd):
 def test_what_anything_prints_by_mistake_never_reaches_the_host(place):
     script = """
 import os, sys
-from fleet import events, hook
+from fleet import hook
+from fleet.app import hearing
 
 def noisy(call, payload):
     print("a stray word")
     os.write(1, b"another")
     os.system("echo a third")
-    return 0, "{}", ""
+    return hearing.Reply("meant")
 
-events.answer = noisy
+hearing.answer = noisy
 sys.exit(hook.main(["SessionStart"]))
 """
     told = json.dumps({"cwd": str(place.folder)})
@@ -787,7 +774,8 @@ sys.exit(hook.main(["SessionStart"]))
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "{}\n", "")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"] == "meant"
 
 
 # --- the fast path --------------------------------------------------------------------------------------------------
@@ -819,7 +807,7 @@ def test_nothing_to_do_imports_next_to_nothing(place, event, payload):
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "fleet.hosts.payloads" in modules  # it ran, and was measured
     assert not modules & HEAVY
-    assert "fleet.events" not in modules
+    assert "fleet.app.hearing" not in modules
 
 
 @pytest.mark.parametrize(
@@ -836,11 +824,11 @@ def test_nothing_to_do_imports_next_to_nothing(place, event, payload):
 )
 def test_whether_a_section_says_anything_is_known_without_a_parser(tmp_path, text, is_said):
     (tmp_path / "fleet.toml").write_text(text)
-    assert hook.is_set(str(tmp_path), "attempts") == is_said
+    assert Call("", str(tmp_path)).sets("attempts") == is_said
 
 
 @pytest.mark.parametrize("name", ["", "import", "-a", "A", "a" * 33, "../x", "a b", "\u0430"])
 def test_what_is_no_agents_name_is_none(place, name):
     (place.folder / ".fleet" / "replica.toml").write_text(f'default_agent = "{name}"\n', encoding="utf-8")
-    assert hook.find_agent(str(place.folder), {}) == ""
-    assert hook.find_agent(str(place.folder), {"FLEET_AGENT": "velma"}) == "velma"
+    assert entry.find_agent(str(place.folder), {}) == ""
+    assert entry.find_agent(str(place.folder), {"FLEET_AGENT": "velma"}) == "velma"

@@ -8,9 +8,8 @@ import stat
 import pytest
 
 import fleet
-from fleet.cli.hosts import plugin_folder
-from fleet.hosts import settings
-from fleet.hosts.splicing import spliced
+from fleet.hosts import install
+from fleet.hosts.install import plugin_folder, spliced
 
 THEIRS = {
     "$schema": "https://json.schemastore.org/claude-code-settings.json",
@@ -27,7 +26,7 @@ THEIRS = {
     "numbers": [1, 1.5, True, None],
     "umlaut": "Größe 漢字",
 }
-OURS = {event: settings.COMMAND.format(event=event) for event in settings.MATCHERS}
+OURS = {event: install.COMMAND.format(event=event) for event in install.MATCHERS}
 
 
 def path_of(place):
@@ -122,9 +121,9 @@ def test_whatever_is_changed_comes_out_as_wanted_and_the_rest_in_its_own_words(s
     before = {**{f"s{n}": drawn(rng) for n in range(rng.randrange(4))}, "hooks": {"Stop": [drawn(rng)], "Foo": [7]}}
     text = spaced(rng, before)
     for unit in ("", "  "):
-        inside = spliced(text, before, settings.with_hooks(before), unit=unit, newline="\n")
-        assert json.loads(inside) == settings.with_hooks(before)
-        assert spliced(inside, settings.with_hooks(before), before, unit=unit, newline="\n") == text
+        inside = spliced(text, before, install.with_hooks(before), unit=unit, newline="\n")
+        assert json.loads(inside) == install.with_hooks(before)
+        assert spliced(inside, install.with_hooks(before), before, unit=unit, newline="\n") == text
         other = {"x": drawn(rng), "hooks": {"Foo": [7, drawn(rng)], "Stop": drawn(rng)}, "s1": drawn(rng)}
         assert json.loads(spliced(text, before, other, unit=unit, newline="\n")) == other
 
@@ -214,7 +213,7 @@ def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare
 def test_the_plugin_says_what_the_settings_say(place):
     folder = plugin_folder()
     assert place.fleet("install", "claude-code", "--plugin-dir").stdout.strip() == str(folder)
-    assert json.loads((folder / "hooks" / "hooks.json").read_text()) == settings.plugin_hooks()
+    assert json.loads((folder / "hooks" / "hooks.json").read_text()) == install.plugin_hooks()
     assert json.loads((folder / ".claude-plugin" / "plugin.json").read_text())["version"] == fleet.__version__
     market = json.loads((folder / ".claude-plugin" / "marketplace.json").read_text())
     assert [plugin["name"] for plugin in market["plugins"]] == ["fleet"]
@@ -267,9 +266,9 @@ def test_the_doctor_warns_of_hooks_in_part_and_of_broken_settings(place):
 
 
 def test_the_doctor_knows_the_plugin():
-    assert settings.has_plugin({"enabledPlugins": {"fleet@fleet-local": True}})
-    assert not settings.has_plugin({"enabledPlugins": {"fleet@fleet-local": False, "other@fleet": True}})
-    assert not settings.has_plugin({"enabledPlugins": []})
+    assert install.has_plugin({"enabledPlugins": {"fleet@fleet-local": True}})
+    assert not install.has_plugin({"enabledPlugins": {"fleet@fleet-local": False, "other@fleet": True}})
+    assert not install.has_plugin({"enabledPlugins": []})
 
 
 def test_a_client_that_hangs_does_not_hold_the_doctor(place, tmp_path, monkeypatch):

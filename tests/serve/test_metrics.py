@@ -7,7 +7,7 @@ import socket
 import anyio
 import pytest
 
-from fleet.keep.config import Config
+from fleet.store.config import Config
 from fleet.serve import metrics
 from fleet.serve.metrics import Figures
 from tests.serve.conftest import until

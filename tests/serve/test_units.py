@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.keep.errors import RefusedError, UsageError
-from fleet.serve import notify, units
+from fleet.model.errors import RefusedError, UsageError
+from fleet.serve import units
 from tests.serve.conftest import until
 
 COMMAND = ["/opt/py thon/bin/python3", "-P", "-m", "fleet", "sidecar", "--agent", "ann", "--dir", '/w/100% "$HOME" \\x']
@@ -169,18 +169,18 @@ def test_where_systemctl_answers_it_is_run(crew):
 def test_a_state_is_one_datagram_to_whoever_is_named(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "s"))
-        assert notify.notify(notify.READY, {"NOTIFY_SOCKET": str(tmp_path / "s")})
+        assert units.notify(units.READY, {"NOTIFY_SOCKET": str(tmp_path / "s")})
         assert manager.recv(100) == b"READY=1"
     if sys.platform == "linux":
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(f"\0fleet-test-{os.getpid()}")
-            assert notify.notify(notify.ALIVE, {"NOTIFY_SOCKET": f"@fleet-test-{os.getpid()}"})
+            assert units.notify(units.ALIVE, {"NOTIFY_SOCKET": f"@fleet-test-{os.getpid()}"})
             assert manager.recv(100) == b"WATCHDOG=1"
 
 
 @pytest.mark.parametrize("address", ["", "relative", "/not/there", "vsock:2:1"])
 def test_where_nobody_listens_nothing_happens(address):
-    assert notify.notify(notify.READY, {"NOTIFY_SOCKET": address}) is False
+    assert units.notify(units.READY, {"NOTIFY_SOCKET": address}) is False
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_where_nobody_listens_nothing_happens(address):
     ],
 )
 def test_a_sign_of_life_is_due_twice_as_often_as_asked_for(environment, every_s):
-    assert notify.alive_every_s(environment, pid=7) == every_s
+    assert units.alive_every_s(environment, pid=7) == every_s
 
 
 def test_a_sidecar_tells_its_manager_that_it_is_ready_alive_and_at_its_end(crew):
