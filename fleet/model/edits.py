@@ -160,6 +160,15 @@ def _worded(
     return first, edits
 
 
+def word(line: Line, fields: Mapping[str, Any], me: str, stamp: str) -> Line | None:
+    """Return the wordings that the record lacks, said without an add and a count; None where it lacks none.
+
+    The stamp is used only where the writer's own wording was purged, and must be said again as an edit.
+    """
+    first, edits = _worded(line, fields, me, stamp)
+    return _delta(line, me, Column(first=first, set=edits)) if first or edits else None
+
+
 def count(line: Line, name: str, me: str, by: int = 1) -> Line:
     """Return the writer's total of a counter, raised. The add stays: the lesson did not occur again."""
     return _delta(line, me, Column(n=_raised(line.w.get(me, NOTHING), {name: by})))

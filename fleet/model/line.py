@@ -443,6 +443,46 @@ def _is_later(edit: tuple[str, Any], than: tuple[str, Any]) -> bool:
     return not lww.covers(lww.Register(than[0], "", canonical(than[1])), lww.Register(edit[0], "", canonical(edit[1])))
 
 
+# --- what one writer said -------------------------------------------------------------------------------------------
+
+
+def by_writer(line: Line) -> dict[str, Line]:
+    """Return a line as one line for each writer, sorted by writer."""
+    return {writer: Line(line.id, {writer: column}) for writer, column in sorted(line.w.items())}
+
+
+def said(line: Line) -> Iterator[tuple[str, Any]]:
+    """Yield (name, value) of all that anybody said: every wording and edit, and parts of a newer version.
+
+    A counter, and a field that a mark names, comes with None: names are words, too.
+    """
+    for column in line.w.values():
+        yield from column.first.items()
+        yield from ((field, value) for field, (_, value) in column.set.items())
+        yield from column.later.items()
+        yield from ((name, None) for name in (*column.n, *column.parts))
+        for marks in (column.over, column.purge):
+            yield from ((field, None) for fields in marks.values() for field in fields)
+
+
+def add_of(line: Line, writer: str) -> str:
+    """Return the stamp of a writer's newest add; "" for none."""
+    return line.w.get(writer, NOTHING).add
+
+
+def total_of(line: Line, writer: str, name: str) -> int:
+    """Return a writer's own total of a counter."""
+    return line.w.get(writer, NOTHING).n.get(name, 0)
+
+
+def counted_up_to(line: Line, writer: str) -> str:
+    """Return the largest of a writer's add and of the removes of it; "" for neither.
+
+    What it logged up to then is in its totals: a remove copies an add that somebody has seen.
+    """
+    return max([add_of(line, writer), *(column.rem.get(writer, "") for column in line.w.values())])
+
+
 # --- purge marks ----------------------------------------------------------------------------------------------------
 
 

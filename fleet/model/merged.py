@@ -63,11 +63,8 @@ def united(patterns: Sequence[Pattern]) -> Pattern:
     at, by = min(((each.at, each.by) for each in members if each.at != clock.ZERO), default=(clock.ZERO, ""))
     adds: dict[str, str] = {}
     live: dict[str, str] = {}
-    parts: dict[str, dict[str, int]] = {}
     for each in members:
         adds, live = orset.join(adds, each.adds), orset.join(live, each.live)
-        for name, counts in each.parts.items():
-            parts[name] = gcounter.join(parts.get(name, {}), counts)
     return Pattern(
         id=first.id,
         fields=fields,
@@ -75,11 +72,12 @@ def united(patterns: Sequence[Pattern]) -> Pattern:
         adds=adds,
         live=live,
         totals=_added(each.totals for each in members),
-        parts=parts,
+        parts=_together(each.parts for each in members),
         at=at,
         by=by,
         late=max(each.late for each in members),
         loggers=frozenset().union(*(each.loggers for each in members)),
+        by_hand=_together(each.by_hand for each in members),
     )
 
 
@@ -104,6 +102,14 @@ def _added(all_totals: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, d
             for writer, total in counts.items():
                 slots[writer] = slots.get(writer, 0) + total
     return added
+
+
+def _together(all_parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    together: dict[str, dict[str, int]] = {}
+    for parts in all_parts:
+        for name, counts in parts.items():
+            together[name] = gcounter.join(together.get(name, {}), counts)
+    return together
 
 
 def merge(pointing: Mapping[str, str], here: Container[str], one: str, other: str) -> tuple[str, str]:

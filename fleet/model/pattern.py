@@ -54,6 +54,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         by: who saw it first.
         late: the largest stamp of an edit that is beyond the cut, "" for none.
         loggers: the agents that logged it themselves, imports not counted.
+        by_hand: agent to hash to count of the entries that it wrote by hand: the parts of ``seen`` that are no import.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     by: str = ""
     late: str = ""
     loggers: frozenset[str] = frozenset()
+    by_hand: dict[str, dict[str, int]] = {}
 
     def value(self, field: str) -> str:
         """Return a field's text; "" where a peer put anything else there."""
@@ -146,19 +148,27 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return a writer's own total of a counter."""
         return self.totals.get(name, {}).get(writer, 0)
 
+    def seen_by(self, agent: str) -> int:
+        """Return how often one agent logged it itself, by any of its replicas or by hand."""
+        seen = self.totals.get("seen", {})
+        own = sum(total for writer, total in seen.items() if names.agent_of(writer) == agent)
+        return own + gcounter.value(self.by_hand.get(agent, {}))
+
     def witnesses(self) -> int:
         """Return how many agents logged it here. Whoever imported a record is none by that."""
         return len(self.loggers)
 
     def agents(self) -> list[str]:
         """Return the names of the agents that logged it, sorted: here, or as an imported record names them."""
-        hashes = {part[:8] for counts in self.parts.values() for part in counts}
-        told = {
-            author if isinstance(author, str) and names.is_agent(author) else names.IMPORT
-            for field, author in self.fields.items()
-            if field.startswith(AUTHOR_OF_IMPORT) and field.removeprefix(AUTHOR_OF_IMPORT) in hashes
-        }
-        return sorted(self.loggers | told)
+        imports = {author_field(part) for counts in self.parts.values() for part in counts} & self.fields.keys()
+        imports |= {author_field(_mark_of(writer)) for writer in self.adds if names.agent_of(writer) == names.IMPORT}
+        told = {self.value(field) for field in imports}
+        return sorted(self.loggers | {name if names.is_agent(name) else names.IMPORT for name in told})
+
+
+def _mark_of(writer: str) -> str:
+    """Return the part of a replica's name that is not its agent's."""
+    return writer.rpartition(".")[2]
 
 
 def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
@@ -180,7 +190,8 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
         at=at,
         by=by,
         late=late,
-        loggers=frozenset(names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)),
+        loggers=_loggers(columns),
+        by_hand=_by_hand(columns),
     )
 
 
@@ -261,12 +272,30 @@ def first_seen(column: Column) -> str:
     return min(at, column.add) if at and column.add else at or column.add
 
 
+def _loggers(columns: Mapping[str, Column]) -> frozenset[str]:
+    logged = {names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)}
+    return frozenset(agent for agent in logged if agent != names.IMPORT)
+
+
 def _has_logged(column: Column) -> bool:
     """Tell whether a writer logged the lesson itself: an add with nothing but imported records beside it is none."""
     if "seen" in column.n:
         return True
-    hashes = column.parts.get("seen", {})
-    return bool(column.add) and not (hashes and all(author_field(part) in column.first for part in hashes))
+    return bool(column.add) and (not column.parts.get("seen") or bool(_own_entries(column)))
+
+
+def _own_entries(column: Column) -> dict[str, int]:
+    """Return the parts of ``seen`` that are entries written by hand."""
+    return {part: n for part, n in column.parts.get("seen", {}).items() if author_field(part) not in column.first}
+
+
+def _by_hand(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for writer, column in columns.items():
+        agent = names.agent_of(writer)
+        if column.parts and agent != names.IMPORT and (entries := _own_entries(column)):
+            found[agent] = gcounter.join(found.get(agent, {}), entries)
+    return found
 
 
 def author_field(part: str) -> str:
