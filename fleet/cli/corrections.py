@@ -132,9 +132,7 @@ def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> N
         if logged.is_echo:
             output.say("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
         if logged.promoted:
-            output.say(
-                f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it"
-            )
+            output.say(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
         for near in logged.near:
             output.say(_as_near(logged.id, near.id, output.cleaned(near.text), near.differs))
     output.tell_secrets(logged.secrets)

@@ -174,9 +174,7 @@ def _as_rows(left: Handover, where: str) -> list[str]:
     if left.unfilled:
         count = output.counted(left.unfilled, "correction")
         waiting.append(f"- {count} without a pattern yet, in agents/{left.agent}/corrections.md")
-    waiting += [
-        f"- {each.code} ({each.name}) worked, and is no lesson yet: {each.command}" for each in left.proposals
-    ]
+    waiting += [f"- {each.code} ({each.name}) worked, and is no lesson yet: {each.command}" for each in left.proposals]
     return [
         head,
         "",

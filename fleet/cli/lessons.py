@@ -1,21 +1,27 @@
 """What people type about lessons: read them, change them, say what they did."""
 
-import heapq
 import sys
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from fleet.app import learning, starting
-from fleet.app.learning import Shown
+from fleet.app import learning, starting, status
 from fleet.cli import output
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
+from fleet.recall.ranking import not_working
+from fleet.text import screening
 
 ON_A_TERMINAL = 100
 """So many lessons a person is shown who asked for no number of them; into a pipe all of them go."""
 
+_SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state"})
+
 app = output.commands()
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
 
 
 @app.command()
@@ -27,7 +33,220 @@ def gossip(
     """Show the newest discoveries of the whole clan."""
     with output.opened(directory) as workspace:
         if as_json:
-            found = workspace.discoveries.newest(count)
-            output.say_json({"discoveries": [output.cleaned(msgspec.to_builtins(each)) for each in found]})
+            output.say_json({"discoveries": output.cleaned(msgspec.to_builtins(starting.newest(workspace, count)))})
         else:
             output.say(starting.gossip(workspace, count).rstrip())
+
+
+@app.command()
+def patterns(
+    everything: Annotated[bool, typer.Option("--all", help="Retired ones and each merged record, too.")] = False,
+    count: Annotated[
+        int | None,
+        typer.Option("-n", "--count", min=1, help=f"The first so many. On a terminal {ON_A_TERMINAL} unless told."),
+    ] = None,
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """List the clan's lessons. Merged ones are one lesson, under the smallest of their ids."""
+    if count is None and not as_json and sys.stdout.isatty():
+        count = ON_A_TERMINAL
+    with output.opened(directory) as workspace:
+        found = status.listed(workspace, count, everything=everything)
+        if as_json:
+            rows = [status.lesson_as_json(each, is_merged=bool(into)) for each, into in found.lessons]
+            output.say_json({"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": found.refused})
+            return
+        for each, into in found.lessons:
+            output.say(_as_row(each, into))
+        if found.total > len(found.lessons):
+            more = found.total - len(found.lessons)
+            output.note(f"{more:,} more: -n {found.total} lists all of them, `fleet search` looks for some")
+        if not found.lessons:
+            output.say("no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first")
+        if found.refused:
+            output.note(f"{output.counted(found.refused, 'line')} could not be read; `fleet status` tells why")
+
+
+def _as_row(each: Pattern, into: str) -> str:
+    gone = "" if each.is_present else "  (retired)"
+    if into:
+        gone += f"  (merged into {into})"
+    if why := not_working(each):
+        gone += f"  (not working: {why})"
+    return f"{each.id}  {each.count('seen'):>3}x  {output.fit(each.text)}{gone}"
+
+
+@app.command()
+def show(pattern: output.PatternId, as_json: output.Json = False, directory: output.Directory = "") -> None:
+    """Show all that is known of one lesson."""
+    with output.opened(directory) as workspace:
+        shown = learning.show(workspace, pattern)
+        found = status.lesson_as_json(shown.pattern)
+        others = [each for each in shown.members if each.id != shown.pattern.id]
+        if as_json:
+            output.say_json(found | ({"merged": [each.id for each in shown.members]} if others else {}))
+            return
+        if shown.pattern.id != shown.asked:
+            output.say(f"{shown.asked} is merged into:")
+        for row in _as_rows(shown.pattern, found, others):
+            output.say(row)
+
+
+def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> list[str]:
+    rows = [f"{found['id']}  {found['state']}\n{found['text']}"]
+    rows += [f"  {key + ':':<10}{found[field]}" for key, field in _LABELS if found[field]]
+    if found["tags"]:
+        rows.append(f"  {'tags:':<10}{', '.join(found['tags'])}")
+    rows.append(
+        f"  {'seen:':<10}{output.counted(found['seen'], 'time')} in {output.counted(found['sessions'], 'session')}"
+    )
+    for replica, total in sorted(lesson.totals.get("seen", {}).items()):
+        rows.append(f"  {'':<10}{total} by {replica}, last {lesson.adds.get(replica, 'unknown')[:16]}Z")
+    if parts := sum(lesson.parts.get("seen", {}).values()):
+        rows.append(f"  {'':<10}{parts} written by hand or imported")
+    if found.get("not_working"):
+        rows.append(f"  not working: {found['not_working']}")
+    when = f"{lesson.at[:10]} {lesson.at[11:16]}Z" if lesson.at > "2000" else "at an unknown time"
+    rows.append(f"  {'first:':<10}{when}{' by ' + lesson.by if lesson.by else ''}")
+    for field in sorted(lesson.fields.keys() - _SHOWN_FIRST):
+        if not field.startswith("agent."):
+            rows.append(f"  {field + ':':<10}{output.fit(str(lesson.fields[field]))}")
+    rows += [f"  {field} was set {stamp[:16]}Z by {by}" for field, (stamp, by) in sorted(lesson.edited.items())]
+    rows += [f"  merged:   {each.id} {output.fit(each.text)}" for each in others]
+    if not lesson.is_present:
+        rows.append(f"  `fleet restore {lesson.id}` brings it back")
+    return rows
+
+
+_LABELS = (("right", "correct"), ("category", "category"))
+
+
+# --- changing -------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def retire(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
+    """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
+
+    A discovery (d-...) is taken back for good.
+    """
+    with output.opened(directory) as workspace:
+        who = output.agent_in(workspace, agent)
+        if pattern.startswith("d-"):
+            entry = learning.retract(workspace, who, pattern)
+            output.say(f"{entry.id} taken back, for good: {output.fit(entry.problem or entry.solution)}")
+            return
+        done = learning.retire(workspace, who, pattern)
+        id_, text = done.pattern.id, output.fit(done.pattern.text)
+        output.say(f"{id_} retired{_also(done.others)}: {text}\n`fleet restore {id_}` brings it back")
+
+
+@app.command()
+def restore(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
+    """Bring a retired lesson back, with its history."""
+    with output.opened(directory) as workspace:
+        done = learning.restore(workspace, output.agent_in(workspace, agent), pattern)
+        output.say(f"{done.pattern.id} is back{_also(done.others)}: {output.fit(done.pattern.text)}")
+
+
+def _also(others: list[str]) -> str:
+    return f", with {', '.join(others)}, which is merged with it" if others else ""
+
+
+@app.command()
+def edit(
+    pattern: output.PatternId,
+    said: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="May be given several times.")
+    ] = None,
+    agent: output.Agent = "",
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """Set fields of a lesson. Without --set: show who set what, and when."""
+    with output.opened(directory) as workspace:
+        if not said:
+            found = learning.history(workspace, pattern)
+            _tell_history(found.id, found.fields, as_json=as_json)
+            return
+        done = learning.edit(workspace, output.agent_in(workspace, agent), pattern, said)
+        if as_json:
+            _tell_history(done.id, done.fields, as_json=True)
+        else:
+            told = f"edited: {', '.join(done.changed)}" if done.changed else "says that already; nothing was changed"
+            output.say(f"{done.id} {told}")
+        output.tell_secrets(done.secrets)
+        if done.twins:
+            output.note(f"reads like {', '.join(done.twins[:5])} now; `fleet merge` makes them one")
+        if done.is_private:
+            output.note("nothing more of it leaves this machine; what was sent before stays with the clan")
+
+
+def _tell_history(pattern: str, fields: dict[str, Any], *, as_json: bool) -> None:
+    fields = output.cleaned(fields)
+    if as_json:
+        output.say_json({"id": pattern, "fields": fields})
+        return
+    output.say(pattern)
+    for field, told in fields.items():
+        value = told["value"] if isinstance(told["value"], str) else output.as_json(told["value"])
+        when = f"set {output.when(told['at'])} by {told['by']}" if told["at"] else "as first logged"
+        output.say(f"  {field + ':':<12}{screening.one_line(value)}\n  {'':<12}{when}")
+
+
+@app.command()
+def merge(
+    one: Annotated[str, typer.Argument(metavar="A", help="A pattern's id; a unique beginning is enough.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="The id of the same lesson in other words.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if the two texts seem to differ in what they say.")
+    ] = False,
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+) -> None:
+    """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
+    with output.opened(directory) as workspace:
+        done = learning.merge(workspace, output.agent_in(workspace, agent), one, other, force=force)
+        seen = output.counted(done.pattern.count("seen"), "time")
+        output.say(
+            f"{done.pattern.id} seen {seen}, with {', '.join(done.others)}: {output.fit(done.pattern.text)}\n"
+            f"`fleet unmerge {done.changed}` undoes it"
+        )
+
+
+@app.command()
+def unmerge(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
+    """Undo a merge. Either of the two ids will do."""
+    with output.opened(directory) as workspace:
+        done = learning.unmerge(workspace, output.agent_in(workspace, agent), pattern)
+        stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
+        seen = output.counted(done.pattern.count("seen"), "time")
+        output.say(f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {output.fit(done.pattern.text)}")
+
+
+@app.command()
+def feedback(
+    pattern: output.PatternId,
+    helped: Annotated[bool, typer.Option("--helped", help="The lesson kept you from a mistake.")] = False,
+    hurt: Annotated[bool, typer.Option("--hurt", help="The lesson led you astray.")] = False,
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+    as_json: output.Json = False,
+) -> None:
+    """Say that a lesson helped, or hurt: what hurts more often than it helps is shown as not working."""
+    if helped == hurt:
+        raise UsageError("say one of --helped and --hurt; nothing was counted")
+    with output.opened(directory) as workspace:
+        lesson = learning.feedback(workspace, output.agent_in(workspace, agent), pattern, is_helped=helped)
+        totals = {name: lesson.count(name) for name in ("helped", "hurt", "shown", "relapsed")}
+        why = not_working(lesson)
+        if as_json:
+            output.say_json({"id": lesson.id, **totals, "not_working": why})
+            return
+        output.say(f"{lesson.id} helped {totals['helped']:,}, hurt {totals['hurt']:,}: {output.fit(lesson.text)}")
+        if why:
+            output.say(
+                f"  not working: {why}. `fleet edit {lesson.id} --set text=...` words it better, "
+                f"`fleet retire {lesson.id}` takes it out"
+            )

@@ -42,6 +42,5 @@ def run(words: list[str]) -> int:
     return commands.run(words)
 
 
-
 if __name__ == "__main__":
     main()

@@ -65,6 +65,4 @@ def demote(
             memory = output.cleaned(reflecting.as_found(done.memory))
             output.say_json({"id": done.id, "demoted": True, "memory": memory})
         else:
-            output.say(
-                f"{done.id} is out of {who}'s memory, and stays out\n`fleet promote {done.id}` brings it back"
-            )
+            output.say(f"{done.id} is out of {who}'s memory, and stays out\n`fleet promote {done.id}` brings it back")

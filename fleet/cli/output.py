@@ -7,14 +7,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from fleet.model.errors import UsageError
+from fleet.model.errors import NoError, UsageError
 from fleet.store.workspace import Workspace, find_root
 from fleet.text import screening
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 COMPLETING = "_FLEET_COMPLETE"
 """The environment variable with which a shell's completion script asks ``fleet`` itself."""
@@ -67,6 +70,17 @@ def opened(directory: str = "") -> Iterator[Workspace]:
         for warning in workspace.warnings:
             note(f"warning: {warning}")
         workspace.close()
+
+
+def root_for(directory: str) -> Path:
+    """Return the folder that a command means which can make a workspace: a named one, the one around, or this one."""
+    named = directory or chosen.directory or os.environ.get("FLEET_DIR", "")
+    if named:
+        return Path(named).expanduser().absolute()
+    try:
+        return find_root("", {}, Path.cwd())
+    except NoError:
+        return Path.cwd()
 
 
 def agent_in(workspace: Workspace, named: str = "") -> str:
@@ -181,24 +195,40 @@ def progress(what: str, total: int) -> Iterator[Callable[[str], None]]:
     if total < 2 or not _is_drawn():
         yield lambda _: None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with _bar() as bar:
         task = bar.add_task(what, total=total)
         yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Draw a spinner while the block waits for somebody. On stderr, on a terminal only."""
+def waiting(what: str, workspace: Workspace) -> Iterator[None]:
+    """Draw a line that moves while the block waits for somebody, and how much of the clan's lessons is indexed.
+
+    On stderr, on a terminal only.
+    """
     if not _is_drawn():
         yield
         return
-    from rich.console import Console
+    with _bar() as bar:
+        task = bar.add_task(what, total=None)
 
-    with Console(stderr=True).status(what):
-        yield
+        def step(done: int, total: int) -> None:
+            bar.update(task, description="Indexing the clan's lessons", completed=done, total=total)
+            if done >= total:
+                bar.update(task, description=what, completed=0, total=None)
+
+        before, workspace.db.progress = workspace.db.progress, step
+        try:
+            yield
+        finally:
+            workspace.db.progress = before
+
+
+def _bar() -> "Progress":
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(console=Console(stderr=True), transient=True)
 
 
 def _is_drawn() -> bool:

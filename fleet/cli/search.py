@@ -6,7 +6,6 @@ import typer
 
 from fleet.app import searching
 from fleet.cli import output
-from fleet.model.errors import UsageError
 from fleet.recall.search import Answer, render
 from fleet.text.screening import readable
 

@@ -1,0 +1,297 @@
+"""How a workspace stands, and what it knows: ``fleet status``, ``fleet patterns``, ``fleet doctor``."""
+
+import platform
+import re
+from collections.abc import Iterator
+from shutil import which
+from typing import Any, NamedTuple
+
+from fleet.app import founding, installing, reflecting, sharing, starting
+from fleet.app.finding import sources
+from fleet.learn import corrections
+from fleet.model import merged
+from fleet.model.errors import FleetError
+from fleet.model.pattern import Pattern
+from fleet.recall.ranking import not_working, ranked
+from fleet.store import doctor
+from fleet.store.doctor import Finding
+from fleet.store.ingest import clan_sources
+from fleet.store.query import Patterns
+from fleet.store.workspace import Workspace
+from fleet.text.screening import screened
+
+GIT_WANTED = (2, 36)
+"""From here on git knows ``core.fsync``: after a power cut its objects are whole."""
+
+
+# --- lessons --------------------------------------------------------------------------------------------------------
+
+
+class Listing(NamedTuple):
+    """The lessons that were asked for.
+
+    Attributes:
+        lessons: each with the id that it is merged into, "" for none; best first.
+        total: how many there are in all.
+        refused: how many lines could not be read.
+    """
+
+    lessons: list[tuple[Pattern, str]]
+    total: int
+    refused: int
+
+
+def listed(workspace: Workspace, count: int | None, *, everything: bool = False) -> Listing:
+    """Return the best lessons, or all; with ``everything`` retired ones and each merged record, too."""
+    looked, refused = sources(workspace), workspace.db.refused_count()
+    if everything:
+        into = {each.id: (each, other) for source in looked for each, other in _everything(source)}
+        lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight")]
+        return Listing(lessons[:count], len(lessons), refused)
+    some = [each for source in looked for each in (source.lessons() if count is None else source.best("sight", count))]
+    found = ranked(some, "sight")[:count]
+    return Listing([(each, "") for each in found], sum(source.count() for source in looked), refused)
+
+
+def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
+    """Yield every record that has a text, and the id it is shown under if that is another's.
+
+    A record that stands for others is the whole lesson, the others are as they were logged.
+    """
+    whole = {}
+    for group in merged.groups(patterns.pointing()):
+        if members := patterns.some(group):
+            whole |= dict.fromkeys([member.id for member in members], merged.united(members))
+    for each in patterns.records():
+        lesson = whole.get(each.id, each)
+        if lesson.id == each.id and lesson.text:
+            yield lesson, ""
+        elif each.text:
+            yield each, lesson.id
+
+
+def lesson_as_json(lesson: Pattern, *, is_merged: bool = False) -> dict[str, Any]:
+    """Return a lesson as ``--json`` shows it: the same on every machine that has the same lines."""
+    state = (screened(lesson.state) or "candidate") if lesson.is_present else "retired"
+    return {
+        "id": lesson.id,
+        "text": screened(lesson.text),
+        "correct": screened(lesson.correct),
+        "category": screened(lesson.category),
+        "tags": [screened(tag) for tag in lesson.tags],
+        "seen": lesson.count("seen"),
+        "sessions": lesson.count("sessions"),
+        "agents": lesson.agents(),
+        "state": "merged" if is_merged else state,
+        "first": lesson.at,
+        "last": lesson.last_seen,
+        **_use(lesson),
+    }
+
+
+def _use(lesson: Pattern) -> dict[str, Any]:
+    """Return what became of a lesson where it was read; nothing for one that nobody has told or noted anything of."""
+    counters = {counter: lesson.count(counter) for counter in ("shown", "relapsed", "helped", "hurt")}
+    return counters | {"not_working": not_working(lesson)} if any(counters.values()) else {}
+
+
+# --- the workspace --------------------------------------------------------------------------------------------------
+
+
+def status(workspace: Workspace, agent: str) -> dict[str, Any]:
+    """Return everything that ``fleet status --json`` shows."""
+    out = sharing.preview(workspace)
+    quarantined = [
+        {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}
+        for kept in workspace.quarantine.all()
+    ]
+    return {
+        "workspace": str(workspace.root),
+        "agent": agent,
+        "replica": next((r.name for r in reversed(workspace.replicas().replicas) if r.agent == agent), ""),
+        "remote": sharing.remote_shown(workspace),
+        "branch": workspace.config.share.branch,
+        "last_sync": workspace.state.get("last_sync"),
+        "stale": sharing.stale(workspace),
+        "paused": str(workspace.state.paused(workspace.wall()) or ""),
+        "clock": workspace.clock.reading().wrong,
+        "patterns": sum(source.count() for source in sources(workspace)),
+        "discoveries": workspace.discoveries.count(),
+        "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
+        "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
+        "unfilled": corrections.unfilled(workspace, agent) if agent else 0,
+        "memory": reflecting.standing(workspace, agent) if agent else {},
+        "refused": workspace.db.refused_count(),
+        "quarantined": quarantined,
+        "held": len(workspace.db.late()),
+        "carried": workspace.db.carried_count(),
+        "replicas": _replicas(workspace),
+    }
+
+
+def _replicas(workspace: Workspace) -> list[dict[str, str]]:
+    """Return who has written a lesson that is here, or has a file here, and the newest stamp of each."""
+    here = {each.name for each in workspace.replicas().replicas}
+    newest = workspace.patterns.newest_by_writer()
+    for source in clan_sources(workspace.clan):
+        if source.path != source.kind.edition:
+            newest.setdefault(source.file.stem, "")
+    return [
+        {"replica": name, "last": stamp, "where": "here" if name in here else "elsewhere"}
+        for name, stamp in sorted(newest.items())
+    ]
+
+
+# --- the doctor -----------------------------------------------------------------------------------------------------
+
+
+def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool = False) -> list[Finding]:
+    """Return everything that was found. A check that cannot be made is a finding, too.
+
+    Args:
+        workspace: where.
+        agent: whose session start is measured; "" for nobody.
+        fix: mend what can be mended without losing anything.
+        online: ask the remote whether it answers, too.
+    """
+    found = [*_python(), *_git(workspace), *_made(doctor.databases(workspace, fix=fix))]
+    if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):
+        return found  # any question to a damaged database makes it anew, and looking mends nothing
+    for check in (
+        *doctor.checks(workspace, fix=fix),
+        _ignores(workspace, fix=fix),
+        _log(workspace),
+        _kept_back(workspace),
+        installing.findings(workspace, agent, lambda each: starting.session_start(workspace, each)),
+    ):
+        found += _made(check)
+    if online:
+        found += _online(workspace)
+    return found
+
+
+def _made(check: Iterator[Finding]) -> list[Finding]:
+    """Make one check. What it found before it failed stays."""
+    found = []
+    try:
+        for each in check:
+            found.append(each)  # noqa: PERF402
+    except (FleetError, OSError) as why:
+        found.append(
+            Finding(
+                "checkup",
+                "error",
+                f"one check could not be made: {why}",
+                "what it would have found is not known",
+                "mend the findings above first, then run `fleet doctor` again",
+            )
+        )
+    return found
+
+
+def _python() -> Iterator[Finding]:
+    yield Finding("python", "ok", f"Python {platform.python_version()}")
+
+
+def _git(workspace: Workspace) -> Iterator[Finding]:
+    if which("git") is None:
+        needed = bool(workspace.config.share.remote)
+        yield Finding(
+            "git",
+            "error" if needed else "note",
+            "git is not installed, or not on the PATH",
+            "logging and reading work; nothing can be shared",
+            "install git",
+        )
+        return
+    said = founding.git_says(workspace.root, "--version")
+    version = tuple(map(int, re.findall(r"\d+", said)[:2]))
+    if version < GIT_WANTED:
+        yield Finding(
+            "git",
+            "note",
+            f"{said} is older than {'.'.join(map(str, GIT_WANTED))}",
+            "after a power cut the local copy of the remote may have to be fetched anew; fleet does that by itself",
+            "a newer git makes it rarer",
+        )
+    else:
+        yield Finding("git", "ok", said)
+
+
+def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+    if not founding.git_says(workspace.root, "rev-parse", "--show-toplevel"):
+        return
+    tracked = founding.tracked(workspace)
+    if local := [path for path in tracked if path.startswith(".fleet/")]:
+        yield Finding(
+            "ignore",
+            "warning",
+            f"git tracks {', '.join(local[:3])}",
+            "this machine's own state would travel with the project",
+            f"`git rm --cached -- {' '.join(local[:3])}` takes it out of the next commit; the file itself stays here",
+        )
+    if missing := founding.lacking(workspace.root, founding.LOCAL_IGNORES):
+        if fix:
+            founding.ignore(workspace, founding.LOCAL_IGNORES)
+        yield Finding(
+            "ignore",
+            "warning",
+            f".gitignore lacks {', '.join(missing)}",
+            "`git add .` would take this machine's own state along",
+            "`fleet doctor --fix` adds it",
+            fix,
+        )
+    if own := [path for path in tracked if path.startswith("agents/")]:
+        yield Finding(
+            "ignore",
+            "note",
+            f"git tracks {', '.join(own[:3])}{f' and {len(own) - 3} more' if len(own) > 3 else ''}, written by fleet",
+            "whoever can read the project can read what went wrong here",
+            "nothing, if that is meant; these files alone, and not their folder, are fleet's",
+        )
+    if hidden := founding.hidden_folders(workspace.root):
+        yield Finding(
+            "ignore",
+            "note",
+            f".gitignore hides all of {' and '.join(hidden)}, as an earlier fleet wanted it",
+            "files of the project's own in there are not committed",
+            "take that line out of .gitignore; `fleet init` then names fleet's own files, one by one",
+        )
+
+
+def _log(workspace: Workspace) -> Iterator[Finding]:
+    for agent in workspace.agents_here():
+        if number := corrections.unfilled(workspace, agent):
+            yield Finding(
+                "unfilled",
+                "note",
+                f"{number:,} correction{'s' * (number != 1)} of {agent} without a pattern",
+                "they count for nothing until the lesson is stated",
+                f"state it in agents/{agent}/corrections.md",
+            )
+
+
+def _kept_back(workspace: Workspace) -> Iterator[Finding]:
+    withheld = sharing.preview(workspace).withheld
+    if withheld:
+        yield Finding(
+            "withheld",
+            "warning",
+            f"{len(withheld):,} line{'s' * (len(withheld) != 1)} may not leave; first {withheld[0].path}: "
+            f"{withheld[0].reason}",
+            "the clan does not get them",
+            "`fleet edit ID --set field=value` says it without the secret; `fleet sync --dry-run` tells of each",
+        )
+
+
+def _online(workspace: Workspace) -> Iterator[Finding]:
+    try:
+        remote = sharing.clan_remote(workspace)
+        if remote is None:
+            yield Finding("remote", "note", "no remote is named", "fleet works offline", "`fleet init --remote URL`")
+            return
+        remote.pull(workspace.tree.head())
+    except FleetError as why:
+        yield Finding("remote", "error", str(why), "what waits here goes out with a later sync", "see above")
+        return
+    yield Finding("remote", "ok", f"{remote.name} answers")

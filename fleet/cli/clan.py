@@ -1,0 +1,328 @@
+"""What people type about their clan: make a workspace, sync it, see how it stands, keep its files in order."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from fleet.app import founding, sharing, status
+from fleet.app.sharing import ConsentNeededError, Synced
+from fleet.cli import output
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
+from fleet.model.errors import UsageError
+from fleet.store import doctor as findings
+from fleet.store.workspace import Workspace
+
+QUARANTINED_SHOWN = 20
+WAITING_SHOWN = 20
+LEFT_SHOWN = 5
+
+Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote that was guessed.")]
+
+T = TypeVar("T")
+
+app = output.commands()
+
+
+@app.command()
+def init(
+    agent: output.Agent = "",
+    remote: Annotated[str, typer.Option("--remote", metavar="URL", help="The clan's git remote.")] = "",
+    branch: Annotated[str, typer.Option("--branch", help="Its branch; 'fleet' unless told otherwise.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer every question with yes.")] = False,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
+    ] = False,
+    directory: output.Directory = "",
+) -> None:
+    """Make a workspace here, or join the one that is here. Doing it twice changes nothing."""
+    root = output.root_for(directory)
+    made = founding.found(root, output.agent_named(agent), remote, branch, ephemeral=ephemeral)
+    workspace, done = made.workspace, made.done
+    done += [f".gitignore: {line}" for line in founding.ignore(workspace, founding.LOCAL_IGNORES)]
+    question = "Keep what fleet writes in agents/ and clan-learnings/ out of this folder's own git commits?"
+    is_new = bool(founding.lacking(root, founding.OWN_IGNORES))
+    # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
+    if is_new and (yes or not sys.stdin.isatty() or typer.confirm(question, default=True)):
+        added = founding.ignore(workspace, founding.OWN_IGNORES)
+        done.append(f".gitignore: {len(added)} single files of agents/ and clan-learnings/, which fleet writes")
+    for line in done:
+        say(line)
+    if not remote and not workspace.config.share.remote:
+        say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
+    for warning in workspace.warnings:
+        note(f"warning: {warning}")
+    workspace.close()
+
+
+# --- sync -----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def sync(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every outgoing line; send nothing.")] = False,
+    yes: Confirmed = False,
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+) -> None:
+    """Pull, join, push and render. Afterwards this machine and the clan have the same lessons."""
+    with output.opened(directory) as workspace:
+        who = output.agent_in(workspace, agent)
+        if dry_run:
+            _tell_outgoing(sharing.dry_run(workspace, who))
+            return
+        if _is_paused(workspace, "synced"):
+            return
+        with output.waiting("Syncing", workspace):
+            done = _agreed(lambda yes: sharing.sync(workspace, who, yes=yes), yes=yes)
+        _tell_synced(done)
+        if done.is_partial:
+            raise typer.Exit(EXIT_REFUSED)
+
+
+def _agreed(act: Callable[[bool], T], *, yes: bool) -> T:
+    """Do something that shares; where nobody has agreed to the remote yet, ask a person and do it again."""
+    try:
+        return act(yes)
+    except ConsentNeededError as needed:
+        if not sys.stdin.isatty():
+            raise
+        if not typer.confirm(f"Share this clan's lessons with {needed.shown} ({needed.origin})?", default=False):
+            raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`") from needed
+        return act(True)
+
+
+def _is_paused(workspace: Workspace, done: str) -> bool:
+    """Tell whether sharing is paused here, and say so: what was asked for was not done."""
+    held = workspace.state.paused(workspace.wall())
+    if held:
+        say(f"not {done}: sharing is paused {held}. Everything is kept here; `fleet resume` ends the pause")
+    return held is not None
+
+
+def _tell_outgoing(out: sharing.Outgoing) -> None:
+    # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .id`.
+    for path, lines in out.lines.items():
+        note(f"{path}: {counted(len(lines), 'line')}")
+        for raw in lines:
+            say(raw.decode("utf-8", "backslashreplace"))
+    for each in out.withheld:
+        note(f"stays here: a line of {each.path} {each.reason}")
+    note(f"{counted(out.count, 'line')} would go out; nothing was sent")
+    if out.withheld:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _tell_synced(done: Synced) -> None:
+    if not done.remote:
+        say("nothing was sent: no remote is named. All is kept here; `fleet init --remote URL` names one")
+    else:
+        verb = "exchanged, in part," if done.is_partial else "synced"
+        findings_in = counted(done.discoveries_in, "discovery", "discoveries")
+        say(
+            f"{verb} with {done.remote}: {counted(done.out, 'line')} out; "
+            f"{counted(done.patterns_in, 'lesson')} and {findings_in} new or changed in"
+        )
+    for number, what in (
+        (done.withheld, "held back here by the gate: `fleet sync --dry-run` tells why"),
+        (done.held, "held: stamped more than a day ahead of this machine's clock; tried again at every load"),
+        (done.carried, "carried for a newer version of fleet"),
+        (done.refused, "could not be read and went to quarantine: `fleet status` tells why"),
+        (done.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
+    ):
+        if number:
+            note(f"{counted(number, 'line')} {what}")
+    if done.edition:
+        say("wrote a new edition of patterns.jsonl and patterns.md")
+    for text in done.promoted:
+        say(f"promoted into memory.md: {output.cleaned(text)}")
+
+
+@app.command()
+def compact(
+    yes: Confirmed = False,
+    agent: output.Agent = "",
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """Write a whole edition now. Drops from the shards what it covers, and syncs at the same time."""
+    with output.opened(directory) as workspace:
+        who = output.agent_in(workspace, agent)
+        if _is_paused(workspace, "compacted"):
+            return
+        before = sharing.sizes(workspace)
+        with output.waiting("Compacting", workspace):
+            done = _agreed(lambda yes: sharing.compact(workspace, who, yes=yes), yes=yes)
+        after = sharing.sizes(workspace)
+        if as_json:
+            output.say_json({"before": before, "after": after, "edition": done.edition, "sent": done.out})
+        else:
+            say(f"{'wrote a new edition' if done.edition else 'the edition is whole already'}")
+            for name in before:
+                say(f"  {name + ':':<10}{_size(before[name])} before, {_size(after[name])} now")
+            if not done.remote:
+                say("the shards stay as they are: no remote is named that would hold what they say")
+        if done.is_partial:
+            note("something was held back or could not be read: `fleet status` tells what and why")
+            raise typer.Exit(EXIT_REFUSED)
+
+
+def _size(size: dict[str, int]) -> str:
+    return f"{size['bytes']:,} bytes in {counted(size['files'], 'file')}"
+
+
+@app.command()
+def pause(
+    minutes: Annotated[
+        int | None, typer.Option("--minutes", min=1, max=527_040, help="It ends by itself after so many.")
+    ] = None,
+    directory: output.Directory = "",
+) -> None:
+    """Share nothing until `fleet resume`. Logging and reading go on; what is logged waits here."""
+    with output.opened(directory) as workspace:
+        held = sharing.pause(workspace, minutes)
+        say(f"sharing is paused {held}; lessons are still logged, and wait here")
+
+
+@app.command()
+def resume(directory: output.Directory = "") -> None:
+    """End a pause. Nothing is sent by this itself."""
+    with output.opened(directory) as workspace:
+        was_paused = workspace.state.paused(workspace.wall()) is not None
+        workspace.state.resume()
+        say("sharing goes on with the next `fleet sync`" if was_paused else "sharing was not paused")
+
+
+@app.command()
+def leave(yes: output.Yes = False, directory: output.Directory = "") -> None:
+    """Take this machine out of the clan. It forgets the remote and keeps every line it has."""
+    with output.opened(directory) as workspace:
+        for line in _told(sharing.what_stays(workspace)):
+            say(line)
+        output.confirm("Leave?", yes=yes)
+        for line in sharing.leave(workspace):
+            say(line)
+
+
+def _told(stays: sharing.Stays) -> list[str]:
+    who = ", ".join(stays.replicas) or "nobody here"
+    lines = [
+        f"in {stays.remote}, branch {stays.branch}, stays all that was sent, under the names of who wrote it ({who})",
+        "leaving takes nothing back; `fleet retire` and `fleet purge` do, before it",
+        "here stays every line: this clan's lessons as last fetched, the logs, all of agents/",
+    ]
+    if stays.waiting:
+        lines.append(f"{counted(stays.waiting, 'line')} never went out: `fleet sync` first, if it should")
+    return lines
+
+
+# --- how it stands --------------------------------------------------------------------------------------------------
+
+
+@app.command("status")
+def status_(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
+    """Tell how this workspace stands. What waits to go out, what was quarantined and why, who is in the clan."""
+    with output.opened(directory) as workspace:
+        who = output.agent_named(agent) or workspace.replicas().default_agent
+        found = status.status(workspace, who)
+        found["memory"] = output.cleaned(found["memory"])
+        if as_json:
+            output.say_json(found)
+        else:
+            say("\n".join(_as_rows(found)))
+
+
+def _as_rows(found: dict[str, Any]) -> list[str]:
+    remote = f"{found['remote']}, branch {found['branch']}" if found["remote"] else "none named; works offline"
+    discoveries = counted(found["discoveries"], "discovery", "discoveries")
+    rows = [
+        f"workspace   {found['workspace']}",
+        f"agent       {found['agent'] or 'none yet: fleet init --agent NAME'}"
+        + (f" ({found['replica']})" if found["replica"] else ""),
+        f"remote      {remote}",
+        f"last sync   {output.when(found['last_sync']) or 'never'}",
+        *([f"stale       {found['stale']}"] if found["stale"] else []),
+        *([f"paused      {found['paused']}: nothing is shared"] if found["paused"] else []),
+        f"known       {counted(found['patterns'], 'lesson')}, {discoveries}",
+        f"to go out   {counted(found['waiting']['lines'], 'line')}",
+    ]
+    rows += [f"            {number} in {path}" for path, number in found["waiting"]["paths"].items()]
+    if found["clock"]:
+        rows += [f"clock       {found['clock']}", "            set it, best by NTP"]
+    rows += _memory_rows(found["memory"])
+    for key, label in (
+        ("unfilled", "without a pattern yet"),
+        ("held", "held: stamped over a day ahead"),
+        ("carried", "carried for a newer version"),
+        ("refused", "unreadable in the files as they are"),
+    ):
+        if found[key]:
+            rows.append(f"{key:<12}{counted(found[key], 'line')} {label}")
+    rows += [f"stays here  a line of {each['path']} {each['reason']}" for each in found["withheld"]]
+    if kept := found["quarantined"]:
+        rows.append(f"quarantine  {counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl")
+        rows += [
+            f"            {each['path']}, line {each['line']}: {each['reason']}" for each in kept[:QUARANTINED_SHOWN]
+        ]
+    rows.append(f"replicas    {counted(len(found['replicas']), 'replica')} seen")
+    rows += [
+        f"            {each['replica']:<24} {output.when(each['last']):<18} {each['where']}"
+        for each in found["replicas"]
+    ]
+    return rows
+
+
+def _memory_rows(memory: dict[str, Any]) -> list[str]:
+    if not memory:
+        return []
+    size = f"{memory['chars']:,} of {memory['chars_max']:,} characters"
+    rows = [f"memory      {counted(len(memory['lessons']), 'lesson')}, {size}"]
+    if memory["trouble"]:
+        rows.append(f"            {memory['trouble']}")
+    rows += [
+        f"            waits: {one['text']} ({one['evidence']}; {one['id']}): {one['why']}"
+        for one in memory["waiting"][:WAITING_SHOWN]
+    ]
+    if (more := len(memory["waiting"]) - WAITING_SHOWN) > 0:
+        rows.append(f"            and {more:,} more wait")
+    return rows + _left_rows(memory["left"])
+
+
+def _left_rows(left: list[dict[str, str]]) -> list[str]:
+    """Say what the clan took out, newest first, and how to keep it."""
+    rows = [
+        f"            left {each['at'][:10]}: {each['text']} ({each['id']})" for each in left[: -LEFT_SHOWN - 1 : -1]
+    ]
+    if (more := len(left) - LEFT_SHOWN) > 0:
+        rows.append(f"            and {more:,} more left: --json")
+    if rows:
+        first = left[-1]["id"]
+        rows.append(
+            f"            The clan retired what left. `fleet restore {first}`, then `fleet promote {first}`, keeps it "
+            "for all; your own words under ## Notes stay for this agent"
+        )
+    return rows
+
+
+@app.command()
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without losing anything.")] = False,
+    online: Annotated[bool, typer.Option("--online", help="Ask the remote whether it answers, too.")] = False,
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
+    with output.opened(directory) as workspace:
+        found = status.examine(workspace, output.agent_named(), fix=fix, online=online)
+        worst = findings.worst(found)
+        if as_json:
+            output.say_json(output.cleaned({"worst": worst, "findings": [asdict(each) for each in found]}))
+        else:
+            for each in found:
+                say(f"{'mended' if each.fixed else each.level:<8}{each.check + ':':<12}{each.what}")
+                if each.level != "ok":
+                    say("".join(f"{'':<20}{part}\n" for part in (each.means, each.do) if part).rstrip("\n"))
+    if findings.LEVELS.index(worst) > findings.LEVELS.index("note"):
+        raise typer.Exit(EXIT_NO)
