@@ -496,6 +496,14 @@ class Ingest:
         """Return what the rows have and the tree has not: deltas of patterns, discoveries, carried lines."""
         return self.ask(_outgoing)
 
+    def names(self, since: int = 0) -> list[str]:
+        """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
+        return self.ask(lambda it: [row[0] for row in it.execute(_NAMES, (since, since))])
+
+    def said(self, names: Sequence[str]) -> dict[str, Entry]:
+        """Return what is here under some of these names, which are as ``names`` gives them."""
+        return self.ask(lambda it: dict(_entries(it, list(names))))
+
     def edition(self, kind: Kind) -> bytes:
         """Return the canonical bytes of all that the tree says: sorted, a record on as many lines as it takes."""
         return self.ask(_pattern_edition if kind is PATTERNS else _discovery_edition)
@@ -1145,6 +1153,25 @@ def _ripe(connection: Connection, cut: str) -> list[str]:
     """Return the ids of records that are folded otherwise by now: a part has become due, or the clock was set back."""
     asked = "SELECT id FROM pattern WHERE ripens != '' AND ripens <= ? UNION SELECT id FROM pattern WHERE newest > ?"
     return [row[0] for row in connection.execute(asked, (cut, cut))]
+
+
+_NAMES = (
+    "SELECT id FROM pattern WHERE generation > ? UNION ALL SELECT id FROM discovery WHERE generation > ? "
+    "UNION ALL SELECT '#' || hash FROM carried"
+)
+
+
+def _entries(connection: Connection, wanted: Sequence[str]) -> Iterator[tuple[str, Entry]]:
+    for start in range(0, len(wanted), _AT_ONCE):
+        some = wanted[start : start + _AT_ONCE]
+        marks = ",".join("?" * len(some))
+        asked = f"SELECT id, line, hash FROM pattern WHERE id IN ({marks})"  # noqa: S608
+        yield from ((each, _decoded(checked(raw, hash_))) for each, raw, hash_ in connection.execute(asked, some))
+        asked = f"SELECT id, line, hash FROM discovery WHERE id IN ({marks})"  # noqa: S608
+        for each, raw, hash_ in connection.execute(asked, some):
+            yield each, DISCOVERIES.decode(checked(raw, hash_))
+        asked = f"SELECT hash, id, raw FROM carried WHERE '#' || hash IN ({marks})"  # noqa: S608
+        yield from ((f"#{hash_}", Carried(each, raw)) for hash_, each, raw in connection.execute(asked, some))
 
 
 def _outgoing(connection: Connection) -> list[Entry]:

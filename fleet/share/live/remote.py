@@ -14,13 +14,12 @@ from websockets.sync.client import ClientConnection, connect
 
 from crdt.doc import CLIENT_ID_BITS, BadUpdateError, Document, key_of, parts_of
 from crdt.varint import TruncatedError
-from fleet.keep import screening
-from fleet.keep.reading import Entry, Read, entries
-from fleet.share import rows, wire
-from fleet.share.bridge import BASE
-from fleet.share.live import Where, told
+from fleet.share.live import rows, wire
+from fleet.share.live.bridge import BASE
+from fleet.share.live.client import Where, told
 from fleet.share.remote import Files, Mark, Moved, RemoteRefused, RemoteUnavailable, Whole, check_outgoing
-from fleet.share.tree import kind_of
+from fleet.store.lines import Entry, Read, entries, kind_of
+from fleet.text import screening
 
 _SAFE = "nothing is lost; what was to go out goes out with the next sync"
 _MARKS_MAX = 64
@@ -35,17 +34,14 @@ class LiveRemote:
         where: the room.
         writer: the replica under whose keys lines are put.
         entropy: returns so many random bytes.
-        cut: parts stamped later are told on lines of their own, where they displace nothing.
         wait_s: how long one answer may take, seconds.
     """
 
-    def __init__(
-        self, where: Where, writer: str, entropy: Callable[[int], bytes], *, cut: str = "~", wait_s: float = 10.0
-    ) -> None:
+    def __init__(self, where: Where, writer: str, entropy: Callable[[int], bytes], *, wait_s: float = 10.0) -> None:
         self.name = f"live room {where.room}"
         self.warnings: list[str] = []
         self.skipped = 0
-        self._where, self._writer, self._cut, self._wait_s = where, writer, cut, wait_s
+        self._where, self._writer, self._wait_s = where, writer, wait_s
         self._entropy = entropy
         self._document = self._fresh()
         self._marks: dict[Mark, Files] = {}
@@ -99,16 +95,24 @@ class LiveRemote:
 
     def _lacking(self, files: Files) -> dict[str, str]:
         """Return the rows to put: what the room lacks, joined with what we said before."""
-        room = rows.joined((e for key, text in self._document.rows().items() for e in _told(key, text)), self._cut)
-        fresh: dict[str, list[Entry]] = {}
+        room: dict[str, Entry | None] = {}
+        for key, text in self._document.rows().items():
+            name = parts_of(key)[0]
+            room[name] = rows.join(room.get(name), rows.parse(key, text).said)
+        fresh: dict[str, Entry | None] = {}
         for path, data in files.items():
             kind = kind_of(path)
-            for _, entry in entries(kind, iter([data]), path, Read()) if kind is not None else ():
-                if not room.of(rows.kind_of(entry)).covers(entry):
-                    fresh.setdefault(rows.name_of(entry), []).append(entry)
-        own = {name: key_of(name, self._writer) for name in fresh}
-        said = {name: _told(key, self._document.get(key) or "") for name, key in own.items()}
-        return {own[name]: rows.render(name, [*said[name], *told], self._cut) for name, told in fresh.items()}
+            for _, entry in entries(kind, [data], path, Read()) if kind is not None else ():
+                name = rows.name_of(entry)
+                if (news := rows.lacking(room.get(name), entry)) is not None:
+                    fresh[name] = rows.join(fresh.get(name), news)
+        batch = {}
+        for name, news in fresh.items():
+            key = key_of(name, self._writer)
+            whole = rows.join(rows.parse(key, self._document.get(key) or "").said, news)
+            if whole is not None:
+                batch[key] = rows.render(whole)
+        return batch
 
     # --- the connection -------------------------------------------------------------------------------------------
 
@@ -164,7 +168,3 @@ def _refusal(why: Exception) -> str:
     if isinstance(why, ConnectionClosed) and why.rcvd is not None and why.rcvd.code == CloseCode.POLICY_VIOLATION:
         return screening.for_terminal(screening.redact(why.rcvd.reason))
     return ""
-
-
-def _told(key: str, text: str) -> list[Entry]:
-    return [entry for _, entry in rows.parse(key, text).lines] if parts_of(key)[1] else []

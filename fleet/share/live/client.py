@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -21,12 +22,14 @@ from websockets.frames import CloseCode
 
 from crdt.doc import BadUpdateError
 from crdt.varint import TruncatedError
-from fleet.keep import names, pause
-from fleet.keep.errors import BusyError, FleetError, UsageError
-from fleet.keep.workspace import Workspace
-from fleet.share import gate, wire
-from fleet.share.bridge import BASE, DIGITS, Bridge, Updates
-from fleet.share.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
+from fleet.model import names
+from fleet.model.errors import BusyError, FleetError, UsageError
+from fleet.share import policy
+from fleet.share.live import wire
+from fleet.share.live.bridge import BASE, DIGITS, Bridge, Updates
+from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
+from fleet.store.local import Pause
+from fleet.store.workspace import Workspace
 
 BACKOFF_S = 0.25
 BACKOFF_S_MAX = 30.0
@@ -85,8 +88,6 @@ def check_url(url: str) -> str:
     Raises:
         UsageError: it is none, or one on which everybody on the way could read along.
     """
-    from ipaddress import ip_address
-
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -185,7 +186,7 @@ class Live:
         with workspace.writing(self._agent) as writer:
             replica = writer.name
         self._since = workspace.wall()
-        self._is_paused = pause.current(workspace) is not None
+        self._is_paused = workspace.state.paused(workspace.wall()) is not None
         return Bridge(workspace, replica)
 
     async def _do(self, act: Callable[..., _T], *given: Any) -> _T:
@@ -198,7 +199,7 @@ class Live:
             self._bell.set()
 
     async def _look_after(self) -> None:
-        """Renew what we say of ourselves, mind a pause, try again what could not be written, give memory back."""
+        """Renew what we say of ourselves, mind a pause, and try again what could not be written."""
         renewed_s = 0.0
         while True:
             await asyncio.sleep(LOOK_S)
@@ -208,8 +209,6 @@ class Live:
                     await socket.close()
             if self.problem:
                 self._bell.set()
-            if self._bridge.took_much:
-                await self._do(self._bridge.give_back)
             self._presence.forget_stale()
             renewed_s += LOOK_S
             is_due = renewed_s >= wire.RENEWED_S or on != self._on
@@ -244,7 +243,7 @@ class Live:
 
     def _offer(self) -> Updates:
         # Asked right before: what is written after `fleet pause` has returned must not leave.
-        self._is_paused = pause.current(self._bridge.workspace) is not None
+        self._is_paused = self._paused() is not None
         return [] if self._is_paused else self._bridge.offer()
 
     async def _take_in(self) -> None:
@@ -281,7 +280,11 @@ class Live:
         return any(state.get(LARGE) == 1 + len(DIGITS) for state in self._presence.states().values())
 
     def _looked(self) -> tuple[bool, str]:
-        return pause.current(self._bridge.workspace) is not None, self._read_on()
+        return self._paused() is not None, self._read_on()
+
+    def _paused(self) -> Pause | None:
+        workspace = self._bridge.workspace
+        return workspace.state.paused(workspace.wall())
 
     def _read_on(self) -> str:
         return self._bridge.workspace.state.get(f"on:{self._agent}")[:ON_CHARS_MAX]
@@ -295,7 +298,7 @@ class Live:
             "agent": self._agent,
             "replica": bridge.writer,
             "since": self._since,
-            "on": "" if gate.in_texts([on]) else on,
+            "on": "" if policy.in_texts([on]) else on,
             **({LARGE: 1 + len(DIGITS)} if len(bridge.documents) > 1 or bridge.is_large else {}),
         }
         return self._presence.set(bridge.documents[BASE].client_id, state)

@@ -1,0 +1,301 @@
+"""Bridge between the clan's files on this machine and a live document: what goes out, what comes in, what is put again.
+
+One rule makes it safe: *join what you read, and put what the document lacks under your own key*. A key has one writer,
+so Yjs never has to choose. What arrives is on the disk before anybody is told, in the shard of who wrote it, as if git
+had brought it; when git does, the tree covers it. What others garble or delete is put again from the files.
+
+No socket is known here: updates come in and go out as bytes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, BadUpdateError, Change, Document, key_of, parts_of
+from fleet.model import limits
+from fleet.model.line import Refused
+from fleet.share import policy
+from fleet.share.live import rows
+from fleet.share.live.wire import UPDATE_BYTES_MAX
+from fleet.store.lines import Entry
+from fleet.store.workspace import Workspace
+
+ROOM_PATTERNS = 10_000
+"""So many patterns fit one room; a larger clan has sixteen more, by the first digit of the id."""
+LOCK_WAIT_S = 0.5
+"""An end must not wait for somebody else's long sync: the lines wait, and are tried again."""
+DIGITS = "0123456789abcdef"
+BASE = ""
+"""The room that everybody is in."""
+_AT_ONCE = 500
+
+Updates = list[tuple[str, bytes]]
+"""(room, update) pairs, in the order in which they are to go out."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Totals since the start, in lines and rows.
+
+    Attributes:
+        sent: lines put into the document.
+        arrived: lines written to the disk.
+        refused: rows, or lines in them, that cannot be used; they lie in quarantine.
+        healed: rows that others had changed or deleted, put again.
+        withheld: lines that the gate keeps here.
+    """
+
+    sent: int = 0
+    arrived: int = 0
+    refused: int = 0
+    healed: int = 0
+    withheld: int = 0
+
+
+class Bridge:
+    """One replica's way between its files and the rooms of its clan. Used from one thread.
+
+    Args:
+        workspace: where the files are.
+        writer: the replica under whose keys lines are put.
+
+    Attributes:
+        documents: the document of each room, by its digit, ``BASE`` for the one that everybody is in.
+        counts: what happened.
+    """
+
+    def __init__(self, workspace: Workspace, writer: str) -> None:
+        self.workspace = workspace
+        self.writer = writer
+        self.counts = Counts()
+        self._mine = {replica.name for replica in workspace.replicas().replicas} | {writer}
+        self._unwritten: dict[str, dict[bytes, None]] = {}  # path to lines that are not on the disk yet
+        self.documents: dict[str, Document] = {}
+        self._start_anew({BASE})
+
+    def _start_anew(self, rooms: Iterable[str]) -> None:
+        """Begin with empty documents, each under a fresh client id, and forget what the old ones held."""
+        self.documents = {room: self._fresh() for room in rooms}
+        self._own: dict[str, str] = {}  # name to the text that we put under our key
+        self._writers: dict[str, tuple[str, ...]] = {}  # name to the writers with a row of it
+        self._lacking: dict[str, None] = {}  # names of which the documents may lack something that is here
+        self._again: set[str] = set()  # our own keys that somebody else changed
+        self._generation = 0
+
+    def _fresh(self) -> Document:
+        return Document(int.from_bytes(self.workspace.world.entropy(CLIENT_ID_BITS // 8), "big"))
+
+    # --- rooms ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_large(self) -> bool:
+        """Whether this clan needs more than one room, by what is known here."""
+        return self.workspace.patterns.count() > ROOM_PATTERNS
+
+    def spread(self) -> list[str]:
+        """Open the sixteen further rooms; return those that are new."""
+        new = [digit for digit in DIGITS if digit not in self.documents]
+        self.documents.update({digit: self._fresh() for digit in new})
+        return new
+
+    def renew(self) -> None:
+        """Give up all documents for new ones: somebody writes under our client id, or a room was emptied."""
+        self._start_anew(list(self.documents))
+
+    def _document(self, name: str) -> tuple[str, Document]:
+        room = rows.digit_of(name) if len(self.documents) > 1 else BASE
+        room = room if room in self.documents else BASE
+        return room, self.documents[room]
+
+    def _said(self, name: str) -> Entry | None:
+        """Return the join of all good rows of one name."""
+        found: Entry | None = None
+        for writer in self._writers.get(name, ()):
+            key = key_of(name, writer)
+            for document in self.documents.values():
+                if (text := document.get(key)) is not None and self._may_join(key, text):
+                    found = rows.join(found, rows.parse(key, text).said)
+        return found
+
+    def _may_join(self, key: str, text: str) -> bool:
+        """Tell whether a row counts: one under a key of this machine only if this machine wrote it."""
+        name, writer = parts_of(key)
+        if writer == self.writer:
+            return self._own.get(name) == text
+        return writer not in self._mine or self._was_ours(key, text)
+
+    def _note_writer(self, name: str, writer: str) -> None:
+        known = self._writers.get(name, ())
+        if writer not in known:
+            self._writers[name] = (*known, writer)
+
+    # --- out ------------------------------------------------------------------------------------------------------
+
+    def offer(self) -> Updates:
+        """Put into the documents what is new in the files and what they lack; return the updates for others."""
+        self._write()
+        generation = self.workspace.patterns.generation
+        changed = self.workspace.db.names(since=self._generation)
+        names = iter(dict.fromkeys([*self._lacking, *changed]))
+        self._generation, self._lacking = generation, {}
+        updates: Updates = []
+        while some := list(islice(names, _AT_ONCE)):
+            updates += self._put(some)
+        return updates + self._put_again()
+
+    def rescan(self) -> None:
+        """Look at all that is here with the next offer."""
+        self._generation = 0
+
+    def _put(self, names: Sequence[str]) -> Updates:
+        """Put what the documents lack of some names under our own key, as far as it may leave."""
+        batches: dict[str, dict[str, str]] = {}
+        for name, here in self.workspace.db.said(names).items():
+            key = key_of(name, self.writer)
+            news = rows.lacking(self._said(name), here)
+            if news is None or not self._may_leave(news):
+                continue
+            own = self._own.get(name)
+            whole = rows.join(rows.parse(key, own).said if own else None, news)
+            text = rows.render(whole) if whole is not None else ""
+            if not rows.is_text(text):
+                continue  # more than a row can hold: git carries it
+            batches.setdefault(self._document(name)[0], {})[key] = text
+            self._again.discard(key)
+            self._own[name] = text
+            self._note_writer(name, self.writer)
+            self.counts.sent += 1
+        return self._all_updates(batches)
+
+    def _put_again(self) -> Updates:
+        """Put again what others changed under our keys; what nothing here speaks of goes."""
+        batches: dict[str, dict[str, str | None]] = {}
+        for key in self._again:
+            name = parts_of(key)[0]
+            batches.setdefault(self._document(name)[0], {})[key] = self._own.get(name)
+        self._again.clear()
+        return self._all_updates(batches)
+
+    def _all_updates(self, batches: Mapping[str, Mapping[str, str | None]]) -> Updates:
+        return [(room, update) for room, batch in batches.items() for update in self._updates(room, batch)]
+
+    def _updates(self, room: str, batch: Mapping[str, str | None]) -> Iterable[bytes]:
+        piece: dict[str, str | None] = {}
+        size = 0
+        for key, text in batch.items():
+            piece[key] = text
+            size += len(key) + len(text or "")
+            if size >= UPDATE_BYTES_MAX:
+                yield self.documents[room].put(piece)
+                piece, size = {}, 0
+        if piece and (update := self.documents[room].put(piece)):
+            yield update
+
+    def _may_leave(self, entry: Entry) -> bool:
+        if policy.reasons(entry):
+            self.counts.withheld += 1
+            return False
+        return True
+
+    # --- in -------------------------------------------------------------------------------------------------------
+
+    def receive(self, updates: Updates) -> bool:
+        """Take in what others wrote and bring it to the disk; tell whether the documents must be renewed.
+
+        What has to be put again goes out with the next offer. An update that is none is counted and passed over; a
+        document that broke over one is given up at once, since touching it again would wait for ever.
+        """
+        is_cloned = False
+        changes: dict[str, Change] = {}
+        for room, update in updates:
+            try:
+                applied = self.documents[room].apply(update)
+            except BadUpdateError as why:
+                self.counts.refused += 1
+                if why.is_broken:
+                    self.documents[room], is_cloned = self._fresh(), True
+                continue
+            is_cloned = is_cloned or applied.is_cloned
+            for key, change in applied.changes.items():
+                before = changes[key].before if key in changes else change.before
+                changes[key] = Change(before, change.after)
+        keys = iter(changes)
+        while some := list(islice(keys, _AT_ONCE)):
+            self._take(some, changes)
+        self._write()
+        return is_cloned
+
+    def _take(self, keys: Sequence[str], changes: Mapping[str, Change]) -> None:
+        """Take in some rows that are other ones now."""
+        here = self.workspace.db.said([parts_of(key)[0] for key in keys])
+        refused: list[Refused] = []
+        for key in keys:
+            refused += self._take_row(key, changes[key], here.get(parts_of(key)[0]))
+        if refused:
+            self.counts.refused += len(refused)
+            self.workspace.quarantine.keep(refused, self.workspace.wall())
+
+    def _take_row(self, key: str, change: Change, here: Entry | None) -> list[Refused]:
+        """Take in one row; return what of it cannot be used."""
+        name, writer = parts_of(key)
+        if writer == self.writer:
+            return self._take_own(key, change)
+        if writer in self._mine and not self._was_ours(key, change.after):
+            return [self._forged(key, change.after)] if change.after is not None else []
+        row = rows.parse(key, change.after) if change.after is not None else None
+        if row is not None and row.lines:
+            self._note_writer(name, writer)
+        if change.before is not None and self._has_shrunk(key, change.before, row):
+            self._lacking[name] = None
+            self.counts.healed += 1
+        for raw, entry in row.lines if row is not None else ():
+            if rows.lacking(here, entry) is not None:
+                path = row.kind.shard(writer)  # type: ignore[union-attr]
+                self._unwritten.setdefault(path, {})[raw] = None
+        return row.refused if row is not None else []
+
+    def _take_own(self, key: str, change: Change) -> list[Refused]:
+        """Look at a row under our own key: an earlier start of ours put it, or somebody who may not."""
+        name = parts_of(key)[0]
+        if change.after == self._own.get(name):
+            return []
+        if change.after is not None and name not in self._own and self._was_ours(key, change.after):
+            self._own[name] = change.after
+            self._note_writer(name, self.writer)
+            return []
+        self._again.add(key)
+        self._lacking[name] = None
+        self.counts.healed += 1
+        return [self._forged(key, change.after)] if change.after is not None else []
+
+    def _was_ours(self, key: str, text: str | None) -> bool:
+        """Tell whether a row under a key of this machine says nothing that is not known here: then it may be ours."""
+        row = rows.parse(key, text) if text is not None else None
+        if row is None or not row.lines or row.refused:
+            return False
+        here = self.workspace.db.said([parts_of(key)[0]]).get(parts_of(key)[0])
+        return here is not None and all(rows.lacking(here, entry) is None for _, entry in row.lines)
+
+    def _forged(self, key: str, text: str) -> Refused:
+        raw = b"" if text == NOT_TEXT else text[: limits.LINE_BYTES_MAX].encode("utf-8", "replace")
+        return Refused(f"live:{key[: rows.KEY_CHARS_MAX]}", 0, "a row under a key of ours that we never wrote", raw)
+
+    def _has_shrunk(self, key: str, before: str, row: "rows.Row | None") -> bool:
+        """Tell whether a row says less than before: then the documents may lack something that is here."""
+        now = row.said if row is not None else None
+        return any(rows.lacking(now, entry) is not None for _, entry in rows.parse(key, before).lines)
+
+    def _write(self) -> None:
+        """Bring arrived lines to the disk, each in the shard of who wrote it.
+
+        Raises:
+            FleetError: they wait, and are written with the next call.
+        """
+        if not self._unwritten:
+            return
+        with self.workspace.locked(LOCK_WAIT_S):
+            for path in sorted(self._unwritten):
+                lines = self._unwritten[path]
+                self.workspace.files.append(self.workspace.clan / path, b"".join(raw + b"\n" for raw in lines))
+                self.counts.arrived += len(lines)
+                del self._unwritten[path]
