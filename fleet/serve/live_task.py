@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from fleet.keep import config, heap
-from fleet.keep.config import Live as Settings
-from fleet.keep.workspace import Workspace
-from fleet.share.live import Live, Where, check_url
+from fleet.share.live.client import Live, Where, check_url
+from fleet.store import config
+from fleet.store.config import Live as Settings
+from fleet.store.workspace import Workspace
 
 HOST = "127.0.0.1"
 
@@ -46,7 +46,6 @@ async def run(
     settings = config.load(root / config.FILE_NAME).live
     if not settings.url and not settings.serve:
         return
-    heap.share_one()  # the work is done in a thread, and takes turns with the loop: a second arena is only waste
     live = Live(lambda: Workspace(root), agent, where(settings), arrived)
     tasks = [asyncio.create_task(live.run(changed))]
     if settings.serve:
@@ -78,7 +77,7 @@ def where(settings: Settings) -> Where:
 
 async def _serve(settings: Settings) -> None:
     """Serve on loopback; where somebody else here does already, look now and then whether they still do."""
-    from fleet.serve.door import Rules
+    from fleet.serve.auth import Rules
     from fleet.serve.room import Rooms, open_server
 
     rooms = Rooms(Rules(HOST, os.environ.get(settings.token_env, "")), os.urandom)

@@ -21,11 +21,11 @@ from websockets.http11 import Request, Response
 
 from crdt.doc import CLIENT_ID_BITS, Applied, BadUpdateError, Changes, Document
 from crdt.varint import TruncatedError
-from fleet.keep.errors import UsageError
-from fleet.serve import door
-from fleet.serve.door import Rules, Turned, Visitor
-from fleet.share import rows, wire
-from fleet.share.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
+from fleet.model.errors import UsageError
+from fleet.serve import auth
+from fleet.serve.auth import Rules, Turned, Visitor
+from fleet.share.live import rows, wire
+from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 
 QUEUE_BYTES_MAX = 8 * 1024 * 1024
 """What waits for one slow reader at most, besides the message that is on its way."""
@@ -160,12 +160,12 @@ class Rooms:
     def _document(self) -> Document:
         return Document(int.from_bytes(self._entropy(CLIENT_ID_BITS // 8), "big"))
 
-    # --- at the door ----------------------------------------------------------------------------------------------
+    # --- authorisation ------------------------------------------------------------------------------------------
 
     def admit(self, socket: ServerConnection, request: Request) -> Response | None:
         """Let a request in, or answer it with a refusal."""
         try:
-            asked = door.ask(self.rules, request.path, request.headers)
+            asked = auth.ask(self.rules, request.path, request.headers)
         except LookupError:  # two Hosts, or two Origins: whichever we took, somebody on the way took the other
             asked = Turned(400, "a header that may stand once stands twice")
         if isinstance(asked, Visitor):

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fleet.serve.door import Rules
+from fleet.serve.auth import Rules
 from fleet.serve.room import Rooms, open_server, port_of
-from fleet.share.live import Where
+from fleet.share.live.client import Where
 
 HOST = "127.0.0.1"
 

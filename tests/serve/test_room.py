@@ -18,12 +18,13 @@ from websockets.sync.client import ClientConnection, connect
 
 from crdt import varint
 from crdt.doc import NOT_TEXT, BadUpdateError, Document
-from fleet.keep.errors import UsageError
-from fleet.serve import door, room
-from fleet.serve.door import Rules, Turned, Visitor
+from fleet.model.errors import UsageError
+from fleet.serve import auth, room
+from fleet.serve.auth import Rules, Turned, Visitor
 from fleet.serve.room import Rooms
-from fleet.share import live, wire
-from fleet.share.live import Where
+from fleet.share.live import client as live
+from fleet.share.live import wire
+from fleet.share.live.client import Where
 from tests.laws.test_updates import DEADLY
 from tests.serve.served import HOST, Served, served
 
@@ -103,7 +104,7 @@ def until(happened: Callable[[], object], wait_s: float = 10.0) -> bool:
 
 @pytest.mark.parametrize("host", ["localhost:8377", "127.0.0.1:8377", "127.0.0.1", "[::1]:8377", "LOCALHOST"])
 def test_loopbacks_own_names_are_let_in(host: str):
-    assert door.ask(Rules(HOST), "/clan", {"Host": host}) == Visitor("clan", "")
+    assert auth.ask(Rules(HOST), "/clan", {"Host": host}) == Visitor("clan", "")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_loopbacks_own_names_are_let_in(host: str):
     ["", "evil.example", "evil.example:8377", "127.0.0.1.evil.example", "localhost.evil.example", "[", "0.0.0.0"],
 )
 def test_a_name_that_was_made_to_point_here_is_not(host: str):
-    assert door.ask(Rules(HOST), "/clan", {"Host": host}) == Turned(403, door_reason(host))
+    assert auth.ask(Rules(HOST), "/clan", {"Host": host}) == Turned(403, door_reason(host))
 
 
 def door_reason(_: str) -> str:
@@ -120,14 +121,14 @@ def door_reason(_: str) -> str:
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://localhost:8377", "file://"])
 def test_a_web_page_is_not_let_in_unless_it_was_named(origin: str):
-    asked = door.ask(Rules(HOST, origins=("https://fleet.example",)), "/clan", {"Host": HOST, "Origin": origin})
+    asked = auth.ask(Rules(HOST, origins=("https://fleet.example",)), "/clan", {"Host": HOST, "Origin": origin})
     assert isinstance(asked, Turned)
     assert asked.status == 403
 
 
 def test_a_web_page_that_was_named_is_let_in():
     headers = {"Host": HOST, "Origin": "https://fleet.example"}
-    assert door.ask(Rules(HOST, origins=("https://fleet.example",)), "/clan", headers) == Visitor("clan", "")
+    assert auth.ask(Rules(HOST, origins=("https://fleet.example",)), "/clan", headers) == Visitor("clan", "")
 
 
 @pytest.mark.parametrize(
@@ -145,18 +146,18 @@ def test_a_web_page_that_was_named_is_let_in():
     ],
 )
 def test_where_a_token_is_asked_for_nobody_comes_in_without(path: str, headers: dict, is_in: bool):
-    asked = door.ask(Rules("0.0.0.0", TOKEN), path, {"Host": "fleet.example", **headers})
+    asked = auth.ask(Rules("0.0.0.0", TOKEN), path, {"Host": "fleet.example", **headers})
     assert isinstance(asked, Visitor) is is_in
 
 
 @pytest.mark.parametrize("path", ["/", "//", "/../x", "/%2e%2e", "/UPPER", "/" + "x" * 65, "/a/b", "/é", "/a%00b"])
 def test_a_room_has_a_plain_name(path: str):
-    assert isinstance(door.ask(Rules(HOST), path, {"Host": HOST}), Turned)
+    assert isinstance(auth.ask(Rules(HOST), path, {"Host": HOST}), Turned)
 
 
 def test_who_comes_as_no_replica_is_told():
-    assert door.ask(Rules(HOST), f"/clan?replica={TANK}", {"Host": HOST}) == Visitor("clan", TANK)
-    assert isinstance(door.ask(Rules(HOST), "/clan?replica=../x", {"Host": HOST}), Turned)
+    assert auth.ask(Rules(HOST), f"/clan?replica={TANK}", {"Host": HOST}) == Visitor("clan", TANK)
+    assert isinstance(auth.ask(Rules(HOST), "/clan?replica=../x", {"Host": HOST}), Turned)
 
 
 @pytest.mark.parametrize(
@@ -164,19 +165,19 @@ def test_who_comes_as_no_replica_is_told():
 )
 def test_beyond_loopback_a_token_and_a_certificate_are_needed(host: str, token: str, tls: bool):
     with pytest.raises(UsageError, match="Nothing was started"):
-        door.check(host, token, has_certificate=tls)
+        auth.check(host, token, has_certificate=tls)
 
 
 @pytest.mark.parametrize(
     ("host", "token", "tls"), [("0.0.0.0", TOKEN, True), ("127.0.0.1", "", False), ("::1", "", False)]
 )
 def test_with_both_or_on_loopback_it_starts(host: str, token: str, tls: bool):
-    door.check(host, token, has_certificate=tls)
+    auth.check(host, token, has_certificate=tls)
 
 
 def test_a_short_token_is_none():
     with pytest.raises(UsageError, match="16"):
-        door.check(HOST, "short", has_certificate=False)
+        auth.check(HOST, "short", has_certificate=False)
 
 
 def test_a_cross_site_page_is_turned_away_by_the_running_server(server: Served):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from fleet.keep import names
-from fleet.keep.errors import UsageError
+from fleet.model import names
+from fleet.model.errors import UsageError
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ROOM = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
