@@ -53,8 +53,10 @@ DAYS_KEPT = 7
 _FOLDER = os.path.join(".fleet", "attempts")
 _DAY_NS = 24 * 3600 * 1_000_000_000
 _NAME_CHARS_MAX = 32
-_TEXTS = ("event", "session", "family", "key", "error", "said", "command", "id", "code", "name", "failed", "switch")
-_TEXTS += ("why",)
+_TEXTS = (
+    *("event", "session", "family", "key", "error", "said", "command"),
+    *("id", "code", "name", "failed", "switch", "why"),
+)
 
 
 class Blocked:

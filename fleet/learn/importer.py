@@ -1,0 +1,244 @@
+"""Import of what other fleets wrote: each record becomes a line once, wherever and however often it is imported.
+
+A record's count is a part without an owner (``model.line``), under the hash of what the record means: two machines that
+import the same record each say so in their own column, and the fold counts it once.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from crdt import clock
+from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_records
+from fleet.model import edits, limits, names
+from fleet.model.discovery import Discovery, discovery_id
+from fleet.model.line import Line, Refused, join
+from fleet.model.pattern import fold
+from fleet.model.strict import BadLineError, check_value
+from fleet.store.lines import DISCOVERIES, PATTERNS
+from fleet.store.workspace import Workspace, Writer
+from fleet.text import screening
+
+UNDATED_MS = 0
+"""Date of a record that has none: 1970, the same everywhere, and shown as undated."""
+
+FILE_BYTES_MAX = 256 * 1024 * 1024
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".md", ".markdown", ".mdx")
+
+
+class Imported(msgspec.Struct):
+    """Outcome of an import.
+
+    Attributes:
+        patterns: lessons read, and how many of them were new here.
+        discoveries: findings read, and how many were new here.
+        skipped: records understood and rightly not taken, by reason.
+        refused: records that cannot be used.
+        redacted: records that held a secret, which was taken out.
+    """
+
+    patterns: int = 0
+    patterns_new: int = 0
+    discoveries: int = 0
+    discoveries_new: int = 0
+    skipped: dict[str, int] = {}
+    refused: list[Refused] = []
+    redacted: int = 0
+
+
+class _UnusableError(Exception):
+    """The reason why a record cannot become a line; turned into a ``Refused`` at once."""
+
+
+def files_in(paths: list[Path]) -> Iterator[Path]:
+    """Yield the files to read: those named, and in folders those of a known ending, in order."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(f for f in path.rglob("*") if f.suffix.casefold() in SUFFIXES and f.is_file())
+        else:
+            yield path
+
+
+def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], object] = bool) -> Imported:
+    """Read files and write what is new to the agent's shard. The log is counted already.
+
+    Raises:
+        DiskError: nothing of it was acknowledged.
+    """
+    taken = _Import(writer)
+    for path in files:
+        progress(path)
+        for item in _items(path, taken.done):
+            taken.take(item, path)
+    taken.write()
+    return taken.done
+
+
+def _items(path: Path, done: Imported) -> Iterator[Lesson | Finding | Bad | Skipped]:
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            done.refused.append(Refused(str(path.name), 0, f"larger than {FILE_BYTES_MAX >> 20} MiB", b""))
+            return
+        data = path.read_bytes()
+    except OSError as why:
+        done.refused.append(Refused(str(path.name), 0, f"cannot be read: {why.strerror}", b""))
+        return
+    yield from read_records(path.name, data)
+
+
+class _Import:
+    """One import while it runs."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.done = Imported()
+        self._writer = writer
+        self._workspace: Workspace = writer.workspace
+        self._records: dict[tuple[str, str], tuple[Lesson, dict[str, object]]] = {}
+        self._found: dict[str, Discovery] = {}
+
+    def take(self, item: Lesson | Finding | Bad | Skipped, path: Path) -> None:
+        """Sort in one record."""
+        done = self.done
+        if isinstance(item, Bad):
+            done.refused.append(Refused(path.name, item.line, item.reason, item.raw))
+            return
+        if isinstance(item, Skipped):
+            done.skipped[item.reason] = done.skipped.get(item.reason, 0) + 1
+            return
+        try:
+            if isinstance(item, Lesson):
+                self._lesson(item)
+            else:
+                self._finding(item)
+        except _UnusableError as why:
+            done.refused.append(Refused(path.name, 0, str(why), item.identity.encode()))
+
+    def _lesson(self, item: Lesson) -> None:
+        fields, had_secret = _fields(item)
+        pattern = self._workspace.patterns.same_text(str(fields["text"]))
+        if self._is_counted(item, pattern):
+            said = "already counted by fleet"
+            self.done.skipped[said] = self.done.skipped.get(said, 0) + 1
+            return
+        self.done.redacted += had_secret
+        self.done.patterns += 1
+        key = (pattern, _hash(item.identity))
+        known = self._records.get(key)
+        # Two copies of one record that differ in their count: the larger one, never the sum.
+        if known is None or item.seen > known[0].seen:
+            self._records[key] = (item, fields)
+
+    def _is_counted(self, item: Lesson, pattern: str) -> bool:
+        """Tell whether a correction of another fleet log is counted here, under the replica that logged it."""
+        replica = dict(item.extra).get("replica", "")
+        known = self._workspace.patterns.get(pattern) if replica else None
+        return known is not None and known.own("seen", replica) > 0
+
+    def _finding(self, item: Finding) -> None:
+        texts = [_clean(value) for value in (item.context, item.problem, item.solution)]
+        context, problem, solution = (text for text, _ in texts)
+        self.done.redacted += any(was_secret for _, was_secret in texts)
+        _checked({"context": context, "problem": problem, "solution": solution})
+        author = item.agent if names.is_agent(item.agent) else names.IMPORT
+        entry = Discovery(
+            id=discovery_id(item.type, context, problem, solution),
+            at=self._stamp(item.at_ms),
+            by=f"{author}.{_hash(item.identity)[:8]}",  # of the record: every importer must write the very same line
+            type=item.type,
+            context=context,
+            problem=problem,
+            solution=solution,
+            tags=tuple(_tags(item.tags)),
+            confidence=item.confidence,
+            minutes=item.minutes,
+        )
+        self.done.discoveries += 1
+        known = self._found.get(entry.id)
+        if known is None or entry.at < known.at:
+            self._found[entry.id] = entry
+
+    def write(self) -> None:
+        """Write what is not here yet."""
+        new = [entry for entry in self._found.values() if self._workspace.discoveries.get(entry.id) is None]
+        lines = self._lines()
+        self.done.patterns_new, self.done.discoveries_new = len(lines), len(new)
+        self._writer.append(PATTERNS, lines)
+        self._writer.append(DISCOVERIES, new)
+        self._workspace.quarantine.keep(self.done.refused, self._workspace.wall())
+
+    def _lines(self) -> list[Line]:
+        """Return the records that are new here, as lines of one stamp. A larger count alone brings nothing back."""
+        found: list[Line] = []
+        stamp = self._writer.tick() if self._records else ""
+        wholes: dict[str, Line | None] = {}
+        for (pattern, hash_), (item, fields) in self._records.items():
+            if pattern not in wholes:
+                wholes[pattern] = self._workspace.patterns.line(pattern)
+            whole = wholes[pattern]
+            known = fold(whole).parts.get("seen", {}).get(hash_, 0) if whole is not None else 0
+            if known >= item.seen:
+                continue
+            line = edits.part(
+                whole,
+                pattern,
+                hash_,
+                fields,
+                self._writer.name,
+                "" if known else stamp,
+                seen=item.seen,
+                at=self._stamp(item.at_ms),
+                author=item.agent if names.is_agent(item.agent) else "",
+            )
+            wholes[pattern] = line if whole is None else join(whole, line)
+            found.append(line)
+        return found
+
+    def _stamp(self, at_ms: int | None) -> str:
+        """Return a record's date as a stamp. One from the future counts as undated."""
+        latest = self._workspace.world.wall_ms() + limits.AHEAD_HOURS_MAX * 3_600_000
+        return clock.pack(at_ms if at_ms is not None and UNDATED_MS <= at_ms <= latest else UNDATED_MS)
+
+
+def _fields(item: Lesson) -> tuple[dict[str, object], bool]:
+    """Return the wordings of a record, screened, and whether a secret was taken out of one."""
+    text, had_secret = _clean(item.text)
+    fields: dict[str, object] = {"text": text}
+    for name, value in (("correct", item.correct), ("title", item.title), ("category", item.category)):
+        clean, was_secret = _clean(value)
+        had_secret = had_secret or was_secret
+        if clean and clean != text:
+            fields[name] = clean
+    if tags := _tags(item.tags):
+        fields["tags"] = tags
+    return _checked(fields), had_secret
+
+
+def _clean(text: str) -> tuple[str, bool]:
+    # Not this machine's home folder: another machine must make the very same of this record.
+    screened = screening.screen(text)
+    return screening.one_line(screened.text), bool(screened.secrets)
+
+
+def _tags(tags: tuple[str, ...]) -> list[str]:
+    return sorted({clean for tag in tags if (clean := _clean(tag)[0])})[: limits.TAGS_MAX]
+
+
+def _checked(fields: dict[str, object]) -> dict[str, object]:
+    try:
+        for name, value in fields.items():
+            check_value(name, value)
+    except BadLineError as why:
+        raise _UnusableError(str(why)) from why
+    if not (fields.get("text") or fields.get("problem")):
+        raise _UnusableError("nothing is left of its text after screening")
+    return fields
+
+
+def _hash(identity: str) -> str:
+    """Return the 16 hex digits of a record: 8 of its meaning, as ``agent.<8 hex>`` names them, and 8 zeros.
+
+    A record that fleet 0.1 imported had 8 digits: imported again, it must be the same part (``model.version_1``).
+    """
+    return hashlib.blake2b(identity.encode(), digest_size=4).hexdigest() + "00000000"

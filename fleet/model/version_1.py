@@ -1,0 +1,135 @@
+"""Lines of fleet 0.1, converted. Nothing else reads the lines of that version.
+
+A line of fleet 0.1 had one map for each kind of statement (``add``, ``rem``, ``n``, ``set``, ``when``), with a slot for
+each replica, and ``at`` and ``by`` for the first sight of the lesson. Its parts go where their writer's column is now:
+
+* a slot of ``add`` and ``n`` into the column of its replica, an edited field into the column of ``when``'s writer;
+* fields as first logged, and removals, into the column of ``by``; ``at`` becomes that column's first sight, where it is
+  earlier than its add. A line without ``by`` gets the smallest of its slots, else ``NOBODY``;
+* the slot ``import.<8 hex>`` of an imported record stays a column under that name, which is no agent's: its add and its
+  removals keep their meaning exactly, its counts become parts under the record's hash (those 8 digits and 8 zeros, as
+  an import makes them today), and the field ``agent.<8 hex>`` says that it is an import.
+
+Each line is converted by itself and reads nothing but its own bytes, so two machines of a clan convert in any order and
+their lines join without doubling. What is no line of fleet 0.1 stays byte for byte: lines of this version, lines of a
+newer one, and what cannot be read.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from crdt import clock
+from fleet.model import limits, names
+from fleet.model.line import AT, Column, Line
+from fleet.model.pattern import author_field
+from fleet.model.strict import BadLineError, check_name, check_value, strict_object
+
+NOBODY = "import.00000000"
+"""Column of what no writer is known of."""
+_KEYS = frozenset({"add", "at", "by", "id", "n", "rem", "set", "v", "when"})
+
+
+class _Old(msgspec.Struct, kw_only=True):
+    """One line of fleet 0.1."""
+
+    add: dict[str, str] = {}
+    at: str = clock.ZERO
+    by: str = ""
+    id: str
+    n: dict[str, dict[str, int]] = {}
+    rem: dict[str, str] = {}
+    set: dict[str, Any] = {}
+    when: dict[str, tuple[str, str]] = {}
+
+
+def converted(raw: bytes) -> Line | None:
+    """Return a line of fleet 0.1 as a line of this version; None for any other line, and for one that was broken."""
+    if not is_version_1(raw):
+        return None
+    try:
+        found = strict_object(raw)
+        old = msgspec.convert({key: value for key, value in found.items() if key != "v"}, _Old)
+        _check(old)
+    except (BadLineError, msgspec.ValidationError):
+        return None
+    return _as_line(old)
+
+
+def is_version_1(raw: bytes) -> bool:
+    """Tell a line of fleet 0.1 from others by its keys; what is no JSON object is none."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(found, dict)
+        and str(found.get("id", "")).startswith("p-")
+        and _KEYS.issuperset(found)
+        and len(found.keys() - {"id", "v"}) > 0
+        and found.get("v", 1) == 1
+    )
+
+
+def _check(old: _Old) -> None:
+    """Check what fleet 0.1 checked: what it refused stays refused."""
+    good = old.id.startswith("p-") and names.is_id(old.id) and (not old.by or names.is_replica(old.by))
+    good = good and (old.at == clock.ZERO or clock.is_stamp(old.at))
+    for slots in (old.add, old.rem):
+        good = good and all(names.is_replica(each) and clock.is_stamp(stamp) for each, stamp in slots.items())
+    for name, counts in old.n.items():
+        check_name(name)
+        good = good and all(names.is_replica(each) and 0 <= n <= limits.INTEGER_MAX for each, n in counts.items())
+    for field, value in old.set.items():
+        check_name(field)
+        check_value(field, value)
+    for field, (stamp, writer) in old.when.items():
+        is_first = (stamp, writer) == (clock.ZERO, "")
+        good = good and field in old.set and (is_first or (clock.is_stamp(stamp) and names.is_replica(writer)))
+    if not good:
+        raise BadLineError("fleet 0.1 refused it, too")
+
+
+def _as_line(old: _Old) -> Line:
+    columns: dict[str, Column] = {}
+
+    def column(writer: str) -> Column:
+        if writer not in columns:
+            columns[writer] = Column(first={}, n={}, parts={}, rem={}, set={})
+        return columns[writer]
+
+    slots = {*old.add, *(writer for counts in old.n.values() for writer in counts)}
+    owner = old.by or min(slots, default=NOBODY)
+    for writer, stamp in old.add.items():
+        column(writer).add = stamp
+    for name, counts in old.n.items():
+        for writer, total in counts.items():
+            if total and _is_import(writer):
+                column(writer).parts.setdefault(name, {})[part_of(writer)] = total
+            elif total:
+                column(writer).n[name] = total
+    if old.rem:
+        column(owner).rem = dict(old.rem)
+    for field, value in old.set.items():
+        stamp, writer = old.when.get(field, (clock.ZERO, ""))
+        if writer:
+            column(writer).set[field] = (stamp, value)
+        elif field != AT:
+            column(owner).first[field] = value
+    for writer in sorted(slots):
+        if _is_import(writer):
+            field = author_field(part_of(writer))
+            column(writer).first.setdefault(field, old.set.get(field, "") if field not in old.when else "")
+    if slots and old.at != clock.ZERO and old.at < (column(owner).add or "~"):
+        column(owner).first[AT] = old.at
+    return Line(old.id, dict(sorted(columns.items())))
+
+
+def _is_import(writer: str) -> bool:
+    return names.agent_of(writer) == names.IMPORT
+
+
+def part_of(slot: str) -> str:
+    """Return the hash of an imported record, by the slot that it had in fleet 0.1."""
+    return f"{slot.rpartition('.')[2]:0<16}"
