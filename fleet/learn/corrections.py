@@ -6,38 +6,52 @@ lost: deleting an entry lowers no count, a lost database or a crash recounts non
 back by itself.
 """
 
-import hashlib
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import NamedTuple
 
-from crdt import clock
-from fleet.learn import corrections_md, echoes, inputs, signals
-from fleet.learn.corrections_md import PART, RELAPSED, Bound, Entry, Log, Record, Statement
-from fleet.model import edits, limits, merged, names
-from fleet.model import line as lines
+from fleet.learn import corrections_md, echoes, inputs, private, signals
+from fleet.learn.corrections_md import RELAPSED, Bound, Record, Statement
+from fleet.learn.counting import (
+    WAIT_S,
+    Occurrence,
+    counted,
+    log_file,
+    occurrences,
+    read_log,
+    reconcile,
+    reconcile_all,
+    rights,
+    unfilled,
+)
+from fleet.model import merged, names
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
-from fleet.model.lesson_id import normalise, pattern_id
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold
-from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace, Writer
-from fleet.text import dates, screening
 from fleet.text.similarity import NEAR_MAX, Near, near
 
+__all__ = [
+    "FILE_NAME",
+    "Correction",
+    "Logged",
+    "Occurrence",
+    "Stated",
+    "correct",
+    "log_file",
+    "occurrences",
+    "read_log",
+    "reconcile",
+    "reconcile_all",
+    "rights",
+    "state_lesson",
+    "unfilled",
+]
+
 FILE_NAME = signals.FILE_NAME
-log_file = signals.log_file
 
 WasShown = Callable[[Collection[str], int], bool]
 """Tells whether one of some lessons was shown to the agent before a moment, milliseconds since 1970."""
-
-SHAREABLE = ("wrong", "source")
-"""Fields of an entry that stay here unless ``[share] fields`` names them."""
-
-WAIT_S = 0.3
-"""So long a correction waits for another process that counts, or brings the rows up to date."""
-MINUTE_MS = 60_000
 _SHOWN_MAX = 5
 
 
@@ -97,22 +111,9 @@ class Stated(NamedTuple):
     logged: Logged
 
 
-class Occurrence(NamedTuple):
-    """One counted entry: of which pattern, when the mistake was made, and whether the lesson had been shown before."""
-
-    pattern: str
-    at_ms: int
-    is_relapse: bool
-
-
 def never_shown(_ids: Collection[str], _before_ms: int) -> bool:
     """Return False: for a caller that keeps no exposures."""
     return False
-
-
-def read_log(workspace: Workspace, agent: str) -> Log:
-    """Return an agent's log; an agent without one has an empty log."""
-    return corrections_md.parse_log(workspace.files.read(log_file(workspace, agent)))
 
 
 # --- logging --------------------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ def correct(
     target = _target(workspace, agent, entry.pattern, same)
     now_ms = workspace.world.wall_ms()
     if echo := _echoed(entry, target, was_shown, now_ms):
-        return _as_echo(workspace, agent, echo, entry.pattern, secrets)
+        return _as_echo(workspace, echo, entry.pattern, secrets)
     extra = (RELAPSED,) if was_shown(target.members, now_ms) else ()
     named = _session(workspace, agent, session)
     writer = _writer(workspace, agent)
@@ -241,9 +242,9 @@ def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target
     patterns = workspace.patterns
     with workspace.patient(WAIT_S):
         found = same or patterns.same_text(lesson)
-        if same and patterns.get(same) is None:
+        members = [line for each in patterns.group(found) or [found] if (line := private.whole(workspace, agent, each))]
+        if same and not members:
             raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
-        members = [line for each in patterns.group(found) if (line := patterns.line(each)) is not None]
     policy = workspace.policy()
     whole = merged.united([fold(line, policy) for line in members]) if members else None
     return _Target(found, {found: Line(found)} | {line.id: line for line in members}, whole, bool(same))
@@ -326,7 +327,7 @@ def _echoed(entry: Correction, target: _Target, was_shown: WasShown, now_ms: int
     return target.id if was_shown([target.id], now_ms) else ""
 
 
-def _as_echo(workspace: Workspace, agent: str, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:
+def _as_echo(workspace: Workspace, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:
     found = workspace.patterns.lesson(lesson)
     if found is None:
         return Logged(lesson, text, 0, secrets, is_echo=True)
@@ -347,7 +348,7 @@ def _answered(workspace: Workspace, target: _Target, page: bytes, text: str, sec
     if whole is not None:
         earlier = corrections_md.latest(corrections_md.records_of(target.members, page))
         seen += whole.count("seen")
-        seen += sum(r.at > lines.counted(target.members[r.pattern], r.replica) for r in earlier)
+        seen += sum(r.at > counted(target.members[r.pattern], r.replica) for r in earlier)
     lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
     if target.is_same:
         return Logged(lesson, known_as, seen, secrets)
@@ -406,9 +407,6 @@ def _check_unfilled(workspace: Workspace, bound: Bound) -> None:
         )
 
 
-# --- counting -------------------------------------------------------------------------------------------------------
-
-
 def _count_now(workspace: Workspace, agent: str) -> None:
     """Count what was just logged, if nobody else is at work. It has succeeded either way: the log is what counts."""
     try:
@@ -418,306 +416,3 @@ def _count_now(workspace: Workspace, agent: str) -> None:
         pass  # the next command counts it
     except FleetError as why:
         workspace.warn(f"the correction is logged, but not counted yet: {why}")
-
-
-def reconcile(writer: Writer) -> int:
-    """Count what an agent's log has and the records lack: to be done before any other add is issued.
-
-    Entries that were written by hand get their record, at the end of the file. The caller holds the write lock.
-
-    Returns:
-        How many lines were written to the shard.
-
-    Raises:
-        BusyError: another process brings the rows up to date: a total that is issued now could be an old one.
-    """
-    workspace, agent = writer.workspace, writer.agent
-    if not workspace.refresh(WAIT_S):
-        raise BusyError(
-            "another process brings this clan's records up to date; the log is counted with the next command"
-        )
-    owes = _Owing(writer)
-    while not owes.is_recorded():
-        pass
-    owed = owes.lines()
-    # The log has all of it, on the disk: what a power failure takes from the shard is written anew from there.
-    writer.append(PATTERNS, owed, is_durable=False)
-    owes.note()
-    return len(owed)
-
-
-def reconcile_all(workspace: Workspace) -> int:
-    """Count the logs of all agents that write here; return how many lines were written."""
-    if workspace.is_read_only:
-        return 0
-    owed = 0
-    for agent in workspace.agents_here():
-        page = workspace.files.read(log_file(workspace, agent))
-        if page and not _noted(workspace, agent).is_whole(page):
-            with workspace.writing(agent) as writer:
-                owed += reconcile(writer)
-    return owed
-
-
-def unfilled(workspace: Workspace, agent: str) -> int:
-    """Return how many entries of an agent's log wait for their lesson: they count for nothing until it is stated."""
-    page = workspace.files.read(log_file(workspace, agent))
-    return _read_since(_noted(workspace, agent), page).waiting if page else 0
-
-
-class _Counted(NamedTuple):
-    """Note of how far a log is counted, kept in the database beside the rows that count it.
-
-    Attributes:
-        size: so many bytes of the log.
-        hash: of these bytes.
-        waiting: entries in them whose lesson is still to be stated.
-    """
-
-    size: int = 0
-    hash: str = ""
-    waiting: int = 0
-
-    @classmethod
-    def of(cls, page: bytes, waiting: int) -> "_Counted":
-        """Return the note of a page all of which is counted."""
-        return cls(len(page), _hash(page), waiting)
-
-    def is_about(self, page: bytes) -> bool:
-        """Tell whether the page begins with what was counted."""
-        return 0 < self.size <= len(page) and self.hash == _hash(page[: self.size])
-
-    def is_whole(self, page: bytes) -> bool:
-        """Tell whether all of the page is counted."""
-        return self.size == len(page) and self.is_about(page)
-
-
-def _hash(page: bytes) -> str:
-    return hashlib.blake2b(page, digest_size=16).hexdigest()
-
-
-def _noted(workspace: Workspace, agent: str) -> _Counted:
-    size, digest, waiting = (workspace.db.noted(f"log {agent}").split(" ") + ["", "", ""])[:3]
-    return _Counted(int(size), digest, int(waiting)) if waiting else _Counted()
-
-
-class _Read(NamedTuple):
-    """The part of a log that is not counted yet.
-
-    Attributes:
-        before: what stands before it.
-        log: the part.
-        bound: its entries.
-        waiting: entries of the whole log whose lesson is still to be stated.
-    """
-
-    before: bytes
-    log: Log
-    bound: list[Bound]
-    waiting: int
-
-
-def _read_since(noted: _Counted, page: bytes) -> _Read:
-    """Read what follows the counted part of a log, if that can be understood by itself; else all of it."""
-    if noted.is_about(page) and (read := _read_rest(noted, page)) is not None:
-        return read
-    log = corrections_md.parse_log(page)
-    bound = corrections_md.bind(log)
-    return _Read(b"", log, bound, _waiting(bound))
-
-
-def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
-    """Read the entries that were appended; None where anything else was, which may belong to an earlier entry."""
-    before, rest = page[: noted.size], page[noted.size :]
-    if rest.strip() and not (before.endswith(b"\n") and rest.lstrip().startswith(b"#")):
-        return None
-    log = corrections_md.parse_log(rest)
-    bound = corrections_md.bind(log)
-    trailing = {b.record for b in bound if b.record is not None}
-    is_plain = not log.statements and trailing.issuperset(log.records)
-    if not is_plain or any(b.record is None and b.entry.pattern for b in bound):
-        return None
-    return _Read(before, log, bound, noted.waiting + _waiting(bound))
-
-
-def _waiting(bound: Iterable[Bound]) -> int:
-    return sum(b.record is None and not b.entry.pattern for b in bound)
-
-
-class _Owing:
-    """What one agent's log owes to the records.
-
-    Args:
-        writer: of the agent; the rows are up to date.
-    """
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._workspace = writer.workspace
-        self._path = log_file(writer.workspace, writer.agent)
-        self._page = self._workspace.files.read(self._path)
-        self._read = _read_since(_noted(self._workspace, writer.agent), self._page)
-        self._entries: dict[str, Entry] = {}
-
-    def is_recorded(self) -> bool:
-        """Append a record for each usable entry without one; False where the log was written to meanwhile.
-
-        They go to the end of the file: a person's lines stay as they are.
-        """
-        fresh = [
-            (bound, self._workspace.patterns.same_text(lesson))
-            for bound in self._read.bound
-            if bound.record is None and (lesson := _lesson_text(bound.entry))
-        ]
-        if not fresh:
-            return True
-        with self._workspace.log_lock(self._writer.agent):
-            is_same = self._workspace.files.read(self._path) == self._page
-            if is_same:
-                records = [self._record(bound, pattern) for bound, pattern in fresh]
-                data = "".join(corrections_md.format_record(record) + "\n" for record in records)
-                self._workspace.files.append(self._path, data.encode())
-            self._page = self._workspace.files.read(self._path)
-        self._read = _read_since(_Counted(), self._page)
-        return is_same
-
-    def _record(self, bound: Bound, pattern: str) -> Record:
-        head = ("head", corrections_md.heading_mark(bound.entry))
-        return Record(bound.id, pattern, self._writer.name, self._writer.tick(), "", (head, PART))
-
-    def lines(self) -> list[Line]:
-        """Return one line for each pattern and replica that has newer records, and for what no column words."""
-        self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
-        slots: dict[tuple[str, str], list[Record]] = defaultdict(list)
-        for record in corrections_md.latest(self._read.log.records):
-            slots[record.pattern, record.replica].append(record)
-        earlier = self._sessions_before({pattern for pattern, _ in slots})
-        found = []
-        for (pattern, replica), records in slots.items():
-            known = self._workspace.patterns.line(pattern) or Line(pattern)
-            counted = lines.counted(known, replica)
-            fresh = [record for record in records if record.at > counted]
-            before = earlier[pattern, replica] | {record.session for record in records if record.at <= counted}
-            made = self._raised(known, replica, fresh, before) if fresh else self._reworded(known, records)
-            if made.w:
-                found.append(made)
-        return found
-
-    def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
-        found: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for record in corrections_md.records_of(patterns, self._read.before):
-            found[record.pattern, record.replica].add(record.session)
-        return found
-
-    def _raised(self, known: Line, replica: str, fresh: Sequence[Record], before: set[str]) -> Line:
-        """Return the column that counts some more records; those of entries written by hand are parts."""
-        own = [record for record in fresh if PART not in record.extra]
-        made = edits.confirm(
-            known,
-            replica,
-            max(record.at for record in fresh),
-            seen=len(own),
-            sessions=len({record.session for record in own if record.session} - before),
-            relapsed=sum(RELAPSED in record.extra for record in own),
-            fields=self._fields(known, fresh),
-            at=min(self._when(record) for record in fresh),
-        )
-        for record in fresh:
-            if PART in record.extra:
-                made = lines.join(made, self._part(known, replica, record))
-        return made
-
-    def _part(self, known: Line, replica: str, record: Record) -> Line:
-        day = self._entries[record.id].when[:10] if record.id in self._entries else ""
-        session = hashlib.blake2b(f"{self._writer.agent}\0{day}".encode(), digest_size=8).hexdigest()
-        hash_ = record.id.removeprefix("c-")
-        return edits.part(known, known.id, hash_, {}, replica, "", seen=1, sessions=1, session_hash=session)
-
-    def _reworded(self, known: Line, records: Sequence[Record]) -> Line:
-        """Return text and right way of a lesson that no column words: they were lost, and the log still has them."""
-        here = fold(known).fields
-        if here.get("text") and here.get("correct"):
-            return Line(known.id)
-        fields = {name: said for name, said in self._fields(known, records).items() if name in ("text", "correct")}
-        missing = {name: said for name, said in fields.items() if not here.get(name)}
-        return edits.part(known, known.id, "0" * 16, missing, self._writer.name, "", seen=0)
-
-    def _when(self, record: Record) -> str:
-        """Return when an occurrence was: an entry written by hand may tell of an earlier day than its record."""
-        entry = self._entries.get(record.id)
-        if entry is None or entry.when.rstrip("Z").replace(" ", "T") == record.at[:16]:
-            return record.at  # as most do: the minute of the record itself
-        ms = dates.to_ms(entry.when)
-        told = clock.pack(ms) if ms is not None else record.at
-        return told if told < record.at[:16] else record.at
-
-    def _fields(self, known: Line, records: Sequence[Record]) -> dict[str, object]:
-        """Return the wordings that these records' entries add to a lesson.
-
-        Of each field that the lesson lacks, what the first entry says that has it; and where an entry has the lesson's
-        own words, its text and right way, though they differ.
-        """
-        here = fold(known).fields
-        alike = {known.id, pattern_id(str(here.get("text", "")))}
-        found: dict[str, object] = {}
-        for entry in (self._entries[record.id] for record in records if record.id in self._entries):
-            said = self._said(entry)
-            may_differ = ("text", "correct") if pattern_id(str(said["text"])) in alike else ()
-            for field, value in said.items():
-                if value and field not in found and (field not in here or field in may_differ):
-                    found[field] = value
-        return found
-
-    def _said(self, entry: Entry) -> dict[str, object]:
-        more = [field for field in self._workspace.config.share.fields if field in SHAREABLE]
-        said: dict[str, object] = {"text": _lesson_text(entry), "correct": _clean(entry.right)}
-        said["category"] = _clean(entry.category)
-        said["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
-        return said | {field: _clean(getattr(entry, field)) for field in more}
-
-    def note(self) -> None:
-        """Note how far the log is counted, once the rows have it."""
-        if self._workspace.refresh(WAIT_S):
-            noted = _Counted.of(self._page, self._read.waiting)
-            self._workspace.db.note(f"log {self._writer.agent}", f"{noted.size} {noted.hash} {noted.waiting}")
-
-
-def _clean(text: str) -> str:
-    """Return a field as it may enter a line; "" when it is too long, since nothing is cut."""
-    clean = screening.one_line(screening.screen(text).text)
-    is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
-    return clean if is_short else ""
-
-
-def _lesson_text(entry: Entry) -> str:
-    """Return the entry's pattern as it may enter a line: screened, one line; "" when it is not usable.
-
-    Nor is one that was copied from what fleet shows: an echo is no new observation.
-    """
-    clean = "" if echoes.injected_id(entry.pattern) else _clean(entry.pattern)
-    return clean if normalise(clean) else ""
-
-
-# --- what a log tells -----------------------------------------------------------------------------------------------
-
-
-def rights(workspace: Workspace, agent: str) -> dict[str, str]:
-    """Return the right way by pattern, as it was last told in an agent's log."""
-    counted = ((bound.record, bound.entry) for bound in corrections_md.bind(read_log(workspace, agent)))
-    return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
-
-
-def occurrences(workspace: Workspace, agent: str) -> Iterator[Occurrence]:
-    """Yield what the records of an agent's log say, in file order; a deleted entry's record counts on.
-
-    A mistake was made when its record was written, unless the entry tells of an earlier time: a heading is exact to the
-    minute only.
-    """
-    log = read_log(workspace, agent)
-    told = {bound.record.id: bound.entry.when for bound in corrections_md.bind(log) if bound.record is not None}
-    for record in corrections_md.latest(log.records):
-        at_ms = clock.unpack(record.at)[0]
-        heading_ms = dates.to_ms(told.get(record.id, ""))
-        if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
-            at_ms = heading_ms
-        yield Occurrence(record.pattern, at_ms, RELAPSED in record.extra)

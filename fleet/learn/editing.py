@@ -1,24 +1,18 @@
-"""What a person may set on a lesson, and how the words of a command line become a field's value.
+"""Edits of a lesson's fields: what a person may set, and how the words of a command line become a value.
 
-An edit is a last-writer-wins register with a stamp and a writer; a field as first logged has stamp ``0``, so any edit
-beats it everywhere (DESIGN, section 3).
+An edit is a last-writer-wins register with a stamp and a writer; it beats every first wording (DESIGN, section 3).
 """
 
 import re
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from fleet.keep import edits, limits
-from fleet.keep import line as codec
-from fleet.keep.errors import RefusedError, UsageError
-from fleet.keep.line import BadLineError, Line
-from fleet.keep.normal import normalise, pattern_id
-from fleet.keep.notebook import Notebook, is_present, text
-from fleet.keep.reading import PATTERNS
-from fleet.keep.workspace import Writer
-from fleet.learn import drafts
+from fleet.learn import inputs
+from fleet.model import limits
+from fleet.model.errors import RefusedError, UsageError
+from fleet.model.pattern import Pattern
+from fleet.model.strict import BadLineError, canonical, check_value
 
 STATES = ("candidate", "published")
 """What ``state`` may be set to; out is no state but a remove."""
@@ -59,7 +53,7 @@ def parse(said: str) -> Change:
     change = _tags(given) if field == "tags" else _screened(field, given if field in _WORDS else _as_json(given))
     _check_meaning(change)
     try:
-        codec.check_value(field, change.value)
+        check_value(field, change.value)
     except BadLineError as why:
         raise RefusedError(f"{why}; nothing was changed. Say it shorter") from why
     return change
@@ -90,20 +84,20 @@ def _tags(given: str) -> Change:
     listed = found if isinstance(found, list) else given.split(",")
     if not all(isinstance(tag, str) for tag in listed):
         raise UsageError("tags are words: --set tags=ci,arm64, or a JSON list of texts. Nothing was changed")
-    screened = [drafts.enter("set tags", tag) for tag in listed]
+    screened = [inputs.enter("set tags", tag) for tag in listed]
     words = sorted({tag.text.replace(",", " ") for tag in screened if tag.text})
-    return Change("tags", words, _kinds(screened))
+    return Change("tags", words, inputs.kinds(screened))
 
 
 def _screened(field: str, value: Any) -> Change:
     """Clean every text in a value. A lesson is one line, and so is all that the page shows."""
-    met: list[drafts.Text] = []
+    met: list[inputs.Text] = []
 
     def clean(inner: Any, depth: int) -> Any:
         if depth > limits.DEPTH_MAX:
             raise RefusedError(f"'{field}' is nested deeper than {limits.DEPTH_MAX}; nothing was changed")
         if isinstance(inner, str):
-            met.append(drafts.enter(f"set {field}", inner))
+            met.append(inputs.enter(f"set {field}", inner))
             return met[-1].text
         if isinstance(inner, list):
             return [clean(each, depth + 1) for each in inner]
@@ -111,16 +105,12 @@ def _screened(field: str, value: Any) -> Change:
             return {clean(key, depth + 1): clean(each, depth + 1) for key, each in inner.items()}
         return inner
 
-    return Change(field, clean(value, 0), _kinds(met))
-
-
-def _kinds(met: Sequence[drafts.Text]) -> tuple[str, ...]:
-    return tuple(sorted({kind for each in met for kind in each.secrets}))
+    return Change(field, clean(value, 0), inputs.kinds(met))
 
 
 def _check_meaning(change: Change) -> None:
     field, value = change.field, change.value
-    if field == "text" and not normalise(value).strip("*_`~#-=|<>[](){}.,;:!?'\" "):
+    if field == "text" and not inputs.has_words(value):
         raise UsageError("a lesson needs a text with words in it; `fleet retire` takes one out. Nothing was changed")
     if field == "state" and value not in STATES:
         raise UsageError(
@@ -131,43 +121,18 @@ def _check_meaning(change: Change) -> None:
         raise UsageError("importance is a number from 0 to 1. Nothing was changed")
 
 
-def apply(writer: Writer, line: Line, changes: Sequence[Change]) -> list[Line]:
-    """Write the changes that change something to the writer's shard, durable; return their deltas.
-
-    The caller has admitted every stamp it read, so that ours is larger than the one of any value it has seen.
-    """
-    wanted = [c for c in changes if c.field not in line.set or _differs(line.set[c.field], c.value)]
-    if not wanted:
-        return []
-    stamp = writer.tick()
-    deltas = [edits.field_set(line, change.field, change.value, writer.name, stamp) for change in wanted]
-    writer.append(PATTERNS, deltas)
-    return deltas
+def differs(known: Pattern, change: Change) -> bool:
+    """Tell whether a change would change anything: compared as canonical bytes, ``1`` is not ``true``."""
+    return change.field not in known.fields or canonical(known.fields[change.field]) != canonical(change.value)
 
 
-def _differs(old: Any, new: Any) -> bool:
-    """Compared as canonical bytes: ``1`` is not ``true``."""
-    return codec.encode_value(old) != codec.encode_value(new)
-
-
-def twins(changes: Sequence[Change], line: Line, notebook: Notebook) -> list[str]:
-    """Return the ids of other lessons that read like the new text: two records of one lesson, for a person to merge."""
-    said = next((normalise(change.value) for change in changes if change.field == "text"), "")
-    if not said:
-        return []
-    # A lesson that was never edited has its id from its words.
-    first = notebook.get(pattern_id(said))
-    others = [*([first] if first is not None and normalise(text(first)) == said else []), *notebook.reading_alike(said)]
-    return sorted({other.id for other in others if other.id != line.id and is_present(other)})
-
-
-def history(line: Line) -> dict[str, dict[str, Any]]:
+def history(known: Pattern) -> dict[str, dict[str, Any]]:
     """Return each field's value, and when and by whom it was set; both are None for a field as first logged."""
     return {
         field: {
-            "value": line.set[field],
-            "at": line.when[field][0] if field in line.when else None,
-            "by": line.when[field][1] if field in line.when else None,
+            "value": value,
+            "at": known.edited[field][0] if field in known.edited else None,
+            "by": known.edited[field][1] if field in known.edited else None,
         }
-        for field in sorted(line.set)
+        for field, value in sorted(known.fields.items())
     }

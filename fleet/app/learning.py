@@ -1,0 +1,376 @@
+"""Use cases of learning: log a correction, state a lesson, log a discovery, change a lesson."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+from fleet.app import reflecting
+from fleet.app.finding import find
+from fleet.learn import corrections, discoveries, editing, private, signals
+from fleet.learn.corrections import Correction, Logged, Stated
+from fleet.learn.discoveries import Finding
+from fleet.learn.editing import Change
+from fleet.learn.signals import Waiting
+from fleet.model import edits, merged
+from fleet.model.discovery import Discovery
+from fleet.model.errors import NoError, UsageError
+from fleet.model.lesson_id import normalise, pattern_id
+from fleet.model.line import Line
+from fleet.model.pattern import Pattern, fold
+from fleet.recall import triggers
+from fleet.reflect import exposure
+from fleet.store.workspace import Workspace, Writer
+from fleet.text.similarity import differences
+
+__all__ = [
+    "Changed",
+    "Correction",
+    "Edited",
+    "Finding",
+    "History",
+    "Logged",
+    "Shown",
+    "Stated",
+    "Waiting",
+    "correct",
+    "discover",
+    "edit",
+    "feedback",
+    "find",
+    "history",
+    "merge",
+    "restore",
+    "retire",
+    "retract",
+    "show",
+    "state_lesson",
+    "unmerge",
+    "waiting",
+]
+
+
+class Changed(NamedTuple):
+    """A lesson and its change.
+
+    Attributes:
+        pattern: the lesson.
+        others: ids of the other records that are one lesson with it, or changed with it.
+        changed: id of the record that changed.
+    """
+
+    pattern: Pattern
+    others: list[str]
+    changed: str
+
+
+class Edited(NamedTuple):
+    """What became of an edit.
+
+    Attributes:
+        id: of the record.
+        fields: each field's value, and when and by whom it was set.
+        changed: the fields that changed, sorted.
+        secrets: kinds of secrets that were taken out.
+        twins: ids of other lessons that read like the new text.
+        is_private: it was made private.
+    """
+
+    id: str
+    fields: dict[str, dict[str, Any]]
+    changed: list[str]
+    secrets: tuple[str, ...]
+    twins: list[str]
+    is_private: bool
+
+
+class History(NamedTuple):
+    """A record's fields: the value of each, and when and by whom it was set."""
+
+    id: str
+    fields: dict[str, dict[str, Any]]
+
+
+class Shown(NamedTuple):
+    """All that is known of one lesson.
+
+    Attributes:
+        asked: the id of the record that was asked for.
+        pattern: the lesson that it is, or is a part of.
+        members: the records that the lesson is made of, by id.
+    """
+
+    asked: str
+    pattern: Pattern
+    members: list[Pattern]
+
+
+# --- it occurs ------------------------------------------------------------------------------------------------------
+
+
+def correct(workspace: Workspace, agent: str, told: Correction, *, session: str = "", same: str = "") -> Logged:
+    """Log one correction, durable before this returns; promote its lesson if this was the occurrence that it takes.
+
+    Args:
+        workspace: where.
+        agent: whose correction.
+        told: the correction, unscreened.
+        session: the host's session, if there is one.
+        same: id, or the unique beginning of one, of a lesson that this is another occurrence of.
+
+    Raises:
+        RefusedError: a field is too long.
+        NoError: there is no lesson ``same``.
+        DiskError: it did not reach the disk.
+    """
+    known = find(workspace, same).id if same else ""
+    seen = _was_shown(workspace, agent)
+    logged = corrections.correct(workspace, agent, told, session=session, same=known, was_shown=seen)
+    if not logged.is_echo:
+        logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen)
+    return logged
+
+
+def state_lesson(
+    workspace: Workspace,
+    agent: str,
+    entry: str,
+    pattern: str,
+    right: str = "",
+    *,
+    same: str = "",
+    session: str = "",
+) -> Stated:
+    """State what a signal teaches, durable before this returns: from then on it counts like any correction.
+
+    Args:
+        workspace: where.
+        agent: whose log it is in.
+        entry: its id, or the beginning of it, with or without ``c-``.
+        pattern: the lesson, unscreened. "" with ``same``: that lesson's own words.
+        right: the correct approach, unscreened.
+        same: id, or the unique beginning of one, of a lesson that this is another occurrence of.
+        session: the host's session; the one in which the signal was flagged comes first.
+    """
+    known = find(workspace, same).id if same else ""
+    seen = _was_shown(workspace, agent)
+    done = corrections.state_lesson(
+        workspace, agent, entry, pattern, right, same=known, session=session, was_shown=seen
+    )
+    done.logged.promoted = reflecting.promote_logged(workspace, agent, done.logged.id, done.logged.seen)
+    return done
+
+
+def _was_shown(workspace: Workspace, agent: str) -> Callable[[Collection[str], int], bool]:
+    return lambda ids, before_ms: exposure.was_shown(workspace.state, agent, ids, before_ms)
+
+
+def waiting(workspace: Workspace, agent: str, session: str = "") -> list[Waiting]:
+    """Return the entries whose lesson is still to be stated; of one session, when it is named."""
+    return signals.waiting(workspace, agent, session)
+
+
+def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery, bool]:
+    """Log a discovery; return it, and whether it was new."""
+    return discoveries.discover(workspace, agent, told)
+
+
+def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
+    """Take a discovery back, for good: nobody is shown it again."""
+    return discoveries.retract(workspace, agent, prefix)
+
+
+# --- it is read -----------------------------------------------------------------------------------------------------
+
+
+def show(workspace: Workspace, prefix: str) -> Shown:
+    """Return all that is known of one lesson.
+
+    Raises:
+        NoError: no lesson begins like that, or more than one.
+    """
+    asked = find(workspace, prefix)
+    members = _members(workspace, asked)
+    return Shown(asked.id, merged.united(members), members)
+
+
+def history(workspace: Workspace, prefix: str) -> History:
+    """Return who set which field of a record, and when.
+
+    Raises:
+        NoError: no lesson begins like that, or more than one.
+    """
+    known = find(workspace, prefix)
+    return History(known.id, editing.history(known))
+
+
+def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
+    """Return the records that are one lesson with this one, itself included."""
+    found = [each for member in workspace.patterns.group(known.id) if (each := workspace.patterns.get(member))]
+    return [known if each.id == known.id else each for each in found] or [known]
+
+
+# --- it changes -----------------------------------------------------------------------------------------------------
+
+
+def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
+    """Retire a lesson, with all records that it is merged with. Confirmations that are not known here survive it.
+
+    Raises:
+        NoError: there is no such lesson, or it is retired already.
+    """
+    done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
+    for each in workspace.agents_here():
+        reflecting.take_out_retired(workspace, each)
+    return done
+
+
+def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
+    """Bring a retired lesson back, with its history.
+
+    Raises:
+        NoError: there is no such lesson, or it is not retired.
+    """
+    return _turned(
+        workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
+    )
+
+
+def _turned(
+    workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
+) -> Changed:
+    """Make one edit to the records of a lesson that is in, or is not: it is in while any of its records is."""
+    # What the logs owe goes first: an add that is still owed must not undo this edit later.
+    corrections.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        members = _members(workspace, find(workspace, prefix))
+        whole = merged.united(members)
+        if whole.is_present is not is_in:
+            raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
+        changing = [each.id for each in members if each.is_present is is_in]
+        private.append(writer, [change(_line(writer, each.id), writer) for each in changing])
+    others = [each.id for each in changing if each.id != whole.id]
+    return Changed(whole, others, whole.id)
+
+
+def _line(writer: Writer, pattern: str) -> Line:
+    return private.whole(writer.workspace, writer.agent, pattern) or Line(pattern)
+
+
+def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> Edited:
+    """Set fields of a lesson, each as ``field=value``.
+
+    Raises:
+        UsageError: a field that is not set this way, or a value that it cannot have.
+        RefusedError: beyond a limit.
+        NoError: there is no such lesson.
+    """
+    changes = [editing.parse(each) for each in said]
+    _check_triggers(changes)
+    # What the logs owe goes first: the stamp of this edit is then larger than all that was read.
+    corrections.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        known = find(workspace, prefix)
+        wanted = [each for each in changes if editing.differs(known, each)]
+        if wanted:
+            _apply(writer, known, wanted)
+    after = find(workspace, known.id)
+    return Edited(
+        after.id,
+        editing.history(after),
+        sorted({each.field for each in wanted}),
+        tuple(sorted({kind for each in changes for kind in each.secrets})),
+        _twins(workspace, after.id, changes),
+        any((each.field, each.value) == (private.SCOPE, private.PRIVATE) for each in changes),
+    )
+
+
+def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
+    """Write the changes, and move the lesson where its scope says that it belongs."""
+    workspace, cut = writer.workspace, writer.workspace.policy().cut
+    scope = next((each.value for each in wanted if each.field == private.SCOPE), None)
+    was_private = private.record(workspace, writer.agent, known.id) is not None
+    if scope == private.PRIVATE:
+        private.hide(writer, known)
+    elif scope is not None and was_private:
+        private.publish(writer, known.id, str(scope))
+    rest = [each for each in wanted if each.field != private.SCOPE or scope != private.PRIVATE]
+    line, stamp = _line(writer, known.id), writer.tick()
+    private.append(writer, [edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
+    if scope is not None:
+        corrections.reconcile(writer)
+
+
+def _check_triggers(changes: Sequence[Change]) -> None:
+    """Refuse a trigger that fits nothing: it would never show the lesson, and nobody would know why."""
+    for change in changes:
+        if change.field == "trigger" and change.value and not triggers.parse(str(change.value)):
+            raise UsageError(
+                f"trigger={str(change.value)[:80]!r} fits no command and no edit; nothing was changed. Say for example "
+                "trigger='Bash:git push*', 'Edit:*.sql' or 'mcp__github__*', several with commas between"
+            )
+
+
+def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> list[str]:
+    """Return the ids of other lessons that read like the new text: two records of one lesson, for a person to merge."""
+    said = next((str(change.value) for change in changes if change.field == "text"), "")
+    if not said:
+        return []
+    alike = {pattern_id(said), workspace.patterns.same_text(said)} - {pattern}
+    found = workspace.patterns.some(sorted(alike))
+    return [each.id for each in found if each.is_present and normalise(each.text) == normalise(said)]
+
+
+def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> Changed:
+    """Make two lessons one: both records are kept, their counts add up. Unmerging the changed record undoes it.
+
+    Raises:
+        NoError: they are one lesson already; or they read alike and differ, and ``force`` is not set.
+    """
+    corrections.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        first, second = find(workspace, one), find(workspace, other)
+        pointing = workspace.patterns.pointing()
+        source, into = merged.merge(pointing, {first.id, second.id, *_here(workspace, pointing)}, first.id, second.id)
+        if not force:
+            _refuse_difference(first, second)
+        stamp, cut = writer.tick(), workspace.policy().cut
+        private.append(writer, [edits.merge_into(_line(writer, source), into, writer.name, stamp, cut)])
+    members = _members(workspace, find(workspace, first.id))
+    whole = merged.united(members)
+    return Changed(whole, [each.id for each in members if each.id != whole.id], source)
+
+
+def _here(workspace: Workspace, pointing: Collection[str]) -> list[str]:
+    return [each.id for each in workspace.patterns.some(sorted(pointing))]
+
+
+def _refuse_difference(one: Pattern, other: Pattern) -> None:
+    if found := differences(one.text, other.text):
+        raise NoError(
+            f"the two read alike and differ ({', '.join(found)}); nothing was changed:\n"
+            f"  {one.id} {one.text}\n  {other.id} {other.text}\n"
+            f"If they are one lesson all the same: fleet merge --force {one.id} {other.id}"
+        )
+
+
+def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
+    """Undo a merge; either of the two ids will do. Returned is the lesson that the record is now.
+
+    Raises:
+        NoError: it is not merged.
+    """
+    corrections.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        known = find(workspace, prefix)
+        stamp, cut = writer.tick(), workspace.policy().cut
+        cleared = merged.unmerge(workspace.patterns.pointing(), known.id)
+        private.append(writer, [edits.unmerge(_line(writer, each), writer.name, stamp, cut) for each in cleared])
+    members = _members(workspace, find(workspace, known.id))
+    return Changed(merged.united(members), [each.id for each in members if each.id != known.id], known.id)
+
+
+def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool) -> Pattern:
+    """Note that a lesson helped whoever used it, or hurt; return it as it is known then."""
+    with workspace.writing(agent) as writer:
+        line = _line(writer, find(workspace, prefix).id)
+        private.append(writer, [edits.feedback(line, "helped" if is_helped else "hurt", writer.name)])
+    return fold(_line(writer, line.id), workspace.policy())

@@ -1,0 +1,372 @@
+"""Counting of ``corrections.md``: from the log's records to the clan's, nothing twice and nothing lost.
+
+Every entry of a log has one record: which replica counted it, for which pattern, and when (DESIGN, section 4). A
+replica's own totals are raised by the records that are newer than its column, whoever wrote them: a predecessor's
+column is raised by its successor in the same log. An entry that somebody wrote by hand is a part, keyed by the entry's
+hash, so that copies of a log count it once. Deleting an entry lowers no count, a lost database or a crash recounts
+none, and a retired lesson does not come back by itself.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from crdt import clock
+from fleet.learn import corrections_md, echoes, private, signals
+from fleet.learn.corrections_md import PART, RELAPSED, Bound, Entry, Log, Record
+from fleet.model import edits, limits
+from fleet.model import line as lines
+from fleet.model.errors import BusyError
+from fleet.model.lesson_id import normalise, pattern_id
+from fleet.model.line import Line
+from fleet.model.pattern import fold
+from fleet.store.workspace import Workspace, Writer
+from fleet.text import dates, screening
+
+WAIT_S = 0.3
+"""So long a correction waits for another process that counts, or brings the rows up to date."""
+MINUTE_MS = 60_000
+_SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
+
+log_file = signals.log_file
+
+
+class Occurrence(NamedTuple):
+    """One counted entry: of which pattern, when the mistake was made, and whether the lesson had been shown before."""
+
+    pattern: str
+    at_ms: int
+    is_relapse: bool
+
+
+def read_log(workspace: Workspace, agent: str) -> Log:
+    """Return an agent's log; an agent without one has an empty log."""
+    return corrections_md.parse_log(workspace.files.read(log_file(workspace, agent)))
+
+
+def reconcile(writer: Writer) -> int:
+    """Count what an agent's log has and the records lack: to be done before any other add is issued.
+
+    Entries that were written by hand get their record, at the end of the file. The caller holds the write lock.
+
+    Returns:
+        How many lines were written to the shard.
+
+    Raises:
+        BusyError: another process brings the rows up to date: a total that is issued now could be an old one.
+    """
+    workspace = writer.workspace
+    if not workspace.refresh(WAIT_S):
+        raise BusyError(
+            "another process brings this clan's records up to date; the log is counted with the next command"
+        )
+    owes = _Owing(writer)
+    while not owes.is_recorded():
+        pass
+    owed = owes.lines()
+    # The log has all of it, on the disk: what a power failure takes from the shard is written anew from there.
+    private.append(writer, owed, is_durable=False)
+    owes.note()
+    return len(owed)
+
+
+def reconcile_all(workspace: Workspace) -> int:
+    """Count the logs of all agents that write here; return how many lines were written."""
+    if workspace.is_read_only:
+        return 0
+    owed = 0
+    for agent in workspace.agents_here():
+        page = workspace.files.read(log_file(workspace, agent))
+        if page and not _noted(workspace, agent).is_whole(page):
+            with workspace.writing(agent) as writer:
+                owed += reconcile(writer)
+    return owed
+
+
+def unfilled(workspace: Workspace, agent: str) -> int:
+    """Return how many entries of an agent's log wait for their lesson: they count for nothing until it is stated."""
+    page = workspace.files.read(log_file(workspace, agent))
+    return _read_since(_noted(workspace, agent), page).waiting if page else 0
+
+
+class _Counted(NamedTuple):
+    """Note of how far a log is counted, kept in the database beside the rows that count it.
+
+    Attributes:
+        size: so many bytes of the log.
+        hash: of these bytes.
+        waiting: entries in them whose lesson is still to be stated.
+    """
+
+    size: int = 0
+    hash: str = ""
+    waiting: int = 0
+
+    @classmethod
+    def of(cls, page: bytes, waiting: int) -> "_Counted":
+        """Return the note of a page all of which is counted."""
+        return cls(len(page), _hash(page), waiting)
+
+    def is_about(self, page: bytes) -> bool:
+        """Tell whether the page begins with what was counted."""
+        return 0 < self.size <= len(page) and self.hash == _hash(page[: self.size])
+
+    def is_whole(self, page: bytes) -> bool:
+        """Tell whether all of the page is counted."""
+        return self.size == len(page) and self.is_about(page)
+
+
+def _hash(page: bytes) -> str:
+    return hashlib.blake2b(page, digest_size=16).hexdigest()
+
+
+def note_key(agent: str) -> str:
+    """Return the name of the note that tells how far an agent's log is counted."""
+    return f"log {agent}"
+
+
+def _noted(workspace: Workspace, agent: str) -> _Counted:
+    size, digest, waiting = [*workspace.db.noted(note_key(agent)).split(" "), "", ""][:3]
+    return _Counted(int(size), digest, int(waiting)) if waiting else _Counted()
+
+
+class _Read(NamedTuple):
+    """The part of a log that is not counted yet.
+
+    Attributes:
+        before: what stands before it.
+        log: the part.
+        bound: its entries.
+        waiting: entries of the whole log whose lesson is still to be stated.
+    """
+
+    before: bytes
+    log: Log
+    bound: list[Bound]
+    waiting: int
+
+
+def _read_since(noted: _Counted, page: bytes) -> _Read:
+    """Read what follows the counted part of a log, if that can be understood by itself; else all of it."""
+    if noted.is_about(page) and (read := _read_rest(noted, page)) is not None:
+        return read
+    log = corrections_md.parse_log(page)
+    bound = corrections_md.bind(log)
+    return _Read(b"", log, bound, _waiting(bound))
+
+
+def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
+    """Read the entries that were appended; None where anything else was, which may belong to an earlier entry."""
+    before, rest = page[: noted.size], page[noted.size :]
+    if rest.strip() and not (before.endswith(b"\n") and rest.lstrip().startswith(b"#")):
+        return None
+    log = corrections_md.parse_log(rest)
+    bound = corrections_md.bind(log)
+    trailing = {b.record for b in bound if b.record is not None}
+    is_plain = not log.statements and trailing.issuperset(log.records)
+    if not is_plain or any(b.record is None and b.entry.pattern for b in bound):
+        return None
+    return _Read(before, log, bound, noted.waiting + _waiting(bound))
+
+
+def _waiting(bound: Iterable[Bound]) -> int:
+    return sum(b.record is None and not b.entry.pattern for b in bound)
+
+
+class _Owing:
+    """What one agent's log owes to the records.
+
+    Args:
+        writer: of the agent; the rows are up to date.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._workspace = writer.workspace
+        self._path = log_file(writer.workspace, writer.agent)
+        self._page = self._workspace.files.read(self._path)
+        self._read = _read_since(_noted(self._workspace, writer.agent), self._page)
+        self._entries: dict[str, Entry] = {}
+
+    def is_recorded(self) -> bool:
+        """Append a record for each usable entry without one; False where the log was written to meanwhile.
+
+        They go to the end of the file: a person's lines stay as they are.
+        """
+        fresh = [
+            (bound, self._workspace.patterns.same_text(lesson))
+            for bound in self._read.bound
+            if bound.record is None and (lesson := _lesson_text(bound.entry))
+        ]
+        if not fresh:
+            return True
+        with self._workspace.log_lock(self._writer.agent):
+            is_same = self._workspace.files.read(self._path) == self._page
+            if is_same:
+                records = [self._record(bound, pattern) for bound, pattern in fresh]
+                data = "".join(corrections_md.format_record(record) + "\n" for record in records)
+                self._workspace.files.append(self._path, data.encode())
+            self._page = self._workspace.files.read(self._path)
+        self._read = _read_since(_Counted(), self._page)
+        return is_same
+
+    def _record(self, bound: Bound, pattern: str) -> Record:
+        head = ("head", corrections_md.heading_mark(bound.entry))
+        return Record(bound.id, pattern, self._writer.name, self._writer.tick(), "", (head, PART))
+
+    def lines(self) -> list[Line]:
+        """Return one line for each pattern and replica that has newer records, and for what no column words.
+
+        Lines of private lessons are among them: ``private.append`` tells them apart.
+        """
+        self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
+        slots: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        for record in corrections_md.latest(self._read.log.records):
+            slots[record.pattern, record.replica].append(record)
+        earlier = self._sessions_before({pattern for pattern, _ in slots})
+        found = []
+        for (pattern, replica), records in slots.items():
+            is_private = private.record(self._workspace, self._writer.agent, pattern) is not None
+            known = private.whole(self._workspace, self._writer.agent, pattern) or Line(pattern)
+            newest = counted(known, replica)
+            fresh = [record for record in records if record.at > newest]
+            before = earlier[pattern, replica] | {record.session for record in records if record.at <= newest}
+            if not fresh:
+                made = self._reworded(known, records)
+            else:
+                made = self._raised(known, replica, fresh, before, is_private=is_private)
+            if made.w:
+                found.append(made)
+        return found
+
+    def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
+        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for record in corrections_md.records_of(patterns, self._read.before):
+            found[record.pattern, record.replica].add(record.session)
+        return found
+
+    def _raised(
+        self, known: Line, replica: str, fresh: Sequence[Record], before: set[str], *, is_private: bool
+    ) -> Line:
+        """Return the column that counts some more records; those of entries written by hand are parts.
+
+        So are all of a private lesson: they add up with what the clan's record of it counts.
+        """
+        own = [record for record in fresh if PART not in record.extra and not is_private]
+        made = edits.confirm(
+            known,
+            replica,
+            max(record.at for record in fresh),
+            seen=len(own),
+            sessions=len({record.session for record in own if record.session} - before),
+            relapsed=sum(RELAPSED in record.extra for record in own),
+            fields=self._fields(known, fresh),
+            at=min(self._when(record) for record in fresh),
+        )
+        for record in fresh:
+            if record not in own:
+                made = lines.join(made, self._part(known, replica, record))
+        return made
+
+    def _part(self, known: Line, replica: str, record: Record) -> Line:
+        """Return an occurrence that no replica owns. An entry written by hand tells of no session, but of its day."""
+        day = self._entries[record.id].when[:10] if record.id in self._entries else ""
+        session = _hash(f"{self._writer.agent}\0{record.session or day}".encode())[:16]
+        hash_ = record.id.removeprefix("c-")
+        return edits.part(known, known.id, hash_, {}, replica, "", seen=1, sessions=1, session_hash=session)
+
+    def _reworded(self, known: Line, records: Sequence[Record]) -> Line:
+        """Return text and right way of a lesson that no column words: they were lost, and the log still has them."""
+        here = fold(known).fields
+        if here.get("text") and here.get("correct"):
+            return Line(known.id)
+        fields = {name: said for name, said in self._fields(known, records).items() if name in ("text", "correct")}
+        missing = {name: said for name, said in fields.items() if not here.get(name)}
+        return edits.part(known, known.id, "0" * 16, missing, self._writer.name, "", seen=0)
+
+    def _when(self, record: Record) -> str:
+        """Return when an occurrence was: an entry written by hand may tell of an earlier day than its record."""
+        entry = self._entries.get(record.id)
+        if entry is None or entry.when.rstrip("Z").replace(" ", "T") == record.at[:16]:
+            return record.at  # as most do: the minute of the record itself
+        ms = dates.to_ms(entry.when)
+        told = clock.pack(ms) if ms is not None else record.at
+        return told if told < record.at[:16] else record.at
+
+    def _fields(self, known: Line, records: Sequence[Record]) -> dict[str, object]:
+        """Return the wordings that these records' entries add to a lesson.
+
+        Of each field that the lesson lacks, what the first entry says that has it; and where an entry has the lesson's
+        own words, its text and right way, though they differ.
+        """
+        here = fold(known).fields
+        alike = {known.id, pattern_id(str(here.get("text", "")))}
+        found: dict[str, object] = {}
+        for entry in (self._entries[record.id] for record in records if record.id in self._entries):
+            said = self._said(entry)
+            may_differ = ("text", "correct") if pattern_id(str(said["text"])) in alike else ()
+            for field, value in said.items():
+                if value and field not in found and (field not in here or field in may_differ):
+                    found[field] = value
+        return found
+
+    def _said(self, entry: Entry) -> dict[str, object]:
+        more = [field for field in self._workspace.config.share.fields if field in _SHAREABLE]
+        said: dict[str, object] = {"text": _lesson_text(entry), "correct": _clean(entry.right)}
+        said["category"] = _clean(entry.category)
+        said["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
+        return said | {field: _clean(getattr(entry, field)) for field in more}
+
+    def note(self) -> None:
+        """Note how far the log is counted, once the rows have it."""
+        if self._workspace.refresh(WAIT_S):
+            noted = _Counted.of(self._page, self._read.waiting)
+            self._workspace.db.note(note_key(self._writer.agent), f"{noted.size} {noted.hash} {noted.waiting}")
+
+
+def counted(known: Line, replica: str) -> str:
+    """Return the stamp up to which a replica's records of a lesson are counted: its add, or what was taken from it."""
+    own = known.w.get(replica)
+    return max(own.add if own is not None else "", *(column.rem.get(replica, "") for column in known.w.values()), "")
+
+
+def _clean(text: str) -> str:
+    """Return a field as it may enter a line; "" when it is too long, since nothing is cut."""
+    clean = screening.one_line(screening.screen(text).text)
+    is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
+    return clean if is_short else ""
+
+
+def _lesson_text(entry: Entry) -> str:
+    """Return the entry's pattern as it may enter a line: screened, one line; "" when it is not usable.
+
+    Nor is one that was copied from what fleet shows: an echo is no new observation.
+    """
+    clean = "" if echoes.injected_id(entry.pattern) else _clean(entry.pattern)
+    return clean if normalise(clean) else ""
+
+
+# --- what a log tells -----------------------------------------------------------------------------------------------
+
+
+def rights(workspace: Workspace, agent: str) -> dict[str, str]:
+    """Return the right way by pattern, as it was last told in an agent's log."""
+    counted = ((bound.record, bound.entry) for bound in corrections_md.bind(read_log(workspace, agent)))
+    return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
+
+
+def occurrences(workspace: Workspace, agent: str) -> Iterator[Occurrence]:
+    """Yield what the records of an agent's log say, in file order; a deleted entry's record counts on.
+
+    A mistake was made when its record was written, unless the entry tells of an earlier time: a heading is exact to the
+    minute only.
+    """
+    log = read_log(workspace, agent)
+    told = {bound.record.id: bound.entry.when for bound in corrections_md.bind(log) if bound.record is not None}
+    for record in corrections_md.latest(log.records):
+        at_ms = clock.unpack(record.at)[0]
+        heading_ms = dates.to_ms(told.get(record.id, ""))
+        if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
+            at_ms = heading_ms
+        yield Occurrence(record.pattern, at_ms, RELAPSED in record.extra)

@@ -1,0 +1,88 @@
+"""Private lessons: records that live in an agent's ``notes.jsonl``, which nothing shared ever opens (STORE, section 3).
+
+A lesson is private while the record there says ``scope=private``. Its counts are parts, keyed by the hash of what was
+counted, so that they add up with whatever the clan's record of the same lesson counts.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fleet.model import edits, names
+from fleet.model import line as lines
+from fleet.model.line import Line
+from fleet.model.pattern import Pattern, fold
+from fleet.store.lines import PATTERNS
+from fleet.store.workspace import Workspace, Writer
+
+SCOPE = "scope"
+PRIVATE = "private"
+_NO_PART = "0" * 16
+_OWN = ("add", "first", "n", "parts", "rem", "set", "over")
+
+
+def record(workspace: Workspace, agent: str, pattern: str) -> Line | None:
+    """Return an agent's private record of a lesson; None for a lesson that is not private."""
+    if not workspace.notes_file(agent).is_file():
+        return None
+    found = workspace.notes(agent).line(pattern)
+    return found if found is not None and fold(found).scope == PRIVATE else None
+
+
+def whole(workspace: Workspace, agent: str, pattern: str) -> Line | None:
+    """Return all that is known of a lesson here: the clan's record and the private one as one."""
+    shared, mine = workspace.patterns.line(pattern), record(workspace, agent, pattern)
+    return lines.join(shared, mine) if shared is not None and mine is not None else mine or shared
+
+
+def append(writer: Writer, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
+    """Write each change to where its lesson is kept: what belongs to a private one never enters a shared file."""
+    is_mine = {each.id: record(writer.workspace, writer.agent, each.id) is not None for each in deltas}
+    writer.append_private([each for each in deltas if is_mine[each.id]])
+    writer.append(PATTERNS, [each for each in deltas if not is_mine[each.id]], is_durable=is_durable)
+
+
+def hide(writer: Writer, known: Pattern) -> None:
+    """Make a lesson private: what did not go out yet leaves the shared files, what did stays with the clan.
+
+    The caller counts the log again afterwards: occurrences that leave with it are parts from now on.
+    """
+    workspace, me = writer.workspace, writer.name
+    shared = workspace.patterns.line(known.id) or Line(known.id)
+    mine = workspace.notes(writer.agent).line(known.id) if workspace.notes_file(writer.agent).is_file() else None
+    fields: dict[str, Any] = {field: value for field, value in known.fields.items() if field != SCOPE}
+    made = edits.part(mine, known.id, _NO_PART, fields, me, writer.tick() if known.is_present else "", seen=0)
+    made = lines.join(made, edits.set_field(made, SCOPE, PRIVATE, me, writer.tick(), workspace.policy().cut))
+    own = [name for name in shared.w if names.agent_of(name) == writer.agent]
+    parts = {name: column.parts for name in own if (column := shared.w[name]).parts}
+    for name, counts in parts.items():
+        made = lines.join(made, Line(known.id, {name: lines.Column(parts=counts)}))
+    writer.append_private([made])
+    for name in own:
+        workspace.db.take_back(known.id, name, _OWN)
+
+
+def publish(writer: Writer, pattern: str, scope: str) -> None:
+    """Make a private lesson the clan's: its record is said again in the shared shard, and is private no more."""
+    workspace, cut = writer.workspace, writer.workspace.policy().cut
+    mine = record(workspace, writer.agent, pattern)
+    if mine is None:
+        return
+    shared = workspace.patterns.line(pattern) or Line(pattern)
+    said = Line(pattern, {name: _without_scope(column) for name, column in mine.w.items()})
+    if fold(mine).is_present:
+        said = lines.join(said, edits.restore(lines.join(shared, said), writer.name, writer.tick()))
+    writer.append(PATTERNS, [said])
+    writer.append_private([edits.set_field(mine, SCOPE, scope, writer.name, writer.tick(), cut)])
+
+
+def _without_scope(column: lines.Column) -> lines.Column:
+    first = {field: value for field, value in column.first.items() if field != SCOPE}
+    edited = {field: value for field, value in column.set.items() if field != SCOPE}
+    over = {
+        writer: rest
+        for writer, marks in column.over.items()
+        if (rest := {field: stamp for field, stamp in marks.items() if field != SCOPE})
+    }
+    return msgspec.structs.replace(column, first=first, set=edited, over=over)
