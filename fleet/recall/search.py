@@ -1,58 +1,88 @@
-"""What was asked for, in words or in signs, and the best of what is known about it, in a line or two each.
+"""Search: lessons, discoveries, corrections and journals that have the words of a query, best first.
 
-A word that the index's tokenizer keeps whole is looked up; so is one of several parts, such as ``pre-commit``, as a
-phrase. Anything else is looked for in the text itself: Chinese, Japanese, Thai, one or two characters, and words whose
-signs mean something (``C++``, ``--json``, ``.env``). Nothing that is typed ever reaches SQLite as syntax.
+Words are joined by OR and ranked by bm25; what has all of them comes first. They are looked up by their stems and as
+beginnings of words; scripts without blanks, and words with signs (``C++``, ``--json``, ``.env``), as they are typed.
+Nothing that is typed ever reaches SQLite as syntax. Where lessons have embeddings, both orders are fused.
 """
 
+import math
 import re
+import sqlite3
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from itertools import chain, zip_longest
+from pathlib import Path
 from typing import NamedTuple
 
-from fleet.keep.index import KINDS, Ask, Doc, Index, clean, fold, phrase
-from fleet.recall.lessons import UNREADABLE, day, readable
+from crdt import clock
+from fleet.model import merged, names
+from fleet.model.discovery import Discovery
+from fleet.model.pattern import Pattern
+from fleet.recall.ranking import UNREADABLE, day
+from fleet.store import semantic
+from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
+from fleet.store.query import Patterns
+from fleet.store.workspace import Workspace
+from fleet.text import similarity
+from fleet.text.screening import one_line, readable, strip_controls
+
+KINDS = PATTERN, DISCOVERY, CORRECTION, JOURNAL = ("pattern", "discovery", "correction", "journal")
 
 QUERY_CHARS_MAX = 2_000
 TERMS_MAX = 32
-WORD_CHARS_MIN = 3
 HITS = 20
 SNIPPET_CHARS = 100
+_POOL_MIN = 100  # so many are compared by their evidence, too
+_WORD_CHARS_MIN = 3
+_PUBLISHED_BOOST, _SEEN_BOOST, _SEEN_BOOST_MAX = 0.25, 0.05, 0.25  # of a doubling of the occurrences, and of all
+_FUSION = 60  # reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)
 _BEFORE_HIT_CHARS = 30
 _PART = " · "
-
-_TERM = re.compile(r'"([^"]*)"?|([^\s"]+)')
-# The scripts that put blanks between their words, as far as the tokenizer (Unicode 6.1) knows their letters. Hebrew and
-# Arabic glue prepositions to the word, so that looking in the text finds more.
-_LETTER = r"[^\W_\u0590-\u1dff\u2000-\U0010ffff]"
-_WORD = re.compile(rf"{_LETTER}+")
-_JOINED_WORDS = re.compile(rf"{_LETTER}+(?:[-_./:@'’]{_LETTER}+)*")
-_PHRASE = re.compile(rf"{_JOINED_WORDS.pattern}(?: {_JOINED_WORDS.pattern})*")
 _FINAL = ".,;:!?…"
+_TERM = re.compile(r'"([^"]*)("?)|([^\s"]+)')
+_WORD = re.compile(r"[^\W_]+")
 
 
 class Term(NamedTuple):
-    """One thing that must be there: a word, or a quoted phrase."""
+    """One thing to look for: a word, or a quoted phrase."""
 
     text: str
     is_quoted: bool
 
-    @property
-    def is_word(self) -> bool:
-        """Whether the tokenizer keeps all of it."""
-        return bool(_PHRASE.fullmatch(self.text))
 
-    @property
-    def is_short(self) -> bool:
-        """Whether it is as likely a part of a word as a word."""
-        return len(self.text) < WORD_CHARS_MIN
+class Section(NamedTuple):
+    """One entry of a page.
+
+    Attributes:
+        line: where it stands in the page.
+        head: its title.
+        body: the rest of it.
+        when: its date, as it is written there; "" for none.
+        lesson: the id of the lesson that it tells, so that a lesson is shown once; "" for none.
+    """
+
+    line: int
+    head: str
+    body: str
+    when: str
+    lesson: str = ""
+
+
+class Page(NamedTuple):
+    """A file of an agent that is searched as it is; ``sections`` cuts its bytes."""
+
+    path: Path
+    kind: str
+    agent: str
+    sections: Callable[[bytes], Iterable[Section]]
 
 
 class Hit(NamedTuple):
     """One thing found, fit to be shown.
 
     Attributes:
-        kind: pattern, discovery, correction, journal.
+        kind: one of ``KINDS``.
         id: of a pattern or discovery, else "".
         where: the file it stands in, for a page with its line: ``agents/velma/JOURNAL.md:12``.
         text: what it says in short.
@@ -60,7 +90,7 @@ class Hit(NamedTuple):
         who: whose it is.
         at: when, a stamp or a heading's date; "" if it is not known.
         seen: how often a pattern was seen.
-        is_gone: whether it was retired.
+        is_gone: it was retired.
     """
 
     kind: str
@@ -75,12 +105,12 @@ class Hit(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was found.
+    """Result of a search.
 
     Attributes:
         hits: best first.
-        is_more: whether there are further ones.
-        is_near: nothing has what was asked for; these have its words, without its signs.
+        is_more: there are further ones.
+        is_near: nothing has all words; these are the nearest.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -89,100 +119,377 @@ class Answer(NamedTuple):
 
 
 def terms(query: str) -> list[Term]:
-    """Return what a query asks for. A quote that is never closed ends with the query."""
+    """Return the words and phrases of a query. A quote that is never closed ends with the query."""
     found = []
-    for quoted, word in _TERM.findall(clean(query)[:QUERY_CHARS_MAX]):
-        text = clean(quoted or word)
-        if text.rstrip(_FINAL) and _JOINED_WORDS.fullmatch(text.rstrip(_FINAL)):
+    for quoted, closed, word in _TERM.findall(_clean(query)[:QUERY_CHARS_MAX]):
+        text = _clean(quoted or word)
+        if _WORD.search(text):
             text = text.rstrip(_FINAL)  # a full stop behind a word says nothing
         if text:
-            found.append(Term(text, bool(quoted)))
+            found.append(Term(text, bool(closed)))
     return list(dict.fromkeys(found))[:TERMS_MAX]
 
 
 def search(
-    index: Index, query: str, *, kinds: tuple[str, ...] = KINDS, everything: bool = False, limit: int = HITS
+    workspace: Workspace,
+    query: str,
+    pages: Sequence[Page] = (),
+    *,
+    kinds: Sequence[str] = KINDS,
+    everything: bool = False,
+    limit: int = HITS,
 ) -> Answer:
-    """Return what has all terms of the query.
+    """Return the hits of a query, those with all its words first.
 
     Args:
-        index: up to date.
+        workspace: whose lessons and discoveries are searched.
         query: words, and phrases in quotes; anything is safe. Beyond ``QUERY_CHARS_MAX`` and ``TERMS_MAX`` it is cut.
+        pages: corrections and journals of the agents here.
         kinds: only these.
         everything: retired lessons, too.
-        limit: at most so many, best first.
+        limit: at most so many hits.
     """
-    asked = terms(query)
-    if not asked or limit < 1:
+    asked = _Asked.of(terms(query))
+    if not asked.terms or limit < 1:
         return Answer()
-    blank = Ask(kinds=kinds or KINDS, gone=everything, limit=limit + 1)
-    found, is_near = _exactly(index, asked, blank), False
-    if not found and index.has_words:
-        found = index.find(blank.but(holds=tuple(term.text for term in asked)))  # as parts of words
-    if not found:
-        found, is_near = _loosely(index, asked, blank), True
-    looked_for = [term.text for term in asked]
-    hits = tuple(_hit(index, doc, looked_for) for doc in found[:limit])
-    return Answer(hits, len(found) > limit, is_near and bool(hits))
+    sources: list[_Source] = []
+    if PATTERN in kinds:
+        sources.append(_Lessons(workspace, everything=everything, query=query))
+    if DISCOVERY in kinds:
+        sources.append(_Findings(workspace))
+    with closing(_Pages(workspace.root, [page for page in pages if page.kind in kinds])) as texts:
+        sources += [_PagesOf(texts, kind) for kind in (CORRECTION, JOURNAL) if kind in kinds]
+        count = max(2 * limit, _POOL_MIN)
+        full = [source.matching(asked.all, count) for source in sources]
+        if not any(full):
+            full = [source.holding(asked.parts, count) for source in sources]
+        some = [source.nearest(asked.any, count) for source in sources]
+        if not any(full) and not any(some):
+            some = [source.nearest(asked.bare, count) for source in sources]
+        found = _once(sources, [*_interleaved(full), *_interleaved(some)])
+        hits = tuple(_hit(sources[at].show(key), asked) for at, key in found[:limit])
+    return Answer(hits, len(found) > limit, bool(hits) and not any(full))
 
 
-def _exactly(index: Index, asked: list[Term], blank: Ask) -> list[Doc]:
-    """What has each term: by words first, then, for short ones, as part of a word."""
-    holds = tuple(term.text for term in asked)
-    words = [term for term in asked if term.is_word] if index.has_words else []
-    if not words:
-        return index.find(blank.but(holds=holds))
-    last = asked[-1]
-    match = " AND ".join(
-        phrase(term.text, is_prefix=term is last and not term.is_quoted and not term.is_short) for term in words
-    )
-    found = index.find(blank.but(match=match, holds=tuple(term.text for term in asked if not term.is_word)))
-    if len(found) < blank.limit and any(term.is_short for term in words):
-        longer = [term for term in words if not term.is_short]
-        found = _joined(
-            found,
-            index.find(
-                blank.but(
-                    match=" AND ".join(phrase(term.text) for term in longer),
-                    holds=tuple(term.text for term in asked if term not in longer),
-                )
-            ),
+_Place = tuple[int, str]
+"""Number of a source, and the key of what it found."""
+
+
+def _interleaved(found: Sequence[Sequence[str]]) -> list[_Place]:
+    """Return the finds of all sources in the order of their ranks: bm25 of two tables cannot be compared."""
+    rows = zip_longest(*([(at, key) for key in keys] for at, keys in enumerate(found)))
+    return [place for place in chain.from_iterable(rows) if place is not None]
+
+
+def _once(sources: "Sequence[_Source]", found: Sequence[_Place]) -> list[_Place]:
+    """Return the finds without those that tell a lesson that is among them: one row a lesson."""
+    lessons = {key for at, key in found if sources[at].kind == PATTERN}
+    kept: dict[str, _Place] = {}
+    for at, key in found:
+        lesson = sources[at].lesson(key)
+        if sources[at].kind == PATTERN or lesson not in lessons:
+            kept.setdefault(lesson or f"{at} {key}", (at, key))
+    return list(kept.values())
+
+
+class _Asked(NamedTuple):
+    """A query as full-text expressions: all of it, any of it, its words without signs; and its parts as typed."""
+
+    terms: list[Term]
+    all: str
+    any: str
+    bare: str
+    parts: list[str]
+
+    @classmethod
+    def of(cls, asked: list[Term]) -> "_Asked":
+        telling = [term for term in asked if term.is_quoted or not similarity.is_stop(term.text)] or asked
+        each = [expression for term in telling if (expression := _expression(term))]
+        quoted = [expression for term in telling if term.is_quoted and (expression := _expression(term))]
+        either = " OR ".join(each)
+        bare = [word for term in asked for word in _WORD.findall(term.text) if len(word) >= _WORD_CHARS_MIN]
+        return cls(
+            terms=asked,
+            all=" AND ".join(each),
+            any=" AND ".join([*quoted, f"({either})"] if either else quoted),
+            bare=" OR ".join(chain.from_iterable(similarity.phrases(word) for word in dict.fromkeys(bare))),
+            parts=[term.text for term in telling],
         )
-    return found[: blank.limit]
 
 
-def _joined(first: list[Doc], more: Iterable[Doc]) -> list[Doc]:
-    places = {(doc.ref, doc.path, doc.line) for doc in first}
-    return first + [doc for doc in more if (doc.ref, doc.path, doc.line) not in places]
+def _expression(term: Term) -> str:
+    """Return the full-text expression of a term, "" when there is nothing in it that is indexed."""
+    found = similarity.phrases(term.text)
+    if not found:
+        return ""
+    if not term.is_quoted and found[0].endswith('"') and len(term.text) > 1:
+        found[0] = f"({found[0]} OR {found[0]} *)"
+    return f"({' AND '.join(found)})"
 
 
-def _loosely(index: Index, asked: list[Term], blank: Ask) -> list[Doc]:
-    """What has each word without the signs around it. A short one says nothing without them: ``C++`` is not ``C``."""
-    words = tuple(dict.fromkeys(word for term in asked for word in _WORD.findall(term.text)))
-    bare = {term.text for term in asked}
-    if not words or bare == set(words) or min(map(len, words)) < WORD_CHARS_MIN:
-        return []
-    return index.find(blank.but(holds=words))
+def _clean(text: str) -> str:
+    return one_line(strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text)))
+
+
+# --- where is looked ------------------------------------------------------------------------------------------------
+
+
+class _Shown(NamedTuple):
+    """One thing found, as it is: not screened yet."""
+
+    kind: str
+    id: str
+    where: str
+    head: str
+    body: str
+    who: str
+    at: str
+    seen: int = 1
+    is_gone: bool = False
+
+
+class _Source:
+    """One kind of what can be found. Keys stand for single finds."""
+
+    kind = ""
+
+    def matching(self, expression: str, count: int) -> list[str]:
+        """Return the keys of what an expression finds, best first."""
+        raise NotImplementedError
+
+    def holding(self, parts: Sequence[str], count: int) -> list[str]:
+        """Return the keys of what holds all parts, also within words."""
+        raise NotImplementedError
+
+    def nearest(self, expression: str, count: int) -> list[str]:
+        """Return the keys of what an expression finds, or of what means much the same, best first."""
+        return self.matching(expression, count)
+
+    def lesson(self, key: str) -> str:
+        """Return the id of the lesson that a find tells, "" for none."""
+        return key if self.kind == PATTERN else ""
+
+    def show(self, key: str) -> _Shown:
+        """Return a find."""
+        raise NotImplementedError
+
+
+class _Lessons(_Source):
+    """Lessons of the clan, and the private ones of the agents here; merged records as one."""
+
+    kind = PATTERN
+
+    def __init__(self, workspace: Workspace, *, everything: bool, query: str) -> None:
+        self._workspace = workspace
+        self._everything = everything
+        self._query = query
+        private = [workspace.notes(agent) for agent in workspace.agents_here() if workspace.notes_file(agent).exists()]
+        self._stores: list[Patterns] = [workspace.patterns, *private]
+        self._grouped = {member for group in merged.groups(workspace.patterns.pointing()) for member in group}
+        self._known: dict[str, Pattern] = {}
+
+    def matching(self, expression: str, count: int) -> list[str]:
+        if not expression:
+            return []
+        ranked: dict[str, float] = {}
+        for store in self._stores:
+            for each, bm25 in store.matching(expression, count, retired=self._everything):
+                if found := self._pattern(store, each):
+                    ranked[found.id] = min(bm25 * (1 + _boost(found)), ranked.get(found.id, 0.0))
+        return sorted(ranked, key=lambda each: ranked[each])
+
+    def holding(self, parts: Sequence[str], count: int) -> list[str]:
+        longest, wanted = max(parts, key=len), [part.casefold() for part in parts]
+        found = (
+            pattern
+            for store in self._stores
+            for each in store.holding(longest, count, retired=self._everything)
+            if (pattern := self._pattern(store, each))
+        )
+        return list(dict.fromkeys(each.id for each in found if _holds(" ".join(_said(each)), wanted)))
+
+    def nearest(self, expression: str, count: int) -> list[str]:
+        by_words = self.matching(expression, count)
+        by_meaning = [
+            found.id
+            for each, _ in semantic.nearest(self._workspace, self._query, count)
+            if (found := self._pattern(self._workspace.patterns, each)) and (found.is_listed or self._everything)
+        ]
+        return fused(by_words, by_meaning)
+
+    def _pattern(self, store: Patterns, each: str) -> Pattern | None:
+        found = store.lesson(each) if each in self._grouped else store.get(each)
+        if found is not None:
+            self._known[found.id] = found
+        return found
+
+    def show(self, key: str) -> _Shown:
+        each = self._known[key]
+        head, body = _said(each)
+        return _Shown(
+            PATTERN,
+            each.id,
+            _file_of(self._workspace, PATTERNS, each.id, each.adds) or self._private_file(each.id),
+            head,
+            body,
+            names.agent_of(each.by),
+            each.at,
+            each.count("seen"),
+            not each.is_present,
+        )
+
+    def _private_file(self, each: str) -> str:
+        files = (self._workspace.notes_file(agent) for agent in self._workspace.agents_here())
+        found = next((file for file in files if _has(file, each)), None)
+        return str(found.relative_to(self._workspace.root)) if found else ""
+
+
+def fused(*orders: Sequence[str]) -> list[str]:
+    """Return what stands in any of these orders, by reciprocal rank fusion."""
+    scores: dict[str, float] = {}
+    for order in orders:
+        for rank, each in enumerate(order, 1):
+            scores[each] = scores.get(each, 0.0) + 1 / (_FUSION + rank)
+    return sorted(scores, key=lambda each: -scores[each])
+
+
+def _said(pattern: Pattern) -> tuple[str, str]:
+    title = pattern.value("title")
+    return pattern.text, _PART.join(filter(None, (pattern.correct, title, pattern.category, *pattern.tags)))
+
+
+def _boost(pattern: Pattern) -> float:
+    """Return how much better a lesson ranks for what the clan thinks of it."""
+    seen = pattern.count("seen")
+    often = min(_SEEN_BOOST * math.log2(seen), _SEEN_BOOST_MAX) if seen > 1 else 0.0
+    return often + (_PUBLISHED_BOOST if pattern.state == "published" else 0.0)
+
+
+def _holds(text: str, parts: Iterable[str]) -> bool:
+    folded = text.casefold()
+    return all(part in folded for part in parts)
+
+
+class _Findings(_Source):
+    """Discoveries of the clan."""
+
+    kind = DISCOVERY
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def matching(self, expression: str, count: int) -> list[str]:
+        return [each for each, _ in self._workspace.discoveries.matching(expression, count)] if expression else []
+
+    def holding(self, parts: Sequence[str], count: int) -> list[str]:
+        wanted = [part.casefold() for part in parts]
+        found = self._workspace.discoveries.holding(max(parts, key=len), count)
+        return [each for each in found if _holds(" ".join(_told(self._get(each))), wanted)]
+
+    def _get(self, each: str) -> Discovery:
+        return self._workspace.discoveries.get(each) or Discovery(id=each)
+
+    def show(self, key: str) -> _Shown:
+        each = self._get(key)
+        where = _file_of(self._workspace, DISCOVERIES, key, [each.by])
+        return _Shown(DISCOVERY, key, where, *_told(each), names.agent_of(each.by), each.at)
+
+
+def _told(found: Discovery) -> tuple[str, str]:
+    return found.problem, _PART.join(filter(None, (found.solution, found.context, found.type, *found.tags)))
+
+
+def _file_of(workspace: Workspace, kind: Kind, each: str, writers: Iterable[str]) -> str:
+    """Return the file in which a record stands: a writer's shard, else the edition, "" for none."""
+    shards = (workspace.clan / kind.shard(writer) for writer in sorted(writers) if writer)
+    found = next((file for file in (*shards, workspace.clan / kind.edition) if _has(file, each)), None)
+    return str(found.relative_to(workspace.root)) if found else ""
+
+
+def _has(file: Path, each: str) -> bool:
+    try:
+        return each.encode() in file.read_bytes()
+    except OSError:
+        return False
+
+
+class _Pages:
+    """The sections of all pages, in a full-text table of this one question."""
+
+    def __init__(self, root: Path, pages: Sequence[Page]) -> None:
+        self.root = root
+        self.sections: list[tuple[Page, Section]] = []
+        self.connection = sqlite3.connect(":memory:")
+        self.connection.execute(
+            f"CREATE VIRTUAL TABLE page USING fts5 (head, body, kind UNINDEXED, tokenize = '{similarity.TOKENIZER}')"
+        )
+        for page in pages:
+            for section in page.sections(_bytes(page.path)):
+                self.sections.append((page, section))
+                said = similarity.indexed(section.head), similarity.indexed(section.body), page.kind
+                self.connection.execute("INSERT INTO page VALUES (?, ?, ?)", said)
+
+    def close(self) -> None:
+        """Forget the table."""
+        self.connection.close()
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return b"" if path.is_symlink() else path.read_bytes()
+    except OSError:
+        return b""
+
+
+class _PagesOf(_Source):
+    """The pages of one kind."""
+
+    def __init__(self, pages: _Pages, kind: str) -> None:
+        self._pages = pages
+        self.kind = kind
+
+    def matching(self, expression: str, count: int) -> list[str]:
+        if not expression:
+            return []
+        asked = "SELECT rowid FROM page WHERE page MATCH ? AND kind = ? ORDER BY bm25(page, 2.0, 1.0) LIMIT ?"
+        return [str(row[0]) for row in self._pages.connection.execute(asked, (expression, self.kind, count))]
+
+    def holding(self, parts: Sequence[str], count: int) -> list[str]:
+        wanted = [part.casefold() for part in parts]
+        return [
+            str(number)
+            for number, (page, section) in enumerate(self._pages.sections, 1)
+            if page.kind == self.kind and _holds(f"{section.head} {section.body}", wanted)
+        ][:count]
+
+    def lesson(self, key: str) -> str:
+        return self._pages.sections[int(key) - 1][1].lesson
+
+    def show(self, key: str) -> _Shown:
+        page, section = self._pages.sections[int(key) - 1]
+        where = f"{page.path.relative_to(self._pages.root)}:{section.line}"
+        return _Shown(self.kind, "", where, section.head, section.body, page.agent, section.when)
 
 
 # --- how it is shown ------------------------------------------------------------------------------------------------
 
 
-def _hit(index: Index, doc: Doc, looked_for: list[str]) -> Hit:
-    text = readable(doc.head) or UNREADABLE
+def _hit(shown: _Shown, asked: _Asked) -> Hit:
+    text = readable(shown.head) or UNREADABLE
     # Screened whole, then cut: half of a secret is not known as one.
-    rest = readable(doc.body)
+    rest = readable(shown.body)
+    looked_for = [term.text for term in asked.terms]
     at, at_rest = _place(text, looked_for), _place(rest, looked_for)
     return Hit(
-        kind=doc.kind,
-        id=doc.ref,
-        where=index.file_of(doc.ref) if doc.ref else f"{readable(doc.path)}:{doc.line}",
+        kind=shown.kind,
+        id=shown.id,
+        where=readable(shown.where),
         text=text,
         snippet=snippet(rest, at_rest) if at < 0 <= at_rest else snippet(text, max(at, 0)),
-        who=readable(doc.who),
-        at=readable(doc.at) if doc.at != "0" else "",
-        seen=doc.seen,
-        is_gone=bool(doc.gone),
+        who=readable(shown.who),
+        at=readable(shown.at) if shown.at != clock.ZERO else "",
+        seen=shown.seen,
+        is_gone=shown.is_gone,
     )
 
 
@@ -220,7 +527,7 @@ def _plain(text: str) -> tuple[str, list[int]]:
         return text.lower(), list(range(len(text)))
     letters, places = [], []
     for at, letter in enumerate(text):
-        bare = "".join(c for c in unicodedata.normalize("NFD", fold(letter)) if not unicodedata.combining(c))
+        bare = "".join(c for c in unicodedata.normalize("NFD", letter.casefold()) if not unicodedata.combining(c))
         letters.append(bare)
         places += [at] * len(bare)
     return "".join(letters), places

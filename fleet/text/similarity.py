@@ -17,6 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from fleet.text.screening import strip_controls
+
 CHARS_MAX = 800
 """So much of a text is compared: a lesson says what it is about in its first sentences."""
 NEAR_MAX = 3
@@ -64,16 +66,21 @@ def phrases(text: str) -> list[str]:
 def expression(text: str) -> str:
     """Return the full-text expression that finds texts with any of the words that tell something, "" for none."""
     words, signed = _cut(text[:CHARS_MAX])
-    told = [word for word in words if word.casefold() not in _lists().stop]
+    told = [word for word in words if not is_stop(word)]
     pairs = [f"{one} {other}" for one, other in pairwise(told) if _is_letter(one) and _is_letter(other)]
     alone = [word for word in told if not _is_letter(word)] or ([] if pairs else told)
     terms = dict.fromkeys([*alone, *pairs, *(said[:_SIGNS_MAX] + after for said, after in signed)])
     return " OR ".join([_quoted(term) for term in terms][:TERMS_MAX])
 
 
+def is_stop(word: str) -> bool:
+    """Return True for a word that most lessons have, or that carries no lesson."""
+    return word.casefold() in _lists().stop
+
+
 def _cut(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the words of a text, and each run of signs with the word that follows it at once."""
-    given = text if text.isascii() else unicodedata.normalize("NFC", text)
+    given = strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text))
     pieces = [(found.lastgroup, found[0]) for found in _PIECE.finditer(given)]
     words = [said for kind, said in pieces if kind in ("word", "letter")]
     signed: list[tuple[str, str]] = []
@@ -212,11 +219,13 @@ def _lists() -> _Lists:
         for sign, pole in enumerate(pair):
             for word in pole:
                 poles.setdefault(stems[word], set()).add((axis, sign))
+    stop, negators, clauses, names = (frozenset(raw[name].split()) for name in ("stop", "negators", "clauses", "names"))
     return _Lists(
-        *(frozenset(raw[name].split()) for name in ("stop", "negators")),
+        stop=stop,
+        negators=negators,
         negative_verbs=frozenset(stems[verb] for verb in verbs),
-        clauses=frozenset(raw["clauses"].split()),
-        names=frozenset(raw["names"].split()),
+        clauses=clauses,
+        names=names,
         numbers=raw["numbers"],
         poles={stem: frozenset(found) for stem, found in poles.items()},
         unspaced=tuple((one, other) for one, other in unspaced),

@@ -1,0 +1,235 @@
+"""Embeddings of lessons: computed in the background, stored in the database, and asked for what means much the same.
+
+Three sources, one at a time: the static embedding of the extra ``semantic`` (token vectors, averaged: no network, no
+model to run), a local folder with a model2vec model, or an OpenAI-compatible ``/embeddings`` endpoint that somebody on
+this machine agreed to. Loading one takes 0.2 s of processor time, so no hook does, and nothing waits for it before a
+correction is durable. Private lessons have no embedding. What is stored is derived: it goes with the database.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from fleet.model.errors import BusyError
+from fleet.store.database import TROUBLE, get_meta, set_meta
+from fleet.store.workspace import Workspace
+from fleet.text.screening import redact, screened
+
+CONSENT = "semantic"
+"""The kind of consent to an endpoint, in ``local.db``."""
+PACKAGE = "wordllama"
+NEEDED = (PACKAGE, "numpy", "safetensors", "tokenizers")
+SIMILAR_MIN = 0.35
+"""Cosine below which two texts have nothing to do with each other: for unrelated lessons it is about 0.1."""
+TEXTS_MAX = 2_000
+"""So many texts are embedded in one go of the background."""
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+WAIT_S = 10.0
+_AT_ONCE = 64
+_ROWS_AT_ONCE = 10_000
+_MARK = "embedded"
+
+Vectors = Callable[[Sequence[str]], Any]
+"""From texts to a matrix with a row of length 1 for each."""
+
+
+class Source(NamedTuple):
+    """Where embeddings come from. ``name`` tells two models apart; ``load`` takes the time."""
+
+    name: str
+    load: Callable[[], Vectors]
+
+
+def source(workspace: Workspace) -> Source | None:
+    """Return the source that is configured, installed and agreed to; None for none."""
+    settings = workspace.config.semantic
+    if settings.off or missing():
+        return None
+    if settings.url:
+        if not _is_safe(settings.url) or not workspace.state.agrees(CONSENT, settings.url):
+            return None
+        name = f"{settings.url} {settings.url_model}"
+        key = os.environ.get(settings.key_env, "")
+        return Source(name, lambda: lambda texts: _asked(settings.url, settings.url_model, key, texts))
+    files = _files_of(workspace, settings.model)
+    return Source(_fingerprint(files[0]), lambda: _loaded(*files)) if all(map(Path.is_file, files)) else None
+
+
+def _files_of(workspace: Workspace, model: str) -> tuple[Path, Path]:
+    """Return the weights and the tokenizer of a model2vec folder, with "" of the installed package."""
+    if model:
+        folder = (workspace.root / Path(model).expanduser()).resolve()
+        return folder / "model.safetensors", folder / "tokenizer.json"
+    found = find_spec(PACKAGE)
+    folder = Path(found.origin).parent if found and found.origin else Path()
+    weights, tokens = (sorted(folder.glob(each)) for each in ("weights/*.safetensors", "tokenizers/*.json"))
+    return (*weights, folder / "weights")[0], (*tokens, folder / "tokenizers")[0]
+
+
+def missing() -> list[str]:
+    """Return the packages of the extra ``semantic`` that are not installed. Looks for them, imports none."""
+    return [name for name in NEEDED if find_spec(name) is None]
+
+
+def embed_new(workspace: Workspace, limit: int = TEXTS_MAX) -> int:
+    """Embed the lessons that changed since the last time, at most ``limit``; return how many.
+
+    For the background: the sidecar's tick, or the end of a sync. What another process writes meanwhile, or an endpoint
+    that does not answer, makes it give up until the next time.
+    """
+    chosen = source(workspace)
+    if chosen is None:
+        return 0
+    generation = workspace.patterns.generation
+    database = workspace.db.database
+    mark = f"{generation} {chosen.name}"
+    with suppress(BusyError, OSError, ValueError, *TROUBLE):
+        connection = database.open()
+        if get_meta(connection, _MARK) == mark:
+            return 0
+        rows = connection.execute(
+            "SELECT p.id, p.text, v.hash FROM pattern p LEFT JOIN vector v ON v.id = p.id AND v.model = ? "
+            "WHERE p.listed",
+            (chosen.name,),
+        )
+        stale = [(each, text, hash_) for each, text, known in rows if (hash_ := _hash(text)) != known]
+        vectors = chosen.load() if stale else None
+        for start in range(0, min(len(stale), limit), _AT_ONCE):
+            some = stale[start : min(start + _AT_ONCE, limit)]
+            matrix = vectors([screened(text) for _, text, _ in some]) if vectors else ()
+            data = [row.astype("float16").tobytes() for row in matrix]
+            with database.transaction() as writing:
+                writing.executemany(
+                    "INSERT INTO vector VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET model = excluded.model, "
+                    "hash = excluded.hash, data = excluded.data",
+                    [(each, chosen.name, hash_, row) for (each, _, hash_), row in zip(some, data, strict=True)],
+                )
+        with database.transaction() as writing:
+            writing.execute("DELETE FROM vector WHERE id NOT IN (SELECT id FROM pattern WHERE listed)")
+            if len(stale) <= limit:
+                set_meta(writing, _MARK, mark)
+        return min(len(stale), limit)
+    return 0
+
+
+def nearest(workspace: Workspace, text: str, count: int) -> list[tuple[str, float]]:
+    """Return (id, cosine) of the lessons that mean much the same as a text, best first.
+
+    The first question of a process loads the model. An endpoint that does not answer is as good as none.
+    """
+    chosen = source(workspace)
+    if chosen is None:
+        return []
+    workspace.refresh()
+    with suppress(OSError, ValueError, *TROUBLE):
+        connection = workspace.db.database.open()
+        asked = "SELECT count(*) FROM vector WHERE model = ?"
+        if connection.execute(asked, (chosen.name,)).fetchone()[0]:
+            return _best(connection, chosen, screened(text), count)
+    return []
+
+
+def _best(connection: Any, chosen: Source, text: str, count: int) -> list[tuple[str, float]]:
+    numpy = import_module("numpy")
+    wanted = chosen.load()([text])[0]
+    size = 2 * len(wanted)
+    rows = connection.execute(
+        "SELECT v.id, v.data FROM vector v JOIN pattern p ON p.id = v.id WHERE p.listed AND v.model = ?", (chosen.name,)
+    )
+    found: list[tuple[str, float]] = []
+    while some := rows.fetchmany(_ROWS_AT_ONCE):
+        some = [row for row in some if len(row[1]) == size]
+        matrix = numpy.frombuffer(b"".join(data for _, data in some), dtype="float16").reshape(len(some), len(wanted))
+        cosines = matrix.astype("float32") @ wanted
+        found += [(some[at][0], float(cosines[at])) for at in numpy.flatnonzero(cosines >= SIMILAR_MIN)]
+        found = sorted(found, key=lambda each: (-each[1], each[0]))[:count]
+    return found
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _fingerprint(weights: Path) -> str:
+    """Return the name of a model's file: the hash of its beginning, where the tensors and their shapes are named."""
+    with weights.open("rb") as file:
+        return f"{weights.name} {hashlib.blake2b(file.read(1 << 16), digest_size=8).hexdigest()}"
+
+
+def _loaded(weights: Path, tokens: Path) -> Vectors:
+    """Return the embedding by averaged token vectors: the tensor ``embedding.weight`` or model2vec's ``embeddings``.
+
+    model2vec may weigh its tokens (``weights``), and let several share a row (``mapping``).
+    """
+    numpy = import_module("numpy")
+    with import_module("safetensors").safe_open(str(weights), framework="numpy") as file:
+        names = list(file.keys())
+        table = file.get_tensor("embeddings" if "embeddings" in names else names[0])
+        weight = file.get_tensor("weights") if "weights" in names else None
+        mapping = file.get_tensor("mapping") if "mapping" in names else None
+    tokenizer = import_module("tokenizers").Tokenizer.from_file(str(tokens))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+
+    def vectors(texts: Sequence[str]) -> Any:
+        rows = []
+        for encoded in tokenizer.encode_batch(list(texts), add_special_tokens=False):
+            ids = encoded.ids
+            found = table[ids if mapping is None else mapping[ids]].astype("float32")
+            if weight is not None and ids:
+                found = found * weight[ids].reshape(-1, 1)
+            rows.append(found.mean(axis=0) if ids else numpy.zeros(table.shape[1], dtype="float32"))
+        return _unit(numpy.array(rows))
+
+    return vectors
+
+
+def _unit(matrix: Any) -> Any:
+    numpy = import_module("numpy")
+    lengths = numpy.linalg.norm(matrix, axis=1, keepdims=True)
+    return matrix / numpy.where(lengths > 0, lengths, 1)
+
+
+def _is_safe(url: str) -> bool:
+    """Tell whether texts may go to this address: encrypted, or to this very machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1"))
+
+
+def _asked(url: str, model: str, key: str, texts: Sequence[str]) -> Any:
+    """Return the vectors of an endpoint.
+
+    Raises:
+        OSError: it cannot be reached, or answers with an error.
+        ValueError: its answer is not what was asked for.
+    """
+    import urllib.request
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        """A redirection would take the key and the texts to an address that nobody agreed to."""
+
+        def redirect_request(self, *_: object, **__: object) -> None:
+            """Follow none."""
+
+    numpy = import_module("numpy")
+    address = url if url.rstrip("/").endswith("/embeddings") else f"{url.rstrip('/')}/embeddings"
+    body = json.dumps({"model": model, "input": [redact(text) or " " for text in texts]}).encode()
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    request = urllib.request.Request(address, body, headers)  # noqa: S310 - https, or this machine
+    with urllib.request.build_opener(NoRedirect).open(request, timeout=WAIT_S) as answer:
+        told = json.loads(answer.read(ANSWER_BYTES_MAX))
+    try:
+        rows = [each["embedding"] for each in sorted(told["data"], key=lambda each: each.get("index", 0))]
+        matrix = numpy.array(rows, dtype="float32")
+    except (KeyError, TypeError, AttributeError) as why:
+        raise ValueError("the answer of the endpoint holds no embeddings") from why
+    if matrix.ndim != 2 or len(matrix) != len(texts) or not numpy.isfinite(matrix).all():
+        raise ValueError("the answer of the endpoint holds other embeddings than were asked for")
+    return _unit(matrix)
