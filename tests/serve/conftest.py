@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.model import pattern
+from fleet.model.line import decode
 from tests.cli.conftest import Stage
 
 QUICK = "interval_s = 2.0\nquiet_s = 0.2\n"
@@ -94,6 +96,10 @@ class Crew(Stage):
         """Return all lines of patterns on one machine, read without a command."""
         clan = self.folder / where / "clan-learnings"
         return "".join(path.read_text() for path in [*clan.glob("patterns.jsonl"), *clan.glob("patterns.d/*.jsonl")])
+
+    def taught(self) -> list[str]:
+        """Return the texts of the lessons in the newest edition."""
+        return [pattern.fold(decode(json.dumps(each).encode())).text for each in self.edition()]
 
     def processes(self, where: str = ".") -> list[int]:
         """Return the processes that work below the stage, or below one folder on it."""

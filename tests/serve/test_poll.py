@@ -10,14 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from fleet.keep.config import Sidecar
-from fleet.keep.disk import Disk
-from fleet.keep.errors import DiskError
-from fleet.serve import due, looks
-from fleet.serve.due import Marks, Now
-from fleet.serve.looks import Looks
-from fleet.serve.tick import ROUNDS_MAX, Exchanged, Jobs, Memory, NotNowError, Tick, Worked
+from fleet.model.errors import DiskError
+from fleet.serve import schedule, watch
+from fleet.serve.schedule import ROUNDS_MAX, Exchanged, Jobs, Marks, Memory, Now, Tick, Worked
 from fleet.share.remote import RemoteUnavailable
+from fleet.store.config import Sidecar
+from fleet.store.files import Files
 from tests.serve.conftest import until
 
 NOW = 1_800_000_000_000
@@ -25,8 +23,8 @@ S = 1000
 SETTINGS = Sidecar(interval_s=300, quiet_s=3, rescan_s=600)
 
 
-def now(ms: int = NOW, looked: str = "a", newest_ms: int = NOW - 60 * S) -> Now:
-    return Now(ms, looked, newest_ms)
+def now(ms: int = NOW, looked: str = "a", changed_ms: int = NOW - 60 * S) -> Now:
+    return Now(ms, looked, changed_ms)
 
 
 class Middle(random.Random):
@@ -40,36 +38,36 @@ class Middle(random.Random):
 
 
 def test_a_new_workspace_is_worked_on_and_synced_at_once():
-    assert due.work_in_s(Marks(), now(), SETTINGS) == 0
-    assert due.sync_in_s(Marks(), now(), SETTINGS) == 0
+    assert Marks().work_in_s(now(), SETTINGS) == 0
+    assert Marks().sync_in_s(now(), SETTINGS) == 0
 
 
 def test_nothing_is_due_while_nothing_changes():
-    marks = due.synced(due.worked(Marks(), NOW, "a"), NOW, "a", SETTINGS, Middle())
-    assert due.work_in_s(marks, now(NOW + 10 * S), SETTINGS) == 590
-    assert due.sync_in_s(marks, now(NOW + 10 * S), SETTINGS) == 290
+    marks = Marks().worked(NOW, "a").synced(NOW, "a", SETTINGS, Middle())
+    assert marks.work_in_s(now(NOW + 10 * S), SETTINGS) == 590
+    assert marks.sync_in_s(now(NOW + 10 * S), SETTINGS) == 290
 
 
 def test_any_change_is_worked_on_at_once_and_everything_once_in_a_while():
-    marks = due.worked(Marks(), NOW, "a")
-    assert due.work_in_s(marks, now(looked="b"), SETTINGS) == 0
-    assert due.work_in_s(marks, now(NOW + 600 * S), SETTINGS) == 0
+    marks = Marks().worked(NOW, "a")
+    assert marks.work_in_s(now(looked="b"), SETTINGS) == 0
+    assert marks.work_in_s(now(NOW + 600 * S), SETTINGS) == 0
 
 
 def test_what_was_written_goes_out_after_a_quiet_moment():
-    marks = due.synced(Marks(), NOW - 60 * S, "a", SETTINGS, Middle())
-    assert due.sync_in_s(marks, now(looked="b", newest_ms=NOW - 1 * S), SETTINGS) == 2
-    assert due.sync_in_s(marks, now(looked="b", newest_ms=NOW - 3 * S), SETTINGS) == 0
+    marks = Marks().synced(NOW - 60 * S, "a", SETTINGS, Middle())
+    assert marks.sync_in_s(now(looked="b", changed_ms=NOW - 1 * S), SETTINGS) == 2
+    assert marks.sync_in_s(now(looked="b", changed_ms=NOW - 3 * S), SETTINGS) == 0
 
 
 def test_who_never_falls_quiet_is_sent_with_the_next_look_for_news():
-    marks = due.synced(Marks(), NOW - 299 * S, "a", SETTINGS, Middle())
-    assert due.sync_in_s(marks, now(looked="b", newest_ms=NOW), SETTINGS) == 1
+    marks = Marks().synced(NOW - 299 * S, "a", SETTINGS, Middle())
+    assert marks.sync_in_s(now(looked="b", changed_ms=NOW), SETTINGS) == 1
 
 
 def test_intervals_differ_by_a_fifth_and_no_more():
     rng = random.Random(5)
-    pauses = [due.synced(Marks(), NOW, "a", SETTINGS, rng).next_ms - NOW for _ in range(200)]
+    pauses = [Marks().synced(NOW, "a", SETTINGS, rng).next_ms - NOW for _ in range(200)]
     assert 240 * S <= min(pauses) < 250 * S
     assert 350 * S < max(pauses) <= 360 * S
 
@@ -77,42 +75,42 @@ def test_intervals_differ_by_a_fifth_and_no_more():
 def test_the_pause_after_failures_doubles_to_its_limit_and_a_change_does_not_shorten_it():
     marks, pauses = Marks(), []
     for _ in range(10):
-        marks = due.failed(marks, NOW, "away", Middle())
-        pauses.append(due.sync_in_s(marks, now(looked="changed"), SETTINGS))
+        marks = marks.failed(NOW, "away", Middle())
+        pauses.append(marks.sync_in_s(now(looked="changed"), SETTINGS))
     assert pauses == [3.75, 7.5, 15, 30, 60, 120, 225, 225, 225, 225]
     assert marks.failures == 10
     assert marks.error == "away"
 
 
 def test_a_success_forgets_the_failures():
-    marks = due.synced(due.failed(Marks(), NOW, "away", Middle()), NOW, "a", SETTINGS, Middle())
+    marks = Marks().failed(NOW, "away", Middle()).synced(NOW, "a", SETTINGS, Middle())
     assert (marks.failures, marks.error, marks.synced_ms) == (0, "", NOW)
 
 
 def test_a_machine_that_slept_asks_at_once():
-    marks = due.synced(Marks(), NOW, "a", SETTINGS, Middle())
-    assert due.sync_in_s(marks, now(NOW + 8 * 3600 * S), SETTINGS) == 0
+    marks = Marks().synced(NOW, "a", SETTINGS, Middle())
+    assert marks.sync_in_s(now(NOW + 8 * 3600 * S), SETTINGS) == 0
 
 
 def test_a_clock_that_was_set_back_by_years_stops_nothing():
-    marks = due.failed(due.synced(due.worked(Marks(), NOW, "a"), NOW, "a", SETTINGS, Middle()), NOW, "away", Middle())
-    back = now(NOW - 10 * 365 * 86_400 * S, newest_ms=NOW)
-    assert due.sync_in_s(marks, back, SETTINGS) == 0
-    assert due.work_in_s(marks, back, SETTINGS) == 0
+    marks = Marks().worked(NOW, "a").synced(NOW, "a", SETTINGS, Middle()).failed(NOW, "away", Middle())
+    back = now(NOW - 10 * 365 * 86_400 * S, changed_ms=NOW)
+    assert marks.sync_in_s(back, SETTINGS) == 0
+    assert marks.work_in_s(back, SETTINGS) == 0
 
 
 def test_a_file_from_the_future_does_not_hold_up_a_sync():
-    marks = due.synced(Marks(), NOW - 60 * S, "a", SETTINGS, Middle())
-    assert due.sync_in_s(marks, now(looked="b", newest_ms=NOW + 10**9), SETTINGS) == 0
+    marks = Marks().synced(NOW - 60 * S, "a", SETTINGS, Middle())
+    assert marks.sync_in_s(now(looked="b", changed_ms=NOW + 10**9), SETTINGS) == 0
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"failures":"x"}', b'{"next_ms":1e400}', b"\xff"])
 def test_damaged_marks_make_everything_due(data):
-    assert due.parse(data) == Marks()
+    assert Marks.parsed(data) == Marks()
 
 
 def test_marks_of_a_newer_version_are_read_as_far_as_they_are_known():
-    assert due.parse(b'{"failures":3,"later":true}').failures == 3
+    assert Marks.parsed(b'{"failures":3,"later":true}').failures == 3
 
 
 # --- how the files look -----------------------------------------------------------------------------------------------
@@ -121,13 +119,13 @@ def test_marks_of_a_newer_version_are_read_as_far_as_they_are_known():
 def test_looks_tell_every_change_of_a_log_and_what_holds_lines(tmp_path):
     (tmp_path / "agents/ann").mkdir(parents=True)
     (tmp_path / "clan-learnings/patterns.d").mkdir(parents=True)
-    seen = [looks.taken(str(tmp_path), ["ann"])]
+    seen = [schedule.taken(str(tmp_path), ["ann"])]
     for path in ("agents/ann/corrections.md", "clan-learnings/patterns.d/ann.00000001.jsonl", "fleet.toml"):
         (tmp_path / path).write_text("x")
-        seen.append(looks.taken(str(tmp_path), ["ann"]))
-    assert len({each.digest for each in seen}) == 4
-    assert looks.changed(seen[0], seen[1]) == {"agents/ann/corrections.md"}
-    assert [looks.has_lines(looks.changed(a, b)) for a, b in itertools.pairwise(seen)] == [False, True, False]
+        seen.append(schedule.taken(str(tmp_path), ["ann"]))
+    assert len({schedule.digest(each) for each in seen}) == 4
+    assert watch.changed(seen[0], seen[1]) == {"agents/ann/corrections.md"}
+    assert [watch.has_lines(watch.changed(a, b)) for a, b in itertools.pairwise(seen)] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +141,7 @@ def test_looks_tell_every_change_of_a_log_and_what_holds_lines(tmp_path):
     ],
 )
 def test_only_what_is_ours_is_heard(tmp_path, path, concerns):
-    assert looks.concerns(str(tmp_path), str(tmp_path / path)) is concerns
+    assert watch.concerns(str(tmp_path), str(tmp_path / path)) is concerns
 
 
 # --- one tick ---------------------------------------------------------------------------------------------------------
@@ -153,7 +151,7 @@ class Bench:
     """A tick whose world is made up: files are a counter, the clan answers as it is told."""
 
     def __init__(self, folder):
-        self.memory = Memory(Disk(folder), folder / ".fleet")
+        self.memory = Memory(Files(folder), folder / ".fleet")
         self.ms = NOW
         self.version = 0
         self.did: list[str] = []
@@ -183,7 +181,7 @@ class Bench:
         self.did.clear()
         jobs = Jobs(
             now_ms=lambda: self.ms,
-            looks=lambda: Looks(str(self.version), NOW - 60 * S, {}),
+            looks=lambda: str(self.version),
             work=self.work,
             sync=self.sync,
             waiting=lambda: self.waiting,
@@ -247,9 +245,9 @@ def test_work_and_sync_are_done_alone_and_not_again_by_who_had_to_wait(bench):
     assert bench.did == ["work", "sync"]
 
     def somebody_was_faster(name):
-        looks = str(bench.version)
-        bench.memory.change(lambda marks: due.worked(marks, bench.ms, looks))
-        bench.memory.change(lambda marks: due.synced(marks, bench.ms, looks, SETTINGS, Middle()))
+        looked = str(bench.version)
+        bench.memory.change(lambda marks: marks.worked(bench.ms, looked))
+        bench.memory.change(lambda marks: marks.synced(bench.ms, looked, SETTINGS, Middle()))
 
     bench.on_lock = somebody_was_faster
     bench.version += 1
@@ -307,7 +305,7 @@ def test_what_goes_wrong_here_keeps_no_sync_from_its_work(bench):
     done = bench.tick()
     assert done.synced is not None
     assert done.exit == 6
-    assert bench.memory.read().worked == ""
+    assert bench.memory.read().work == ""
 
 
 def test_a_sync_in_part_is_not_called_whole(bench):
@@ -316,10 +314,7 @@ def test_a_sync_in_part_is_not_called_whole(bench):
 
 
 def test_who_has_nobody_to_sync_with_is_no_failure(bench):
-    def nobody():
-        raise NotNowError("no remote is named")
-
-    bench.on_sync = nobody
+    bench.on_sync = lambda: "no remote is named"
     done = bench.tick()
     assert (done.exit, done.why, done.synced) == (0, "no remote is named", None)
     marks = bench.memory.read()
@@ -364,7 +359,7 @@ def test_poll_says_that_the_remote_is_away_and_catches_up(crew):
     path = crew.folder / "ann/.fleet/poll.json"
     path.write_text(json.dumps(marks | {"next_ms": 1}))
     assert said(crew.run("ann", "poll", "--json"))["synced"]["lines_out"] == 1
-    assert crew.edition()[0]["set"]["text"] == "Check the version first"
+    assert crew.taught() == ["Check the version first"]
 
 
 def test_poll_never_asks_and_sends_nothing_to_a_remote_that_nobody_agreed_to(crew):
@@ -387,16 +382,16 @@ def test_poll_sends_nothing_while_sharing_is_paused(crew):
     assert (done["synced"], "paused" in done["why"]) == (None, True)
     crew.run("ann", "resume")
     assert until(lambda: said(crew.run("ann", "poll", "--json"))["synced"])
-    assert [line["set"]["text"] for line in crew.edition()] == ["Check the version first"]
+    assert crew.taught() == ["Check the version first"]
 
 
 @pytest.mark.parametrize(("name", "words"), [("poll", ("--local",)), ("sync", ())])
 def test_poll_waits_for_another_process_that_does_the_same(crew, name, words):
     crew.join("ann")
-    disk = Disk(crew.folder / "ann")
-    with disk.lock(disk.root / ".fleet/locks" / f"{name}.lock"):
+    files = Files(crew.folder / "ann")
+    with files.lock(files.root / ".fleet/locks" / f"{name}.lock"):
         command = [sys.executable, "-m", "fleet", "poll", *words]
-        child = subprocess.Popen(command, cwd=disk.root, env=crew.environment())
+        child = subprocess.Popen(command, cwd=files.root, env=crew.environment())
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(2)
     assert child.wait(20) == 0

@@ -14,12 +14,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from fleet.keep.config import Config
-from fleet.learn.entries import parse_log
-from fleet.serve import due, looks, supervising
-from fleet.serve.due import Marks
+from fleet.hosts import local
+from fleet.learn.corrections_md import parse_log
+from fleet.serve import schedule, sidecar
+from fleet.serve.schedule import Looks, Marks, Ticked, Worked
 from fleet.serve.sidecar import Hands, Sidecar, TickFailedError
-from fleet.serve.tick import Ticked, Worked
+from fleet.serve.watch import Bell
+from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
 
 HAND = "Read the whole error"
@@ -76,7 +77,7 @@ def test_it_catches_up_when_the_remote_comes_back(crew):
     assert until(lambda: crew.events("ann", "not synced"))
     shutil.move(crew.folder / "away.git", crew.remote)
     assert until(lambda: crew.events("ann", "synced"), 40)
-    assert crew.edition()[0]["set"]["text"] == HAND
+    assert crew.taught() == [HAND]
 
 
 def test_it_reads_new_settings_and_keeps_the_former_ones_while_they_are_wrong(crew):
@@ -289,16 +290,19 @@ class Scene:
         self.background = {}
         self.on_tick = lambda local: Ticked(worked=Worked())
 
+    def looks(self) -> Looks:
+        return schedule.taken(str(self.folder), ["ann"])
+
     def looked(self) -> str:
-        return looks.taken(str(self.folder), ["ann"]).digest
+        return schedule.digest(self.looks())
 
     async def tick(self, local: bool) -> Ticked:
         self.ticks.append(local)
         now_ms, looked = time.time_ns() // 1_000_000, self.looked()
         done = self.on_tick(local)
-        self.marks = due.worked(self.marks, now_ms, looked)
+        self.marks = self.marks.worked(now_ms, looked)
         if not local:
-            self.marks = due.synced(self.marks, now_ms, looked, Config().sidecar, random.Random(1))
+            self.marks = self.marks.synced(now_ms, looked, Config().sidecar, random.Random(1))
         return done
 
     def sidecar(self) -> Sidecar:
@@ -307,6 +311,7 @@ class Scene:
                 root=str(self.folder),
                 agent="ann",
                 agents=lambda: ["ann"],
+                looks=self.looks,
                 settings=Config,
                 marks=lambda: self.marks,
                 now_ms=lambda: time.time_ns() // 1_000_000,
@@ -342,7 +347,7 @@ async def when(happened) -> None:
 
 
 def test_a_task_that_dies_is_reported_and_starts_again_while_the_others_live_on(scene, monkeypatch):
-    monkeypatch.setattr(supervising, "PAUSE_S", 0.05)
+    monkeypatch.setattr(sidecar, "PAUSE_S", 0.05)
     lives = []
 
     async def dying(changed, arrived, stop):
@@ -353,10 +358,10 @@ def test_a_task_that_dies_is_reported_and_starts_again_while_the_others_live_on(
 
     scene.background["live"] = dying
 
-    async def story(sidecar):
+    async def story(_):
         await when(lambda: len(lives) == 3)
         (scene.folder / "agents/ann/corrections.md").write_text("x")
-        await when(lambda: scene.looked() == scene.marks.worked)
+        await when(lambda: scene.looked() == scene.marks.work)
 
     scene.run(story)
     died = [what for event, what in scene.told if event == "restarted"]
@@ -369,7 +374,7 @@ def test_pauses_between_lives_double_to_a_minute():
         def uniform(self, a: float, b: float) -> float:
             return b
 
-    assert [supervising.pause_s(deaths, Most()) for deaths in (1, 2, 3, 6, 7, 50)] == [1, 2, 4, 32, 60, 60]
+    assert [sidecar.pause_s(deaths, Most()) for deaths in (1, 2, 3, 6, 7, 50)] == [1, 2, 4, 32, 60, 60]
 
 
 def test_a_neighbour_hears_of_lines_at_once_and_what_arrives_is_worked_on(scene):
@@ -387,14 +392,14 @@ def test_a_neighbour_hears_of_lines_at_once_and_what_arrives_is_worked_on(scene)
     scene.background["live"] = live
     (scene.folder / "clan-learnings/patterns.jsonl").write_text("{}\n")
 
-    async def story(sidecar):
-        await when(lambda: scene.marks.worked == scene.looked())
+    async def story(_):
+        await when(lambda: scene.marks.work == scene.looked())
         await anyio.sleep(0.5)
         began = time.monotonic()
         (scene.folder / "clan-learnings/patterns.jsonl").write_text("{}\n{}\n")
         await when(lambda: heard)
         assert heard[0] - began < 0.5  # before it is settled, rendered or sent
-        await when(lambda: scene.marks.worked == scene.looked())
+        await when(lambda: scene.marks.work == scene.looked())
 
     scene.run(story)
     assert (scene.folder / "clan-learnings/patterns.d/bob.00000001.jsonl").exists()
@@ -406,7 +411,7 @@ def test_ticks_that_fail_are_not_tried_without_a_pause(scene):
 
     scene.on_tick = broken
 
-    async def story(sidecar):
+    async def story(_):
         await anyio.sleep(3)
 
     scene.run(story)
@@ -415,17 +420,15 @@ def test_ticks_that_fail_are_not_tried_without_a_pause(scene):
 
 
 def test_work_that_is_due_when_it_ends_is_done_before(scene):
-    async def story(sidecar):
-        await when(lambda: scene.marks.worked == scene.looked())
+    async def story(_):
+        await when(lambda: scene.marks.work == scene.looked())
         (scene.folder / "agents/ann/corrections.md").write_text("x")
 
     scene.run(story)
-    assert scene.marks.worked == scene.looked()
+    assert scene.marks.work == scene.looked()
 
 
 def test_the_bell_is_heard_once_however_often_it_was_rung():
-    from fleet.serve.bell import Bell
-
     async def story() -> list[bool]:
         bell, heard = Bell(), []
         for _ in range(3):
@@ -440,20 +443,17 @@ def test_the_bell_is_heard_once_however_often_it_was_rung():
 
 
 def test_the_log_keeps_its_size_and_hides_secrets(crew):
-    from fleet.cli import serve
-    from fleet.hosts import local
-
     crew.join("ann")
     root = crew.folder / "ann"
     writers = [
-        threading.Thread(target=lambda: [serve._log(root, "ann", "told", "x" * 5_000) for _ in range(300)])
+        threading.Thread(target=lambda: [sidecar.log(root, "ann", "told", "x" * 5_000) for _ in range(300)])
         for _ in range(4)
     ]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    serve._log(root, "ann", "told", "fetched https://ann:s3cr3t-t0ken-value@example.org/x\x1b[2J")
+    sidecar.log(root, "ann", "told", "fetched https://ann:s3cr3t-t0ken-value@example.org/x\x1b[2J")
     sizes = [(root / ".fleet" / name).stat().st_size for name in ("sidecar.log", "sidecar.log.1")]
     assert max(sizes) < local.LOG_BYTES_MAX + 4 * 1024
     last = crew.events("ann")[-1]["what"]
@@ -491,15 +491,3 @@ def test_where_a_live_room_is_named_a_lesson_is_next_door_without_any_remote(cre
     crew.correct("ann", HAND)
     assert until(lambda: HAND in crew.lines("bob"))
     assert until(lambda: HAND in (crew.folder / "bob/clan-learnings/patterns.md").read_text())
-
-
-def test_without_the_extra_it_says_what_to_install_and_poll_works_all_the_same(crew):
-    crew.join("ann")
-    (crew.folder / "none/anyio").mkdir(parents=True)
-    missing = 'raise ModuleNotFoundError("No module named anyio", name="anyio")\n'
-    (crew.folder / "none/anyio/__init__.py").write_text(missing)
-    path = f"{crew.folder / 'none'}{os.pathsep}{crew.environment()['PYTHONPATH']}"
-    told = crew.run("ann", "sidecar", expect=2, PYTHONPATH=path).stderr
-    assert "fleet-learnings[sidecar]" in told
-    crew.run("ann", "poll", PYTHONPATH=path)
-    crew.run("ann", "sidecar", "status", expect=1, PYTHONPATH=path)
