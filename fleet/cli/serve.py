@@ -1,236 +1,139 @@
-"""What runs in the background, and what a person asks about it: ``fleet poll``, ``fleet sidecar``."""
+"""What runs in the background, and what a person asks about it: polls, the sidecar, live rooms, who is online."""
 
+import asyncio
 import os
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
-from functools import partial
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
-from fleet.cli import desk, options
+from fleet.cli import output
+from fleet.cli.output import EXIT_NO, counted, note, say
+from fleet.model import limits
+from fleet.model.errors import FleetError, UsageError
+from fleet.serve import schedule, units
+from fleet.serve.units import Unit
+from fleet.store.workspace import Workspace
+from fleet.text import screening
 
 if TYPE_CHECKING:
-    import logging
-    from collections.abc import Callable
-    from pathlib import Path
+    from ssl import SSLContext
 
-    from fleet.keep.workspace import Workspace
-    from fleet.serve.sidecar import Background, Hands
-    from fleet.serve.units import Unit
+    from fleet.serve.auth import Rules
 
-LOG = "sidecar.log"
-EXIT_NO = 1
-EXTRA = "fleet-learnings[{extra}]"
+ON_CHARS_MAX = 120
+_MANAGER_S = 30
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; change nothing.")]
 
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command()(poll)
-    group = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
-    group.callback(invoke_without_command=True)(sidecar)
-    group.command()(install)
-    group.command()(uninstall)
-    group.command()(status)
-    app.add_typer(group, name="sidecar")
+app = output.commands()
 
 
+@app.command()
 def poll(
     local: Annotated[bool, typer.Option("--local", help="Only what concerns this machine; no sync.")] = False,
-    as_json: options.Json = False,
-    agent: options.Agent = "",
-    directory: options.Directory = "",
+    as_json: output.Json = False,
+    agent: output.Agent = "",
+    directory: output.Directory = "",
 ) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
-    from fleet.cli import polling
-
-    with desk.opened(directory) as workspace:
-        done = polling.tick(workspace, desk.agent_in(workspace, agent), local=local)
+    with output.opened(directory) as workspace:
+        done = schedule.tick(workspace, output.agent_in(workspace, agent), local=local)
     if as_json:
-        import msgspec
-
-        desk.say_json(desk.cleaned(msgspec.to_builtins(done)))
+        output.say_json(output.cleaned(msgspec.to_builtins(done)))
     else:
-        desk.say(polling.as_text(done))
+        say(schedule.as_text(done))
         for told in done.errors:
-            desk.note(told)
+            note(told)
     raise typer.Exit(done.exit)
 
 
-def sidecar(
-    context: typer.Context,
-    agent: options.Agent = "",
-    directory: options.Directory = "",
-) -> None:
+# --- the sidecar ----------------------------------------------------------------------------------------------------
+
+sidecar_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None, name="sidecar")
+
+
+@sidecar_app.callback(invoke_without_command=True)
+def sidecar(context: typer.Context, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Look after a workspace until stopped. Takes in what is written by hand, renders, syncs."""
     if context.invoked_subcommand is not None:
-        desk.chosen.agent, desk.chosen.directory = agent or desk.chosen.agent, directory or desk.chosen.directory
+        output.chosen.agent = agent or output.chosen.agent
+        output.chosen.directory = directory or output.chosen.directory
         return
-    from fleet.keep.errors import BusyError
-    from fleet.serve import holding, notify
+    from fleet.serve.sidecar import run  # with the libraries that look on and wait
 
-    with desk.opened(directory) as workspace:
-        named = desk.agent_in(workspace, agent)
-        hands = _hands(workspace, named)
-        from fleet.serve.sidecar import run
-
-        try:
-            with holding.held(workspace.disk, workspace.local, named, workspace.world.wall_ms()):
-                run(hands)
-        except BusyError:
-            # systemd takes one that ends without a word for broken, and starts it again and again.
-            notify.notify(f"{notify.READY}\nSTATUS=another one looks after {named} already")
-            desk.say(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` tells more")
+    with output.opened(directory) as workspace:
+        named = output.agent_in(workspace, agent)
+        if not run(workspace, named):
+            say(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` tells more")
 
 
-def _hands(workspace: "Workspace", agent: str) -> "Hands":
-    """Return what a sidecar works with.
-
-    Raises:
-        UsageError: the libraries are not installed.
-    """
-    from fleet.keep import config
-    from fleet.keep.errors import UsageError
-
-    try:
-        from fleet.serve import process
-        from fleet.serve.sidecar import Hands
-        from fleet.serve.tick import Memory
-    except ModuleNotFoundError as why:
-        raise UsageError(f"a sidecar needs {why.name}: {_how_to_install('sidecar')}. Nothing was started") from why
-    log = partial(_log, workspace.root, agent)
-    return Hands(
-        root=str(workspace.root),
-        agent=agent,
-        # Not through the verbs: they work in processes of their own, and would stay in the memory of this one.
-        agents=lambda: sorted({agent, *(each.agent for each in workspace.replicas().replicas)}),
-        settings=lambda: config.load(workspace.config_file),
-        marks=Memory(workspace.disk, workspace.local).read,
-        now_ms=workspace.world.wall_ms,
-        tick=partial(process.tick, workspace.root, agent),
-        log=log,
-        background=_background(workspace, agent, log),
-    )
-
-
-def _background(workspace: "Workspace", agent: str, log: "Callable[[str, str], None]") -> "dict[str, Background]":
-    """Return what else runs: live sync where a room is named."""
-    if not (workspace.config.live.url or workspace.config.live.serve):
-        return {}
-    try:
-        from fleet.serve import live_task
-    except ModuleNotFoundError as why:
-        log("no live sync", f"it needs {why.name}: {_how_to_install('live')}. Lines travel with the next sync")
-        return {}
-
-    async def run(changed: Any, arrived: Any, stop: Any) -> None:
-        await live_task.run(workspace.root, agent, changed.wait, arrived, stop)
-
-    _listen_to(live_task.log, "live", log)
-    return {"live": run}
-
-
-def _listen_to(logger: "logging.Logger", event: str, log: "Callable[[str, str], None]") -> None:
-    """Write what a library-like part of fleet logs into our own log."""
-    import logging
-
-    class Into(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            log(event, record.getMessage())
-
-    logger.addHandler(Into())
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-
-
-def _how_to_install(extra: str) -> str:
-    return f"run `uv tool install '{EXTRA.format(extra=extra)}'`, or pipx, or pip, with the same words"
-
-
-def _log(root: "Path", agent: str, event: str, what: str) -> None:
-    import time
-
-    from fleet.hosts import local
-    from fleet.keep import screening
-
-    if not root.is_dir():  # whoever took the folder away does not want it back for a log
-        return
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    told = screening.redact(screening.strip_controls(what))[:600]
-    local.add_line(str(root), LOG, {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": told})
-
-
-def install(dry_run: DryRun = False, agent: options.Agent = "", directory: options.Directory = "") -> None:
+@sidecar_app.command()
+def install(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Let the system start this sidecar with every login. A systemd user unit, or a launchd agent."""
-    from fleet.serve import units
-
-    with desk.opened(directory) as workspace:
-        named = desk.agent_in(workspace, agent)
+    with output.opened(directory) as workspace:
+        named = output.agent_in(workspace, agent)
         found = _unit(workspace, named)
         command = [sys.executable, "-P", "-m", "fleet", "sidecar", "--agent", named, "--dir", str(workspace.root)]
-        folders = units.missing_folders(found.path)
-        data = units.content(found, command, workspace.root, named, folders)
+        data = units.content(found, command, workspace.root, named, units.missing_folders(found.path))
         if dry_run:
-            desk.note(f"would write {found.path}")
-            desk.say(data.decode().rstrip())
-            _call(found.start, dry_run=True)
-            return
-        units.write(found, data)
-        desk.say(f"wrote {found.path}")
-        _call(found.start)
+            note(f"would write {found.path}")
+            say(data.decode().rstrip())
+        else:
+            units.write(found, data)
+            say(f"wrote {found.path}")
+        _call(found.start, dry_run=dry_run)
 
 
-def uninstall(dry_run: DryRun = False, agent: options.Agent = "", directory: options.Directory = "") -> None:
+@sidecar_app.command()
+def uninstall(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Take out what `fleet sidecar install` made, and nothing else. No lesson is touched."""
-    from fleet.serve import units
-
-    with desk.opened(directory) as workspace:
-        found = _unit(workspace, desk.agent_in(workspace, agent))
+    with output.opened(directory) as workspace:
+        found = _unit(workspace, output.agent_in(workspace, agent))
         if not found.path.exists():
-            desk.say(f"{found.path} is not there; nothing was changed")
+            say(f"{found.path} is not there; nothing was changed")
             return
         units.check(found.path)
         _call(found.end, dry_run=dry_run)
         if dry_run:
-            desk.note(f"would remove {found.path}")
+            note(f"would remove {found.path}")
             return
         units.take_out(found)
-        desk.say(f"removed {found.path}")
+        say(f"removed {found.path}")
 
 
-def _unit(workspace: "Workspace", agent: str) -> "Unit":
-    from fleet.serve import units
-
+def _unit(workspace: Workspace, agent: str) -> Unit:
     return units.unit(sys.platform, os.environ, workspace.root, agent, os.getuid())
 
 
 def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:
     """Run a service manager's commands; where there is none that answers, say what to run."""
-    import shlex
-    import shutil
-    import subprocess
-
     for words in commands:
         if not dry_run and shutil.which(words[0]):
             try:
-                done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+                done = subprocess.run(words, capture_output=True, text=True, timeout=_MANAGER_S, check=False)
             except (OSError, subprocess.TimeoutExpired):
                 done = None
             if done is not None and done.returncode == 0:
-                desk.say(f"ran: {shlex.join(words)}")
+                say(f"ran: {shlex.join(words)}")
                 continue
-        desk.say(f"run: {shlex.join(words)}")
+        say(f"run: {shlex.join(words)}")
 
 
-def status(as_json: options.Json = False, agent: options.Agent = "", directory: options.Directory = "") -> None:
+@sidecar_app.command()
+def status(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Tell whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
-    from fleet.cli import polling
-    from fleet.serve import holding
-
-    with desk.opened(directory) as workspace:
-        named = desk.agent_in(workspace, agent)
-        holder, marks = holding.holder(workspace.disk, workspace.local, named), polling.memory(workspace).read()
+    with output.opened(directory) as workspace:
+        named = output.agent_in(workspace, agent)
+        holder = units.holder(workspace.files, workspace.local, named)
+        marks = schedule.Memory(workspace.files, workspace.local).read()
         found = {
             "agent": named,
             "running": holder is not None,
@@ -244,16 +147,14 @@ def status(as_json: options.Json = False, agent: options.Agent = "", directory: 
             "unit": str(path) if (path := _unit_path(workspace, named)) else "",
         }
         if as_json:
-            desk.say_json(desk.cleaned(found))
+            output.say_json(output.cleaned(found))
         else:
-            desk.say(_as_text(found))
+            say("\n".join(_as_rows(found)))
         if holder is None:
             raise typer.Exit(EXIT_NO)
 
 
-def _unit_path(workspace: "Workspace", agent: str) -> "Path | None":
-    from fleet.keep.errors import UsageError
-
+def _unit_path(workspace: Workspace, agent: str) -> Path | None:
     try:
         path = _unit(workspace, agent).path
     except UsageError:
@@ -262,12 +163,10 @@ def _unit_path(workspace: "Workspace", agent: str) -> "Path | None":
 
 
 def _when(at_ms: int) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
 
 
-def _as_text(found: dict[str, Any]) -> str:
+def _as_rows(found: dict[str, Any]) -> list[str]:
     runs = f"runs as process {found['pid']}, since {found['since']}" if found["running"] else "does not run"
     rows = [
         f"sidecar     {found['agent']}: {runs}",
@@ -276,5 +175,114 @@ def _as_text(found: dict[str, Any]) -> str:
         f"service     {found['unit'] or 'none: `fleet sidecar install` makes one'}",
     ]
     if found["last_error"]:
-        rows.append(f"last error  {desk.cleaned(found['last_error'])} ({desk.counted(found['failures'], 'failure')})")
-    return "\n".join(rows)
+        rows.append(f"last error  {output.cleaned(found['last_error'])} ({counted(found['failures'], 'failure')})")
+    return rows
+
+
+app.add_typer(sidecar_app)
+
+
+# --- live -----------------------------------------------------------------------------------------------------------
+
+live_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Serve live sync.", name="live")
+
+
+@live_app.callback()
+def live() -> None:
+    """Serve live sync: neighbours hear of a lesson in a moment."""
+
+
+@live_app.command()
+def serve(
+    host: Annotated[str, typer.Option("--host", help="Where to listen; beyond this machine, a token and TLS.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = limits.LIVE_PORT,
+    token_file: Annotated[str, typer.Option("--token-file", metavar="FILE", help="What clients must know.")] = "",
+    tls_cert: Annotated[str, typer.Option("--tls-cert", metavar="FILE", help="The certificate, with its chain.")] = "",
+    tls_key: Annotated[str, typer.Option("--tls-key", metavar="FILE", help="Its private key.")] = "",
+    origin: Annotated[
+        list[str] | None, typer.Option("--origin", metavar="URL", help="A web page that may connect; several times.")
+    ] = None,
+) -> None:
+    """Serve live rooms until interrupted. Nothing is kept: clients bring what they have."""
+    from fleet.serve import auth, room  # with the libraries of live sync
+
+    token, certificate = room.token_in(token_file), room.certificate_of(tls_cert, tls_key)
+    auth.check(host, token, has_certificate=certificate is not None)
+    asyncio.run(_serve(auth.Rules(host, token, tuple(origin or ())), port, certificate))
+
+
+async def _serve(rules: "Rules", port: int, certificate: "SSLContext | None") -> None:
+    from fleet.serve.room import Rooms, open_server, port_of
+
+    ending = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, ending.set)
+    rooms = Rooms(rules, os.urandom)
+    try:
+        server = await open_server(rooms, rules.host, port, certificate)
+    except OSError as why:
+        raise FleetError(
+            f"cannot listen on {rules.host}:{port} ({why.strerror}); nothing was started. "
+            "Another one may run already; else name another --port"
+        ) from why
+    tidying = asyncio.create_task(rooms.tidy())
+    scheme = "ws" if certificate is None else "wss"
+    shown = f"[{rules.host}]" if ":" in rules.host else rules.host
+    print(f"serving on {scheme}://{shown}:{port_of(server)}", flush=True)
+    await ending.wait()
+    tidying.cancel()
+    server.close()
+    await server.wait_closed()
+
+
+app.add_typer(live_app)
+
+
+@app.command()
+def who(
+    on: Annotated[str | None, typer.Option("--on", metavar="TEXT", help="Say what you are on, for others.")] = None,
+    as_json: output.Json = False,
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+) -> None:
+    """Show who is online, since when, and on what."""
+    with output.opened(directory) as workspace:
+        told_on = "" if on is None else _say_on(workspace, output.agent_in(workspace, agent), on)
+        here = {replica.name: replica.agent for replica in workspace.replicas().replicas}
+        found = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]
+        for each in found:  # our own sidecar tells the others in a moment
+            if on is not None and here.get(str(each["replica"])) == output.agent_in(workspace, agent):
+                each["on"] = told_on
+        if as_json:
+            output.say_json({"online": output.cleaned(found)})
+            return
+        for each in found:
+            told = output.cleaned(each)
+            mine = " (here)" if told["here"] else ""
+            say(f"{told['agent']:<16} since {output.when(told['since'])}  {told['on'] or '-'}{mine}")
+        if not found:
+            say("nobody is online. `fleet sidecar` joins the room")
+
+
+def _say_on(workspace: Workspace, agent: str, text: str) -> str:
+    """Note what an agent is on, for its sidecar to tell; return it as it is told."""
+    told = screening.one_line(screening.screen(text).text)[:ON_CHARS_MAX]
+    workspace.state.put(**{f"on:{agent}": told})
+    return told
+
+
+def _online(workspace: Workspace) -> list[Any]:
+    """Ask the room that the configuration names.
+
+    Raises:
+        UsageError: it names none.
+        RemoteUnavailable: no answer.
+    """
+    settings = workspace.config.live
+    if not settings.url and not settings.serve:
+        raise UsageError("no live room is named: set url in [live] of fleet.toml, or serve = true")
+    from fleet.serve import live_task  # with the libraries of live sync
+
+    return live_task.who(settings)
