@@ -310,7 +310,7 @@ class Tick:
     def _sync_if_due(self) -> None:
         if self.memory.read().sync_in_s(self._now(), self.settings):
             return
-        with self._telling(), self.jobs.alone("sync"):
+        with self._telling(), self.jobs.alone("poll-sync"):
             if self.memory.read().sync_in_s(self._now(), self.settings):
                 return
             try:

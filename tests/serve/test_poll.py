@@ -237,7 +237,7 @@ def test_work_and_sync_are_done_alone_and_not_again_by_who_had_to_wait(bench):
         assert bench.locked == ["poll"]
 
     def sync():
-        assert bench.locked == ["sync"]
+        assert bench.locked == ["poll-sync"]
         return Exchanged()
 
     bench.on_work, bench.on_sync = work, sync
