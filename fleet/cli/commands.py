@@ -74,7 +74,7 @@ class _Commands(TyperGroup):
             return None
         if cmd_name not in self.commands:
             module = importlib.import_module(f"fleet.cli.{MODULES[cmd_name]}")
-            self.commands |= typer.main.get_group(module.app).commands
+            self.commands.update(typer.main.get_group(module.app).commands)
         return self.commands[cmd_name]
 
     def invoke(self, ctx: Any) -> Any:

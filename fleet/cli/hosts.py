@@ -8,7 +8,7 @@ from shutil import which
 from typing import Annotated
 
 import typer
-from typer.completion import get_completion_script
+from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from fleet import hook as entry
 from fleet.app import installing

@@ -1,0 +1,82 @@
+"""Search as a use case: the clan's records, and the pages that the agents here wrote."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fleet.learn import journal
+from fleet.learn.corrections_md import parse_log
+from fleet.learn.signals import log_file
+from fleet.model import names
+from fleet.model.errors import UsageError
+from fleet.recall import search as recall
+from fleet.recall.search import CORRECTION, JOURNAL, KINDS, Answer, Page, Section
+from fleet.store.workspace import Workspace
+from fleet.text import markdown
+from fleet.text.dates import WHEN
+
+_HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
+
+
+def search(
+    workspace: Workspace, query: str, *, kinds: Sequence[str] = (), everything: bool = False, limit: int = 20
+) -> Answer:
+    """Return what is known about a query: lessons, discoveries, corrections and journals, best first.
+
+    Args:
+        workspace: where.
+        query: words, and phrases in quotes; anything is safe.
+        kinds: only these; none: all.
+        everything: retired lessons, too.
+        limit: at most so many.
+
+    Raises:
+        UsageError: there is nothing to look for in it, or no such kind.
+    """
+    wanted = tuple(dict.fromkeys(kinds)) or KINDS
+    if unknown := [name for name in wanted if name not in KINDS]:
+        raise UsageError(f"there is no kind {unknown[0][:40]!r}; --kind takes {', '.join(KINDS)}")
+    if not recall.terms(query):
+        raise UsageError("there is nothing to look for in that; give a word or a sign that can be seen")
+    return recall.search(workspace, query, _pages(workspace), kinds=wanted, everything=everything, limit=limit)
+
+
+def _pages(workspace: Workspace) -> list[Page]:
+    """Return the pages of every agent here: corrections and journals. Links are left alone."""
+    agents = workspace.root / "agents"
+    if agents.is_symlink() or not agents.is_dir():
+        return []
+    here = sorted(
+        home.name for home in agents.iterdir() if names.is_agent(home.name) and home.is_dir() and not home.is_symlink()
+    )
+
+    def corrections_of(data: bytes) -> Iterator[Section]:
+        for entry in parse_log(data).entries:
+            said = (entry.pattern, entry.wrong, entry.right, entry.source, entry.category, *entry.tags)
+            text = " · ".join(filter(None, said))
+            head = entry.title or entry.pattern or entry.wrong or entry.right
+            lesson = workspace.patterns.same_text(entry.pattern) if entry.pattern else ""
+            yield Section(entry.line, head, text, entry.when, lesson)
+
+    logs = [Page(log_file(workspace, agent), CORRECTION, agent, corrections_of) for agent in here]
+    journals = [
+        Page(path, JOURNAL, agent, _sections) for agent in here for path in journal.all_of(workspace.home(agent))
+    ]
+    return logs + journals
+
+
+def _sections(data: bytes) -> Iterator[Section]:
+    """Yield the sections of a page, each with its heading; what stands above the first one has none."""
+    line, level, title, body = 1, 1, "", list[str]()
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    for row in [*markdown.rows(text), None]:
+        heading = _HEADING.fullmatch(row.text) if row is not None and row.kind == "text" else None
+        if row is not None and heading is None:
+            if row.kind != "comment":
+                body.append(row.text)
+            continue
+        said = "\n".join(body).strip()
+        if said or level > 1:  # a title with nothing under it is the page's own
+            found = WHEN.match(title)
+            yield Section(line, title, said, found[0] if found else "")
+        if row is not None and heading is not None:
+            line, level, title, body = row.number, len(heading["level"]), heading["text"].strip(), []
