@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
     from typing import Any
 
     from fleet.learn.signals import Flag
+    from fleet.store.config import Triggers
     from fleet.store.workspace import Workspace
 
 LISTED_MAX = 5
@@ -165,7 +166,9 @@ def _prompt(call: Call, payload: Payload) -> Reply:
 
     said = payload.prompt
     if any(mark in said.lower() for mark in _INJECTED):
-        said = signals.strip_injected(said)
+        from fleet.learn.echoes import strip_injected
+
+        said = strip_injected(said)
     # None means the defaults: reading what a person set takes a parser, and far longer than all else here.
     signal = detect(said, _triggers(call) if call.sets("triggers") else None)
     if signal is None or signal.kind == PRAISE:  # which corrects nothing
@@ -181,7 +184,7 @@ def _prompt(call: Call, payload: Payload) -> Reply:
     return _flagged(call, flag, STATE_IT)
 
 
-def _triggers(call: Call) -> object:
+def _triggers(call: Call) -> "Triggers":
     from pathlib import Path
 
     from fleet.store import config
