@@ -330,6 +330,13 @@ def guess_remote(folder: Path) -> str | None:
     return None
 
 
+def is_tracked(folder: Path, name: str) -> bool:
+    """Tell whether the git repository around a folder has a file of that folder in its index."""
+    with suppress(GitTimeout, GitTooMuch, OSError):
+        return bool(_ask(folder, "ls-files", "--", name))
+    return False
+
+
 def _ask(folder: Path, *arguments: str) -> str:
     """Return the one line that a git in this folder answers, or nothing."""
     env = gitprocess.environment(os.environ, _GUESS_S)

@@ -1,0 +1,483 @@
+"""Use cases of sharing: sync, dry run, compact, what a timer does, pause, consent and leave."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from itertools import groupby
+from random import Random
+
+import msgspec
+
+from crdt import clock
+from fleet.app import reflecting, starting
+from fleet.learn import counting, replica_conflict
+from fleet.model import limits, merged
+from fleet.model import line as codec
+from fleet.model.discovery import Discovery, smaller
+from fleet.model.errors import NoError, UsageError
+from fleet.model.line import Line
+from fleet.model.pattern import Pattern, fold
+from fleet.recall import page, ranking
+from fleet.share import outgoing, policy
+from fleet.share.git import GitRemote, guess_remote, is_tracked
+from fleet.share.outgoing import Outgoing
+from fleet.share.remote import Remote, check_branch, check_remote, redact_url
+from fleet.share.sync import Exchanged, Hooks
+from fleet.share.sync import exchange as exchange_with
+from fleet.store import config, members
+from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
+from fleet.store.local import Pause
+from fleet.store.tree import MEMBERS, PAGE
+from fleet.store.workspace import Workspace
+
+_REMOTE, _LEFT = "remote", "left"
+
+
+class ConsentNeededError(UsageError):
+    """Nobody on this machine agreed to the remote yet.
+
+    Attributes:
+        shown: the remote and its branch, without credentials.
+        origin: who named it.
+    """
+
+    def __init__(self, shown: str, origin: str) -> None:
+        super().__init__(
+            f"this clan's lessons would go to {shown} ({origin}), and nobody has agreed to that on this machine. "
+            "Nothing was sent. Run `fleet sync --yes`, or name the remote: `fleet init --remote URL`"
+        )
+        self.shown = shown
+        self.origin = origin
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """Outcome of bringing this machine up to date.
+
+    Attributes:
+        promoted: lessons that entered a memory here.
+        page: whether ``patterns.md`` is another one now.
+    """
+
+    promoted: tuple[str, ...] = ()
+    page: bool = False
+
+
+class Synced(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sync did, in numbers.
+
+    Attributes:
+        remote: whom with, for people; "" for nobody.
+        why: why nothing was exchanged, where that is so.
+        out: lines sent.
+        patterns_in: patterns that are new or changed here.
+        discoveries_in: discoveries that are new here.
+        withheld: lines that the gate kept here.
+        held: records with an edit stamped beyond the cut.
+        carried: lines of newer versions.
+        refused: lines that could not be read.
+        lost: records of which the remote had lost something.
+        edition: whether a new edition was written.
+        skipped: files of the remote's that were not read: links, or too large.
+        promoted: lessons that entered a memory here.
+        put_back: files here that lacked lines which the clan's tree holds, and have them again.
+    """
+
+    remote: str = ""
+    why: str = ""
+    out: int = 0
+    patterns_in: int = 0
+    discoveries_in: int = 0
+    withheld: int = 0
+    held: int = 0
+    carried: int = 0
+    refused: int = 0
+    lost: int = 0
+    edition: bool = False
+    skipped: int = 0
+    promoted: tuple[str, ...] = ()
+    put_back: tuple[str, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether something was skipped or stays here: then nobody may say that all is in sync."""
+        return bool(self.withheld or self.held or self.refused or self.skipped)
+
+
+# --- sync -----------------------------------------------------------------------------------------------------------
+
+
+def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool = False) -> Synced:
+    """Bring this machine and the clan together, or, without a remote, this machine's files in order.
+
+    Args:
+        workspace: where.
+        agent: who syncs.
+        yes: a person agrees to the remote.
+        compact: editions are written whether they are due or not, and shards lose what they cover.
+
+    Raises:
+        ConsentNeededError: nobody agreed to the remote; nothing was sent.
+        FleetError: the exchange did not end well; nothing is lost.
+    """
+    _take_seat(workspace, agent)
+    remote = clan_remote(workspace, yes=yes)
+    with _alone(workspace):
+        return synced(workspace, remote, compact=compact)
+
+
+def compact(workspace: Workspace, agent: str, *, yes: bool = False) -> Synced:
+    """Write whole editions, and drop from the shards what these cover. Syncs at the same time."""
+    return sync(workspace, agent, yes=yes, compact=True)
+
+
+def exchange(workspace: Workspace, agent: str) -> Synced:
+    """Exchange with the remote that somebody here agreed to, as a timer or a session's end does; never asks.
+
+    Where there is none, or sharing is paused, nothing is done, and ``Synced.why`` says so.
+    """
+    if held := workspace.state.paused(workspace.wall()):
+        return Synced(why=f"sharing is paused {held}")
+    _take_seat(workspace, agent)
+    try:
+        remote = clan_remote(workspace)
+    except UsageError as unconfirmed:
+        return Synced(why=str(unconfirmed))
+    if remote is None:
+        return Synced(why="no remote is named")
+    with _alone(workspace):
+        return synced(workspace, remote)
+
+
+def settle(workspace: Workspace, agent: str) -> Settled:
+    """Bring everything here up to date with what was written by hand, and with what came in. Nobody is asked."""
+    _take_seat(workspace, agent)
+    promoted = _settled(workspace)
+    return Settled(tuple(promoted), _write_page(workspace))
+
+
+def synced(
+    workspace: Workspace,
+    remote: Remote | None,
+    *,
+    compact: bool = False,
+    rng: Random | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Synced:
+    """Exchange with one remote, or with nobody. The caller holds the workspace's sync lock, and has a replica.
+
+    Args:
+        workspace: where.
+        remote: whom with; None for nobody.
+        compact: as in ``sync``.
+        rng: draws how long to wait for others.
+        sleep: waits so many seconds.
+        monotonic: tells for how long an attempt went on, seconds.
+    """
+    refused, done, promoted = workspace.db.refused_count(), Exchanged(), list[str]()
+    if remote is None:
+        promoted = _settled(workspace)
+        done.edition = _write_local_edition(workspace, always=compact)
+    else:
+        hooks = Hooks(
+            settle=lambda: promoted.extend(_settled(workspace)),
+            look=lambda lines, before: _give_up_names(workspace, lines, before),
+            render=lambda lessons: _branch_page(workspace, lessons),
+        )
+        rng = Random() if rng is None else rng  # noqa: S311 - it spreads out who asks when
+        try:
+            done = exchange_with(workspace, remote, hooks, rng=rng, sleep=sleep, clock=monotonic, compact=compact)
+        finally:
+            for warning in remote.warnings:
+                workspace.warn(warning)
+        workspace.state.put(last_sync=workspace.wall())
+        policy.note_seen(workspace, done.came, done.lost)
+    _write_page(workspace)
+    return Synced(
+        remote=remote.name if remote is not None else "",
+        out=done.count,
+        patterns_in=sum(each.startswith("p-") for each in done.came),
+        discoveries_in=sum(each.startswith("d-") for each in done.came),
+        withheld=len(done.withheld),
+        held=len(workspace.db.late()),
+        carried=workspace.db.carried_count(),
+        # What went to quarantine on the way left its file: it was skipped all the same, and once.
+        refused=max(refused, workspace.db.refused_count()),
+        lost=len(done.lost),
+        edition=done.edition,
+        skipped=remote.skipped if remote is not None else 0,
+        promoted=tuple(promoted),
+        put_back=tuple(done.put_back),
+    )
+
+
+def _settled(workspace: Workspace) -> list[str]:
+    """Count the logs, and let the memories here follow; return what was promoted."""
+    counting.reconcile_all(workspace)
+    return [each.text for each in reflecting.promote_all(workspace)]
+
+
+def _give_up_names(workspace: Workspace, fetched: list[Line], before: Callable[[str], Line | None]) -> None:
+    if conflicts := replica_conflict.found(workspace, fetched, before):
+        replica_conflict.resolve(workspace, conflicts)
+
+
+def _take_seat(workspace: Workspace, agent: str) -> None:
+    """Give whoever syncs a replica, so that its log is settled; but for a job that only reads."""
+    if not workspace.is_read_only:
+        with workspace.writing(agent):
+            pass
+
+
+@contextmanager
+def _alone(workspace: Workspace) -> Iterator[None]:
+    with workspace.files.lock(workspace.local / "locks" / "sync.lock"):
+        yield
+
+
+# --- pages and editions here ----------------------------------------------------------------------------------------
+
+
+def _write_page(workspace: Workspace) -> bool:
+    data = starting.rendered_page(workspace)
+    with workspace.locked():
+        return workspace.files.replace(workspace.clan / PAGE, data)
+
+
+def _branch_page(workspace: Workspace, lessons: bytes) -> bytes:
+    """Return the page that goes with an edition: made of the tree alone, so that no policy of this machine is in it."""
+    tree = workspace.tree
+    paths = tree.paths(tree.head())
+    named = members.parse(tree.read(paths[MEMBERS][0])) if MEMBERS in paths else {}
+    best, total = _best(lessons, limits.PAGE_LESSONS_MAX)
+    return page.render_page(best, members=members.emoji(named), total=total).encode()
+
+
+def _best(lessons: bytes, count: int) -> tuple[list[Pattern], int]:
+    """Return the best lessons of an edition, merged records as one, and how many are listed. Holds few at a time."""
+    pointing: dict[str, Pattern] = {}
+    best: list[Pattern] = []
+    total = 0
+    for each in _folded(lessons):
+        if each.merged_into:
+            pointing[each.id] = each
+        elif each.is_listed:
+            total += 1
+            best.append(each)
+            if len(best) > 4 * count:
+                best = ranking.ranked(best, "sight")[: 2 * count]
+    groups = merged.groups({each.id: each.merged_into for each in pointing.values()})
+    ends = {member for group in groups for member in group} - pointing.keys()
+    known = pointing | {each.id: each for each in (_folded(lessons) if ends else ()) if each.id in ends}
+    united = [merged.united(here) for group in groups if (here := [known[each] for each in group if each in known])]
+    listed = [whole for whole in united if whole.is_listed]
+    total += len(listed) - sum(known[each].is_listed for each in ends if each in known)
+    return ranking.ranked([*(each for each in best if each.id not in ends), *listed], "sight")[:count], total
+
+
+def _folded(lessons: bytes) -> Iterator[Pattern]:
+    """Yield the records of an edition, folded without any policy."""
+    found = (entry for _, entry in entries(PATTERNS, [lessons], "", Read()))
+    records = (entry for entry in found if isinstance(entry, Line))
+    for _, parts in groupby(records, key=lambda record: record.id):  # a long one stands on several lines
+        yield fold(reduce(codec.join, parts))
+
+
+def _write_local_edition(workspace: Workspace, *, always: bool) -> bool:
+    """Write the joined files where nobody is asked: a small clan's are always whole. Shards stay as they are.
+
+    They are not emptied, since no remote holds what they say: an edition that was never fetched covers nothing.
+    """
+    is_written = False
+    with workspace.locked():
+        waiting = workspace.db.outgoing()
+        for kind in KINDS:
+            data = _whole(kind, workspace.db.edition(kind), waiting)
+            if data and (always or len(data) < workspace.config.keep.edition_always_bytes):
+                is_written = workspace.files.replace(workspace.clan / kind.edition, data) or is_written
+    return is_written
+
+
+def _whole(kind: Kind, edition: bytes, waiting: Iterable[Entry]) -> bytes:
+    """Return the canonical bytes of an edition, joined with what the fetched tree lacks."""
+    records: dict[str, Line] = {}
+    told: dict[str, Discovery] = {}
+    raws: list[tuple[str, bytes]] = []
+    is_ours = (lambda each: each.startswith("d-")) if kind is DISCOVERIES else (lambda each: not each.startswith("d-"))
+    found = [entry for _, entry in entries(kind, [edition], kind.edition, Read())]
+    for entry in [*found, *(each for each in waiting if is_ours(each.id))]:
+        if isinstance(entry, Line):
+            records[entry.id] = codec.join(records[entry.id], entry) if entry.id in records else entry
+        elif isinstance(entry, Discovery):
+            told[entry.id] = smaller(told[entry.id], entry) if entry.id in told else entry
+        else:
+            raws.append((entry.id, entry.raw))
+    raws += [(each, raw) for each, record in records.items() for raw in codec.split(record)]
+    raws += [(f"{each.at} {each.id}", DISCOVERIES.encode(each)) for each in told.values()]
+    return b"".join(raw + b"\n" for _, raw in sorted(raws))
+
+
+# --- what would go out ----------------------------------------------------------------------------------------------
+
+
+def preview(workspace: Workspace) -> Outgoing:
+    """Return what waits to go out and what is held back, as of what is counted by now. Nothing is written."""
+    return outgoing.waiting(workspace)
+
+
+def dry_run(workspace: Workspace, agent: str) -> Outgoing:
+    """Return what a sync would send now, going by the tree as last fetched. Asks nobody."""
+    _take_seat(workspace, agent)
+    _settled(workspace)
+    with workspace.locked():
+        return outgoing.waiting(workspace)
+
+
+def waiting(workspace: Workspace) -> int:
+    """Return how many lines would go out now: those that were written while the last sync ran."""
+    return outgoing.waiting(workspace).count
+
+
+def sizes(workspace: Workspace) -> dict[str, dict[str, int]]:
+    """Return how many bytes and files the editions and the shards here have."""
+    editions = [file for kind in KINDS if (file := workspace.clan / kind.edition).is_file()]
+    shards = [file for kind in KINDS for file in (workspace.clan / f"{kind.name}.d").glob("*.jsonl")]
+    return {
+        name: {"files": len(files), "bytes": sum(file.stat().st_size for file in files)}
+        for name, files in (("editions", editions), ("shards", shards))
+    }
+
+
+def stale(workspace: Workspace) -> str:
+    """Return the warning that nobody else wrote for days, as of the last sync, or ""."""
+    return policy.stale(workspace)
+
+
+# --- whom with ------------------------------------------------------------------------------------------------------
+
+
+def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
+    """Return the clan's remote, once somebody on this machine has agreed to it; None without one.
+
+    Args:
+        workspace: where.
+        yes: they agree now.
+
+    Raises:
+        ConsentNeededError: nobody did.
+        BadRemote: the address or the branch is not one that git is handed.
+    """
+    share = workspace.config.share
+    url = _url(workspace)
+    if not url:
+        return None
+    url, branch = check_remote(url), check_branch(share.branch)
+    if not workspace.state.agrees(_REMOTE, _consent(workspace, url)):
+        if not yes:
+            origin = "named in fleet.toml by somebody else" if share.remote else "the origin of the repository around"
+            raise ConsentNeededError(f"{redact_url(url)}, branch {branch}", origin)
+        agree(workspace, url)
+    return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s)
+
+
+def agree(workspace: Workspace, url: str) -> None:
+    """Note a person's yes to a remote, in place of any other."""
+    workspace.state.disagree(_REMOTE)
+    workspace.state.agree(_REMOTE, _consent(workspace, url), workspace.wall())
+    workspace.state.put(**{_LEFT: ""})
+
+
+def remote_shown(workspace: Workspace) -> str:
+    """Return the clan's remote without credentials; "" where there is none."""
+    url = _url(workspace)
+    return redact_url(url) if url else ""
+
+
+def _url(workspace: Workspace) -> str:
+    if workspace.state.get(_LEFT):
+        return ""
+    return workspace.config.share.remote or guess_remote(workspace.root) or ""
+
+
+def _consent(workspace: Workspace, url: str) -> str:
+    """Return what was agreed to: on this machine, since a repository may bring a ``.fleet`` along."""
+    return f"{workspace.world.machine()} {url}"
+
+
+# --- pause and leave ------------------------------------------------------------------------------------------------
+
+
+def pause(workspace: Workspace, minutes: int | None) -> Pause:
+    """Pause sharing, for so many minutes or until it is ended."""
+    until = "" if minutes is None else clock.shifted(workspace.wall(), minutes * 60_000)
+    return workspace.state.pause(until)
+
+
+class Stays(msgspec.Struct, frozen=True):
+    """What a machine that leaves has in its clan's remote, and what it never sent there.
+
+    Attributes:
+        remote: for people.
+        branch: of the remote.
+        replicas: ours, of which the fetched tree has a word.
+        waiting: lines that never went out.
+    """
+
+    remote: str
+    branch: str
+    replicas: list[str]
+    waiting: int
+
+
+def what_stays(workspace: Workspace) -> Stays:
+    """Return what stays in the remote.
+
+    Raises:
+        NoError: this machine is in no clan.
+    """
+    shown = remote_shown(workspace)
+    if not shown or not (workspace.config.share.remote or workspace.state.agreed(_REMOTE)):
+        raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
+    return Stays(shown, workspace.config.share.branch, _sent_by(workspace), waiting(workspace))
+
+
+def leave(workspace: Workspace) -> list[str]:
+    """Forget the remote on this machine; return what was done, and how to come back.
+
+    The consent goes first: whatever happens after that, nothing is sent. ``fleet.toml`` may be the project's, and then
+    it speaks for others as well: it is left alone.
+    """
+    share = workspace.config.share
+    with _alone(workspace):
+        workspace.state.put(**{_LEFT: workspace.wall()})
+        workspace.state.disagree(_REMOTE)
+        # The tree goes too: whoever comes back, or joins another clan, reads the whole of it again.
+        with workspace.locked():
+            workspace.take("")
+        workspace.state.put(mark="", last_sync="", pulled="")
+        if not share.remote:
+            done = "this machine left; the origin around this folder is not asked any more"
+        elif is_tracked(workspace.root, config.FILE_NAME):
+            done = (
+                f"this machine left; {config.FILE_NAME} is in the project's git, names the remote for others, and stays"
+            )
+        else:
+            text = workspace.config_file.read_text("utf-8-sig")
+            workspace.files.replace(workspace.config_file, config.with_remote(text, "", share.branch).encode())
+            done = f"this machine left; {config.FILE_NAME} names no remote any more"
+    return [
+        done,
+        "`fleet init --remote URL` comes back, and nothing counts twice",
+        "another clan that is joined from this folder gets all that is here: begin in a new folder if it should not",
+    ]
+
+
+def _sent_by(workspace: Workspace) -> list[str]:
+    """Return our replica ids that the fetched tree has a word of."""
+    tree = workspace.tree
+    ours = {replica.name for replica in workspace.replicas().replicas}
+    found: set[str] = set()
+    for data in tree.contents(oid for path, (oid, _) in tree.paths(tree.head()).items() if kind_of(path)):
+        found |= {name for name in ours - found if f'"{name}"'.encode() in data}
+    return sorted(found)

@@ -1,0 +1,314 @@
+"""What a push carries: the lines that the fetched tree lacks, and the edition when one is due.
+
+Decided here and done by ``sync``. New content is always made of the fetched tree, never of the files here: so what is
+pushed depends on no local policy, and a line that is held back here never leaves by another way.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from fleet.model import line as codec
+from fleet.model.discovery import Discovery
+from fleet.model.line import Carried, Line
+from fleet.model.pattern import fold
+from fleet.share import policy
+from fleet.share.remote import Files
+from fleet.store import members
+from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of, raw_lines
+from fleet.store.tree import ATTRIBUTES, FORMAT, MEMBERS, Paths, TreeGoneError
+from fleet.store.workspace import Workspace
+
+ATTRIBUTES_TEXT = b"*.jsonl merge=union -text\n*.md merge=union\n*.toml merge=union\n"
+_STRIPPED = "stripped"  # where the local database keeps up to which tree purged values were looked for
+
+
+class Withheld(NamedTuple):
+    """A line that stays on this machine, and why."""
+
+    path: str
+    raw: bytes
+    reason: str
+
+
+class Outgoing(msgspec.Struct):
+    """Content of a push.
+
+    Attributes:
+        files: whole new content of each path that changes.
+        lines: the lines in them that the remote does not have, by path.
+        entries: the same, as records.
+        withheld: lines that the gate holds back.
+        purges: whether the tree may hold purged values, so that its page must be made anew as well.
+        stripped: names the purge marks that were looked for in the tree; "" for none.
+    """
+
+    files: Files = msgspec.field(default_factory=dict)
+    lines: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
+    entries: list[Entry] = msgspec.field(default_factory=list)
+    withheld: list[Withheld] = msgspec.field(default_factory=list)
+    purges: bool = False
+    stripped: str = ""
+
+    @property
+    def count(self) -> int:
+        """How many lines go out."""
+        return sum(len(lines) for lines in self.lines.values())
+
+
+def planned(workspace: Workspace, *, drop_alone: bool = False) -> Outgoing:
+    """Return what to push on the fetched tree: what it lacks, without what its own edition covers anyway.
+
+    The caller holds the write lock.
+
+    Args:
+        workspace: where.
+        drop_alone: what may be dropped is worth a push of its own, even when no line goes out.
+    """
+    out = waiting(workspace)
+    tree = workspace.tree
+    paths = tree.paths(tree.head())
+    changed = _stripped(workspace, paths, out)
+    if out.lines or drop_alone:
+        changed |= _dropped(workspace, paths, changed, always=drop_alone)
+    for path, lines in out.lines.items():
+        data = changed[path] if path in changed else _content(workspace, paths, path)
+        changed[path] = data + (b"\n" if data and not data.endswith(b"\n") else b"") + _joined(lines)
+    out.files |= changed
+    if out.files:
+        out.files |= _marks(workspace, paths)
+    return out
+
+
+def waiting(workspace: Workspace) -> Outgoing:
+    """Return what waits to go out, and what is held back: the lines of the next push, and the members."""
+    out = Outgoing()
+    _add_lines(workspace, out)
+    with suppress(TreeGoneError):
+        _add_members(workspace, workspace.tree.paths(workspace.tree.head()), out)
+    return out
+
+
+def _add_lines(workspace: Workspace, out: Outgoing) -> None:
+    """Add what rows have and the tree lacks, each to its writer's shard, as far as the gate lets it pass."""
+    mine = workspace.current_replicas()
+    found = workspace.db.outgoing() if mine else []
+    for entry in found:
+        # Nothing of a record leaves that is private, also what does not say so itself.
+        is_private = isinstance(entry, Line) and fold(entry).scope == "private"
+        for path, part in _addressed(entry, mine):
+            why = [policy.PRIVATE] if is_private else policy.reasons(part)
+            raws = codec.split(part) if isinstance(part, Line) else [_bytes(part)]
+            if why:
+                out.withheld += [Withheld(path, raw, "; ".join(why)) for raw in raws]
+            else:
+                out.lines.setdefault(path, []).extend(raws)
+                out.entries.append(part)
+
+
+def _addressed(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
+    """Return the parts of an entry with the path of the shard that each goes to.
+
+    What others wrote, and the remote lost, goes to a shard of ours: nobody else writes into theirs.
+    """
+    if isinstance(entry, Line):
+        parts = codec.by_writer(entry)
+        return [(PATTERNS.shard(who if who in mine else mine[0]), part) for who, part in parts.items()]
+    if isinstance(entry, Discovery):
+        return [(DISCOVERIES.shard(entry.by if entry.by in mine else mine[0]), entry)]
+    kind = DISCOVERIES if entry.id.startswith("d-") else PATTERNS
+    return [(kind.shard(mine[0]), entry)]
+
+
+def _bytes(entry: Entry) -> bytes:
+    return entry.raw if isinstance(entry, Carried) else DISCOVERIES.encode(entry)
+
+
+def _joined(lines: Iterable[bytes]) -> bytes:
+    return b"".join(raw + b"\n" for raw in lines)
+
+
+def _content(workspace: Workspace, paths: Paths, path: str) -> bytes:
+    return workspace.tree.read(paths[path][0]) if path in paths else b""
+
+
+def _add_members(workspace: Workspace, paths: Paths, out: Outgoing) -> None:
+    named = members.parse(workspace.files.read(workspace.clan / MEMBERS))
+    if named and named != members.parse(_content(workspace, paths, MEMBERS)):
+        data = members.render(named)
+        if why := policy.in_texts([data.decode()]):
+            out.withheld.append(Withheld(MEMBERS, data, "; ".join(why)))
+        else:
+            out.files[MEMBERS] = data
+
+
+def _marks(workspace: Workspace, paths: Paths) -> Files:
+    """Return the files that say how the tree is merged and which format its lines have, where they are not so."""
+    wanted = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: policy.FORMAT_TEXT}
+    return {path: data for path, data in wanted.items() if _content(workspace, paths, path) != data}
+
+
+# --- what leaves the tree -------------------------------------------------------------------------------------------
+
+
+def _stripped(workspace: Workspace, paths: Paths, out: Outgoing) -> Files:
+    """Return each file of the tree that holds what a purge mark covers, without it.
+
+    A tree is looked through once: what was clean under the same marks is not read again.
+    """
+    ids = workspace.db.purged_ids()
+    if not ids:
+        return {}
+    marks = hashlib.blake2b("\n".join(ids).encode(), digest_size=8)
+    for each in ids:
+        record = workspace.patterns.line(each)
+        if record is not None:
+            marks.update(repr((sorted(codec.purges(record).items()), sorted(codec.purged_carried(record)))).encode())
+    before, _, known = workspace.state.get(_STRIPPED).partition(" ")
+    tree = workspace.tree
+    clean = tree.paths(before) if known == marks.hexdigest() and tree.descends(tree.head(), before) else {}
+    out.purges = known != marks.hexdigest()
+    found = {}
+    for path, (oid, _) in paths.items():
+        kind = kind_of(path)
+        if kind is not None and clean.get(path, ("", 0))[0] != oid:
+            data = tree.read(oid)
+            if (left := workspace.db.stripped(kind, data)) != data:
+                found[path] = left
+                out.purges = True
+    out.stripped = marks.hexdigest()
+    return found
+
+
+def note_stripped(workspace: Workspace, out: Outgoing) -> None:
+    """Note that the fetched tree holds nothing that the marks known now cover."""
+    if out.stripped:
+        workspace.state.put(**{_STRIPPED: f"{workspace.tree.head()} {out.stripped}"})
+
+
+def _is_heavy(workspace: Workspace, paths: Paths, kind: Kind) -> bool:
+    """Tell whether the shards are worth being gone through: in a small clan always, else as they outgrow a share.
+
+    So the cost of an edition, and of dropping what it covers, stays constant by line.
+    """
+    keep = workspace.config.keep
+    if sum(size for path, (_, size) in paths.items() if kind_of(path)) < keep.edition_always_bytes:
+        return True
+    shards = sum(size for path, (_, size) in paths.items() if path.startswith(f"{kind.name}.d/"))
+    return shards > keep.edition_uncovered_share * paths.get(kind.edition, ("", 0))[1]
+
+
+def _dropped(workspace: Workspace, paths: Paths, changed: Files, *, always: bool) -> Files:
+    """Return each shard of the tree that has lines which the tree's own edition covers, without them.
+
+    Never by an edition that was not fetched: a line goes only where what covers it is known to stay.
+    """
+    found = {}
+    for kind in KINDS:
+        if kind.edition in paths and (always or _is_heavy(workspace, paths, kind)):
+            for path, (data, kept) in _uncovered(workspace, paths, kind, changed).items():
+                if len(kept) < len(data):
+                    found[path] = kept
+    return found
+
+
+def _uncovered(workspace: Workspace, paths: Paths, kind: Kind, changed: Files) -> dict[str, tuple[bytes, bytes]]:
+    """Return each shard's content, and those of its lines that the tree's edition does not cover."""
+    shards = {
+        path: changed[path] if path in changed else _content(workspace, paths, path)
+        for path in paths
+        if path.startswith(f"{kind.name}.d/")
+    }
+    if not any(shards.values()):
+        return {}
+    edition = changed[kind.edition] if kind.edition in changed else _content(workspace, paths, kind.edition)
+    ids = {entry.id for path, data in shards.items() for _, entry in entries(kind, [data], path, Read())}
+    whole = _Whole(kind, edition, ids)
+    return {path: (data, whole.uncovered(data, path)) for path, data in shards.items()}
+
+
+class _Whole:
+    """An edition, joined by itself, as far as it is about some ids."""
+
+    def __init__(self, kind: Kind, data: bytes, ids: set[str]) -> None:
+        self._kind = kind
+        self._records: dict[str, Line] = {}
+        self._told: dict[str, bytes] = {}
+        self._carried: set[bytes] = set()
+        wanted = {each.encode() for each in ids}
+        # Most lines are about other ids, and those need not be read to know that.
+        some = (raw for _, raw in raw_lines([data], kind.edition, Read()) if _id_in(raw) in wanted)
+        for raw, entry in entries(kind, [b"\n".join(some)], kind.edition, Read()):
+            if isinstance(entry, Line):
+                known = self._records.get(entry.id)
+                self._records[entry.id] = entry if known is None else codec.join(known, entry)
+            elif isinstance(entry, Discovery):
+                self._told[entry.id] = min(DISCOVERIES.encode(entry), self._told.get(entry.id, b"~"))
+            else:
+                self._carried.add(raw)
+
+    def uncovered(self, data: bytes, path: str) -> bytes:
+        """Return the lines of a shard that it does not cover; what cannot be read is covered by nothing."""
+        covered = {raw for raw, entry in entries(self._kind, [data], path, Read()) if self._covers(raw, entry)}
+        kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
+        return _joined(kept) if covered else data
+
+    def _covers(self, raw: bytes, entry: Entry) -> bool:
+        if isinstance(entry, Line):
+            return entry.id in self._records and codec.covers(self._records[entry.id], entry)
+        if isinstance(entry, Discovery):
+            return self._told.get(entry.id, b"~") <= DISCOVERIES.encode(entry)
+        return raw in self._carried
+
+
+def _id_in(raw: bytes) -> bytes:
+    at = raw.find(b'"id":"')
+    return raw[at + 6 : at + 24] if at >= 0 else b""
+
+
+# --- editions -------------------------------------------------------------------------------------------------------
+
+
+class Edition(NamedTuple):
+    """A new edition of what the fetched tree says, to be pushed as a commit of its own.
+
+    Attributes:
+        files: the changed files.
+        lessons: the bytes of the new edition of patterns, whose page is to be rendered; b"" for none.
+    """
+
+    files: Files
+    lessons: bytes
+
+
+def edition(workspace: Workspace, *, always: bool = False) -> Edition:
+    """Return the files of a new edition, or none when none is due; ``always`` asks for one that is not due, too.
+
+    Below a size, whenever the tree's edition is not the join of the tree; above, when a good part of the tree is not
+    covered by it.
+    """
+    tree = workspace.tree
+    paths = tree.paths(tree.head())
+    files: Files = {}
+    for kind in KINDS:
+        if always or _is_due(workspace, paths, kind):
+            data = workspace.db.edition(kind)
+            if data and data != _content(workspace, paths, kind.edition):
+                files[kind.edition] = data
+    lessons = files.get(PATTERNS.edition, b"")
+    if always and not lessons and PATTERNS.edition in paths:
+        lessons = _content(workspace, paths, PATTERNS.edition)
+    return Edition(files | _marks(workspace, paths) if files else files, lessons)
+
+
+def _is_due(workspace: Workspace, paths: Paths, kind: Kind) -> bool:
+    if not _is_heavy(workspace, paths, kind):
+        return False
+    keep, size = workspace.config.keep, paths.get(kind.edition, ("", 0))[1]
+    if sum(each for path, (_, each) in paths.items() if kind_of(path)) < keep.edition_always_bytes:
+        return True
+    left = sum(len(kept) for _, kept in _uncovered(workspace, paths, kind, {}).values())
+    return left > keep.edition_uncovered_share * size

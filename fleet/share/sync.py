@@ -1,0 +1,302 @@
+"""The exchange with a remote: fetch, take in, push, and again when somebody was faster.
+
+Lines go first, alone; an edition is a push of its own, put unchanged on a newer head while that head's edition is the
+one it was made from, else dropped (DESIGN, section 3, Files). What goes out is decided by ``outgoing``.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from io import BytesIO
+from random import Random
+
+import msgspec
+
+from fleet.model import line as codec
+from fleet.model.errors import BusyError
+from fleet.model.line import Line
+from fleet.share import outgoing, policy
+from fleet.share.outgoing import Outgoing, Withheld
+from fleet.share.remote import Files, Mark, Mirrored, Moved, Remote, RemoteRefused, Whole
+from fleet.store import members
+from fleet.store.lines import PATTERNS, Entry, Read, entries, kind_of
+from fleet.store.tree import MEMBERS, PAGE, Paths
+from fleet.store.workspace import Workspace
+
+BACKOFF_S = 0.05
+BACKOFF_S_MAX = 120.0
+STILL_MAX = 5
+"""So many pushes in a row that are not taken though nobody moved the far side are no race, but its refusal."""
+
+
+class Hooks(msgspec.Struct, frozen=True):
+    """What the exchange needs of the other verbs, which it does not import.
+
+    Attributes:
+        settle: writes what the agents' logs owe to the shards, after the last fetched tree was taken in.
+        look: looks at the fetched lines that name replicas of ours, given the record of an id in the tree before: a
+            folder that was put back from a snapshot, or runs on two machines, gives up its replicas' names. The write
+            lock is held, and nothing of the fetched tree is taken in yet.
+        render: makes the page that goes with an edition of patterns.
+    """
+
+    settle: Callable[[], object]
+    look: Callable[[list[Line], Callable[[str], Line | None]], object]
+    render: Callable[[bytes], bytes]
+
+
+class Exchanged(msgspec.Struct):
+    """Outcome of an exchange.
+
+    Attributes:
+        sent: lines that the remote did not have, by path.
+        entries: the same, as records.
+        withheld: lines that stay here, and why.
+        came: ids of the records and discoveries that are new or changed here.
+        lost: what the remote had lost, and was sent again.
+        put_back: paths of files here that lacked what the fetched tree held.
+        attempts: pulls that were needed.
+        edition: whether a new edition was pushed.
+    """
+
+    sent: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
+    entries: list[Entry] = msgspec.field(default_factory=list)
+    withheld: list[Withheld] = msgspec.field(default_factory=list)
+    came: set[str] = msgspec.field(default_factory=set)
+    lost: list[Entry] = msgspec.field(default_factory=list)
+    put_back: list[str] = msgspec.field(default_factory=list)
+    attempts: int = 0
+    edition: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many lines went out."""
+        return sum(len(lines) for lines in self.sent.values())
+
+
+def exchange(
+    workspace: Workspace,
+    remote: Remote,
+    hooks: Hooks,
+    *,
+    rng: Random,
+    sleep: Callable[[float], None],
+    clock: Callable[[], float],
+    compact: bool = False,
+) -> Exchanged:
+    """Bring this machine and the remote together. The caller holds the workspace's sync lock.
+
+    With ``compact``, the edition is written whether it is due or not, and afterwards every shard loses what it covers.
+
+    Raises:
+        RemoteUnavailable: no answer; everything waits here.
+        RemoteRefused: the far side said no; everything waits here.
+        BusyError: others were faster as often as we may try.
+        RefusedError: the clan's lines have a newer format.
+        NoError: the clan's lines have the format of fleet 0.1.
+    """
+    return _Exchange(workspace, remote, hooks, rng, sleep, clock).run(compact=compact)
+
+
+class _Exchange:
+    """One exchange, step by step."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        remote: Remote,
+        hooks: Hooks,
+        rng: Random,
+        sleep: Callable[[float], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.workspace = workspace
+        self.remote = remote
+        self.hooks = hooks
+        self.done = Exchanged()
+        self._rng = rng
+        self._sleep = sleep
+        self._clock = clock
+        self._attempts_max = workspace.config.share.attempts
+
+    def run(self, *, compact: bool) -> Exchanged:
+        """Do all of it."""
+        self._put_back()
+        out = self._push_lines()
+        self._push_edition(always=compact or out.purges)
+        if compact:
+            # Only now: what an edition covers is dropped when that edition is what the remote holds, never before.
+            out = self._push_lines(drop_alone=True)
+        with self.workspace.locked():
+            outgoing.note_stripped(self.workspace, out)
+        return self.done
+
+    # --- coming in --------------------------------------------------------------------------------------------------
+
+    def _put_back(self) -> None:
+        """Put back what the fetched tree holds and the files here do not: they were deleted, or set back."""
+        workspace = self.workspace
+        with workspace.locked():
+            if head := workspace.tree.head():
+                policy.check_format(workspace.tree, head)
+                self.done.put_back = workspace.take(head).put_back
+                paths = workspace.tree.paths(head)
+                if MEMBERS in paths and not workspace.files.read(workspace.clan / MEMBERS):
+                    self._write_members(paths, {})
+                    self.done.put_back.append(MEMBERS)
+
+    def _pull(self) -> Mark:
+        """Bring the remote's tree here and take it in; return its mark."""
+        workspace, tree = self.workspace, self.workspace.tree
+        if isinstance(self.remote, Mirrored):
+            commit = mark = self.remote.fetch(tree.head())
+        else:
+            since = self._mark()
+            files, mark = self.remote.pull(since)
+            is_whole = isinstance(files, Whole)
+            commit = tree.put(files, "" if is_whole else tree.head()) if files or is_whole else tree.head()
+        with workspace.locked():
+            policy.check_format(tree, commit)
+            self._take(commit, mark)
+        if workspace.lease() and not workspace.state.get("pulled"):
+            workspace.state.put(pulled=workspace.lease())  # from here on it is known what was written under the lease
+        return mark
+
+    def _mark(self) -> Mark:
+        """Return the mark of the tree that is taken in, for a remote whose marks are no commits of ours."""
+        commit, _, mark = self.workspace.state.get("mark").partition(" ")
+        return mark if commit == self.workspace.tree.head() else ""
+
+    def _take(self, commit: str, mark: Mark) -> None:
+        workspace, tree = self.workspace, self.workspace.tree
+        head = tree.head()
+        if commit != head:
+            before, after = tree.paths(head), tree.paths(commit)
+            if news := _news_of_ours(workspace, before, after):
+                self.hooks.look(news, partial(_record, workspace, before))
+            generation = workspace.patterns.generation
+            taken = workspace.take(commit)
+            self.done.lost += taken.lost
+            self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
+            self.done.came.update(workspace.patterns.changed(generation), workspace.discoveries.changed(generation))
+            if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):
+                self._write_members(after, members.parse(tree.read(before[MEMBERS][0])) if MEMBERS in before else {})
+        if not isinstance(self.remote, Mirrored):
+            workspace.state.put(mark=f"{commit} {mark}")
+
+    def _write_members(self, paths: Paths, base: members.Members) -> None:
+        workspace = self.workspace
+        file, data = workspace.clan / MEMBERS, workspace.tree.read(paths[MEMBERS][0])
+        joined = members.merge(base, members.parse(workspace.files.read(file)), members.parse(data))
+        workspace.files.replace(file, members.render(joined) if joined else data)
+
+    def _confirm(self, files: Files, mark: Mark) -> None:
+        """Take in what was pushed: it is what the remote holds now."""
+        workspace, tree = self.workspace, self.workspace.tree
+        with workspace.locked():
+            commit = mark if isinstance(self.remote, Mirrored) else tree.put(files, tree.head())
+            workspace.take(commit)
+            if not isinstance(self.remote, Mirrored):
+                workspace.state.put(mark=f"{commit} {mark}")
+
+    # --- going out --------------------------------------------------------------------------------------------------
+
+    def _push_lines(self, *, drop_alone: bool = False) -> Outgoing:
+        """Pull, and push what waits here, until nobody was faster; return what went out."""
+        at, still = None, 0
+        for attempt in range(self._attempts_max):
+            self.done.attempts += 1
+            began_s = self._clock()
+            mark = self._pull()
+            self.hooks.settle()
+            with self.workspace.locked():
+                out = outgoing.planned(self.workspace, drop_alone=drop_alone)
+            self.done.withheld = out.withheld
+            if not out.files:
+                return out
+            pushed = self.remote.push(out.files, mark)
+            if not isinstance(pushed, Moved):
+                self._confirm(out.files, pushed)
+                for path, lines in out.lines.items():
+                    self.done.sent.setdefault(path, []).extend(lines)
+                self.done.entries += out.entries
+                return out
+            at, still = mark, still + 1 if mark == at else 1
+            if still == STILL_MAX:
+                raise RemoteRefused(
+                    f"{self.remote.name} did not take the push {still} times though nobody was faster: "
+                    f"{pushed.reason}; nothing is lost: what waits here goes out with the next `fleet sync` once "
+                    "whoever runs it has looked whether the branch is hidden from pushes or locked there"
+                )
+            self._sleep(_pause(attempt, self._rng, self._clock() - began_s))
+        raise BusyError(
+            f"{self.remote.name}: others were faster {self._attempts_max} times in a row; "
+            "nothing is lost, your lines wait here and go out with the next `fleet sync`"
+        )
+
+    def _push_edition(self, *, always: bool) -> None:
+        workspace, tree = self.workspace, self.workspace.tree
+        with workspace.locked():
+            made = outgoing.edition(workspace, always=always)
+            files = dict(made.files)
+            paths = tree.paths(tree.head())
+            if made.lessons and (page := self.hooks.render(made.lessons)) != _read(workspace, paths, PAGE):
+                files[PAGE] = page
+            mark = tree.head() if isinstance(self.remote, Mirrored) else self._mark()
+        for _ in range(self._attempts_max if files else 0):
+            pushed = self.remote.push(files, mark)
+            if not isinstance(pushed, Moved):
+                self._confirm(files, pushed)
+                self.done.edition = True
+                return
+            mark = self._pull()
+            now = tree.paths(tree.head())
+            if any(now.get(path) != paths.get(path) for path in files):
+                return  # made from an edition that is not there any more: whoever replaced it saw at least as much
+
+
+def _read(workspace: Workspace, paths: Paths, path: str) -> bytes:
+    return workspace.tree.read(paths[path][0]) if path in paths else b""
+
+
+def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:
+    """Return the lines of a tree that name replicas of ours and do not stand in the same files of the tree before."""
+    marks = [f'"{name}"'.encode() for name in workspace.current_replicas()]
+    files = _pattern_files(before)
+    changed = {path: oid for path, oid in _pattern_files(after).items() if files.get(path) != oid}
+    known = {hash(raw) for path in changed if path in files for raw in _having(workspace, files[path], marks)}
+    found = []
+    for path, oid in changed.items():
+        news = [raw for raw in _having(workspace, oid, marks) if hash(raw) not in known]
+        found += [entry for _, entry in entries(PATTERNS, news, path, Read()) if isinstance(entry, Line)]
+    return found
+
+
+def _record(workspace: Workspace, paths: Paths, each: str) -> Line | None:
+    """Return what a tree says of a lesson. Reads all of it: asked for where somebody else may write under our name."""
+    found: Line | None = None
+    for path, oid in _pattern_files(paths).items():
+        for _, entry in entries(PATTERNS, _having(workspace, oid, [each.encode()]), path, Read()):
+            if isinstance(entry, Line) and entry.id == each:
+                found = entry if found is None else codec.join(found, entry)
+    return found
+
+
+def _pattern_files(paths: Paths) -> dict[str, str]:
+    return {path: oid for path, (oid, _) in sorted(paths.items()) if kind_of(path) is PATTERNS}
+
+
+def _having(workspace: Workspace, oid: str, marks: list[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file that have one of the marks in them: of a large edition most do not."""
+    for raw in BytesIO(workspace.tree.read(oid)):
+        if any(mark in raw for mark in marks):
+            yield raw if raw.endswith(b"\n") else raw + b"\n"
+
+
+def _pause(attempt: int, rng: Random, took_s: float) -> float:
+    """Return how long to wait, with full jitter: those who met once must not meet again in step.
+
+    Brooker, "Exponential Backoff And Jitter" (2015). Measured by how long an attempt takes: who needs a second for one
+    meets others twenty times as often as who needs 50 ms, and of a hundred each gets through only when they spread over
+    minutes.
+    """
+    return rng.uniform(0, min(BACKOFF_S_MAX, max(BACKOFF_S, 2 * took_s) * 2**attempt))
