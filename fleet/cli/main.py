@@ -15,7 +15,7 @@ def main() -> None:
     """
     code = 0
     try:
-        code = run(sys.argv[1:])
+        code = run()
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
@@ -24,8 +24,9 @@ def main() -> None:
     sys.exit(code)
 
 
-def run(words: list[str]) -> int:
-    """Run one command; return its exit code."""
+def run() -> int:
+    """Run the command that the process was called with; return its exit code."""
+    words = sys.argv[1:]
     if sys.platform == "win32":
         print("fleet needs file locks and links that Windows does not have. Run it inside WSL", file=sys.stderr)
         return EXIT_OTHER
