@@ -1,0 +1,225 @@
+"""Restoring of a backup: a join, like everything else. Nothing newer is overwritten, and nothing is taken on trust.
+
+Lines are united with the lines that are here. A log gets the entries that it lacks, at its end. Any other file comes
+back where it is missing; where another version of it is, the one of the backup is put beside it.
+"""
+
+import glob
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from crdt import clock
+from fleet.learn import corrections_md
+from fleet.learn.corrections_md import Log
+from fleet.model import line as codec
+from fleet.model.discovery import Discovery
+from fleet.model.errors import DiskError, FleetError
+from fleet.model.line import Line, Refused
+from fleet.store import backup, lines, members, replica
+from fleet.store.backup import Member
+from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
+from fleet.store.workspace import Workspace
+
+_PRINT = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_RENDERED = frozenset({"clan-learnings/patterns.md", "clan-learnings/.gitattributes"})
+_FORMAT = "clan-learnings/.fleet-format"
+
+
+class Restored(msgspec.Struct):
+    """Account of what came back.
+
+    Attributes:
+        lines: lines that were missing here, those of the clan's files and of private notes.
+        entries: entries that a log lacked.
+        files: paths of files that were missing.
+        beside: paths of files that lie beside another version now.
+        refused: what was not taken, and why.
+    """
+
+    lines: int = 0
+    entries: int = 0
+    files: list[str] = []
+    beside: list[str] = []
+    refused: list[Refused] = []
+
+
+def restore(workspace: Workspace, source: Path) -> Restored:
+    """Join a backup into a workspace. Doing it twice changes nothing.
+
+    Raises:
+        RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
+    """
+    # Read to its end first: only there is it known to be whole, and no half of it is ever joined.
+    for _ in backup.members(source):
+        pass
+    done = Restored()
+    with workspace.locked():
+        join = _Restore(workspace, done)
+        for number, member in enumerate(backup.members(source), 1):
+            if member.refused:
+                done.refused.append(Refused(f"{source.name}: {member.path[:200]}", number, member.refused, member.data))
+                continue
+            try:
+                join.take(member)
+            except (FleetError, ValueError) as why:
+                if isinstance(why, DiskError):
+                    raise
+                done.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
+        workspace.quarantine.keep(done.refused, workspace.wall())
+    return done
+
+
+class _Restore:
+    """One restoring while it runs."""
+
+    def __init__(self, workspace: Workspace, done: Restored) -> None:
+        self._workspace = workspace
+        self._done = done
+        self._joined: dict[tuple[str, str], Line] = {}  # what is here by now, by (agent or "", id)
+
+    def take(self, member: Member) -> None:
+        """Join one file of the backup."""
+        workspace, path = self._workspace, member.path
+        top, _, rest = path.partition("/")
+        kind = lines.kind_of(rest) if top == backup.CLAN else None
+        is_own = top == backup.HOMES and path.count("/") == 2
+        if path == backup.REPLICAS:
+            _join_replicas(workspace, member.data)
+        elif path == backup.LOCAL:
+            backup.join_local(workspace.state, member.data, workspace.world.machine())
+        elif kind is not None:
+            self._join_lines(kind, path, member.data, self._covers)
+        elif is_own and path.endswith("/notes.jsonl"):
+            agent = rest.partition("/")[0]
+            self._join_lines(PATTERNS, path, member.data, lambda entry: self._covers_private(agent, entry))
+        elif path == "clan-learnings/members.toml":
+            _join_members(workspace, member.data)
+        elif path in _RENDERED:
+            return  # made anew from the lines
+        elif path == _FORMAT:
+            if not (workspace.root / path).exists():
+                workspace.files.replace(workspace.root / path, member.data)
+        elif is_own and path.endswith("/corrections.md"):
+            self._join_log(path, member.data)
+        else:
+            self._place(path, member.data)
+
+    def _join_lines(self, kind: Kind, path: str, data: bytes, covers: Callable[[Entry], bool]) -> None:
+        """Append the lines that are not here, and that nothing here covers."""
+        target, read = self._workspace.root / path, Read()
+        known = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
+        missing = []
+        for raw, entry in lines.entries(kind, [data], f"backup: {path}", read):
+            if raw not in known and not covers(entry):
+                missing.append(raw)
+        self._done.refused += read.refused
+        self._done.lines += len(missing)
+        if missing:
+            self._workspace.files.append(target, b"".join(raw + b"\n" for raw in missing))
+
+    def _covers(self, entry: Entry) -> bool:
+        if isinstance(entry, Line):
+            return self._covers_line("", self._workspace.patterns.line, entry)
+        if isinstance(entry, Discovery):
+            known = self._workspace.discoveries.get(entry.id)
+            return known is not None and DISCOVERIES.encode(known) <= DISCOVERIES.encode(entry)
+        return self._workspace.db.has_carried(entry)
+
+    def _covers_private(self, agent: str, entry: Entry) -> bool:
+        return isinstance(entry, Line) and self._covers_line(agent, self._workspace.notes(agent).line, entry)
+
+    def _covers_line(self, agent: str, line: Callable[[str], Line | None], entry: Line) -> bool:
+        """Tell whether a line is here already; from now on it is."""
+        key = agent, entry.id
+        known = self._joined.get(key) or line(entry.id)
+        if known is not None and codec.covers(known, entry):
+            return True
+        self._joined[key] = entry if known is None else codec.join(known, entry)
+        return False
+
+    def _join_log(self, path: str, data: bytes) -> None:
+        """Append the entries that the log lacks, as they were written, and the records that it lacks."""
+        target, parse = self._workspace.root / path, corrections_md.parse_log
+        known = self._workspace.files.read(target)
+        if not known:
+            self._place(path, data)
+            return
+        mine, theirs = parse(known), parse(data)
+        pieces = list(_missing_entries(mine, theirs, data))
+        more = ("\n" + "\n\n".join(piece.strip("\n") for piece in pieces) + "\n") if pieces else ""
+        records = {(record.id, record.replica, record.at) for record in (*mine.records, *parse(more).records)}
+        stated = {*mine.statements, *parse(more).statements}
+        more += "".join(f"\n{corrections_md.format_statement(each)}" for each in theirs.statements if each not in stated)
+        more += "".join(
+            f"{corrections_md.format_record(record)}\n"
+            for record in theirs.records
+            if (record.id, record.replica, record.at) not in records
+        )
+        if not more:
+            return
+        closed = known if known.endswith(b"\n") else known + b"\n"
+        # Half a fence or comment in one of the two could swallow what follows: then they are kept apart.
+        if len(parse(closed + more.encode()).entries) < len(mine.entries) + len(pieces):
+            self._place(path, data)
+            return
+        with self._workspace.log_lock(path.split("/")[1]):
+            self._workspace.files.append(target, more.encode())
+        self._done.entries += len(pieces)
+
+    def _place(self, path: str, data: bytes) -> None:
+        """Put a file where it is missing, or beside another version of itself."""
+        workspace = self._workspace
+        target = workspace.root / path
+        if not target.exists() and not target.is_symlink():
+            workspace.files.replace(target, data)
+            self._done.files.append(path)
+            return
+        if not target.is_symlink() and target.is_file() and workspace.files.read(target) == data:
+            return
+        mark = hashlib.blake2b(data, digest_size=2).hexdigest()
+        beside = target.with_name(f"{target.name}.restored-{workspace.wall()[:10]}-{mark}")
+        if not list(target.parent.glob(f"{glob.escape(target.name)}.restored-*-{mark}")):
+            workspace.files.replace(beside, data)
+            self._done.beside.append(str(beside.relative_to(workspace.root)))
+
+
+def _join_replicas(workspace: Workspace, data: bytes) -> None:
+    """Put older ids before ours: their log entries are ours to send, and who writes here stays as it is.
+
+    An id that was minted for another machine or folder is not taken up there: the next write mints a new one.
+    """
+    theirs = replica.parse(data, Path("replica.toml"))
+    if not all(r.is_lease or (_PRINT.fullmatch(r.machine) and _PRINT.fullmatch(r.folder)) for r in theirs.replicas):
+        raise ValueError("a replica in it is bound to no machine and folder")
+    if not all(clock.is_stamp(r.minted) for r in theirs.replicas):
+        raise ValueError("a replica in it was minted at no time")
+    mine = workspace.replicas()
+    known = {r.name for r in mine.replicas}
+    older = tuple(r for r in theirs.replicas if r.name not in known and not r.is_lease)
+    joined = msgspec.structs.replace(
+        mine, default_agent=mine.default_agent or theirs.default_agent, replicas=(*older, *mine.replicas)
+    )
+    if joined != mine:
+        workspace.files.replace(workspace.replica_file, joined.render())
+
+
+def _join_members(workspace: Workspace, data: bytes) -> None:
+    file = workspace.clan / "members.toml"
+    mine = members.parse(workspace.files.read(file))
+    if joined := members.parse(data) | mine:
+        workspace.files.replace(file, members.render(joined))
+
+
+def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
+    """Yield the text of each entry that is not here: neither as it stands nor, mended since, under its record."""
+    here = {bound.id for bound in corrections_md.bind(mine)} | {record.id for record in mine.records}
+    rows = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    starts = [entry.line for entry in theirs.entries] + [len(rows) + 1]
+    for number, bound in enumerate(corrections_md.bind(theirs)):
+        recorded = bound.record.id if bound.record is not None else bound.id
+        if bound.id not in here and recorded not in here:
+            yield "\n".join(rows[starts[number] - 1 : starts[number + 1] - 1])

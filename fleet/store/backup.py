@@ -1,0 +1,313 @@
+"""Backup of a workspace: what can neither be fetched nor computed again, as one ``.tar.gz``.
+
+The same files give the same bytes. Reading trusts nothing in it: headers are read one by one and never grow, and a
+member is a plain file at one of the few places that a backup has, in the old ustar form without extensions, so that no
+link, device, long name or sparse map is ever looked at. Sizes are capped while reading, before anything is believed.
+
+The local database travels as text, ``.fleet/local.jsonl``: a line for each row, and the machine first, since a consent
+holds on the machine on which it was given.
+"""
+
+import gzip
+import json
+import os
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from fleet.model import limits, names
+from fleet.model.errors import DiskError, NoError, RefusedError
+from fleet.store.lines import KINDS
+from fleet.store.local import Local
+from fleet.store.workspace import Workspace
+
+MEMBER_BYTES_MAX = 100 * 1024 * 1024
+TOTAL_BYTES_MAX = 2 * 1024 * 1024 * 1024
+MEMBERS_MAX = 100_000
+PARTS_MAX = 16
+
+CONFIG = "fleet.toml"
+REPLICAS = ".fleet/replica.toml"
+LOCAL = ".fleet/local.jsonl"
+CLAN = "clan-learnings"
+HOMES = "agents"
+
+_SINGLE = frozenset({CONFIG, REPLICAS, LOCAL})
+_CLAN_FILES = frozenset(
+    {"patterns.md", "members.toml", ".gitattributes", ".fleet-format", *(kind.edition for kind in KINDS)}
+)
+_CLAN_FOLDERS = frozenset(f"{kind.name}.d" for kind in KINDS)
+_BLOCK = tarfile.BLOCKSIZE
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
+_TEMPORARY = re.compile(r"\..+\.tmp", re.DOTALL)
+
+_MACHINE = "machine"
+_TABLES: dict[str, tuple[str, ...]] = {
+    "value": ("key", "value"),
+    "consent": ("kind", "value", "at"),
+    "session": ("agent", "id", "last_ms"),
+    "exposure": ("agent", "pattern", "session", "first_ms", "last_ms", "number", "replica", "total", "said"),
+}
+"""Columns of the local database's tables that a backup carries."""
+_VALUES = frozenset({"paused", "left", "seen_by", "last_sync"})
+"""Keys of the table ``value`` that a backup carries; the others are about the fetched tree, which is no part of it."""
+
+
+class BackedUp(NamedTuple):
+    """Content of a backup, and what is not in it.
+
+    Attributes:
+        files: how many files are in it.
+        size: its bytes.
+        left: paths that are left out: links, and what is no plain file, too large or too oddly named.
+    """
+
+    files: int
+    size: int
+    left: list[str]
+
+
+class Member(NamedTuple):
+    """One entry of an archive: its path, and its bytes, or why it is not taken."""
+
+    path: str
+    data: bytes
+    refused: str = ""
+
+
+def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> BackedUp:
+    """Write a backup, atomically: the file is there whole, or as it was before.
+
+    Raises:
+        NoError: there is a file of that name, and it is not to be overwritten.
+        DiskError: it was not written.
+    """
+    target = target.expanduser().absolute()
+    if target.exists() and not overwrite:
+        raise NoError(f"{target} is there already, and stays. Name another file, or pass --yes to replace it")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            # Nothing of ours is written meanwhile, so that log and shards are of one moment.
+            with workspace.locked():
+                taken, left = _collect(workspace.root)
+                rows = local_rows(workspace.state, workspace.world.machine())
+                _write(file, workspace.root, taken, {LOCAL: rows} if rows else {})
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _fsync_folder(target.parent)
+    except OSError as why:
+        raise DiskError(f"{target} was not written ({why.strerror or why}); no backup was made") from why
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+    return BackedUp(len(taken) + bool(rows), target.stat().st_size, left)
+
+
+def _fsync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# --- what is in it --------------------------------------------------------------------------------------------------
+
+
+def is_place(path: str) -> bool:
+    """Tell whether a backup may hold a file at this path. No path is ever built from another."""
+    if path in _SINGLE:
+        return True
+    if _UNSAFE.search(path) or len(path.encode()) > 255:
+        return False
+    top, *rest = path.split("/")
+    if top == CLAN:
+        if len(rest) == 2:
+            folder, name = rest
+            return folder in _CLAN_FOLDERS and name.endswith(".jsonl") and names.is_replica(name[: -len(".jsonl")])
+        return len(rest) == 1 and rest[0] in _CLAN_FILES
+    if top != HOMES or not 2 <= len(rest) <= PARTS_MAX or not names.is_agent(rest[0]):
+        return False
+    # A repository among an agent's files could bring hooks along.
+    return all(part not in ("", ".", "..") and part.casefold().rstrip(". ") != ".git" for part in rest)
+
+
+def _collect(root: Path) -> tuple[list[str], list[str]]:
+    """Return the paths below a workspace's root that a backup holds, sorted, and those that it leaves out.
+
+    No link is followed.
+    """
+    taken = [path for path in sorted(_SINGLE - {LOCAL}) if _is_plain(root / path)]
+    left: list[str] = []
+    for top in (CLAN, HOMES):
+        if (root / top).is_symlink():
+            left.append(top)
+            continue
+        for folder, folders, files in os.walk(root / top):
+            links = [Path(folder) / name for name in folders if (Path(folder) / name).is_symlink()]
+            left += [os.path.relpath(link, root) for link in links]
+            for name in files:
+                path = os.path.relpath(Path(folder) / name, root)
+                if _TEMPORARY.fullmatch(name):
+                    continue
+                is_fit = is_place(path) and _is_plain(root / path) and _fits(path)
+                (taken if is_fit and (root / path).stat().st_size <= MEMBER_BYTES_MAX else left).append(path)
+    return sorted(taken), sorted(left)
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _fits(path: str) -> bool:
+    try:
+        _header(path, 0)
+    except (ValueError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def _header(path: str, size: int) -> bytes:
+    """Return a header that says nothing of this machine: no owner, no time, no mode of its own."""
+    info = tarfile.TarInfo(path)
+    info.size, info.mode = size, 0o600
+    return info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+
+
+def _write(target: IO[bytes], root: Path, paths: list[str], more: dict[str, bytes]) -> None:
+    """Write files, and what ``more`` holds by path, in path order: the same content gives the same bytes."""
+    with gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as packed:
+        for path in sorted({*paths, *more}):
+            data = more[path] if path in more else (root / path).read_bytes()
+            packed.write(_header(path, len(data)))
+            packed.write(data)
+            packed.write(b"\0" * (-len(data) % _BLOCK))
+        packed.write(b"\0" * (2 * _BLOCK))
+
+
+# --- the local database ---------------------------------------------------------------------------------------------
+
+
+def local_rows(state: Local, machine: str) -> bytes:
+    """Return the rows of a local database that a backup carries, as JSON lines, sorted; b"" for none."""
+    if not state.path.exists():
+        return b""
+    connection = state.connection()
+    here = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    found = []
+    for table, columns in _TABLES.items():
+        if table in here:
+            asked = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - our own names
+            rows = [list(row) for row in connection.execute(asked)]
+            found += [[table, *row] for row in rows if table != "value" or row[0] in _VALUES]
+    lines = sorted(json.dumps(row, ensure_ascii=True) for row in found)
+    return "".join(f"{line}\n" for line in [json.dumps([_MACHINE, machine]), *lines]).encode() if lines else b""
+
+
+def join_local(state: Local, data: bytes, machine: str) -> None:
+    """Put rows of a backup into a local database, where it has none in their place.
+
+    A consent is taken up only on the machine on which it was given, and what an archive says beyond the known tables
+    not at all.
+    """
+    rows = list(_parsed(data))
+    is_ours = [_MACHINE, machine] in rows
+    connection = state.connection()
+    here = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for table, *values in rows:
+            if table not in here or len(values) != len(_TABLES.get(table, ())):
+                continue
+            if (table == "consent" and not is_ours) or (table == "value" and values[0] not in _VALUES):
+                continue
+            columns, marks = ", ".join(_TABLES[table]), ", ".join("?" * len(values))
+            same = " AND ".join(f"{column} = ?" for column in _TABLES[table])
+            unless = f"WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 - our own names
+            connection.execute(
+                f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {marks} {unless}",
+                (*values, *values),
+            )
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def _parsed(data: bytes) -> Iterator[list[Any]]:
+    for raw in data.split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            row = json.loads(raw)
+            if isinstance(row, list) and row and all(isinstance(each, str | int) for each in row):
+                yield row
+
+
+# --- reading one ----------------------------------------------------------------------------------------------------
+
+
+def members(source: Path) -> Iterator[Member]:
+    """Yield the members of an archive, good and refused ones. One is in memory at a time.
+
+    Raises:
+        RefusedError: it is no whole archive, or holds more than any backup.
+    """
+    try:
+        with source.open("rb") as file:
+            yield from _members(gzip.GzipFile(fileobj=file, mode="rb"))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as why:
+        raise RefusedError(f"this backup is damaged ({why}): nothing was restored from it") from why
+
+
+def _members(packed: gzip.GzipFile) -> Iterator[Member]:
+    total = count = 0
+    seen: set[str] = set()
+    while len(block := packed.read(_BLOCK)) == _BLOCK and block.strip(b"\0"):
+        try:
+            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError as why:
+            raise RefusedError(f"this is no backup of fleet ({why}): nothing was restored from it") from why
+        count, total = count + 1, total + max(0, info.size)
+        if count > MEMBERS_MAX or total > TOTAL_BYTES_MAX or info.size < 0:
+            raise RefusedError("this archive holds more than any backup would: nothing was restored from it")
+        reason = _reason(info, seen)
+        seen.add(info.name)
+        data = _take(packed, info.size, limits.LINE_BYTES_MAX if reason else info.size)
+        yield Member(info.name, data, reason)
+    # To the end: only there does gzip say whether all of it arrived as it was written.
+    if not block.startswith(b"\0"):
+        raise EOFError("it ends too early")
+    while rest := packed.read(limits.BLOCK_BYTES):
+        total += len(rest)
+        if total > TOTAL_BYTES_MAX:
+            raise RefusedError("this archive holds more than any backup would: nothing was restored from it")
+
+
+def _reason(info: tarfile.TarInfo, seen: Iterable[str]) -> str:
+    if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+        return "no plain file: a link, a device, a folder or an extension"
+    if not is_place(info.name):
+        return "no place of a backup"
+    if info.name in seen:
+        return "the same path twice"
+    return f"larger than {MEMBER_BYTES_MAX} bytes" if info.size > MEMBER_BYTES_MAX else ""
+
+
+def _take(packed: gzip.GzipFile, size: int, kept: int) -> bytes:
+    """Read a member and what pads it; keep the first bytes of it."""
+    parts: list[bytes] = []
+    rest, room = size, kept
+    while rest:
+        chunk = packed.read(min(rest, limits.BLOCK_BYTES))
+        if not chunk:
+            raise EOFError("it ends within a file")
+        parts.append(chunk[:room])
+        rest, room = rest - len(chunk), max(0, room - len(chunk))
+    packed.read(-size % _BLOCK)
+    return b"".join(parts)
