@@ -25,7 +25,7 @@ from fleet.text.screening import redact, screened
 CONSENT = "semantic"
 """The kind of consent to an endpoint, in ``local.db``."""
 PACKAGE = "wordllama"
-NEEDED = (PACKAGE, "numpy", "safetensors", "tokenizers")
+LIBRARIES = ("numpy", "safetensors", "tokenizers")
 SIMILAR_MIN = 0.35
 """Cosine below which two texts have nothing to do with each other: for unrelated lessons it is about 0.1."""
 TEXTS_MAX = 2_000
@@ -50,7 +50,7 @@ class Source(NamedTuple):
 def source(workspace: Workspace) -> Source | None:
     """Return the source that is configured, installed and agreed to; None for none."""
     settings = workspace.config.semantic
-    if settings.off or missing():
+    if settings.off or not all(map(find_spec, LIBRARIES)):
         return None
     if settings.url:
         if not _is_safe(settings.url) or not workspace.state.agrees(CONSENT, settings.url):
@@ -75,7 +75,7 @@ def _files_of(workspace: Workspace, model: str) -> tuple[Path, Path]:
 
 def missing() -> list[str]:
     """Return the packages of the extra ``semantic`` that are not installed. Looks for them, imports none."""
-    return [name for name in NEEDED if find_spec(name) is None]
+    return [name for name in (PACKAGE, *LIBRARIES) if find_spec(name) is None]
 
 
 def embed_new(workspace: Workspace, limit: int = TEXTS_MAX) -> int:

@@ -1,34 +1,29 @@
-"""Search: everything known can be found, whatever was typed, and whatever has become of the index."""
+"""Search: everything known can be found, whatever was typed; what has all words comes first."""
 
 import json
 import os
 import random
-import sqlite3
+import re
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from benchmarks.data import edition, patterns
 from crdt import clock
 from fleet import RELEASED_MS
-from fleet.cli.search import pages
-from fleet.keep import config, edits, index, indexing, reading
-from fleet.keep.discoveries import Discovery, discovery_id, retraction_id
-from fleet.keep.line import Line, encode
-from fleet.keep.reading import DISCOVERIES, PATTERNS
-from fleet.keep.sources import Sources
-from fleet.keep.workspace import Workspace, World
-from fleet.learn import corrections
-from fleet.learn.corrections import Correction
-from fleet.recall.search import SNIPPET_CHARS, search, snippet, terms
+from fleet.model import edits
+from fleet.model.discovery import Discovery, discovery_id, retraction_id
+from fleet.model.line import Column, Line, encode
+from fleet.recall import search as recall
+from fleet.recall.search import SNIPPET_CHARS, Page, Section, search, snippet, terms
+from fleet.store import config
+from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
+from fleet.store.workspace import Workspace, World
 
-COUNT = int(os.environ.get("FLEET_SEARCH_PATTERNS", "5000"))
-SEEDS = int(os.environ.get("FLEET_SEARCH_SEEDS", "12"))
+COUNT = int(os.environ.get("FLEET_SEARCH_PATTERNS", "3000"))
 ME, OTHER = "velma.09ab12cd", "tank.c0ffee42"
 NOW_MS = RELEASED_MS + 40 * 86_400_000
-LONG_AGO = 1_700_000_000
 
 
 class Clan:
@@ -47,7 +42,7 @@ class Clan:
 
     def ask(self, query: str, **more):
         try:
-            return indexing.answer(self.workspace, pages(self.workspace), lambda tables: search(tables, query, **more))
+            return search(self.workspace, query, pages(self.root), **more)
         finally:
             self.workspace.close()
 
@@ -64,14 +59,29 @@ class Clan:
     def edition(self, *lines: Line) -> Path:
         return self.write("clan-learnings/patterns.jsonl", b"".join(encode(line) + b"\n" for line in lines))
 
-    def append(self, *lines: Line, replica: str = OTHER) -> None:
-        self.workspace.store.append(PATTERNS, replica, lines)
+    def append(self, *lines: Line | Discovery, kind: Kind = PATTERNS, replica: str = OTHER) -> None:
+        file = self.root / "clan-learnings" / kind.shard(replica)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("ab") as handle:
+            handle.write(b"".join(kind.encode(line) + b"\n" for line in lines))
 
-    def settle(self) -> None:
-        """Let all files look as if nobody had written them for long."""
-        for file in self.root.rglob("*"):
-            if file.is_file() and ".fleet" not in file.parts:
-                os.utime(file, (LONG_AGO, LONG_AGO))
+
+def pages(root: Path) -> list[Page]:
+    """Return pages whose sections are their headings of level two: a journal's, and a log's with its lesson's id."""
+
+    def sections(data: bytes):
+        rows = data.decode().split("\n")
+        starts = [at for at, row in enumerate(rows) if row.startswith("## ")]
+        for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):
+            lesson = next((row.removeprefix("id: ") for row in rows[start:end] if row.startswith("id: ")), "")
+            yield Section(start + 1, rows[start][3:], "\n".join(rows[start + 1 : end]), rows[start][3:13], lesson)
+
+    kinds = (("corrections.md", recall.CORRECTION), ("JOURNAL.md", recall.JOURNAL))
+    return [
+        Page(file, kind, file.parent.name, sections)
+        for name, kind in kinds
+        for file in sorted(root.glob(f"agents/*/{name}"))
+    ]
 
 
 @pytest.fixture
@@ -86,14 +96,8 @@ def stamp(number: int = 0) -> str:
 
 
 def lesson(number: int, text: str, *, by: str = OTHER, seen: int = 1, **fields) -> Line:
-    return Line(
-        id=f"p-{number:016x}",
-        at=stamp(number),
-        by=by,
-        add={by: stamp(number)},
-        n={"seen": {by: seen}},
-        set={"text": text, **fields},
-    )
+    column = Column(add=stamp(number), n={"seen": seen}, first=dict(sorted({"text": text, **fields}.items())))
+    return Line(id=f"p-{number:016x}", w={by: column})
 
 
 def ids(*numbers: int) -> list[str]:
@@ -110,21 +114,17 @@ def finding(problem: str, solution: str = "", **fields) -> Discovery:
 
 def test_each_kind_is_found_and_says_where_it_stands(clan):
     clan.edition(lesson(1, "Pin the zeppelin image", correct="by digest", category="ci"))
-    clan.workspace.store.append(DISCOVERIES, OTHER, [finding("the zeppelin wheel is x86", "build it")])
-    clan.write(
-        "agents/velma/corrections.md",
-        "# Corrections\n\n## 2026-03-15 14:30Z — Wrong airship\n**What I got wrong:** zeppelin\n"
-        "**Correct approach:** blimp\n**Source:** tank\n**Pattern:** Ask which airship\n",
-    )
-    clan.write("agents/tank/JOURNAL.md", "# JOURNAL — main\n\n## 2026-03-17 09:00 — Hangar\nA zeppelin, again.\n")
+    clan.append(finding("the zeppelin wheel is x86", "build it"), kind=DISCOVERIES)
+    clan.write("agents/velma/corrections.md", "# Corrections\n\n## 2026-03-15 Wrong airship\n**Wrong:** zeppelin\n")
+    clan.write("agents/tank/JOURNAL.md", "# JOURNAL\n\n## 2026-03-17 Hangar\nA zeppelin, again.\n")
     found = {hit.kind: hit for hit in clan.ask("zeppelin").hits}
     assert {kind: (hit.where, hit.who, hit.at[:10], hit.text) for kind, hit in found.items()} == {
         "pattern": ("clan-learnings/patterns.jsonl", "tank", stamp()[:10], "Pin the zeppelin image"),
         "discovery": (f"clan-learnings/discoveries.d/{OTHER}.jsonl", "tank", stamp()[:10], "the zeppelin wheel is x86"),
-        "correction": ("agents/velma/corrections.md:3", "velma", "2026-03-15", "Wrong airship"),
-        "journal": ("agents/tank/JOURNAL.md:3", "tank", "2026-03-17", "2026-03-17 09:00 — Hangar"),
+        "correction": ("agents/velma/corrections.md:3", "velma", "2026-03-15", "2026-03-15 Wrong airship"),
+        "journal": ("agents/tank/JOURNAL.md:3", "tank", "2026-03-17", "2026-03-17 Hangar"),
     }
-    for kind in index.KINDS:
+    for kind in recall.KINDS:
         assert [hit.kind for hit in clan.ask("zeppelin", kinds=(kind,)).hits] == [kind]
 
 
@@ -134,12 +134,36 @@ def test_the_fields_of_a_pattern_are_searched(clan, field):
     assert sorted(clan.found("quokka")) == ids(2, 3)
 
 
-def test_words_are_all_wanted_and_only_the_last_may_be_cut_short(clan):
-    clan.edition(lesson(1, "quote template paths"), lesson(2, "quote the tempo"), lesson(3, "unrelated"))
-    assert sorted(clan.found("quote temp")) == ids(1, 2)
-    assert clan.found("QUOTE PATHS") == ids(1)
-    assert clan.found("quote unrelated") == []
-    assert sorted(clan.found("temp quote")) == ids(1, 2)  # no such word: so it is looked for as a part of one
+def test_what_has_all_words_comes_before_what_has_some(clan):
+    clan.edition(lesson(1, "quote template paths"), lesson(2, "quote the tempo", seen=900), lesson(3, "unrelated"))
+    assert clan.found("QUOTE PATHS") == ids(1, 2)
+    assert sorted(clan.found("quote temp")) == ids(1, 2)  # both have words that begin so
+    assert sorted(clan.found("temp quote")) == ids(1, 2)
+    assert not clan.ask("quote paths").is_near
+
+
+def test_where_nothing_has_all_words_the_nearest_are_given_and_said_to_be(clan):
+    clan.edition(lesson(1, "quote template paths"), lesson(2, "rotate the logs"), lesson(3, "unrelated"))
+    answer = clan.ask("quote unrelated")
+    assert (sorted(hit.id for hit in answer.hits), answer.is_near) == (ids(1, 3), True)
+    assert clan.ask("xyzzy") == recall.Answer()
+
+
+def test_a_question_is_answered_by_the_words_that_tell_something(clan):
+    clan.edition(
+        lesson(1, "Quote every shell variable that may hold a path"),
+        lesson(2, "Do this when you should do it"),
+        lesson(3, "Rotate the logs"),
+    )
+    answer = clan.ask("how do I quote variables in the shell?")
+    assert ([hit.id for hit in answer.hits], answer.is_near) == (ids(1), False)
+    assert clan.found("what is it")[:1] == ids(2)
+
+
+def test_words_are_found_by_their_stems(clan):
+    clan.edition(lesson(1, "Cached responses are validated"), lesson(2, "something else"))
+    for query in ("cache", "caching", "validation", "response", "validates caches"):
+        assert clan.found(query) == ids(1), query
 
 
 def test_a_whole_word_does_not_keep_longer_ones_away(clan):
@@ -148,10 +172,17 @@ def test_a_whole_word_does_not_keep_longer_ones_away(clan):
     assert sorted(clan.found("贡献者")) == ids(3, 4)
 
 
-def test_a_quoted_phrase_wants_its_words_in_order_and_whole(clan):
+def test_a_part_within_a_word_is_found_where_no_word_begins_so(clan):
+    clan.edition(lesson(1, "avoid the deadlock"), lesson(2, "Ёлка"))
+    answer = clan.ask("lock")
+    assert ([hit.id for hit in answer.hits], answer.is_near) == (ids(1), False)
+    assert clan.found("лка") == ids(2)
+
+
+def test_a_quoted_phrase_wants_its_words_in_order(clan):
     clan.edition(lesson(1, "fetch the full history"), lesson(2, "history of a full fetch"))
     assert clan.found('"full history"') == ids(1)
-    assert clan.found('"full histor') == ids(1)  # as a part of the text: no word is cut in a phrase
+    assert clan.found('"full histor') == ids(1)
     assert clan.found('"full fetch" history') == ids(2)
 
 
@@ -159,7 +190,7 @@ def test_case_accents_and_composed_letters_do_not_matter(clan):
     clan.edition(lesson(1, "Cafe\u0301 Überlauf"), lesson(2, "ΣΊΣΥΦΟΣ Ёлка"))
     for query in ("café", "CAFÉ", "cafe", "Cafe\u0301", "überlauf", "uberlauf"):
         assert clan.found(query) == ids(1), query
-    for query in ("σίσυφος", "ёлка", "ЁЛ", "лка"):
+    for query in ("σίσυφος", "ёлка", "ЁЛ"):
         assert clan.found(query) == ids(2), query
 
 
@@ -181,7 +212,7 @@ def test_case_accents_and_composed_letters_do_not_matter(clan):
         ("use a\\b and 50 percent", ["a\\b", "\\"]),
     ],
 )
-def test_what_the_tokenizer_cannot_serve_is_looked_for_in_the_text(clan, text, queries):
+def test_scripts_without_blanks_and_signs_are_found_as_they_are_typed(clan, text, queries):
     clan.edition(lesson(1, text), lesson(2, "Nothing of it here, none"))
     for query in queries:
         answer = clan.ask(query)
@@ -199,7 +230,7 @@ def test_a_sign_that_means_something_is_not_left_out(clan):
 
 
 def test_short_words_come_before_parts_of_words(clan):
-    clan.edition(lesson(1, "decide on the city", seen=900), lesson(2, "run it in CI"))
+    clan.edition(lesson(1, "decide on the city"), lesson(2, "run it in CI"))
     assert clan.found("ci") == ids(2, 1)
 
 
@@ -217,14 +248,37 @@ def test_better_evidence_ranks_higher(clan):
     assert not clan.ask("quote", limit=3).is_more
 
 
-def test_the_index_itself_takes_any_text(clan):
-    clan.edition(lesson(1, "one a b"), lesson(2, "two %"))
-    clan.found("x")
-    tables = index.Index(clan.workspace.state.connection())
-    assert tables.find(index.Ask(match=index.phrase('one" OR "two'))) == []
-    assert tables.find(index.Ask(holds=("%" * 60_000,))) == []
-    assert [doc.ref for doc in tables.find(index.Ask(holds=("%",)))] == ids(2)
-    clan.workspace.close()
+# --- one row a lesson -----------------------------------------------------------------------------------------------
+
+
+def test_a_lesson_and_its_entries_in_a_log_are_one_row(clan):
+    clan.edition(lesson(1, "Never log a zeppelin"))
+    entry = "## 2026-03-15 Logged it\nNever log a zeppelin\nid: p-{:016x}\n"
+    clan.write("agents/velma/corrections.md", entry.format(1) + entry.format(1) + entry.format(9) + entry.format(9))
+    assert [hit.kind for hit in clan.ask("zeppelin").hits] == ["pattern", "correction"]
+    assert [hit.where for hit in clan.ask("zeppelin", kinds=("correction",)).hits] == [
+        "agents/velma/corrections.md:1",
+        "agents/velma/corrections.md:7",
+    ]
+
+
+def test_lessons_that_were_merged_are_one_row(clan):
+    one, other = lesson(1, "Bind parameters in SQL"), lesson(2, "Never format SQL strings")
+    clan.edition(one, other)
+    clan.append(edits.merge_into(other, one.id, OTHER, stamp(500), clock.pack(NOW_MS)))
+    assert clan.found("SQL") == ids(1)
+    assert clan.found("strings") == ids(1)
+
+
+def test_a_private_lesson_is_found_here(clan):
+    clan.workspace.mint("velma")
+    clan.edition(lesson(1, "a zeppelin for all"))
+    clan.write("agents/velma/notes.jsonl", encode(lesson(2, "a zeppelin of my own", by=ME, scope="private")) + b"\n")
+    assert sorted(clan.found("zeppelin")) == ids(1, 2)
+    assert {hit.id: hit.where for hit in clan.ask("zeppelin").hits}[ids(2)[0]] == "agents/velma/notes.jsonl"
+
+
+# --- how it is shown ------------------------------------------------------------------------------------------------
 
 
 def test_a_snippet_has_the_hit_in_one_short_line(clan):
@@ -250,12 +304,12 @@ def test_what_is_shown_is_screened(clan):
     token = "ghp_" + "a1B2" * 10
     clan.edition(lesson(1, f"never print {token} there\x1b[31m\u202e", correct="word " * 30 + f"TOKEN={token} tail"))
     for query in ("print", token, "tail", "TOKEN"):
-        for hit in clan.ask(query).hits:
-            assert hit.id == ids(1)[0]
-            shown = "".join(map(str, hit))
-            assert "ghp_" not in shown
-            assert "\x1b" not in shown
-            assert "\u202e" not in shown
+        hits = clan.ask(query).hits
+        assert [hit.id for hit in hits] == ids(1)
+        shown = "".join(map(str, hits[0]))
+        assert "ghp_" not in shown
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
 
 
 def test_hidden_marks_do_not_hide_a_word(clan):
@@ -273,230 +327,66 @@ def test_terms_are_read_whatever_is_typed():
 
 NASTY = [
     *('"', '""', "'", "*", "a*", "*a", "NEAR", "NEAR(a b)", "a NEAR b", "a AND", "OR", "NOT a", "a NOT b", "(", "((a"),
-    *(
-        "head:a",
-        "body:",
-        "-a",
-        "^a",
-        "{a b}",
-        "a + b",
-        '"a" + "b"*',
-        "a;DROP TABLE search_doc;--",
-        "%",
-        "_",
-        "\\",
-        "\0",
-    ),
-    *(
-        "a\0b",
-        "\ud800",
-        "a" * 100_000,
-        '"' * 1000,
-        "a " * 5000,
-        "\ufeff",
-        "\u202e",
-        "ﷺ",
-        "İ",
-        "ß",
-        "ﬁ",
-        "é" * 30_000,
-        "()" * 999,
-    ),
+    *("head:a", "body:", "-a", "^a", "{a b}", "a + b", '"a" + "b"*', "a;DROP TABLE words;--", "%", "_", "\\", "\0"),
+    *("a\0b", "\ud800", "a" * 100_000, '"' * 1000, "a " * 5000, "\ufeff", "\u202e", "ﷺ", "İ", "ß", "ﬁ"),
+    *("é" * 30_000, "()" * 999),
 ]
 
 
 def test_anything_that_is_typed_is_safe(clan, shared):
     clan.edition(*(lesson(number, text) for number, text in enumerate(("a b", "NEAR", "AND OR NOT", "x*y (z)"), 1)))
+    clan.write("agents/tank/JOURNAL.md", "## one\ntwo\n")
     naughty = json.loads((shared / "corpora/strings/blns.json").read_text())
-    clan.ask("x")
-    tables = index.Index(clan.workspace.state.connection())
-    plain = index.Index(sqlite3.connect(":memory:", isolation_level=None), has_words=False)
-    indexing.refresh(plain, sources(clan))
+    listed = pages(clan.root)
     for query in [*NASTY, *naughty]:
-        for asked in (query, f'"{query}', f"{query} a", f"a {query}"):
-            search(tables, asked)
-            search(plain, asked)
+        for asked in (query, f'"{query}', f"{query} a"):
+            search(clan.workspace, asked, listed)
     assert clan.found("NEAR") == ids(2)
     assert clan.found("NOT") == ids(3)
 
 
-def test_every_naughty_text_is_found_by_itself(clan, shared):
-    texts = [t for t in json.loads((shared / "corpora/strings/blns.json").read_text()) if terms(t)]
+def test_nearly_every_naughty_text_is_found_by_itself(clan, shared):
+    """Only a text of marks that say nothing by themselves, such as quotation marks, cannot be asked for."""
+    texts = [t for t in json.loads((shared / "corpora/strings/blns.json").read_text()) if re.search(r"\w", t)]
     clan.edition(*(lesson(number, text) for number, text in enumerate(texts, 1)))
-    clan.ask("x")
-    tables = index.Index(clan.workspace.state.connection())
     for number, text in enumerate(texts, 1):
-        found = {hit.id for hit in search(tables, text, limit=len(texts)).hits}
-        assert ids(number)[0] in found, text
+        if terms(text):
+            found = {hit.id for hit in search(clan.workspace, text, limit=len(texts)).hits}
+            assert ids(number)[0] in found, text
     clan.workspace.close()
 
 
 # --- kept up --------------------------------------------------------------------------------------------------------
 
 
-def sources(clan: Clan) -> Sources:
-    workspace = clan.workspace
-    cut = workspace.timekeeper.reading().cut
-    return Sources(workspace.root, workspace.store, cut, tuple(pages(workspace)))
-
-
-@pytest.fixture
-def watched(monkeypatch):
-    """What was read, decoded and joined since the last look."""
-    seen = {"files": [], "lines": [], "ids": []}
-    log, page, keys, some = (
-        *(indexing._read_log, indexing._read_page),
-        *(indexing._keys_of, indexing._refresh_some),
-    )
-    monkeypatch.setattr(indexing, "_read_log", lambda *a: (seen["files"].append(a[1]), log(*a))[1])
-    monkeypatch.setattr(indexing, "_read_page", lambda *a: (seen["files"].append(a[1]), page(*a))[1])
-    monkeypatch.setattr(indexing, "_keys_of", lambda raws: (seen["lines"].extend(raws), keys(raws))[1])
-    monkeypatch.setattr(indexing, "_refresh_some", lambda i, c, k, r: (seen["ids"].extend(k), some(i, c, k, r))[1])
-
-    def look() -> dict:
-        now = {name: list(found) for name, found in seen.items()}
-        for found in seen.values():
-            found.clear()
-        return now
-
-    return look
-
-
-NOTHING = {"files": [], "lines": [], "ids": []}
-
-
-def test_what_did_not_change_is_not_read_again(clan, watched):
-    clan.edition(*(lesson(number, f"word{number}") for number in range(1, 50)))
-    clan.append(lesson(60, "sixty"))
-    clan.write("agents/velma/JOURNAL.md", "## one\ntwo\n")
-    clan.settle()
-    assert clan.found("word7") == ids(7)
-    assert len(watched()["files"]) == 3
-    clan.again()
-    assert clan.found("word8") == ids(8)
-    assert watched() == NOTHING
-
-
-def test_an_appended_line_costs_its_tail_and_its_pattern(clan, watched):
-    clan.edition(*(lesson(number, f"word{number}") for number in range(1, 50)))
-    clan.append(lesson(60, "sixty"), lesson(61, "sixtyone"))
-    clan.settle()
-    clan.found("x")
-    watched()
-    clan.append(changed(7, "changed"))
-    assert clan.found("changed") == ids(7)
-    assert clan.found("word7") == []
-    again = watched()
-    assert set(again["files"]) == {f"clan-learnings/patterns.d/{OTHER}.jsonl"}
-    assert (again["lines"], again["ids"]) == ([encode(changed(7, "changed"))], ids(7))
-
-
-def changed(number: int, text: str, at: int = 500) -> Line:
-    return Line(id=ids(number)[0], at=stamp(at), by=OTHER, set={"text": text}, when={"text": (stamp(at), OTHER)})
-
-
-def test_a_rewritten_edition_costs_what_differs(clan, watched):
-    lines = [lesson(number, f"word{number}") for number in range(1, 50)]
-    clan.edition(*lines)
-    clan.found("x")
-    watched()
-    clan.edition(lesson(0, "zero"), *lines[:20], lesson(21, "other21"), *lines[21:-1])
-    assert clan.found("other21") == ids(21)
-    assert clan.found("word21") == clan.found("word49") == []
-    assert clan.found("word48") == ids(48)
-    assert watched()["ids"] == [*ids(0), *ids(21), *ids(49)]
-
-
-def test_a_change_of_the_same_length_within_one_tick_of_the_clock_is_seen(clan):
-    file = clan.edition(lesson(1, "aaa"))
-    was = file.stat()
-    assert clan.found("aaa") == ids(1)
-    with file.open("r+b") as handle:
-        handle.write(encode(lesson(1, "bbb")))
-    os.utime(file, ns=(was.st_mtime_ns, was.st_mtime_ns))
-    assert clan.found("bbb") == ids(1)
-    assert clan.found("aaa") == []
-
-
-def test_a_shard_that_kept_its_length_but_not_its_beginning_is_read_again(clan):
-    clan.append(lesson(1, "first"), lesson(2, "second"))
-    assert clan.found("first") == ids(1)
-    shard = clan.root / f"clan-learnings/patterns.d/{OTHER}.jsonl"
-    shard.write_bytes(
-        b"".join(encode(line) + b"\n" for line in (lesson(3, "third"), lesson(2, "second"), lesson(4, "x")))
-    )
-    assert clan.found("first") == []
-    assert clan.found("third") == ids(3)
-    assert clan.found("second") == ids(2)
-
-
-def test_a_torn_last_line_is_found_once_it_is_whole(clan):
-    raw = encode(lesson(1, "torn in two"))
-    file = clan.write(f"clan-learnings/patterns.d/{OTHER}.jsonl", encode(lesson(2, "whole")) + b"\n" + raw[:40])
-    assert clan.found("whole") == ids(2)
-    assert clan.found("torn") == []
-    for piece in (raw[40:90], raw[90:], b"\n", encode(lesson(3, "after")) + b"\n"):
-        with file.open("ab") as handle:
-            handle.write(piece)
-        clan.found("whole")
-    assert clan.found("torn") == ids(1)
-    assert clan.found("after") == ids(3)
-
-
-def test_a_line_without_a_newline_counts_and_may_grow(clan):
-    file = clan.edition(lesson(1, "one"))
-    file.write_bytes(file.read_bytes().rstrip(b"\n"))
-    assert clan.found("one") == ids(1)
-    with file.open("ab") as handle:
-        handle.write(b"\n" + encode(lesson(2, "two")))
-    assert clan.found("two") == ids(2)
-    assert clan.found("one") == ids(1)
-
-
-def test_lines_of_any_shape_do_no_harm_to_good_ones(clan, monkeypatch):
-    monkeypatch.setattr("fleet.keep.limits.BLOCK_BYTES", 50_000)
-    good = [encode(lesson(number, f"good{number}")) for number in range(1, 8)]
-    rubbish = [b"", b"\xff\xfe\x00", b"{", b"<<<<<<< HEAD", b'{"id":"p-1"}', b'{"id":7}', b"x" * 300_000, b"[" * 5000]
-    rows = [row for pair in zip(good, rubbish, strict=False) for row in pair]
-    clan.write("clan-learnings/patterns.jsonl", b"\xef\xbb\xbf" + b"\r\n".join(rows) + b"\n")
-    for number in range(1, 8):
-        assert clan.found(f"good{number}") == ids(number)
-    with (clan.root / "clan-learnings/patterns.jsonl").open("ab") as handle:
-        handle.write(b"y" * 200_000)
-    clan.found("x")
-    with (clan.root / "clan-learnings/patterns.jsonl").open("ab") as handle:
-        handle.write(b"y" * 200_000 + b"\n" + encode(lesson(9, "behind")) + b"\n")
-    assert clan.found("behind") == ids(9)
-    assert clan.found("good5") == ids(5)
-
-
-def test_a_correction_an_edit_a_retirement_and_a_retraction_are_seen_at_once(clan):
-    told = Correction("used sed", "use awk", "Never build a sed expression", category="shell")
-    logged = corrections.correct(clan.workspace, "velma", told)
-    assert clan.found("expression sed", kinds=("pattern",)) == [logged.id]
-    assert clan.ask("awk", kinds=("correction",)).hits[0].where.startswith("agents/velma/corrections.md:")
-    line = clan.workspace.load().notebook.patterns[logged.id]
-    clan.append(edits.retired(line, OTHER, clock.pack(NOW_MS)))
-    assert clan.found("expression", kinds=("pattern",)) == []
-    (gone,) = clan.ask("expression", kinds=("pattern",), everything=True).hits
-    assert (gone.id, gone.is_gone) == (logged.id, True)
-    clan.append(edits.restored(line, OTHER, clock.pack(NOW_MS + 1)))
-    assert clan.found("expression", kinds=("pattern",)) == [logged.id]
+def test_an_edit_a_retirement_and_a_retraction_are_seen_at_once(clan):
+    made = lesson(1, "Never build a sed expression")
+    clan.edition(made)
+    assert clan.found("expression sed") == ids(1)
+    cut = clock.pack(NOW_MS)
+    clan.append(edits.set_field(made, "text", "Never build an awk program", OTHER, stamp(600), cut))
+    assert clan.found("expression") == []
+    assert clan.found("awk") == ids(1)
+    clan.append(edits.retire(made, OTHER))
+    assert clan.found("awk") == []
+    (gone,) = clan.ask("awk", everything=True).hits
+    assert (gone.id, gone.is_gone) == (*ids(1), True)
+    clan.append(edits.restore(made, OTHER, clock.pack(NOW_MS + 1)))
+    assert clan.found("awk") == ids(1)
     entry = finding("a quagga")
-    clan.workspace.store.append(DISCOVERIES, OTHER, [entry])
+    clan.append(entry, kind=DISCOVERIES)
     assert clan.found("quagga") == [entry.id]
-    gone = Discovery(id=retraction_id(entry.id), at=stamp(), by=ME, retracts=entry.id)
-    clan.workspace.store.append(DISCOVERIES, ME, [gone])
+    retraction = Discovery(id=retraction_id(entry.id), at=stamp(), by=ME, retracts=entry.id)
+    clan.append(retraction, kind=DISCOVERIES, replica=ME)
     assert clan.found("quagga") == []
 
 
 def test_a_page_that_changes_shrinks_or_goes_is_followed(clan):
     page = clan.write("agents/tank/JOURNAL.md", "# JOURNAL\n\n## one\nalpha\n## two\nbeta\n")
     assert clan.found("alpha") == ["one"]
-    page.write_text("# JOURNAL\n\nintro\n\n## one\nalpha\n```\n## no heading\n```\n")
+    page.write_text("# JOURNAL\n\nintro\n\n## one\nalpha\n")
     assert clan.found("beta") == []
     assert clan.ask("alpha").hits[0].where == "agents/tank/JOURNAL.md:5"
-    assert clan.found('"no heading"') == ["one"]
     page.unlink()
     assert clan.found("alpha") == []
 
@@ -506,16 +396,13 @@ def test_links_are_left_alone(clan, tmp_path):
     home = clan.root / "agents/tank"
     home.mkdir(parents=True)
     (home / "JOURNAL.md").symlink_to(tmp_path / "elsewhere.md")
-    (clan.root / "agents/slash").symlink_to(home)
     assert clan.found("passwords") == []
 
 
-def test_what_is_held_is_found_when_its_time_has_come(clan):
+def test_an_edit_from_the_future_is_found_when_its_time_has_come(clan):
     late = clock.pack(NOW_MS + 3 * 86_400_000)
     early = lesson(1, "now")
-    clan.edition(
-        early, Line(id=early.id, at=early.at, by=OTHER, set={"text": "tomorrow"}, when={"text": (late, OTHER)})
-    )
+    clan.edition(early, Line(id=early.id, w={ME: Column(set={"text": (late, "tomorrow")})}))
     assert clan.found("now") == ids(1)
     assert clan.found("tomorrow") == []
     clan.now_ms += 4 * 86_400_000
@@ -525,239 +412,14 @@ def test_what_is_held_is_found_when_its_time_has_come(clan):
 
 
 def test_a_newer_versions_line_is_passed_over(clan):
-    raw = b'{"hue":"blue","id":"p-0000000000000001","set":{"text":"future"}}'
+    raw = b'{"id":"p-0000000000000001","v":7,"w":{"tank.c0ffee42":{"first":{"text":"future"}}}}'
     clan.write("clan-learnings/patterns.jsonl", raw + b"\n" + encode(lesson(2, "present")) + b"\n")
     assert clan.found("future") == []
     assert clan.found("present") == ids(2)
 
 
-def docs(tables: index.Index) -> list[tuple]:
-    return sorted(tables.connection.execute(f"SELECT {index._COLUMNS} FROM search_doc"))
-
-
-def words(tables: index.Index) -> list[tuple]:
-    """What the full-text index holds, read from itself."""
-    tables.connection.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab(main, search_text, instance)")
-    found = tables.connection.execute(
-        "SELECT term, kind, ref, path, line, col, offset FROM vocabulary v JOIN search_doc d ON d.id = v.doc"
-    ).fetchall()
-    count = tables.connection.execute("SELECT count(*) FROM vocabulary").fetchone()[0]
-    tables.connection.execute("DROP TABLE temp.vocabulary")
-    assert count == len(found), "words of texts that are no more"
-    assert heads(tables) == {(row[0], *row[1:5]) for row in found if row[5] == "head"}
-    return sorted(found)
-
-
-def heads(tables: index.Index) -> set[tuple]:
-    """What the full-text index of the lessons' own words holds: the same, each word once."""
-    tables.connection.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab(main, search_head, instance)")
-    asked = "SELECT term, kind, ref, path, line FROM vocabulary v LEFT JOIN search_doc d ON d.id = v.doc"
-    found = set(tables.connection.execute(asked))
-    tables.connection.execute("DROP TABLE temp.vocabulary")
-    return found
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_happens_the_index_is_what_a_new_one_would_be(clan, seed):
-    rng = random.Random(seed)
-    made = patterns(40, seed)
-    shards = [f"clan-learnings/patterns.d/{replica}.jsonl" for replica in (ME, OTHER)]
-    files = ["clan-learnings/patterns.jsonl", *shards]
-
-    def some() -> bytes:
-        line = rng.choice(made)
-        edited = changed(1, f"text {rng.random()}", rng.randrange(900))
-        edited.id = line.id
-        return rng.choice([encode(line), encode(edited), encode(finding(f"p {rng.randrange(9)}")), b"rubbish"]) + b"\n"
-
-    for _ in range(25):
-        path = clan.root / rng.choice(files)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        held = path.read_bytes() if path.exists() else b""
-        action = rng.randrange(6)
-        if action <= 2:
-            path.write_bytes(held + b"".join(some() for _ in range(rng.randrange(4))) + some()[: rng.choice([0, 30])])
-        elif action == 3:
-            rows = held.splitlines(keepends=True)
-            rng.shuffle(rows)
-            path.write_bytes(b"".join(rows[: rng.randrange(len(rows) + 1)]))
-        elif action == 4:
-            path.unlink(missing_ok=True)
-        else:
-            rows = [f"## {rng.randrange(9)}\nword{rng.randrange(9)}\n" for _ in range(rng.randrange(5))]
-            clan.write("agents/tank/JOURNAL.md", "".join(rows))
-        if rng.random() < 0.5:
-            clan.found("x")
-    clan.found("x")
-    tables = index.Index(clan.workspace.state.connection())
-    fresh = index.Index(sqlite3.connect(":memory:", isolation_level=None))
-    indexing.refresh(fresh, sources(clan))
-    assert docs(tables) == docs(fresh)
-    assert words(tables) == words(fresh)
-    held = clan.workspace.load()
-    present = {line.id: line.set["text"] for line in held.notebook.present()}
-    assert {row[1]: row[4] for row in docs(tables) if row[0] == "pattern" and not row[9]} == present
-    clan.workspace.close()
-
-
-# --- what may become of the index -----------------------------------------------------------------------------------
-
-
-def statement(*sql: str):
-    def work(clan: Clan) -> None:
-        connection = clan.workspace.state.connection()
-        for one in sql:
-            connection.execute(one)
-        clan.workspace.close()
-
-    work.__name__ = sql[-1][:40]
-    return work
-
-
-def rubbish(clan: Clan) -> None:
-    (clan.root / ".fleet/state.db").write_bytes(b"no database at all" * 1000)
-
-
-def missing(clan: Clan) -> None:
-    (clan.root / ".fleet/state.db").unlink()
-
-
-def shadows(*sql: str):
-    return statement("PRAGMA writable_schema = ON", *sql)
-
-
-DAMAGE = [
-    rubbish,
-    missing,
-    statement("UPDATE search_meta SET value = '0' WHERE key = 'version'"),
-    statement("DELETE FROM search_meta"),
-    *(statement(f"DROP TABLE {name}") for name in sorted(index._NAMES)),
-    *(statement(f"DROP TABLE {name}") for name in sorted(index._SHADOWS)),
-    *(statement(f"DELETE FROM {name}") for name in sorted(index._SHADOWS)),
-    statement("UPDATE search_text_data SET block = x'00'"),
-    *(
-        statement(f"UPDATE search_text_data SET block = x'{random.Random(seed).randbytes(50).hex()}'")
-        for seed in range(4)
-    ),
-    statement("UPDATE search_text_config SET v = 99"),
-    statement("UPDATE search_head_data SET block = x'00'"),
-    statement("UPDATE search_head_config SET v = 99"),
-    shadows("UPDATE sqlite_master SET sql = replace(sql, 'unicode61', 'nothing') WHERE name = 'search_head'"),
-    statement("ALTER TABLE search_doc RENAME COLUMN head TO title"),
-    statement("ALTER TABLE search_file DROP COLUMN digest"),
-    shadows("UPDATE sqlite_master SET sql = replace(sql, 'unicode61', 'nothing') WHERE name = 'search_text'"),
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-def test_a_damaged_missing_or_older_index_is_made_anew_and_damage_is_told(clan, damage):
-    clan.edition(*(lesson(number, f"word{number} of some lesson") for number in range(1, 30)))
-    assert clan.found("word7") == ids(7)
-    damage(clan)
-    clan.again()
-    clan.append(changed(8, "word8 renewed lesson"))
-    assert len(clan.found("lesson", limit=50)) == 29
-    assert clan.found("renewed") == ids(8)
-    assert clan.found("word9") == ids(9)
-    said, clan.workspace.warnings = clan.workspace.warnings, []
-    assert said or (damage is not rubbish and not damage.__name__.startswith("UPDATE search_text_data"))
-    assert not said or (damage is not missing and "search_meta" not in damage.__name__), "nothing is wrong with that"
-    assert all("damaged" in each and "no lesson is lost" in each for each in said)
-
-
-def test_tables_of_another_version_are_not_used(clan, watched):
-    clan.edition(lesson(1, "one"))
-    clan.found("one")
-    watched()
-    statement("UPDATE search_meta SET value = '0' WHERE key = 'version'")(clan)
-    assert clan.found("one") == ids(1)
-    assert watched()["ids"] == ids(1)
-
-
-def test_the_other_tables_of_the_database_outlive_the_index(clan):
-    clan.workspace.state.put(confirmed="yes")
-    clan.workspace.state.mark_sent([b"line"])
-    clan.edition(lesson(1, "word"))
-    clan.found("word")
-    statement("DROP TABLE search_text_config")(clan)
-    assert clan.found("word") == ids(1)
-    assert clan.workspace.state.get("confirmed") == "yes"
-    assert clan.workspace.state.was_sent(b"line")
-    check = clan.workspace.state.connection().execute("PRAGMA integrity_check").fetchone()
-    assert check == ("ok",)
-    clan.workspace.close()
-
-
-def plainly(clan: Clan) -> None:
-    """Without the index all is found as well, and one warning says so."""
-    clan.edition(lesson(1, "Quote every path", correct="use awk"), lesson(2, "贡献者"))
-    clan.write("agents/tank/JOURNAL.md", "## one\nquote\n")
-    for query, wanted in (("quote path", ids(1)), ("awk", ids(1)), ("贡献", ids(2)), ("nope", []), ("quote", None)):
-        clan.again()
-        found = clan.found(query)
-        assert found == wanted if wanted is not None else set(found) == {*ids(1), "one"}
-        (warning,) = clan.workspace.warnings
-        assert warning.startswith("the search index cannot be used")
-    clan.again()
-
-
-def test_a_folder_that_cannot_be_written_is_searched_plainly(clan):
-    (clan.root / ".fleet").mkdir()
-    (clan.root / ".fleet/locks").write_text("a file where a folder belongs")
-    plainly(clan)
-
-
-def test_an_sqlite_without_fts5_is_served_plainly(clan, monkeypatch):
-    monkeypatch.setattr(index, "_WORDS", index._WORDS.replace("fts5", "fts5_that_is_not_there"))
-    plainly(clan)
-
-
-def test_a_database_that_cannot_be_opened_is_done_without(clan):
-    (clan.root / ".fleet/state.db").mkdir(parents=True)
-    plainly(clan)
-
-
-def test_a_run_that_was_cut_short_goes_on_where_it_was(clan, monkeypatch):
-    monkeypatch.setattr(indexing, "PARAMETERS_MAX", 10)
-    clan.edition(*(lesson(number, f"word{number}") for number in range(1, 101)))
-    some, left = indexing._refresh_some, [3]
-
-    def killed(*given):
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return some(*given)
-
-    monkeypatch.setattr(indexing, "_refresh_some", killed)
-    with pytest.raises(KeyboardInterrupt):
-        clan.found("x")
-    calls = []
-    monkeypatch.setattr(indexing, "_refresh_some", lambda i, c, k, r: (calls.append(len(k)), some(i, c, k, r))[1])
-    clan.again()
-    for number in range(1, 101):
-        assert clan.found(f'"word{number}"') == ids(number)
-    assert sum(calls) == 70
-
-
-def test_a_file_that_is_replaced_while_it_is_read_is_read_again(clan, monkeypatch):
-    lines = [lesson(number, f"word{number}") for number in range(1, 30)]
-    clan.edition(*lines)
-    read, turn = indexing._refresh_refs, [0]
-
-    def meanwhile(*given):
-        turn[0] += 1
-        if turn[0] == 1:
-            clan.edition(lesson(0, "a longer line in front of all others"), *lines)
-        read(*given)
-
-    monkeypatch.setattr(indexing, "_refresh_refs", meanwhile)
-    for number in range(1, 30):
-        assert clan.found(f'"word{number}"') == ids(number)
-    assert clan.found("front") == ids(0)
-
-
 def test_many_may_search_at_once(clan):
-    clan.edition(*patterns(400))
+    clan.edition(*(lesson(number, f"version {number}") for number in range(400)))
     wrong = []
 
     def work(number: int) -> None:
@@ -766,10 +428,9 @@ def test_many_may_search_at_once(clan):
             for turn in range(5):
                 mine.again()
                 if number % 2:
-                    mine.append(
-                        lesson(1000 * number + turn, f"fresh{number}x{turn}"), replica=f"a{number}.0000000{number}"
-                    )
-                    assert mine.found(f"fresh{number}x{turn}") == ids(1000 * number + turn)
+                    fresh = lesson(1000 * number + turn, f"fresh{number}x{turn}")
+                    mine.append(fresh, replica=f"a{number}.0000000{number}")
+                    assert mine.found(f"fresh{number}x{turn}") == [fresh.id]
                 assert len(mine.ask("version").hits) == 20
                 assert not mine.workspace.warnings, mine.workspace.warnings
         except BaseException as why:
@@ -783,49 +444,15 @@ def test_many_may_search_at_once(clan):
     assert not wrong
 
 
-def test_a_large_clan_is_indexed_once(clan, watched):
+def test_a_large_clan_is_searched_quickly(clan):
     """``FLEET_SEARCH_PATTERNS=100000`` for the size that the figures are given for."""
-    clan.write("clan-learnings/patterns.jsonl", edition(COUNT))
-    clan.settle()
-    took = {}
-
-    def timed(what: str, query: str, count: int) -> None:
-        start = time.perf_counter()
-        assert len(clan.ask(query).hits) == count
-        took[what] = time.perf_counter() - start
-
-    timed("first", "version", 20)
-    assert len(watched()["ids"]) == COUNT
-    timed("second", "version", 20)
-    assert watched() == NOTHING
-    clan.append(lesson(1, "quixotic zeugma"))
-    timed("one line", "zeugma", 1)
-    assert watched()["ids"] == ids(1)
-    print({what: f"{seconds * 1000:.0f} ms" for what, seconds in took.items()})
-    assert took["first"] < 5 + COUNT / 4000, took
-    assert took["second"] < 0.5 + took["first"] / 4, took
-    assert took["one line"] < 0.5 + took["first"] / 4, took
-
-
-def test_every_log_has_a_place_in_the_index():
-    assert {kind.name for kind in reading.KINDS} == {"patterns", "discoveries"}
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_rot_in_the_database_costs_no_answer(tmp_path, seed):
-    rng = random.Random(seed)
-    clan = Clan(tmp_path)
-    clan.edition(*(lesson(number, f"word{number} of some lesson") for number in range(1, 200)))
-    clan.found("word")
-    file = tmp_path / ".fleet/state.db"
-    data = bytearray(file.read_bytes())
-    for _ in range(rng.choice([1, 5, 50])):
-        at = rng.randrange(100, len(data))
-        length = rng.choice([1, 8, 4096])
-        data[at : at + length] = rng.randbytes(min(length, len(data) - at))
-    file.write_bytes(data)
-    for number in (3, 100, 150):
-        clan.again()
-        clan.append(changed(number, f"fresh{number} lesson"))
-        clan.found("lesson", limit=500)
-        assert clan.found(f"fresh{number}") == ids(number) or clan.workspace.warnings
+    rng = random.Random(3)
+    words = [f"word{number}" for number in range(500)]
+    clan.edition(*(lesson(n, "version " + " ".join(rng.choices(words, k=9))) for n in range(COUNT)))
+    assert len(clan.ask("version").hits) == 20
+    took = []
+    for query in ("version", "word7 word8", "nothing of it word9", "xyzzy"):
+        began = time.perf_counter()
+        clan.ask(query)
+        took.append(time.perf_counter() - began)
+    assert max(took) < 0.5 + COUNT / 100_000, took
