@@ -6,57 +6,29 @@ does not silence another.
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from fleet.hosts import local
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, Alarm, Call, TimeUpError, explained
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload
-from fleet.recall import ready
+from fleet.learn import attempts
+from fleet.model.errors import BusyError
+from fleet.recall import ready, triggers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-    from typing import Any
-
-    from fleet.learn.signals import Flag
-    from fleet.store.config import Triggers
     from fleet.store.workspace import Workspace
 
-LISTED_MAX = 5
-LOCK_WAIT_S = 5.0
-"""How long a hook waits for another process: shorter than a command does, since a host waits for the hook."""
+STATE_WAIT_S = 1.0
+"""How long the local database is waited for: what was shown is a measure, and proves nothing."""
 
 SOON_S = 10.0
 """After so long a session's start takes what is at hand; the rest is made ready by a process of its own."""
 
 TWICE_MS = 3_000
 """A plugin and the settings may both call: two starts of one session, for one reason, this close together, are one."""
-
-QUOTE_CHARS_MAX = 1_000
-TITLE_CHARS_MAX = 120
-
-_INJECTED = ("fleet-", "hook_context", "(p-", ";p-", "; p-", "(d-", ";d-", "; d-")
-"""Without one of these nothing of ours is in a prompt, and what takes it out need not be loaded."""
-
-STATE_IT = """\
-fleet logged this as {id}: "{title}". It counts for nothing until its lesson is stated. State it now, in this turn, as \
-one general sentence that would have prevented it, and then go on with the task:
-  fleet learn {id} --pattern "..."
-If it was no correction at all, go on: nothing needs to be done."""
-
-STATE_ITS_CAUSE = """\
-fleet logged this as {id}: "{title}". It counts for nothing until its lesson is stated. Once you know the cause, and \
-in this turn, state it as one general sentence that would have prevented it:
-  fleet learn {id} --pattern "..."
-If it failed as it was meant to, as a test that is written first does, go on: nothing needs to be done."""
-
-STATE_THEM = """\
-{number} logged in this session {verb} no lesson yet, and so teach{es} nobody anything:
-{rows}
-State each as one general sentence, for example: fleet learn {first} --pattern "..."
-What was no correction can be left as it is; you will not be asked again in this session."""
 
 
 class Reply:
@@ -83,18 +55,20 @@ def answer(call: Call, payload: Payload) -> Reply:
     """
     if payload.event == "SessionStart":
         return _session_start(call, payload)
-    if payload.event == "UserPromptSubmit":
-        return _prompt(call, payload)
     if payload.event == "PreToolUse":
         return _before_a_tool(call, payload)
     if payload.event == "PostToolUse":
         return _after_a_tool(call, payload)
-    if payload.event == "PostToolUseFailure":
-        return _after_a_failure(call, payload)
     if payload.event == "Stop":
         return _stop(call, payload)
-    _leave(call, AT_THE_END)  # a host waits 1.5 s at a session's end, and a sync may take longer
-    return Reply()
+    if payload.event == "SessionEnd":
+        _leave(call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer
+        return Reply()
+    from fleet.app import flagging
+
+    return Reply(
+        flagging.heard(call, payload) if payload.event == "UserPromptSubmit" else flagging.failed(call, payload)
+    )
 
 
 # --- a session's start ----------------------------------------------------------------------------------------------
@@ -145,7 +119,6 @@ def _made_in_time(call: Call, workspace: "Workspace") -> tuple[str, bool]:
 def make_ready(call: Call) -> str:
     """Make ready what the next session starts with; return what the log says of it."""
     from fleet.app import starting
-    from fleet.model.errors import BusyError
 
     with _opened(call) as workspace:
         try:
@@ -156,75 +129,12 @@ def make_ready(call: Call) -> str:
     return f"the next session's start is ready: {size:,} characters"
 
 
-# --- prompts --------------------------------------------------------------------------------------------------------
-
-
-def _prompt(call: Call, payload: Payload) -> Reply:
-    """A person, or another agent, may have corrected this one: that is logged before the next reply."""
-    from fleet.learn import signals
-    from fleet.text.signals import PRAISE, detect
-
-    said = payload.prompt
-    if any(mark in said.lower() for mark in _INJECTED):
-        from fleet.learn.echoes import strip_injected
-
-        said = strip_injected(said)
-    # None means the defaults: reading what a person set takes a parser, and far longer than all else here.
-    signal = detect(said, _triggers(call) if call.sets("triggers") else None)
-    if signal is None or signal.kind == PRAISE:  # which corrects nothing
-        return Reply()
-    flag = signals.Flag(
-        kind="agent" if signal.sender else "human",
-        quote=_quoted(said, signal.excerpt),
-        title=signal.excerpt,
-        confidence=signal.confidence,
-        heard=signal.kind,
-        agent=signal.sender,
-    )
-    return _flagged(call, flag, STATE_IT)
-
-
-def _triggers(call: Call) -> "Triggers":
-    from pathlib import Path
-
-    from fleet.store import config
-
-    return config.load(Path(call.root) / config.FILE_NAME).triggers
-
-
-def _quoted(said: str, excerpt: str) -> str:
-    """Return a short message whole, else the sentence that told and what follows it: there stands what is right."""
-    if len(said) <= QUOTE_CHARS_MAX:
-        return said
-    begin = max(said.find(excerpt), 0)
-    return said[begin : begin + QUOTE_CHARS_MAX]
-
-
-def _flagged(call: Call, flag: "Flag", words: str) -> Reply:
-    """Log a signal; return how its lesson is to be stated, unless it is one that was logged before."""
-    from fleet.learn import signals
-
-    done = signals.flag(_ground(call), call.agent, flag, session=call.session, wait_s=LOCK_WAIT_S)
-    if not done.is_new:
-        return Reply()
-    local.note(call.root, call.session, f"flag {done.id}")
-    return Reply(words.format(id=done.id, title=_shown_title(flag.title)))
-
-
-def _shown_title(title: str) -> str:
-    from fleet.text.screening import readable
-
-    return readable(title)[:TITLE_CHARS_MAX]
-
-
 # --- tools ----------------------------------------------------------------------------------------------------------
 
 
 def _before_a_tool(call: Call, payload: Payload) -> Reply:
     if payload.command:
         with call.guarded("whether this is a fourth try is not known"):
-            from fleet.learn import attempts
-
             blocked = attempts.verdict(call.root, call.agent, call.session, payload.command, payload.cwd)
             if blocked is not None:
                 from fleet.learn import mutations
@@ -241,8 +151,6 @@ def _lessons_for(call: Call, payload: Payload) -> str:
     rows = ready.rows(call.root, call.agent)
     if not rows:
         return ""
-    from fleet.recall import triggers
-
     known = [word.split()[1] for word in local.words(call.root, call.session) if word.startswith("lesson ")]
     found = triggers.due(rows, known, payload.tool, payload.command, payload.path)
     found = [each for each in found if local.claim(call.root, call.session, f"lesson {each[0]}")]
@@ -253,8 +161,6 @@ def _lessons_for(call: Call, payload: Payload) -> str:
 
 
 def _after_a_tool(call: Call, payload: Payload) -> Reply:
-    from fleet.learn import attempts
-
     if payload.command and payload.has_ended and payload.host != CODEX:  # Codex does not tell how a command ended
         if won := attempts.note_success(call.root, call.agent, call.session, payload.command):
             from fleet.learn import mutations
@@ -265,24 +171,6 @@ def _after_a_tool(call: Call, payload: Payload) -> Reply:
     elif payload.path and payload.tool in EDITING_TOOLS:
         attempts.note_edit(call.root, call.agent, call.session, payload.path)
     return Reply()
-
-
-def _after_a_failure(call: Call, payload: Payload) -> Reply:
-    if payload.call and not local.claim(call.root, call.session, f"call {payload.call}"):
-        return Reply()  # a plugin and the settings may both call: one failure is one
-    from fleet.learn import attempts
-    from fleet.text import shell
-
-    with call.guarded("the failure is not counted"):
-        attempts.note_failure(
-            call.root, call.agent, call.session, payload.command, payload.error, payload.exit_code, payload.cwd
-        )
-    builds = attempts.read_settings(call.root).builds if call.sets("attempts") else None
-    if not shell.is_build(payload.command, builds):
-        return Reply()
-    from fleet.learn import signals
-
-    return _flagged(call, signals.failure(payload.command, payload.exit_code, payload.error), STATE_ITS_CAUSE)
 
 
 # --- the end of a turn, and of a session ------------------------------------------------------------------------------
@@ -301,22 +189,10 @@ def _unstated(call: Call) -> str:
     known = local.words(call.root, call.session)
     if any(word.startswith("stop ") for word in known) or not any(word.startswith("flag ") for word in known):
         return ""
-    from fleet.learn import signals
+    from fleet.app import flagging
 
-    waiting = signals.waiting(_ground(call), call.agent, call.session)
-    if not waiting or not local.claim(call.root, call.session, "stop once"):
-        return ""
-    rows = [f"- {each.id}: {_shown_title(each.title)}" for each in waiting[:LISTED_MAX]]
-    if more := len(waiting) - len(rows):
-        rows.append(f"- and {more} more: `fleet status`")
-    is_one = len(waiting) == 1
-    return STATE_THEM.format(
-        number="One correction" if is_one else f"{len(waiting)} corrections",
-        verb="has" if is_one else "have",
-        es="es" if is_one else "",
-        rows="\n".join(rows),
-        first=waiting[0].id,
-    )
+    reason = flagging.unstated(call)
+    return reason if reason and local.claim(call.root, call.session, "stop once") else ""
 
 
 def work_at_the_end(call: Call) -> str:
@@ -345,49 +221,12 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-class _Ground:
-    """A workspace as far as a signal needs one: no configuration, no database, no replica; those take too long.
-
-    Args:
-        root: the folder with ``fleet.toml``.
-    """
-
-    def __init__(self, root: str) -> None:
-        from pathlib import Path
-
-        from fleet.store.files import Files
-
-        self.root = Path(root)
-        self.files = Files(self.root)
-        self.world = self
-        self.wall_ms = local.now_ms
-
-    @property
-    def is_read_only(self) -> bool:
-        """Whether nobody may write here: an ephemeral folder, and no lease."""
-        register = local.read(str(self.root), "replica.toml", bytes_max=1024 * 1024)
-        return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
-
-    def home(self, agent: str) -> "Path":
-        """Return the folder of one agent's own files."""
-        return self.root / "agents" / agent
-
-    def log_lock(self, agent: str, wait_s: float) -> "AbstractContextManager[None]":
-        """Hold the lock of one agent's log, the one that every command takes."""
-        return self.files.lock(self.root / ".fleet" / "locks" / f"log-{agent}.lock", wait_s)
-
-
-def _ground(call: Call) -> "Any":
-    return _Ground(call.root)
-
-
 # --- what they share --------------------------------------------------------------------------------------------------
 
 
 def _leave(call: Call, which: str) -> None:
     """Start a process that outlives the hook, for work that nobody can wait for."""
     import subprocess
-    import sys
 
     # -P: a folder of the project that is called fleet, or json, is not ours to run.
     subprocess.Popen(
@@ -409,7 +248,7 @@ def _note_shown(call: Call, ids: Iterable[str]) -> None:
         from fleet.reflect import exposure
         from fleet.store.local import Local
 
-        state = Local(Path(local.path_of(call.root, "local.db")))
+        state = Local(Path(local.path_of(call.root, "local.db")), wait_s=STATE_WAIT_S)
         try:
             exposure.note(state, call.agent, call.session, ids, local.now_ms())
         finally:
