@@ -150,10 +150,7 @@ def _words(value: object) -> list[str]:
     no escape helps. A span that leaves no room for that is code no more.
     """
     words: list[str] = []
-    escaped = markdown_escape(screened(value))
-    if "`" not in escaped:
-        return escaped.split()
-    for word in _CODE.sub(_whole, escaped).split():
+    for word in _CODE.sub(_whole, markdown_escape(screened(value))).split():
         if _BLANK in word and len(word) > _WORD_COLUMNS_MAX:
             words += _CODE.sub(_plain, word).split()
         else:

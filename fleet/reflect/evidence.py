@@ -73,7 +73,7 @@ def due(patterns: Iterable[Pattern], agent: str, settings: Promotion, known: set
     for pattern in sorted(patterns, key=lambda pattern: (pattern.last_seen, pattern.id), reverse=True):
         if pattern.id in known or pattern.count("seen") < least_seen(settings):
             continue
-        own, others = own_count(pattern, agent), independent(pattern)
+        own, others = pattern.seen_by(agent), independent(pattern)
         if own >= settings.own:
             found.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {agent}"))
         elif _is_enough(others, settings):
@@ -90,11 +90,6 @@ def least_seen(settings: Promotion) -> int:
     return min(settings.own, settings.clan_seen)
 
 
-def own_count(pattern: Pattern, agent: str) -> int:
-    """Return how often this agent met it, on any machine, relapses included."""
-    return sum(total for writer, total in pattern.totals.get("seen", {}).items() if names.agent_of(writer) == agent)
-
-
 def independent(pattern: Pattern) -> Independent:
     """Return the evidence that does not lean on the lesson itself."""
     relapsed, met_in = pattern.totals.get("relapsed", {}), pattern.totals.get("sessions", {})
@@ -105,6 +100,12 @@ def independent(pattern: Pattern) -> Independent:
         if fresh > 0 and names.is_agent(agent):
             seen[agent] += fresh
             sessions[agent] += min(met_in.get(writer, 0), fresh)
+    told: set[str] = set()
+    for agent, entries in sorted(pattern.by_hand.items()):
+        # An entry in the logs of two agents was copied from one to the other: it is evidence once.
+        if fresh := sum(number for entry, number in entries.items() if entry not in told):
+            seen[agent] += fresh
+        told |= entries.keys()
     return Independent(sum(seen.values()), len(seen), sum(max(1, sessions[agent]) for agent in seen))
 
 
@@ -145,7 +146,7 @@ def doubt(pattern: Pattern, records: Sequence[Pattern], agent: str) -> str:
         names.agent_of(writer)
         for writer, total in shown.totals.get("seen", {}).items()
         if total > relapsed.get(writer, 0) or names.agent_of(writer) == agent
-    }
+    } | shown.by_hand.keys()
     # A merge without a writer may be anybody's: then nobody but ourselves is known to be somebody else.
     others = set() if "" in mergers else witnesses - mergers
     if mergers - {agent} and agent not in witnesses and not others:

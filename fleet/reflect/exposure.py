@@ -130,6 +130,7 @@ def roll_up(writer: "Writer") -> int:
         FleetError: what is missing is written the next time.
     """
     from fleet.model import edits  # not at the top: a hook notes what it shows, and needs neither of the two
+    from fleet.model.line import total_of
     from fleet.store.lines import PATTERNS
 
     workspace, agent = writer.workspace, writer.agent
@@ -147,7 +148,7 @@ def roll_up(writer: "Writer") -> int:
     deltas = []
     for pattern, total in connection.execute(asked, (agent, writer.name)).fetchall():
         record = line(pattern)
-        if record is not None and (missing := total - _own_total(record, writer.name)) > 0:
+        if record is not None and (missing := total - total_of(record, writer.name, "shown")) > 0:
             deltas.append(edits.shown(record, writer.name, missing))
     writer.append(PATTERNS, deltas)
     connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
@@ -172,6 +173,8 @@ def _count(
     connection: sqlite3.Connection, agent: str, replica: str, today: int, line: "Callable[[str], Line | None]"
 ) -> None:
     """Give whole days to a replica. Its total is never below the one in its column: this table may be younger."""
+    from fleet.model.line import total_of
+
     asked = "SELECT rowid, pattern, number FROM exposure WHERE agent = ? AND said = 0 AND replica = '' AND first_ms < ?"
     totals: dict[str, int] = {}
     for row, pattern, number in connection.execute(asked, (agent, today)).fetchall():
@@ -179,15 +182,10 @@ def _count(
             most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"
             counted = connection.execute(most, (agent, pattern, replica)).fetchone()[0]
             record = line(pattern)
-            totals[pattern] = max(counted, _own_total(record, replica) if record is not None else 0)
+            totals[pattern] = max(counted, total_of(record, replica, "shown") if record is not None else 0)
         totals[pattern] += number
         changed = "UPDATE exposure SET replica = ?, total = ? WHERE rowid = ?"
         connection.execute(changed, (replica, totals[pattern], row))
-
-
-def _own_total(line: "Line", replica: str) -> int:
-    column = line.w.get(replica)
-    return column.n.get("shown", 0) if column is not None else 0
 
 
 def _shorten(connection: sqlite3.Connection, agent: str, lesson: "Callable[[str], Pattern | None]") -> None:

@@ -2,18 +2,16 @@
 
 import pytest
 
-from fleet.keep.line import Line
-from fleet.recall.lessons import not_working
+from fleet.recall.ranking import not_working
+from tests.records import pattern
 
 EARLY, PROMOTED, LATE = (f"2026-11-2{day}T12:00:00.000Z-0000" for day in (0, 1, 2))
 MINE, OTHER = "velma.00000001", "tank.00000002"
 
 
 def lesson(*, state="published", add=None, **counters):
-    line = Line(id="p-0123456789abcdef", at=EARLY, by=MINE, add=add or {MINE: EARLY})
-    line.set, line.n = {"text": "Use pnpm", "state": state}, counters
-    line.when = {"state": (PROMOTED, MINE)}
-    return line
+    edits = {"state": (PROMOTED, MINE, state)}
+    return pattern("p-0123456789abcdef", {}, add=add or {MINE: EARLY}, edits=edits, counters=counters, text="Use pnpm")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +46,6 @@ def test_a_candidate_has_no_promotion_to_fail_after():
 
 
 def test_where_nobody_knows_when_it_was_published_each_relapse_counts():
-    line = lesson(relapsed={MINE: 1})
-    line.when = {}
-    assert not_working(line) != ""
+    told = {"text": "Use pnpm", "state": "published"}  # as if it had been logged so
+    found = pattern("p-0123456789abcdef", {}, add={MINE: EARLY}, counters={"relapsed": {MINE: 1}}, **told)
+    assert not_working(found) != ""

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from fleet.keep import limits, screening
-from fleet.keep.line import Line
-from fleet.keep.screening import one_line, redact, screen
-from fleet.recall import lessons, page
-from fleet.recall.page import render_page
+from fleet.model import limits
+from fleet.model.discovery import Discovery
+from fleet.model.pattern import Pattern
+from fleet.recall import page
+from fleet.recall.page import render_all, render_page
+from fleet.text import screening
+from fleet.text.screening import one_line, redact, screen, screened
+from tests.records import AT, pattern
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 NAUGHTY = SHARED / "corpora/strings/blns.json"
@@ -118,17 +121,9 @@ BREAKOUTS = [
 
 
 def lesson(
-    number: int, text: object, *, seen: int = 1, by: str = "tank.c0ffee42", at: str = "", **fields: object
-) -> Line:
-    at = at or "2026-03-15T14:30:00.000Z-0000"
-    return Line(
-        id=f"p-{number:016x}",
-        at=at,
-        by=by,
-        add={by: at},
-        n={"seen": {by: seen}},
-        set={"text": text, **fields},
-    )
+    number: int, text: object, *, seen: int = 1, by: str = "tank.c0ffee42", at: str = AT, **more: object
+) -> Pattern:
+    return pattern(f"p-{number:016x}", {by: seen}, **{"add": {by: at}, "text": text, **more})
 
 
 def parsed(page: str) -> list[Token]:
@@ -196,19 +191,15 @@ def order(page: str) -> list[int]:
 
 
 def test_a_small_page_is_golden():
-    twice = lesson(
-        1, "Always use awk over sed for user-provided input", correct="awk with -v", category="Shell", seen=4
-    )
-    twice.add["popashot.7f3a91c2"] = "2026-03-16T08:00:00.000Z-0000"
-    twice.n["seen"]["popashot.7f3a91c2"] = 1
-    retired = lesson(2, "Retired")
-    retired.rem = dict(retired.add)
+    seen = {"tank.c0ffee42": 4, "popashot.7f3a91c2": 1}
+    awk = {"text": "Always use awk over sed for user-provided input", "correct": "awk with -v", "category": "Shell"}
+    undated = {"imported": {"0a0b0c0d00000000": 1}, "add": {"porter.0a0b0c0d": "2026-04-01T00:00:00.000Z-0000"}}
     patterns = [
-        twice,
-        retired,
+        pattern(f"p-{1:016x}", seen, **awk),
+        lesson(2, "Retired", rem={"tank.c0ffee42": AT}),
         lesson(3, "Check the CLI version before using --json", category="cli", state="published", by="velma.09ab12cd"),
         lesson(4, "Quote * and <b> in `grep -e`", category="shell"),
-        lesson(5, "No category", at="2026-04-01T00:00:00.000Z-0000", by="import.09ab12cd"),
+        pattern(f"p-{5:016x}", {}, text="No category", **undated),
         lesson(6, None, category="shell"),
     ]
     assert render_page(patterns, members=MEMBERS) == GOLDEN
@@ -226,15 +217,15 @@ def test_the_order_of_the_lines_does_not_matter():
     assert render_page(patterns) == render_page(patterns[::-1]) == render_page(iter(patterns))
 
 
-def test_published_first_then_most_seen_then_id():
+def test_published_first_then_most_seen_then_the_newest():
     patterns = [
-        lesson(5, "a"),
-        lesson(4, "b"),
+        lesson(4, "a"),
+        lesson(5, "b", at="2026-03-16T14:30:00.000Z-0000"),
         lesson(3, "c", seen=7),
         lesson(2, "d", state="published"),
         lesson(9, "e", seen=2, state="published"),
     ]
-    assert order(render_page(patterns)) == [9, 2, 3, 4, 5]
+    assert order(render_page(patterns)) == order(render_page(patterns[::-1])) == [9, 2, 3, 5, 4]
 
 
 def test_categories_come_in_the_order_of_their_best_lesson_and_merge_whatever_their_case():
@@ -267,19 +258,17 @@ def test_500_are_shown_unless_told_otherwise():
 
 
 def test_a_retired_lesson_stays_off_the_page_and_a_confirmed_one_on_it():
-    retired, confirmed = lesson(1, "gone"), lesson(2, "kept")
-    retired.rem = dict(retired.add)
-    confirmed.rem = dict(confirmed.add)
-    confirmed.add["velma.09ab12cd"] = "2026-03-16T00:00:00.000Z-0000"
+    retired = lesson(1, "gone", rem={"tank.c0ffee42": AT})
+    again = {"tank.c0ffee42": AT, "velma.09ab12cd": "2026-03-16T00:00:00.000Z-0000"}
+    confirmed = lesson(2, "kept", rem={"tank.c0ffee42": AT}, add=again)
     assert order(render_page([retired, confirmed])) == [2]
 
 
 def test_a_thousand_confirming_agents_do_not_fill_the_page():
-    line = lesson(1, "popular")
-    line.n["seen"] = {f"agent{n}.00000000": 1 for n in range(1000)}
-    page = render_page([line])
+    found = pattern(f"p-{1:016x}", {f"agent{n}.00000000": 1 for n in range(1000)}, text="popular")
+    page = render_page([found])
     assert "seen 1,000 times by agent0," in page
-    assert "993 more" in " ".join(page.split())
+    assert "992 more" in " ".join(page.split())
     assert_sound(page, 1)
 
 
@@ -380,13 +369,21 @@ def test_real_lessons_in_two_languages():
 
 
 def test_a_lesson_without_a_date_shows_none():
-    stamp = "1970-01-01T00:00:00.000Z-0000"
-    slot = {"import.00000001": stamp}
-    seen = {"seen": {"import.00000001": 1}}
-    page = render_page([Line(id=f"p-{1:016x}", at=stamp, add=slot, n=seen, set={"text": "undated"})])
+    zero = "1970-01-01T00:00:00.000Z-0000"
+    page = render_page([pattern(f"p-{1:016x}", {}, imported={"0a0b0c0d00000000": 1}, at=zero, text="undated")])
     assert "undated" in page
     assert "1970" not in page
     assert "since" not in page
+
+
+def test_a_page_of_everything_leaves_no_lesson_and_no_discovery_out():
+    lessons = [lesson(n, f"lesson {n}") for n in range(501)]
+    found = [Discovery(id=f"d-{n:016x}", at=AT, by="tank.c0ffee42", problem=f"# problem {n}") for n in range(30)]
+    told = render_all(lessons, found, members=MEMBERS)
+    assert len(order(told.partition("# What was found out")[0])) == 501
+    assert [row for row in told.splitlines() if "**\\# problem" in row] == [
+        f"- 2026-03-15 · 📡 tank: **\\# problem {n}** · `d-{n:016x}`" for n in range(29, -1, -1)
+    ]
 
 
 # Most words are plain, and are not looked at closely: that must make no difference
@@ -408,11 +405,7 @@ def looked_at_closely(monkeypatch):
             return True
 
     monkeypatch.setattr(screening, "is_harmless", lambda _: False)
-    monkeypatch.setattr(lessons, "is_harmless", lambda _: False)
     monkeypatch.setattr(screening, "_SPECIAL", Always())
-    monkeypatch.setattr(page, "_words", closely)
-    monkeypatch.setattr(lessons, "_screened", screened_closely)
-    monkeypatch.setattr(page, "_named", page._named.__wrapped__)
     monkeypatch.setattr(page, "markdown_escape", escaped_closely)
 
 
@@ -422,28 +415,14 @@ def looked_at_closely(monkeypatch):
 def test_a_secret_that_a_line_end_cut_from_its_name_is_not_shown(text):
     """Only as one line do they read as a secret."""
     assert screening.screen(text).text == text
-    assert "REDACTED" in lessons.screened(text)
-    assert text.split("\n")[-1] not in lessons.screened(text)
-
-
-def screened_closely(text):
-    return screening.redact(one_line(screening.screen(text).text))
+    assert "REDACTED" in screened(text)
+    assert text.split("\n")[-1] not in screened(text)
 
 
 def escaped_closely(text):
     line = screening._PIECE.sub(screening._inert, one_line(screening.strip_controls(text)))
     start = screening._BLOCK_START.match(line)
     return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
-
-
-def closely(value):
-    found = []
-    for word in page._CODE.sub(page._whole, escaped_closely(lessons.screened(value))).split():
-        if page._BLANK in word and len(word) > page.WORD_COLUMNS_MAX:
-            found += page._CODE.sub(page._plain, word).split()
-        else:
-            found.append(word.replace(page._BLANK, " "))
-    return found
 
 
 @settings(max_examples=1_500, deadline=None)

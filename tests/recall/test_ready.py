@@ -1,22 +1,41 @@
 """The text that a session starts with lies ready, and is never older than what it was made of."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from fleet.cli.starting import session_start
-from fleet.keep import config
-from fleet.keep.workspace import Workspace, World
+from fleet.app import starting
+from fleet.app.starting import session_start
 from fleet.learn.corrections import Correction, correct
+from fleet.model.discovery import Discovery
+from fleet.model.line import Line
 from fleet.recall import ready
+from fleet.store import config
+from fleet.store.lines import DISCOVERIES, PATTERNS
+from fleet.store.workspace import Workspace, World
+from tests.records import AT, line
+
+ROOT = Path(__file__).resolve().parents[2]
+NEWS = {
+    "patterns.jsonl": (PATTERNS, line("p-0000000000000001", {"tank.00000001": 1}, text="news of tank")),
+    "patterns.d/tank.00000001.jsonl": (PATTERNS, line("p-0000000000000001", {"tank.00000001": 1}, text="news of tank")),
+    "discoveries.d/tank.00000001.jsonl": (
+        DISCOVERIES,
+        Discovery(id="d-0000000000000001", at=AT, by="tank.00000001", problem="news of tank"),
+    ),
+}
 
 
 @pytest.fixture
 def workspace(tmp_path):
     (tmp_path / config.FILE_NAME).write_text(config.render("", "fleet"))
     made = Workspace(tmp_path, World(durable=False))
-    made.disk.replace(made.home("velma") / "memory.md", b"- remembered\n")
+    made.files.replace(made.home("velma") / "memory.md", b"- remembered\n")
     correct(made, "velma", Correction("w", "r", "the first lesson"), session="s")
     yield made
     made.close()
@@ -28,6 +47,15 @@ def text(workspace) -> str | None:
 
 def bare(context: str) -> str:
     return re.sub("fleet-[0-9a-f]{16}", "MARK", context)
+
+
+def write(workspace: Workspace, path: str, *lines: Line) -> None:
+    """Write as another program would."""
+    kind, news = NEWS[path]
+    file = workspace.clan / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as handle:
+        handle.write(b"".join(kind.encode(each) + b"\n" for each in lines or (news,)))
 
 
 def test_it_is_what_was_made_under_another_delimiter(workspace):
@@ -47,18 +75,19 @@ def test_it_is_what_was_made_under_another_delimiter(workspace):
         "agents/velma/memory.md",
         "agents/velma/corrections.md",
         "agents/velma/JOURNAL.md",
+        "agents/velma/notes.jsonl",
         "clan-learnings/members.toml",
-        "clan-learnings/patterns.jsonl",
-        "clan-learnings/patterns.d/tank.00000001.jsonl",
-        "clan-learnings/discoveries.d/tank.00000001.jsonl",
         "fleet.toml",
+        ".fleet/promotion/velma.json",
+        ".fleet/promotion/velma.left.json",
+        ".fleet/attempts/velma.won",
     ],
 )
 def test_it_is_none_once_a_file_is_another(workspace, path):
     session_start(workspace, "velma")
     assert text(workspace)
     file = workspace.root / path
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as handle:
         handle.write(b"\n")
     assert text(workspace) is None
@@ -66,11 +95,54 @@ def test_it_is_none_once_a_file_is_another(workspace, path):
     assert text(workspace)
 
 
+@pytest.mark.parametrize("path", NEWS)
+def test_it_is_none_once_a_refresh_found_other_records(workspace, path):
+    session_start(workspace, "velma")
+    write(workspace, path)
+    workspace.refresh()
+    assert text(workspace) is None
+    assert "news of tank" in session_start(workspace, "velma")
+    assert "news of tank" in text(workspace)
+
+
+@pytest.mark.parametrize("path", NEWS)
+def test_whoever_asks_for_the_start_has_what_was_written_without_a_word(workspace, path):
+    assert "news" not in starting.start(workspace, "velma")
+    write(workspace, path)
+    assert not starting.is_ready(workspace, "velma")
+    assert "news of tank" in starting.start(workspace, "velma")
+    assert starting.is_ready(workspace, "velma")
+
+
+def test_a_line_that_says_nothing_new_makes_nothing_anew(workspace):
+    write(workspace, "patterns.jsonl")
+    session_start(workspace, "velma")
+    write(workspace, "patterns.d/tank.00000001.jsonl")
+    workspace.refresh()
+    assert text(workspace)
+
+
+def test_a_lost_database_is_no_older_than_another(workspace):
+    """Deleted, it counts its generations anew: none of them may be taken for one of before."""
+    before = session_start(workspace, "velma")
+    workspace.close()
+    for file in (workspace.root / ".fleet").glob("state-*"):
+        file.unlink()
+    fresh = Workspace(workspace.root, World(durable=False))
+    write(fresh, "patterns.jsonl")
+    try:
+        fresh.refresh()
+        assert text(fresh) is None
+        assert bare(session_start(fresh, "velma")) != bare(before)
+    finally:
+        fresh.close()
+
+
 def test_a_mutation_that_worked_is_noticed_and_a_failure_changes_nothing(workspace):
     from fleet.learn import attempts, mutations
 
     session_start(workspace, "velma")
-    attempts.note_failure(workspace, "velma", "s", "ls nowhere", "no such file", 1)
+    attempts.note_failure(str(workspace.root), "velma", "s", "ls nowhere", "no such file", 1)
     assert text(workspace)
     mutations.record_success(workspace, "velma", {"event": "declared", "id": "m-0000000000000001", "code": "M1"}, "")
     assert text(workspace) is None
@@ -81,60 +153,101 @@ def test_a_mutation_that_worked_is_noticed_and_a_failure_changes_nothing(workspa
     assert "worked and is no lesson yet" not in session_start(workspace, "velma")
 
 
-def test_what_cannot_be_made_ready_any_more_goes_away(workspace):
-    session_start(workspace, "velma")
-    assert not ready.is_stale(str(workspace.root), "velma")
-    shard = workspace.clan / "patterns.d" / "tank.00000001.jsonl"
-    shard.write_text('{"add":{"tank.00000001":"2999-01-01T00:00:00.000Z-0000"},"id":"p-0000000000000001"}\n')
-    assert ready.is_stale(str(workspace.root), "velma")
-    session_start(workspace, "velma")
-    assert not ready.is_stale(str(workspace.root), "velma")
-
-
 def test_a_file_that_went_away_is_noticed(workspace):
     session_start(workspace, "velma")
-    next((workspace.clan / "patterns.d").iterdir()).unlink()
+    (workspace.home("velma") / "memory.md").unlink()
     assert text(workspace) is None
+    assert ready.is_stale(str(workspace.root), "velma")
 
 
-def test_what_is_read_while_it_is_made_is_looked_at_before(workspace, monkeypatch):
+def test_what_is_written_while_it_is_made_is_not_missed(workspace, monkeypatch):
     """A lesson that arrives while the text is made: no text without it counts as up to date."""
-    from fleet.cli import starting
+    render = starting.session_context
 
-    load = starting.view.glance
+    def late(**words):
+        correct(workspace, "velma", Correction("w", "r", "a lesson in between"), session="s")
+        return render(**words)
 
-    def glance(where):
-        held = load(where)
-        correct(where, "velma", Correction("w", "r", "a lesson in between"), session="s")
-        return held
-
-    monkeypatch.setattr(starting.view, "glance", glance)
-    session_start(workspace, "velma")
+    monkeypatch.setattr(starting, "session_context", late)
+    assert "in between" not in session_start(workspace, "velma")
+    workspace.refresh()
     assert text(workspace) is None
 
 
-@pytest.mark.parametrize("data", [b"", b"{}\nx", b"[]\nx", b"rubbish", b'{"seen":{},"delimiter":3}\nx', b"\xff\xfe\n"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}\nx", b"[]\nx", b"rubbish", b'{"files":{},"delimiter":3}\nx', b"\xff\xfe\n", b"[" * 9_000 + b"\nx"],
+)
 def test_a_damaged_file_is_none(workspace, data):
     session_start(workspace, "velma")
-    (workspace.root / ready.file_of("velma")).write_bytes(data)
+    for name in (ready.start_file("velma"), ready.triggers_file("velma")):
+        (workspace.root / name).write_bytes(data)
+    assert text(workspace) is None
+    assert ready.is_stale(str(workspace.root), "velma")
+    assert not isinstance(ready.rows(str(workspace.root), "velma"), str)
+
+
+def test_a_head_that_names_other_files_is_none(workspace):
+    session_start(workspace, "velma")
+    file = workspace.root / ready.start_file("velma")
+    head, _, made = file.read_text().partition("\n")
+    told = json.loads(head)
+    del told["files"]["agents/velma/memory.md"]
+    file.write_text(f"{json.dumps(told)}\n{made}")
     assert text(workspace) is None
 
 
 def test_a_foreign_delimiter_never_stands_in_the_text(workspace):
     session_start(workspace, "velma")
-    file = workspace.root / ready.file_of("velma")
+    file = workspace.root / ready.start_file("velma")
     delimiter = json.loads(file.read_text().splitlines()[0])["delimiter"]
     assert file.read_text().count(delimiter) == 3  # in the head, and at the two ends
 
 
-def test_what_is_held_is_not_made_ready(workspace):
-    shard = workspace.clan / "patterns.d" / "tank.00000001.jsonl"
-    late = '{"add":{"tank.00000001":"2999-01-01T00:00:00.000Z-0000"},"id":"p-0000000000000001","set":{"text":"late"}}\n'
-    shard.write_text(late)
+def test_a_folder_that_cannot_be_written_is_no_obstacle(workspace):
+    (workspace.root / ready.start_file("velma")).mkdir(parents=True)  # a folder where the file belongs
+    assert "the first lesson" in session_start(workspace, "velma")
+
+
+def test_no_link_is_followed(workspace, tmp_path):
+    """A hostile repository may hold a ``.fleet`` of its own."""
     session_start(workspace, "velma")
+    file = workspace.root / ready.start_file("velma")
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
     assert text(workspace) is None
 
 
-def test_a_folder_that_cannot_be_written_is_no_obstacle(workspace):
-    (workspace.root / ready.file_of("velma")).mkdir(parents=True)  # a folder where the file belongs
-    assert "the first lesson" in session_start(workspace, "velma")
+def test_the_table_of_triggers_is_each_agents_own_and_goes_when_there_is_none(workspace):
+    shared = line("p-0000000000000001", {"tank.00000001": 1}, text="Pull first", trigger="Bash:git push*")
+    private = line("p-0000000000000002", {"velma.00000001": 1}, text="Mine", trigger="Bash:make*", scope="private")
+    write(workspace, "patterns.jsonl", shared)
+    workspace.notes_file("velma").write_bytes(PATTERNS.encode(private) + b"\n")
+    for agent in ("velma", "slash"):
+        session_start(workspace, agent)
+    root = str(workspace.root)
+    assert [row[0] for row in ready.rows(root, "velma")] == [shared.id, private.id]
+    assert [row[0] for row in ready.rows(root, "slash")] == [shared.id]
+    out = line(shared.id, {}, rem={"tank.00000001": AT})
+    write(workspace, "patterns.jsonl", out)
+    session_start(workspace, "slash")
+    assert ready.rows(root, "slash") == []
+    assert not (workspace.root / ready.triggers_file("slash")).exists()
+
+
+def test_a_private_lesson_is_told_to_its_agent_alone(workspace):
+    private = line("p-0000000000000002", {"velma.00000001": 9}, text="Mine alone", scope="private")
+    workspace.notes_file("velma").write_bytes(PATTERNS.encode(private) + b"\n")
+    assert "Mine alone" in session_start(workspace, "velma")
+    assert "Mine alone" not in session_start(workspace, "slash")
+
+
+def test_reading_it_takes_no_library():
+    code = (
+        "import sys; before = set(sys.modules); import fleet.recall.ready; "
+        "print(sorted({m.split('.')[0] for m in set(sys.modules) - before} - set(sys.stdlib_module_names)), "
+        "'pathlib' in set(sys.modules) - before, 're' in set(sys.modules) - before)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("['fleet'] False"), done.stdout

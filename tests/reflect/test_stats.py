@@ -6,9 +6,9 @@ from unicodedata import east_asian_width
 import pytest
 
 from crdt import clock
-from fleet.keep.line import Line
 from fleet.reflect import plot
 from fleet.reflect.stats import SHOWN_MIN, Exposure, Happened, Lesson, Rate, as_found, measure, never_helped
+from tests.records import pattern
 
 DAY = 86_400_000
 NOON = 1_795_262_400_000  # 2026-11-21 12:00:00 UTC, a Saturday: 2026-W47
@@ -19,18 +19,16 @@ def pid(number):
     return f"p-{number:016x}"
 
 
-def lesson(number=1, words="Use pnpm", *, published=PROMOTED, first=NOON - 10 * DAY, **counters):
-    line = Line(id=pid(number), at=clock.pack(first), by="velma.00000001", add={"velma.00000001": clock.pack(first)})
-    line.set = {"text": words}
-    if published:
-        line.set["state"] = "published"
-        line.when = {"state": (clock.pack(published), "velma.00000001")}
-    line.n = {name: {"velma.00000001": total} for name, total in counters.items() if total}
-    return line
+def lesson(number=1, words="Use pnpm", *, published=PROMOTED, first=NOON - 10 * DAY, state="", **counters):
+    me = "velma.00000001"
+    edits = {"state": (clock.pack(published), me, "published")} if published else {}
+    told = {"text": words} | ({"state": state} if state else {})
+    counts = {name: {me: total} for name, total in counters.items() if total}
+    return pattern(pid(number), {}, add={me: clock.pack(first)}, edits=edits, counters=counts, **told)
 
 
 def stats_of(lines=(), happened=(), exposures=None, **more):
-    return measure(lines, happened, exposures or {}, failing=lambda line: "", **more)
+    return measure(lines, happened, exposures or {}, failing=lambda pattern: "", **more)
 
 
 def at(day):
@@ -122,9 +120,8 @@ def test_a_lesson_that_was_not_promoted_has_no_after():
 
 
 def test_a_lesson_that_was_published_when_nobody_knows_has_only_an_after():
-    line = lesson(shown=4)
-    line.when = {}
-    stats = stats_of([line], relapses(-2, 1), {pid(1): Exposure(4, before=0)})
+    told = lesson(shown=4, published=None, state="published")  # as if it had been logged so
+    stats = stats_of([told], relapses(-2, 1), {pid(1): Exposure(4, before=0)})
     assert (stats.lessons[0].before, stats.lessons[0].after) == (Rate(0, 0), Rate(2, 4))
     assert any("when 1 lesson was promoted" in each for each in stats.unknown)
     assert stats.hours == {}
@@ -167,7 +164,7 @@ def test_json_says_all_of_it():
         [lesson(seen=4, shown=40, relapsed=2, hurt=1)],
         relapses(1, 9),
         {pid(1): Exposure(40, before=0)},
-        failing=lambda line: "hurt 1 time, helped 0",
+        failing=lambda pattern: "hurt 1 time, helped 0",
         unfilled=2,
     )
     found = json.loads(json.dumps(as_found(stats)))
@@ -203,8 +200,7 @@ def test_hours_run_from_the_first_correction_to_the_publication():
         lesson(3, first=NOON + DAY),
         lesson(4, published=None),
     ]
-    lines.append(lesson(5))
-    lines[-1].at = clock.ZERO
+    lines.append(lesson(5, first=0))
     stats = stats_of(lines)
     assert stats.hours == {pid(1): 48.0, pid(2): 96.0, pid(3): 0.0}
     assert as_found(stats)["to_fleet"]["median_hours"] == 48.0
@@ -225,7 +221,7 @@ def test_no_line_is_wider_than_asked(width, words):
         [lesson(number, words, shown=100, relapsed=3) for number in range(30)],
         happened,
         {pid(1): Exposure(40, before=None)},
-        failing=lambda line: "the mistake was made again " * 10,
+        failing=lambda pattern: "the mistake was made again " * 10,
     )
     drawn = plot.render(stats, width, str)
     assert max(map(columns, drawn.split("\n"))) <= max(width, plot.WIDTH_MIN)

@@ -8,46 +8,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.keep import limits
-from fleet.keep.discoveries import Discovery, Findings
-from fleet.keep.line import Line
-from fleet.recall.memory import hot
-from fleet.recall.start import CHARS_MIN, session_context
+from fleet.model import limits
+from fleet.model.discovery import Discovery
+from fleet.model.pattern import Pattern
+from fleet.recall.session_context import CHARS_MIN, session_context
+from fleet.reflect.memory_md import hot
+from tests.records import AT, pattern
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 NAUGHTY = SHARED / "corpora/strings/blns.json"
 LESSONS = SHARED / "corpora/lessons/lessons.jsonl"
 DELIMITER = "fleet-5f3a9c0d1e2b4a67"
-AT = "2026-03-15T14:30:00.000Z-0000"
 
 
-def lesson(number: int, text: object, *, agents: int = 1, seen: int = 0, sessions: int = 0, **fields: object) -> Line:
+def lesson(
+    number: int, text: object, *, agents: int = 1, seen: int = 0, sessions: int = 0, at: str = AT, **more: object
+) -> Pattern:
     replicas = [f"agent{n}.0000000{n}" for n in range(agents)]
-    counters = {"seen": dict.fromkeys(replicas, 1)}
-    counters["seen"][replicas[0]] += max(seen - agents, 0)
-    if sessions:
-        counters["sessions"] = {replicas[0]: sessions}
-    return Line(
-        id=f"p-{number:016x}",
-        at=AT,
-        by=replicas[0],
-        add=dict.fromkeys(replicas, AT),
-        n=counters,
-        set={"text": text, **fields},
-    )
+    counts = dict.fromkeys(replicas, 1)
+    counts[replicas[0]] += max(seen - agents, 0)
+    counters = {"sessions": {replicas[0]: sessions}} if sessions else {}
+    add = dict.fromkeys(replicas, at)
+    return pattern(f"p-{number:016x}", counts, add=add, counters=counters, text=text, **more)
 
 
-def findings(*problems: str) -> Findings:
-    joined = Findings()
-    for n, problem in enumerate(problems):
-        at = f"2026-11-20T22:30:00.{n:03}Z-0000"
-        joined.entries[f"d-{n:016x}"] = Discovery(id=f"d-{n:016x}", at=at, by="velma.09ab12cd", problem=problem)
-    return joined
+def findings(*problems: str) -> list[Discovery]:
+    return [
+        Discovery(id=f"d-{n:016x}", at=f"2026-11-20T22:30:00.{n:03}Z-0000", by="velma.09ab12cd", problem=problem)
+        for n, problem in enumerate(problems)
+    ]
 
 
-def context(memory="", patterns=(), found=None, waiting=(), **more) -> str:
+def context(memory="", patterns=(), found=(), waiting=(), **more) -> str:
     arguments = {"agent": "popashot", "delimiter": DELIMITER, **more}
-    return session_context(memory=memory, patterns=patterns, findings=found or findings(), waiting=waiting, **arguments)
+    return session_context(memory=hot(memory), patterns=patterns, discoveries=found, waiting=waiting, **arguments)
 
 
 def ids(text: str, prefix: str = "p") -> list[int]:
@@ -105,46 +99,47 @@ def test_an_empty_clan_learns_how_to_log_its_first_correction():
     assert ":\n" not in told  # no heading of an empty section
 
 
-def test_published_first_then_agents_then_sessions_then_seen_then_id():
+def test_published_first_then_agents_then_sessions_then_seen():
     patterns = [
         lesson(6, "f"),
-        lesson(5, "e"),
         lesson(4, "d", seen=9),
         lesson(3, "c", sessions=3),
         lesson(2, "b", agents=2),
         lesson(9, "a", state="published"),
     ]
-    assert ids(context(patterns=patterns)) == ids(context(patterns=patterns[::-1])) == [9, 2, 3, 4, 5, 6]
+    assert ids(context(patterns=patterns)) == ids(context(patterns=patterns[::-1])) == [9, 2, 3, 4, 6]
+
+
+def test_of_two_lessons_alike_the_newest_comes_first_whatever_its_id():
+    later = AT.replace("2026-03-15", "2026-03-16")
+    for old, new in ((1, 2), (2, 1)):
+        assert ids(context(patterns=[lesson(old, "old"), lesson(new, "new", at=later)])) == [new, old]
 
 
 def test_an_import_is_no_witness():
-    imported = lesson(1, "imported")
-    imported.add = {"import.00000001": AT}
-    imported.n = {"seen": {"import.00000001": 8}}
-    both = lesson(3, "both")
-    both.add["import.00000001"] = AT
-    told = context(patterns=[imported, lesson(2, "logged"), both])
+    record = "0a0b0c0d00000000"
+    imported = pattern(f"p-{1:016x}", {}, imported={record: 8}, text="imported")
+    both = lesson(3, "both", imported={record: 1})
+    told = context(patterns=[imported, lesson(2, "logged", sessions=1), both])
     assert ids(told) == [2, 3, 1]
     assert "(seen 8; p-0000000000000001)" in told
-    assert "both (seen 1 by 1 agent;" in told
+    assert "both (seen 2 by 1 agent;" in told
 
 
 def test_what_is_retired_is_never_told():
-    removed = lesson(1, "removed")
-    removed.rem = dict(removed.add)
+    removed = lesson(1, "removed", rem={"agent0.00000000": AT})
     told = context(patterns=[removed, lesson(2, "rested", state="retired"), lesson(3, None), lesson(4, "kept")])
     assert ids(told) == [4]
 
 
-def test_the_newest_discoveries_come_first_and_no_more_than_asked():
-    told = context(found=findings(*map(str, range(30))), discoveries=20)
-    assert ids(told, "d") == list(range(29, 9, -1))
+def test_the_newest_discoveries_come_first():
+    assert ids(context(found=findings(*map(str, range(10, 30)))), "d") == list(range(19, -1, -1))
 
 
 def test_a_memory_within_its_limit_is_whole_whatever_else_there_is():
     memory = ("- remember this\n" * 400)[: limits.HOT_CHARS_MAX].rstrip()
     patterns = [lesson(n, f"lesson {n} " + "x" * 200) for n in range(300)]
-    told = context(memory, patterns, findings(*["y" * 300] * 40), [f"wait {n} " + "z" * 100 for n in range(50)])
+    told = context(memory, patterns, findings(*["y" * 300] * 20), [f"wait {n} " + "z" * 100 for n in range(50)])
     assert memory in told
     assert len(told) <= limits.START_CHARS_MAX
     assert_framed(told)
@@ -177,12 +172,12 @@ def test_a_memory_over_its_limit_is_shown_as_far_as_it_fits_and_says_so():
 def test_lessons_have_six_tenths_and_unused_room_goes_to_the_other():
     patterns = [lesson(n, f"{n:03} " + "x" * 90) for n in range(200)]
     news = findings(*(f"{n:03} " + "y" * 90 for n in range(200)))
-    told = context(patterns=patterns, found=news, discoveries=200)
+    told = context(patterns=patterns, found=news)
     learned = told.index("Newest") - told.index("Lessons of")
     assert 0.5 < learned / len(told) < 0.62
-    alone = context(patterns=patterns, discoveries=200)
+    alone = context(patterns=patterns)
     assert len(alone) > 8_700
-    few = context(patterns=patterns[:3], found=news, discoveries=200)
+    few = context(patterns=patterns[:3], found=news)
     assert len(few) > 8_700
     assert len(ids(few)) == 3
     assert len(ids(context(patterns=patterns, found=findings("one")), "d")) == 1
@@ -275,7 +270,7 @@ def test_any_text_stays_in_its_frame_and_room_and_what_is_left_out_is_told(
     assert told == context(*arguments, chars_max=chars_max, members={"velma": mark, "popashot": mark})
     assert not any(c == "\x7f" or (c < " " and c not in "\n\t") or "\x80" <= c <= "\x9f" for c in told)
     assert len(ids(told)) + left_out(told, "lessons?") == len(patterns)
-    assert len(ids(told, "d")) + left_out(told, "(?:discovery|discoveries)") == min(len(news), 20)
+    assert len(ids(told, "d")) + left_out(told, "(?:discovery|discoveries)") == len(news)
     remembered = hot(memory)
     if (
         remembered.strip()
@@ -312,30 +307,3 @@ def test_real_lessons_fill_the_room():
 @pytest.mark.parametrize("value", [None, 1, True, [], {}, ["a"]])
 def test_a_value_that_is_no_text_never_raises(value):
     assert ids(context(patterns=[lesson(1, "x", correct=value, state=value), lesson(2, value)])) == [1]
-
-
-def test_comments_leave_memory_and_nothing_else_does():
-    memory = (
-        "<!-- auto-reflect: promote=auto -->\n# Mine\n\n\n- a <!-- why --> b\n<!--\n- hidden\n-->\n"
-        "<!-- fleet begin -->\n- promoted\n<!-- fleet end -->\n- `<!--` is never closed"
-    )
-    assert hot(memory) == "# Mine\n\n\n- a   b\n- promoted\n- `<!--` is never closed"
-    assert hot("<!-- a --><!-- b -->\nx") == "x"
-    assert hot("<!-<!-- a -->- hidden -->") == "<!- - hidden -->"
-    assert hot("") == hot("<!-- only -->") == ""
-
-
-def test_a_forgotten_end_of_a_comment_costs_no_time():
-    assert hot("<!--" * 100_000).startswith("<!--<!--")
-    assert hot("<!-- a --> x " * 50_000).startswith("  x")
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.lists(st.sampled_from(["<!--", "-->", "-", "<", "!", ">", " ", "\n", "a", "\x1b", "\u200b"])).map("".join)
-    | st.text()
-)
-def test_reading_a_memory_twice_changes_nothing(text):
-    once = hot(text)
-    assert hot(once) == once
-    assert "<!--" not in once or "-->" not in once[once.index("<!--") + 4 :]

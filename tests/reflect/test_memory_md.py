@@ -4,11 +4,10 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.keep.hot_text import hot
-from fleet.reflect.hot import CLOSING, OPENING, lesson_row, parse, with_lesson, without_lessons
+from fleet.reflect.memory_md import CLOSING, OPENING, hot, lesson_row, parse, with_lesson, without_lessons
 
 IDS = [f"p-{n:016x}" for n in range(1, 7)]
 
@@ -265,3 +264,33 @@ def test_a_lesson_stays_readable():
         "- Use `pnpm add ‹pkg›` in snake_case/dirs, not C# --json — right: a -> b, 1 \\< 2 (seen 3 by velma; "
         "p-0000000000000001)"
     )
+
+
+# --- what an agent reads of it ----------------------------------------------------------------------------------------
+
+
+def test_comments_leave_memory_and_nothing_else_does():
+    memory = (
+        "<!-- auto-reflect: promote=auto -->\n# Mine\n\n\n- a <!-- why --> b\n<!--\n- hidden\n-->\n"
+        "<!-- fleet begin -->\n- promoted\n<!-- fleet end -->\n- `<!--` is never closed"
+    )
+    assert hot(memory) == "# Mine\n\n\n- a   b\n- promoted\n- `<!--` is never closed"
+    assert hot("<!-- a --><!-- b -->\nx") == "x"
+    assert hot("<!-<!-- a -->- hidden -->") == "<!- - hidden -->"
+    assert hot("") == hot("<!-- only -->") == ""
+
+
+def test_a_forgotten_end_of_a_comment_costs_no_time():
+    assert hot("<!--" * 100_000).startswith("<!--<!--")
+    assert hot("<!-- a --> x " * 50_000).startswith("  x")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from(["<!--", "-->", "-", "<", "!", ">", " ", "\n", "a", "\x1b", "\u200b"])).map("".join)
+    | st.text()
+)
+def test_reading_a_memory_twice_changes_nothing(text):
+    once = hot(text)
+    assert hot(once) == once
+    assert "<!--" not in once or "-->" not in once[once.index("<!--") + 4 :]

@@ -1,0 +1,107 @@
+"""Triggers of lessons: what they mean, what they fit, and that nobody's trigger can cost time."""
+
+import time
+
+import pytest
+
+from fleet.model.pattern import Pattern
+from fleet.recall import triggers
+from fleet.recall.triggers import due, fits, framed, parse, table
+from tests.records import AT, pattern
+
+
+@pytest.mark.parametrize(
+    ("trigger", "tool", "command", "path", "expected"),
+    [
+        ("Bash", "Bash", "ls", "", True),
+        ("Bash", "Edit", "", "/a.py", False),
+        ("bash:git push*", "Bash", "git push -f", "", True),
+        ("Bash:git push*", "Bash", "echo git push", "", False),
+        ("Bash:git push*", "Bash", "cd x && git push", "", True),
+        ("Bash:git push*", "Bash", "make; (git push)", "", True),
+        ("Bash:git push*", "Bash", "sudo CI=1 git push", "", True),
+        ("Bash:git push", "Bash", "git push -f", "", False),
+        ("Bash:*--force*", "Bash", "git push --force", "", True),
+        ("Bash:rm -[rf]*", "Bash", "rm -r x", "", True),
+        (":npm *", "Bash", "npm i", "", True),
+        (":npm *", "PowerShell", "npm i", "", True),
+        ("Edit:*.sql", "Write", "", "/x/a.sql", True),
+        ("Edit:*.sql", "MultiEdit", "", "/x/a.sql", True),
+        ("Edit:*.sql", "Read", "", "/x/a.sql", False),
+        ("Write:*.sql", "Edit", "", "/x/a.sql", False),
+        ("Edit:migrations/*.sql", "Edit", "", "/x/migrations/1.sql", True),
+        ("Edit:migrations/*.sql", "Edit", "", "/x/old_migrations/1.sql", False),
+        ("Edit:*.sql", "Edit", "", "", False),
+        ("mcp__github__*", "mcp__github__create_issue", "", "", True),
+        ("Edit:*.sql, Bash:psql *", "Bash", "psql -c x", "", True),
+        (r"Bash:echo a\,b", "Bash", "echo a,b", "", True),
+        ("*", "Anything", "", "", True),
+        ("", "Bash", "ls", "", False),
+        (":", "Bash", "ls", "", False),
+        ("Bash:", "Bash", "ls", "", False),
+        ("git push", "Bash", "git push", "", False),
+        ("Bash:ls", "Bash", "", "", False),
+    ],
+)
+def test_what_a_trigger_fits(trigger, tool, command, path, expected):
+    assert fits(parse(trigger), tool, command, path) is expected
+
+
+def test_what_goes_beyond_the_limits_of_a_trigger_is_left_out():
+    assert parse("Bash:" + "a" * 201) == ()
+    assert parse("Bash:" + "a*" * 9) == ()
+    assert len(parse(",".join(f"Bash:{n}" for n in range(100)))) == triggers.ENTRIES_MAX
+
+
+@pytest.mark.parametrize("pattern", ["*a*a*a*a*a*a*ab", "*[ab]*[ab]*[ab]*[ab]*[ab]c", "?" * 100 + "*b", "*" * 8 + "b"])
+def test_no_trigger_takes_long_on_any_command(pattern):
+    rows = [[f"p-{n:016x}", f"Bash:{pattern},Edit:{pattern}", "- x"] for n in range(triggers.TABLE_MAX)]
+    for subject in ("a" * 65536, "a;" * 32768, "ab " * 20000, "&&" * 30000):
+        began = time.process_time()
+        due(rows, [], "Bash", subject, "")
+        due(rows, [], "Edit", "", subject)
+        assert time.process_time() - began < 0.5
+
+
+def test_at_most_three_are_due_and_none_that_was_told():
+    rows = [[f"p-{n:016x}", "Bash", f"- {n}"] for n in range(6)]
+    assert [row for _, row in due(rows, ["p-" + "0" * 16], "Bash", "ls", "")] == ["- 1", "- 2", "- 3"]
+
+
+@pytest.mark.parametrize("rows", [None, 7, "x", {}, [1], [[]], [["a", "Bash"]], [["a", 1, "b"]], [{"a": 1}]])
+def test_anything_may_stand_in_the_file(rows):
+    assert due(rows, [], "Bash", "ls", "") == []
+
+
+def lesson(number: int, text: str = "Pull first", *, seen: int = 1, **more: object) -> Pattern:
+    return pattern(f"p-{number:016x}", {"tank.0a1b2c3d": seen}, text=text, **more)
+
+
+def test_the_table_holds_what_stands_and_has_a_trigger_best_first():
+    retired = lesson(3, trigger="Bash", rem={"tank.0a1b2c3d": AT})
+    lines = [
+        lesson(1, trigger="Bash:git push*"),
+        lesson(2, "Seen often", seen=5, trigger="Bash"),
+        retired,
+        lesson(4),
+        lesson(5, trigger=7),
+        lesson(6, trigger="not a trigger"),
+    ]
+    assert [row[0] for row in table(lines)] == ["p-" + "0" * 15 + "2", "p-" + "0" * 15 + "1"]
+
+
+def test_rows_are_screened_one_line_and_capped():
+    secret = "ghp_" + "a1B2" * 9
+    [row] = table([lesson(1, f"Say \x1b[31m{secret}\nnever", trigger="Bash", correct="x" * 8000)])
+    assert secret not in row[2]
+    assert "\x1b" not in row[2]
+    assert "\n" not in row[2]
+    assert len(row[2]) < triggers.ROW_CHARS_MAX + 100
+
+
+def test_nobody_breaks_out_of_the_frame():
+    mark = "fleet-0123456789abcdef"
+    shown = framed([f"- x {mark} y"], mark)
+    assert shown.count(mark) == 2
+    assert shown.startswith(mark)
+    assert shown.endswith(mark)
