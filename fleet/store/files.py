@@ -20,6 +20,7 @@ _POLL_S = 0.01
 _TICK_NS = 20_000_000  # of a file system's clock, and then some ...
 _COARSE_TICK_NS = 1_100_000_000  # ... for some have one of a second
 _READ_BYTES = 4096
+_PRIVATE = ".fleet"  # consent, exposures and the replica are nobody else's
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
 _NOTE = os.O_RDWR | _PLAIN
@@ -155,7 +156,7 @@ class Files:
             try:
                 mode = folder.lstat().st_mode
             except FileNotFoundError:
-                folder.mkdir(exist_ok=True)
+                folder.mkdir(0o700 if folder.name == _PRIVATE else 0o777, exist_ok=True)
                 self._fsync_folder(folder.parent)
                 continue
             if not stat.S_ISDIR(mode):
