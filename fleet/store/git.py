@@ -178,6 +178,24 @@ class Bare:
             if self.ref(name):  # packed by somebody's gc
                 self.git("update-ref", "-d", name)
 
+    def forget_history(self) -> None:
+        """Let go of every object behind the commits that refs name: of what once stood there, nothing stays here.
+
+        Those commits become the bounds of a shallow history. What comes after them is fetched as before.
+
+        Raises:
+            GitDamaged: it could not be done; everything is as it was, or only partly gone.
+        """
+        commits = sorted({commit for name in (FETCHED, SEEN, NEXT) if (commit := self.ref(name))})
+        if not commits:
+            return
+        self.set_ref(NEXT, "")
+        commits = sorted({commit for name in (FETCHED, SEEN) if (commit := self.ref(name))}) or commits
+        Files(self.folder).replace(self.folder / "shallow", "".join(f"{each}\n" for each in commits).encode())
+        for command in (("reflog", "expire", "--expire=all", "--all"), ("repack", "-a", "-d", "-q"), ("prune",)):
+            if (done := self.git(*command)).code:
+                raise self.trouble(done)
+
     def is_ancestor(self, older: str, newer: str) -> bool:
         """Tell whether one commit is in the history of another; False for one that is not here."""
         return self.git("merge-base", "--is-ancestor", older, newer).code == 0

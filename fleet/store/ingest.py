@@ -544,6 +544,16 @@ class Ingest:
         """Return how many lines of a newer version are kept and passed on."""
         return self.ask(lambda it: int(it.execute("SELECT count(*) FROM carried").fetchone()[0]))
 
+    def carried(self, each: str) -> list[Carried]:
+        """Return the lines of a newer version that are kept under an id."""
+        asked = "SELECT raw FROM carried WHERE id = ? ORDER BY raw"
+        return self.ask(lambda it: [Carried(each, row[0]) for row in it.execute(asked, (each,))])
+
+    def has_carried(self, entry: Carried) -> bool:
+        """Tell whether a line of a newer version is kept here, or was purged."""
+        asked = "SELECT 1 FROM carried WHERE hash = ? UNION ALL SELECT 1 FROM purged WHERE hash = ?"
+        return self.ask(lambda it: it.execute(asked, (entry.hash, entry.hash)).fetchone() is not None)
+
     def late(self) -> list[str]:
         """Return the ids of records with a part from the future, which is left out until the clock reaches it."""
         return self.ask(

@@ -82,6 +82,14 @@ class TreeStore(Protocol):
         """
         ...
 
+    def forget_history(self) -> None:
+        """Let go of all that lies behind the commit that is taken in, as far as it is kept here.
+
+        Raises:
+            TreeGoneError: it could not be done.
+        """
+        ...
+
     def put(self, files: Mapping[str, bytes], on: str) -> str:
         """Lay files over the tree of a commit, ``b""`` removes one; return the new commit.
 
@@ -167,6 +175,12 @@ class GitTree:
         with _gone():
             return bool(new) and self._bare.is_ancestor(old, new)
 
+    def forget_history(self) -> None:
+        """Let go of every object behind the commit that is taken in."""
+        if self.head():
+            with _gone(), self._bare.alone():
+                self._bare.forget_history()
+
     def put(self, files: Mapping[str, bytes], on: str) -> str:
         """Make a commit of files over the tree of another one; the repository is made where it is missing."""
         with _gone(), self._bare.alone():
@@ -228,6 +242,13 @@ class MemoryTree:
                 seen.add(commit)
                 waiting += self._commits[commit][0]
         return not old
+
+    def forget_history(self) -> None:
+        """Let go of every commit behind the one that is taken in."""
+        if self._head:
+            self._commits = {self._head: ((), self._commits[self._head][1])}
+            kept = {oid for oid, _ in self._commits[self._head][1].values()}
+            self._blobs = {oid: data for oid, data in self._blobs.items() if oid in kept}
 
     def put(self, files: Mapping[str, bytes], on: str) -> str:
         """Make a commit of files over the tree of another one."""
