@@ -46,7 +46,7 @@ def listed(workspace: Workspace, count: int | None, *, everything: bool = False)
     looked, refused = sources(workspace), workspace.db.refused_count()
     if everything:
         into = {each.id: (each, other) for source in looked for each, other in _everything(source)}
-        lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight")]
+        lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight", everything=True)]
         return Listing(lessons[:count], len(lessons), refused)
     some = [each for source in looked for each in (source.lessons() if count is None else source.best("sight", count))]
     found = ranked(some, "sight")[:count]
@@ -132,7 +132,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
 def _replicas(workspace: Workspace) -> list[dict[str, str]]:
     """Return who has written a lesson that is here, or has a file here, and the newest stamp of each."""
     here = {each.name for each in workspace.replicas().replicas}
-    newest = workspace.patterns.newest_by_writer()
+    newest = workspace.db.newest_by()
     for source in clan_sources(workspace.clan):
         if source.path != source.kind.edition:
             newest.setdefault(source.file.stem, "")

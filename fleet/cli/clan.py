@@ -119,7 +119,7 @@ def _tell_synced(done: Synced) -> None:
     if not done.remote:
         say("nothing was sent: no remote is named. All is kept here; `fleet init --remote URL` names one")
     else:
-        verb = "exchanged, in part," if done.is_partial else "synced"
+        verb = "exchanged, in part," if done.is_partial else "put back and synced" if done.put_back else "synced"
         findings_in = counted(done.discoveries_in, "discovery", "discoveries")
         say(
             f"{verb} with {done.remote}: {counted(done.out, 'line')} out; "
@@ -127,13 +127,18 @@ def _tell_synced(done: Synced) -> None:
         )
     for number, what in (
         (done.withheld, "held back here by the gate: `fleet sync --dry-run` tells why"),
-        (done.held, "held: stamped more than a day ahead of this machine's clock; tried again at every load"),
+        (done.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
         (done.carried, "carried for a newer version of fleet"),
         (done.refused, "could not be read and went to quarantine: `fleet status` tells why"),
         (done.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
     ):
         if number:
             note(f"{counted(number, 'line')} {what}")
+    if done.put_back:
+        note(
+            f"{counted(len(done.put_back), 'file')} here lacked lines that the clan's tree holds: deleted, or an older "
+            f"copy came back; they were put back ({', '.join(done.put_back[:3])}). To take a lesson out: `fleet retire`"
+        )
     if done.edition:
         say("wrote a new edition of patterns.jsonl and patterns.md")
     for text in done.promoted:

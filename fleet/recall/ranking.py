@@ -18,13 +18,13 @@ Order = Literal["sight", "evidence"]
 """``sight`` is the order of a page, ``evidence`` that of a session's start."""
 
 
-def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
+def ranked(patterns: Iterable[Pattern], order: Order, *, everything: bool = False) -> list[Pattern]:
     """Return the lessons that are listed, best first: the same order as ``Patterns.best`` of the store.
 
-    Published lessons come first. Behind them ``sight`` counts occurrences; ``evidence`` counts agents, then sessions,
+    With ``everything``, those that are not listed as well. Published lessons come first. Behind them ``sight`` counts occurrences; ``evidence`` counts agents, then sessions,
     then occurrences. Of two alike the newest comes first; the id only makes the order the same everywhere.
     """
-    found = sorted((pattern for pattern in patterns if pattern.is_listed), key=lambda pattern: pattern.id)
+    found = sorted((each for each in patterns if everything or each.is_listed), key=lambda pattern: pattern.id)
     found.sort(key=lambda pattern: pattern.last_seen, reverse=True)
     found.sort(key=_by_sight if order == "sight" else _by_evidence)
     return found

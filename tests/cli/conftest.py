@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fleet.model.line import Line, decode
+from fleet.model.pattern import Pattern, fold
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -69,10 +72,10 @@ class Stage:
         """Return text to count."""
         return {p["text"]: p["seen"] for p in self.patterns(where)["patterns"]}
 
-    def edition(self) -> list[dict]:
-        """Return the lines of the edition in the bare repository."""
+    def edition(self) -> list[Pattern]:
+        """Return the lessons of the edition in the bare repository, folded, by id."""
         shown = self.git("show", "fleet:patterns.jsonl", where="clan.git")
-        return [json.loads(line) for line in shown.splitlines()]
+        return [fold(line) for line in map(decode, shown.encode().splitlines()) if isinstance(line, Line)]
 
 
 @pytest.fixture
