@@ -246,9 +246,8 @@ def _turned(
         if whole.is_present is not is_in:
             raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         changing = [each.id for each in members if each.is_present is is_in]
-        private.append(writer, [change(_line(writer, each.id), writer) for each in changing])
-    others = [each.id for each in changing if each.id != whole.id]
-    return Changed(whole, others, whole.id)
+        private.append(writer, [change(_line(writer, each), writer) for each in changing])
+    return Changed(whole, [each for each in changing if each != whole.id], whole.id)
 
 
 def _line(writer: Writer, pattern: str) -> Line:
@@ -296,7 +295,7 @@ def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
     line, stamp = _line(writer, known.id), writer.tick()
     private.append(writer, [edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
     if scope is not None:
-        corrections.reconcile(writer)
+        corrections.recount(writer)
 
 
 def _check_triggers(changes: Sequence[Change]) -> None:

@@ -21,6 +21,7 @@ from fleet.learn.counting import (
     read_log,
     reconcile,
     reconcile_all,
+    recount,
     rights,
     unfilled,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "read_log",
     "reconcile",
     "reconcile_all",
+    "recount",
     "rights",
     "state_lesson",
     "unfilled",
@@ -197,10 +199,11 @@ def state_lesson(
     said = inputs.lesson(pattern) if pattern or not same else inputs.Text("", ())
     way = inputs.enter("right", right)
     path = log_file(workspace, agent)
-    bound = _unfilled_entry(workspace, agent, prefix)
+    first = workspace.files.read(path)
+    bound = _unfilled_entry(workspace, agent, prefix, first)
     target = _target(workspace, agent, said.text, same)
     text = said.text or (target.lesson.text if target.lesson else "")
-    flagged_in, flagged_ms = signals.origin(workspace.files.read(path), bound.id)
+    flagged_in, flagged_ms = signals.origin(first, bound.id)
     # Whether it is a relapse was decided when the mistake was made, not when somebody said what it teaches.
     when_ms = flagged_ms if flagged_ms is not None else workspace.world.wall_ms()
     extra = (RELAPSED,) if was_shown(target.members, when_ms) else ()
@@ -212,7 +215,7 @@ def state_lesson(
     head = ("head", corrections_md.heading_mark(bound.entry))
     with workspace.log_lock(agent):
         page = workspace.files.read(path)
-        if f"<!-- fleet {bound.id} p-".encode() in page:
+        if page != first and _is_filled(bound.id, page):
             raise NoError(f"{bound.id} was filled just now by another process; nothing was logged")
         record = Record(bound.id, target.id, writer.name, writer.tick(), named, (head, *extra))
         block = "".join(map(corrections_md.format_statement, statements)) + corrections_md.format_record(record)
@@ -241,7 +244,7 @@ def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target
     """Return what an occurrence counts for, by what is known here: nobody waits long for another process."""
     patterns = workspace.patterns
     with workspace.patient(WAIT_S):
-        found = same or patterns.same_text(lesson)
+        found = same or private.same_text(workspace, agent, lesson)
         members = [line for each in patterns.group(found) or [found] if (line := private.whole(workspace, agent, each))]
         if same and not members:
             raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
@@ -346,13 +349,23 @@ def _answered(workspace: Workspace, target: _Target, page: bytes, text: str, sec
     """
     whole, seen = target.lesson, 1
     if whole is not None:
-        earlier = corrections_md.latest(corrections_md.records_of(target.members, page))
-        seen += whole.count("seen")
-        seen += sum(r.at > counted(target.members[r.pattern], r.replica) for r in earlier)
+        seen += whole.count("seen") + _uncounted(target, page)
     lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
     if target.is_same:
         return Logged(lesson, known_as, seen, secrets)
     return Logged(lesson, known_as, seen, secrets, look=lambda: _near(workspace, target.members, text))
+
+
+def _uncounted(target: _Target, page: bytes) -> int:
+    """Return how many occurrences stand in a log that the record does not count yet: others log at the same time."""
+
+    def news(records: list[Record]) -> list[Record]:
+        latest = corrections_md.latest(each for each in records if each.pattern in target.members)
+        return [each for each in latest if each.at > counted(target.members[each.pattern], each.replica)]
+
+    # Nearly always there are none; only then the log is parsed, since a code fence may hold what looks like one.
+    some = news(corrections_md.records_of(target.members, page))
+    return len(news(list(corrections_md.parse_log(page).records))) if some else 0
 
 
 def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:
@@ -365,7 +378,12 @@ def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:
     return list(closest.values())[:NEAR_MAX]
 
 
-def _unfilled_entry(workspace: Workspace, agent: str, prefix: str) -> Bound:
+def _is_filled(entry: str, page: bytes) -> bool:
+    bound = corrections_md.bind(corrections_md.parse_log(page))
+    return any(each.id == entry and (each.record is not None or each.entry.pattern) for each in bound)
+
+
+def _unfilled_entry(workspace: Workspace, agent: str, prefix: str, page: bytes) -> Bound:
     """Return the entry that an id, or the unique beginning of one, names: it waits for its lesson.
 
     Raises:
@@ -375,7 +393,7 @@ def _unfilled_entry(workspace: Workspace, agent: str, prefix: str) -> Bound:
     wanted = prefix if prefix.startswith("c-") else f"c-{prefix}"
     if wanted == "c-":
         raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
-    bound = corrections_md.bind(read_log(workspace, agent))
+    bound = corrections_md.bind(corrections_md.parse_log(page))
     # An entry whose text was mended since it was counted is known by what it was called then, too.
     found = [b for b in bound if b.id.startswith(wanted) or (b.record is not None and b.record.id.startswith(wanted))]
     if not found:

@@ -71,12 +71,19 @@ def reconcile(writer: Writer) -> int:
     return len(owed)
 
 
+def recount(writer: Writer) -> int:
+    """Count an agent's whole log again: a lesson moved to where it is counted otherwise."""
+    writer.workspace.db.note(note_key(writer.agent), "")
+    return reconcile(writer)
+
+
 def reconcile_all(workspace: Workspace) -> int:
     """Count the logs of all agents that write here; return how many lines were written."""
     if workspace.is_read_only:
         return 0
     owed = 0
-    for agent in workspace.agents_here():
+    default = workspace.replicas().default_agent
+    for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
         page = workspace.files.read(log_file(workspace, agent))
         if page and not _noted(workspace, agent).is_whole(page):
             with workspace.writing(agent) as writer:
@@ -127,8 +134,8 @@ def note_key(agent: str) -> str:
 
 
 def _noted(workspace: Workspace, agent: str) -> _Counted:
-    size, digest, waiting = [*workspace.db.noted(note_key(agent)).split(" "), "", ""][:3]
-    return _Counted(int(size), digest, int(waiting)) if waiting else _Counted()
+    size, digest, waiting = [*workspace.db.noted(note_key(agent)).split(" "), "", "", ""][:3]
+    return _Counted(int(size), digest, int(waiting)) if size.isdecimal() and waiting.isdecimal() else _Counted()
 
 
 class _Read(NamedTuple):
@@ -195,7 +202,7 @@ class _Owing:
         They go to the end of the file: a person's lines stay as they are.
         """
         fresh = [
-            (bound, self._workspace.patterns.same_text(lesson))
+            (bound, private.same_text(self._workspace, self._writer.agent, lesson))
             for bound in self._read.bound
             if bound.record is None and (lesson := _lesson_text(bound.entry))
         ]
@@ -227,18 +234,26 @@ class _Owing:
         earlier = self._sessions_before({pattern for pattern, _ in slots})
         found = []
         for (pattern, replica), records in slots.items():
-            is_private = private.record(self._workspace, self._writer.agent, pattern) is not None
-            known = private.whole(self._workspace, self._writer.agent, pattern) or Line(pattern)
-            newest = counted(known, replica)
-            fresh = [record for record in records if record.at > newest]
-            before = earlier[pattern, replica] | {record.session for record in records if record.at <= newest}
+            mine = private.record(self._workspace, self._writer.agent, pattern)
+            shared = self._workspace.patterns.line(pattern) or Line(pattern)
+            newest = counted(shared, replica)
+            fresh = [each for each in records if each.at > newest and not (mine and self._is_part(mine, each))]
+            before = earlier[pattern, replica] | {each.session for each in records if each not in fresh}
+            known = lines.join(shared, mine) if mine else shared
             if not fresh:
                 made = self._reworded(known, records)
             else:
-                made = self._raised(known, replica, fresh, before, is_private=is_private)
+                made = self._raised(known, replica, fresh, before, is_private=mine is not None)
             if made.w:
                 found.append(made)
         return found
+
+    def _is_part(self, mine: Line, record: Record) -> bool:
+        """Tell whether an occurrence of a private lesson is counted."""
+        column = mine.w.get(record.replica, lines.NOTHING)
+        # A total stands in a private record only where an earlier version counted there.
+        is_total = "seen" in column.n and record.at <= column.add
+        return is_total or record.id.removeprefix("c-") in fold(mine).parts.get("seen", {})
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
         found: dict[tuple[str, str], set[str]] = defaultdict(set)

@@ -36,6 +36,15 @@ def whole(workspace: Workspace, agent: str, pattern: str) -> Line | None:
     return lines.join(shared, mine) if shared is not None and mine is not None else mine or shared
 
 
+def same_text(workspace: Workspace, agent: str, text: str) -> str:
+    """Return the id that an agent's lesson is logged under: of one that reads alike now, else the text's hash."""
+    if workspace.notes_file(agent).is_file():
+        found = workspace.notes(agent).same_text(text)
+        if record(workspace, agent, found) is not None:
+            return found
+    return workspace.patterns.same_text(text)
+
+
 def append(writer: Writer, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
     """Write each change to where its lesson is kept: what belongs to a private one never enters a shared file."""
     is_mine = {each.id: record(writer.workspace, writer.agent, each.id) is not None for each in deltas}
@@ -52,12 +61,13 @@ def hide(writer: Writer, known: Pattern) -> None:
     shared = workspace.patterns.line(known.id) or Line(known.id)
     mine = workspace.notes(writer.agent).line(known.id) if workspace.notes_file(writer.agent).is_file() else None
     fields: dict[str, Any] = {field: value for field, value in known.fields.items() if field != SCOPE}
-    made = edits.part(mine, known.id, _NO_PART, fields, me, writer.tick() if known.is_present else "", seen=0)
+    stamp = writer.tick() if known.is_present else ""
+    made = edits.part(mine, known.id, _NO_PART, fields, me, stamp, seen=0, at=known.at)
     made = lines.join(made, edits.set_field(made, SCOPE, PRIVATE, me, writer.tick(), workspace.policy().cut))
     own = [name for name in shared.w if names.agent_of(name) == writer.agent]
-    parts = {name: column.parts for name in own if (column := shared.w[name]).parts}
-    for name, counts in parts.items():
-        made = lines.join(made, Line(known.id, {name: lines.Column(parts=counts)}))
+    for name in own:
+        kept = lines.Column(parts=shared.w[name].parts, rem=shared.w[name].rem)
+        made = lines.join(made, Line(known.id, {name: kept}))
     writer.append_private([made])
     for name in own:
         workspace.db.take_back(known.id, name, _OWN)
@@ -74,7 +84,8 @@ def publish(writer: Writer, pattern: str, scope: str) -> None:
     if fold(mine).is_present:
         said = lines.join(said, edits.restore(lines.join(shared, said), writer.name, writer.tick()))
     writer.append(PATTERNS, [said])
-    writer.append_private([edits.set_field(mine, SCOPE, scope, writer.name, writer.tick(), cut)])
+    away = edits.set_field(mine, SCOPE, scope, writer.name, writer.tick(), cut)
+    writer.append_private([lines.join(away, edits.retire(mine, writer.name))])
 
 
 def _without_scope(column: lines.Column) -> lines.Column:

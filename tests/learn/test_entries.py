@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.learn.entries import (
+from fleet.learn.corrections_md import (
     Record,
     fold,
     format_entry,

@@ -10,16 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.keep import shown
-from fleet.keep.errors import NoError, RefusedError, UsageError
-from fleet.keep.notebook import count, text
-from fleet.keep.workspace import Workspace, World
-from fleet.learn import corrections, lessons, reconcile, restoring, signals, writing
-from fleet.learn.corrections import Correction, correct
-from fleet.learn.entries import format_entry, parse_log
-from fleet.learn.filling import fill
-from fleet.learn.lessons import Lesson, format_lesson
+from fleet.app.learning import Correction, correct, state_lesson
+from fleet.learn import corrections, corrections_md, restore, signals
+from fleet.learn.corrections_md import Statement, format_entry, format_statement, parse_log
 from fleet.learn.signals import Flag, flag
+from fleet.model.errors import NoError, RefusedError, UsageError
+from fleet.reflect import exposure
+from fleet.store.workspace import Workspace, World
 
 NOON = 1_795_262_400_000  # 2026-11-21 12:00:00 UTC
 LESSON = "In this repository use pnpm, never npm"
@@ -42,6 +39,8 @@ def wall():
 def workspace(tmp_path, wall):
     (tmp_path / "fleet.toml").write_text("")
     opened = Workspace(tmp_path, World(wall_ms=wall, durable=False))
+    with opened.writing("velma"):  # as fleet init does: from now on velma writes here
+        pass
     yield opened
     opened.close()
 
@@ -56,11 +55,17 @@ def flagged(workspace, quote="no, use pnpm here", session="s-1", kind="human"):
 
 def seen(workspace):
     """Return text to count, as everybody who reads the files now sees it."""
-    return {text(line): count(line, "seen") for line in workspace.load().notebook.present()}
+    return {lesson.text: lesson.count("seen") for lesson in workspace.patterns.lessons()}
+
+
+def forget_counts(workspace):
+    """Take back all that was counted: what was torn off the log had not been counted yet."""
+    shutil.rmtree(workspace.clan)
+    workspace.db.database.delete()
 
 
 def bound_of(workspace):
-    return reconcile.bind(parse_log(log_of(workspace).read_bytes()))
+    return corrections_md.bind(parse_log(log_of(workspace).read_bytes()))
 
 
 # Counting
@@ -69,21 +74,21 @@ def bound_of(workspace):
 def test_a_filled_entry_counts_like_any_correction(workspace):
     entry = flagged(workspace)
     assert seen(workspace) == {}
-    done = fill(workspace, "velma", entry, LESSON, "pnpm install")
+    done = state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     assert (done.entry, done.logged.text, done.logged.seen) == (entry, LESSON, 1)
     assert seen(workspace) == {LESSON: 1}
-    (line,) = workspace.load().notebook.present()
-    assert (line.id, line.set["correct"], count(line, "sessions")) == (done.logged.id, "pnpm install", 1)
+    (line,) = workspace.patterns.lessons()
+    assert (line.id, line.correct, line.count("sessions")) == (done.logged.id, "pnpm install", 1)
     assert corrections.unfilled(workspace, "velma") == 0
     assert signals.waiting(workspace, "velma") == []
-    corrections.settle_all(workspace)
+    corrections.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
 
 
 def test_what_stood_in_the_file_stays_byte_for_byte(workspace):
     entry = flagged(workspace)
     before = log_of(workspace).read_bytes()
-    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     after = log_of(workspace).read_bytes()
     assert after.startswith(before)
     added = after[len(before) :].decode()
@@ -102,33 +107,33 @@ def test_all_four_triggers_count_alike(workspace, wall):
     )
     for number, signal in enumerate(told, 1):
         done = flag(workspace, "velma", signal, session=f"s-{number}")
-        assert fill(workspace, "velma", done.id, LESSON).logged.seen == number
+        assert state_lesson(workspace, "velma", done.id, LESSON).logged.seen == number
     correct(workspace, "velma", Correction("ran npm", "run pnpm", LESSON, source="self"), session="s-5")
-    (line,) = workspace.load().notebook.present()
-    assert (count(line, "seen"), count(line, "sessions")) == (5, 5)
+    (line,) = workspace.patterns.lessons()
+    assert (line.count("seen"), line.count("sessions")) == (5, 5)
     assert len({bound.record.pattern for bound in bound_of(workspace)}) == 1
 
 
 def test_the_same_lesson_of_another_entry_is_the_same_pattern(workspace):
     correct(workspace, "velma", Correction("w", "r", LESSON))
-    done = fill(workspace, "velma", flagged(workspace), f"**{LESSON}**.")
+    done = state_lesson(workspace, "velma", flagged(workspace), f"**{LESSON}**.")
     assert done.logged.seen == 2
 
 
 def test_same_counts_it_as_an_existing_pattern_with_or_without_words(workspace):
     known = correct(workspace, "velma", Correction("w", "r", LESSON)).id
-    done = fill(workspace, "velma", flagged(workspace), "pnpm is what we use", same=known)
+    done = state_lesson(workspace, "velma", flagged(workspace), "pnpm is what we use", same=known)
     assert (done.logged.id, done.logged.seen, done.logged.text) == (known, 2, LESSON)
-    fill(workspace, "velma", flagged(workspace, "again", "s-2"), "", same=known)
+    state_lesson(workspace, "velma", flagged(workspace, "again", "s-2"), "", same=known)
     assert seen(workspace) == {LESSON: 3}
     assert [bound.entry.pattern for bound in bound_of(workspace)] == [LESSON, "pnpm is what we use", LESSON]
-    with pytest.raises(NoError, match="there is no pattern"):
-        fill(workspace, "velma", flagged(workspace, "x", "s-3"), "y", same="p-0000000000000000")
+    with pytest.raises(NoError, match="no pattern begins with"):
+        state_lesson(workspace, "velma", flagged(workspace, "x", "s-3"), "y", same="p-0000000000000000")
 
 
 def test_the_session_is_the_one_in_which_it_was_flagged(workspace):
-    fill(workspace, "velma", flagged(workspace, session="then"), LESSON, session="now")
-    fill(workspace, "velma", flagged(workspace, "b", session=""), "Another lesson", session="now")
+    state_lesson(workspace, "velma", flagged(workspace, session="then"), LESSON, session="now")
+    state_lesson(workspace, "velma", flagged(workspace, "b", session=""), "Another lesson", session="now")
     assert [bound.record.session for bound in bound_of(workspace)] == ["then", "now"]
 
 
@@ -137,11 +142,11 @@ def test_whether_it_is_a_relapse_is_a_matter_of_when_it_was_flagged(workspace, w
     wall.ms += 1_000
     early = flagged(workspace, "early", "s-1")
     wall.ms += 1_000
-    shown.note(workspace.root, "velma", "s-2", [known], wall.ms)
+    exposure.note(workspace.state, "velma", "s-2", [known], wall.ms)
     wall.ms += 1_000
     late = flagged(workspace, "late", "s-2")
     for entry in (early, late):
-        fill(workspace, "velma", entry, LESSON)
+        state_lesson(workspace, "velma", entry, LESSON)
     said = {bound.id: dict(bound.record.extra).get("relapsed") for bound in bound_of(workspace)}
     assert (said[early], said[late]) == (None, "1")
 
@@ -151,31 +156,31 @@ def test_whether_it_is_a_relapse_is_a_matter_of_when_it_was_flagged(workspace, w
 
 def test_what_is_filled_is_not_filled_again(workspace):
     entry = flagged(workspace)
-    pattern = fill(workspace, "velma", entry, LESSON).logged.id
+    pattern = state_lesson(workspace, "velma", entry, LESSON).logged.id
     before = log_of(workspace).read_bytes()
     for words, same in ((LESSON, ""), ("Something else", ""), ("", pattern)):
         with pytest.raises(NoError, match=f"is filled already, and counted as {pattern}: {LESSON}.*fleet merge"):
-            fill(workspace, "velma", entry, words, same=same)
+            state_lesson(workspace, "velma", entry, words, same=same)
     assert log_of(workspace).read_bytes() == before
 
 
 def test_what_a_person_filled_in_by_hand_keeps_working(workspace):
     entry = flagged(workspace)
     path = log_of(workspace)
-    path.write_text(path.read_text().replace(writing.TO_BE_INFERRED, "Use pnpm by hand"))
+    path.write_text(path.read_text().replace(corrections_md.TO_BE_INFERRED, "Use pnpm by hand"))
     (bound,) = bound_of(workspace)
     assert bound.id != entry
     with pytest.raises(NoError, match="filled already, by hand"):
-        fill(workspace, "velma", bound.id, LESSON)
-    corrections.settle_all(workspace)
+        state_lesson(workspace, "velma", bound.id, LESSON)
+    corrections.reconcile_all(workspace)
     assert seen(workspace) == {"Use pnpm by hand": 1}
 
 
 def test_a_pattern_that_a_person_writes_into_a_filled_entry_counts_no_second_time(workspace):
-    fill(workspace, "velma", flagged(workspace), LESSON)
+    state_lesson(workspace, "velma", flagged(workspace), LESSON)
     path = log_of(workspace)
-    path.write_text(path.read_text().replace(writing.TO_BE_INFERRED, "Use pnpm by hand"))
-    corrections.settle_all(workspace)
+    path.write_text(path.read_text().replace(corrections_md.TO_BE_INFERRED, "Use pnpm by hand"))
+    corrections.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
 
 
@@ -183,29 +188,29 @@ def test_an_unknown_or_ambiguous_beginning_is_told(workspace):
     ids = [flagged(workspace, f"no {number}", f"s-{number}") for number in range(20)]
     start = next(a for a, b in itertools.combinations(sorted(each[:3] for each in ids), 2) if a == b)
     with pytest.raises(NoError, match="not unique"):
-        fill(workspace, "velma", start, LESSON)
+        state_lesson(workspace, "velma", start, LESSON)
     with pytest.raises(NoError, match="begins with 'c-zzzz'"):
-        fill(workspace, "velma", "c-zzzz", LESSON)
+        state_lesson(workspace, "velma", "c-zzzz", LESSON)
     with pytest.raises(NoError, match="splinter's"):
-        fill(workspace, "splinter", ids[0], LESSON)
+        state_lesson(workspace, "splinter", ids[0], LESSON)
     with pytest.raises(UsageError):
-        fill(workspace, "velma", "", LESSON)
-    assert fill(workspace, "velma", ids[0].removeprefix("c-")[:8], LESSON).entry == ids[0]
+        state_lesson(workspace, "velma", "", LESSON)
+    assert state_lesson(workspace, "velma", ids[0].removeprefix("c-")[:8], LESSON).entry == ids[0]
 
 
 def test_words_are_screened_and_limited(workspace):
     entry = flagged(workspace)
     token = "ghp_" + "a1B2" * 9
     with pytest.raises(RefusedError):
-        fill(workspace, "velma", entry, "x " * 9_000)
+        state_lesson(workspace, "velma", entry, "x " * 9_000)
     with pytest.raises(UsageError):
-        fill(workspace, "velma", entry, "...")
-    done = fill(workspace, "velma", entry, f"Never print\n{token}\x1b[2J 中文", f"hide {token} <!-- -->")
+        state_lesson(workspace, "velma", entry, "...")
+    done = state_lesson(workspace, "velma", entry, f"Never print\n{token}\x1b[2J 中文", f"hide {token} <!-- -->")
     assert "github-classic" in done.logged.secrets
     assert "a1B2" not in log_of(workspace).read_text()
     assert done.logged.text == "Never print [REDACTED:github-classic] 中文"
-    (line,) = workspace.load().notebook.present()
-    assert line.set["correct"] == "hide [REDACTED:github-classic] <!-- -->"
+    (line,) = workspace.patterns.lessons()
+    assert line.correct == "hide [REDACTED:github-classic] <!-- -->"
 
 
 # The text
@@ -226,9 +231,9 @@ def test_a_stated_lesson_reads_back(words, field):
     words = " ".join(words.split())
     if not words:
         return
-    said = Lesson("c-0123456789abcdef", field, words)
-    log = parse_log(format_lesson(said))
-    assert (log.lessons, log.entries, log.records) == ((said,), (), ())
+    said = Statement("c-0123456789abcdef", field, words)
+    log = parse_log(format_statement(said))
+    assert (log.statements, log.entries, log.records) == ((said,), (), ())
 
 
 @given(title=hostile, when=st.sampled_from(["", "2026-03-15 14:30Z"]))
@@ -236,7 +241,7 @@ def test_no_title_is_taken_for_a_lesson(title, when):
     for start in ("Learned from c-0123456789abcdef — ", "Right way for c-0123456789abcdef: "):
         page = format_entry(when=when, title=start + title, wrong="w", right="", source="", pattern="p")
         log = parse_log(page)
-        assert (log.lessons, [entry.wrong for entry in log.entries]) == ((), ["w"])
+        assert (log.statements, [entry.wrong for entry in log.entries]) == ((), ["w"])
         assert log.entries[0].title == " ".join((start + title).split("\n")).strip() or "\n" in title
 
 
@@ -245,10 +250,10 @@ def test_a_reader_that_knows_no_lessons_sees_the_entries_as_they_are(workspace, 
     ids = [flagged(workspace), flagged(workspace, "b", "s-2")]
     before = parse_log(log_of(workspace).read_bytes())
     for entry in ids:
-        fill(workspace, "velma", entry, LESSON, "pnpm install")
+        state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     path = log_of(workspace)
     path.write_text(path.read_text() + "\n## 2026-11-22 12:00Z — by hand\n**Pattern:** By hand\n")
-    monkeypatch.setattr(lessons, "read_lesson", lambda heading: None)
+    monkeypatch.setattr(corrections_md, "_read_statement", lambda heading: None)
     after = parse_log(path.read_bytes())
     assert [e.content for e in after.entries[:-1]] == [e.content for e in before.entries]
     assert after.entries[-1].pattern == "By hand"
@@ -258,10 +263,10 @@ def test_a_reader_that_knows_no_lessons_sees_the_entries_as_they_are(workspace, 
 def test_wherever_the_write_was_torn_off_nothing_false_is_learned(workspace):
     entry = flagged(workspace)
     before = log_of(workspace).read_bytes()
-    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     whole = log_of(workspace).read_bytes()
     for cut in range(len(before), len(whole)):
-        (bound,) = reconcile.bind(parse_log(whole[:cut]))
+        (bound,) = corrections_md.bind(parse_log(whole[:cut]))
         assert bound.id == entry
         assert (bound.record, bound.entry.pattern) == (None, "") or cut == len(whole) - 1, cut
 
@@ -270,15 +275,15 @@ def test_wherever_the_write_was_torn_off_nothing_false_is_learned(workspace):
 def test_after_a_torn_write_it_is_said_again_and_counts_once(workspace, cut):
     entry = flagged(workspace)
     before = log_of(workspace).read_bytes()
-    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     whole = log_of(workspace).read_bytes()
-    shutil.rmtree(workspace.clan)
+    forget_counts(workspace)
     log_of(workspace).write_bytes(whole[: len(before) + cut])
     assert corrections.unfilled(workspace, "velma") == 1
-    done = fill(workspace, "velma", entry, LESSON, "pnpm install")
+    done = state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     assert (done.logged.seen, done.logged.text) == (1, LESSON)
-    (line,) = workspace.load().notebook.present()
-    assert line.set["correct"] == "pnpm install"
+    (line,) = workspace.patterns.lessons()
+    assert line.correct == "pnpm install"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -286,12 +291,12 @@ def test_whatever_order_a_merge_leaves_the_lines_in_each_lesson_finds_its_entry(
     ids = [flagged(workspace, f"no {number}", f"s-{number}") for number in range(4)]
     cut = len(log_of(workspace).read_text())
     for number, entry in enumerate(ids):
-        fill(workspace, "velma", entry, f"Lesson number {number}", f"Way {number}")
+        state_lesson(workspace, "velma", entry, f"Lesson number {number}", f"Way {number}")
     whole = log_of(workspace).read_text()
     rows = whole[cut:].splitlines(keepends=True)
     random.Random(seed).shuffle(rows)
     log = parse_log(whole[:cut] + "".join(rows))
-    found = {bound.id: (bound.entry.pattern, bound.entry.right, bound.record.id) for bound in reconcile.bind(log)}
+    found = {bound.id: (bound.entry.pattern, bound.entry.right, bound.record.id) for bound in corrections_md.bind(log)}
     assert found == {entry: (f"Lesson number {n}", f"Way {n}", entry) for n, entry in enumerate(ids)}
 
 
@@ -301,7 +306,7 @@ def test_two_branches_that_filled_different_entries_are_united_by_git(workspace,
     sides = []
     for number, entry in enumerate(ids):
         log_of(workspace).write_bytes(base)
-        fill(workspace, "velma", entry, f"Lesson number {number}")
+        state_lesson(workspace, "velma", entry, f"Lesson number {number}")
         sides.append(tmp_path / f"side-{number}")
         sides[-1].write_bytes(log_of(workspace).read_bytes())
     (tmp_path / "base").write_bytes(base)
@@ -310,7 +315,7 @@ def test_two_branches_that_filled_different_entries_are_united_by_git(workspace,
         capture_output=True,
         check=True,
     ).stdout
-    found = reconcile.bind(parse_log(merged))
+    found = corrections_md.bind(parse_log(merged))
     assert {bound.id: bound.entry.pattern for bound in found} == dict(
         zip(ids, ["Lesson number 0", "Lesson number 1"], strict=True)
     )
@@ -323,18 +328,18 @@ def test_one_entry_filled_twice_in_two_branches_is_what_its_newest_record_says(w
     added = []
     for words in ("One lesson", "Zebra lesson", "Another lesson"):
         log_of(workspace).write_bytes(base)
-        fill(workspace, "velma", entry, words)
+        state_lesson(workspace, "velma", entry, words)
         added.append(log_of(workspace).read_bytes()[len(base) :])
     for order in itertools.permutations(added):
-        (bound,) = reconcile.bind(parse_log(base + b"".join(order)))
+        (bound,) = corrections_md.bind(parse_log(base + b"".join(order)))
         assert bound.entry.pattern == "Another lesson"
 
 
 def test_what_somebody_writes_below_a_lesson_is_not_lost(workspace):
-    fill(workspace, "velma", flagged(workspace), LESSON)
+    state_lesson(workspace, "velma", flagged(workspace), LESSON)
     path = log_of(workspace)
     path.write_text(path.read_text() + "**What I got wrong:** x\n**Pattern:** A lesson without a heading\n")
-    corrections.settle_all(workspace)
+    corrections.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1, "A lesson without a heading": 1}
 
 
@@ -342,7 +347,7 @@ def test_a_bare_entry_before_a_lesson_is_an_entry_still(workspace):
     entry = flagged(workspace)
     path = log_of(workspace)
     path.write_text(path.read_text() + "\n# Never bulk-commit\n\nSplit.\n")
-    fill(workspace, "velma", entry, LESSON)
+    state_lesson(workspace, "velma", entry, LESSON)
     assert [each.title for each in signals.waiting(workspace, "velma")] == ["Never bulk-commit"]
 
 
@@ -350,7 +355,7 @@ def test_the_pattern_that_stands_in_an_entry_is_the_one_that_counts(workspace):
     correct(workspace, "velma", Correction("w", "r", LESSON))
     (bound,) = bound_of(workspace)
     path = log_of(workspace)
-    path.write_text(path.read_text() + format_lesson(Lesson(bound.id, "pattern", "Something else")))
+    path.write_text(path.read_text() + format_statement(Statement(bound.id, "pattern", "Something else")))
     (again,) = bound_of(workspace)
     assert (again.entry.pattern, again.id) == (LESSON, bound.id)
 
@@ -358,23 +363,23 @@ def test_the_pattern_that_stands_in_an_entry_is_the_one_that_counts(workspace):
 def test_a_backup_brings_a_lesson_back(workspace):
     entry = flagged(workspace)
     before = log_of(workspace).read_bytes()
-    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     backed_up = log_of(workspace).read_bytes()
     log_of(workspace).write_bytes(before)
-    shutil.rmtree(workspace.clan)
+    forget_counts(workspace)
     for _ in range(2):
-        restoring._join_log(workspace, "agents/velma/corrections.md", backed_up, restoring.Restored())
+        restore._Restore(workspace, restore.Restored())._join_log("agents/velma/corrections.md", backed_up)
     (bound,) = bound_of(workspace)
     assert (bound.entry.pattern, bound.entry.right) == (LESSON, "pnpm install")
     assert log_of(workspace).read_text().count("## Learned from") == 1
-    corrections.settle_all(workspace)
+    corrections.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
 
 
 def test_the_content_stays_the_one_that_was_hashed(workspace):
     entry = flagged(workspace)
     (before,) = bound_of(workspace)
-    fill(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     (after,) = bound_of(workspace)
     assert (before.entry.content, before.id) == (after.entry.content, after.id)
     assert json.loads(after.entry.content)[5] == ""

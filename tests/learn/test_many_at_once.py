@@ -1,15 +1,11 @@
-"""Who takes in many lessons at once looks through the clan once, not with every lesson."""
-
-import json
+"""Many lessons at once: each is counted, and nothing is read once for every one of them."""
 
 import pytest
 
-from fleet.keep import config
-from fleet.keep.notebook import Notebook
-from fleet.keep.workspace import Workspace
-from fleet.learn import corrections
+from fleet.learn import corrections, corrections_md
 from fleet.learn.corrections import log_file
-from fleet.learn.importing import import_files
+from fleet.store import config
+from fleet.store.workspace import Workspace
 
 
 @pytest.fixture
@@ -20,30 +16,18 @@ def workspace(tmp_path):
     made.close()
 
 
-@pytest.fixture
-def looks(monkeypatch):
-    """How often all records were looked through."""
-    counted, real = [], Notebook.with_key
-    monkeypatch.setattr(Notebook, "with_key", lambda notebook, key: counted.append(key) or real(notebook, key))
-    return counted
-
-
-def test_an_import_looks_for_edited_lessons_once(workspace, tmp_path, looks):
-    path = tmp_path / "lessons.jsonl"
-    path.write_text("".join(json.dumps({"pattern": f"Check gadget {n} first"}) + "\n" for n in range(40)))
-    assert import_files(workspace, "velma", [path]).patterns_new == 40
-    looks.clear()
-    assert import_files(workspace, "velma", [path]).patterns_new == 0
-    assert len(looks) <= 2
-
-
-def test_entries_written_by_hand_are_settled_in_one_look(workspace, looks):
+def test_entries_written_by_hand_are_counted_in_one_go(workspace, monkeypatch):
     log = log_file(workspace, "velma")
     log.parent.mkdir(parents=True)
     entry = "## 2026-03-15 14:30Z — {0}\n**What I got wrong:** w\n**Pattern:** Check gadget {0} first\n\n"
     log.write_text("".join(entry.format(number) for number in range(40)))
     with workspace.writing("velma"):
         pass
-    corrections.settle_all(workspace)
+    parsed, parse = [], corrections_md.parse_log
+    monkeypatch.setattr(corrections_md, "parse_log", lambda page: parsed.append(1) or parse(page))
+    corrections.reconcile_all(workspace)
+    assert len(parsed) <= 3
     assert len(corrections.read_log(workspace, "velma").records) == 40
-    assert len(looks) <= 3
+    assert sorted(each.text for each in workspace.patterns.lessons()) == sorted(
+        f"Check gadget {number} first" for number in range(40)
+    )

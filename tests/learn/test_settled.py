@@ -1,13 +1,12 @@
-"""A log of years is not read to add a line to it, and what is counted is what reading all of it would count."""
+"""A log of years is not parsed to add an entry to it, and what is counted is what reading all of it would count."""
 
 import pytest
 
-from fleet.keep import config
-from fleet.keep.notebook import count
-from fleet.keep.view import glance
-from fleet.keep.workspace import Workspace, World
-from fleet.learn import corrections, settled
-from fleet.learn.corrections import Correction, correct
+from fleet.learn import corrections, corrections_md, counting
+from fleet.learn.corrections import Correction, correct, log_file
+from fleet.model.lesson_id import pattern_id
+from fleet.store import config
+from fleet.store.workspace import Workspace, World
 
 NOON_MS = 1_795_176_000_000
 LESSON = "Check the version first"
@@ -38,9 +37,9 @@ def workspace(tmp_path):
 
 @pytest.fixture
 def pages(monkeypatch):
-    """How long the pages were that were read as a log."""
-    read, parse = [], corrections.parse_log
-    monkeypatch.setattr(corrections, "parse_log", lambda text: read.append(len(text)) or parse(text))
+    """How long the pages were that were parsed as a log."""
+    read, parse = [], corrections_md.parse_log
+    monkeypatch.setattr(corrections_md, "parse_log", lambda text: read.append(len(text)) or parse(text))
     return read
 
 
@@ -49,38 +48,47 @@ def tell(workspace, lesson=LESSON, session="s", wrong="w"):
 
 
 def counted(workspace):
-    workspace.kept = None
-    line = glance(workspace).notebook.get(corrections.reconcile.pattern_id(LESSON))
-    return count(line, "seen"), count(line, "sessions")
+    pattern = workspace.patterns.get(pattern_id(LESSON))
+    return pattern.count("seen"), pattern.count("sessions")
 
 
-def test_another_occurrence_is_counted_without_reading_the_log(workspace, pages):
+def forget(workspace):
+    """Delete the database, as anybody may at any moment."""
+    workspace.db.database.delete()
+
+
+def test_another_occurrence_is_counted_without_parsing_the_log(workspace, pages):
     for session in ("s-1", "s-1", "s-2"):
         tell(workspace, session=session)
         tell(workspace, "something else", session=session)
-    log = settled.log_file(workspace, "velma").stat().st_size
+    size = log_file(workspace, "velma").stat().st_size
     pages.clear()
     assert tell(workspace, session="s-2").seen == 4
-    assert max(pages, default=0) < log / 4
+    assert max(pages, default=0) < size / 4
     assert counted(workspace) == (4, 2)
-    assert corrections.settle_all(workspace).notebook.get(corrections.reconcile.pattern_id(LESSON)).n["seen"]
+    forget(workspace)
+    assert corrections.reconcile_all(workspace) == 0
+    assert max(pages) > size
     assert counted(workspace) == (4, 2)
 
 
 def test_equal_words_in_one_minute_are_as_many_entries(workspace):
     assert [tell(workspace).seen for _ in range(4)] == [1, 2, 3, 4]
-    ids = [record.id for record in corrections.read_log(workspace, "velma").records]
+    log = corrections.read_log(workspace, "velma")
+    ids = [record.id for record in log.records]
     assert len(set(ids)) == 4
-    assert [bound.record.id for bound in corrections.reconcile.bind(corrections.read_log(workspace, "velma"))] == ids
+    assert [bound.record.id for bound in corrections_md.bind(log)] == ids
 
 
-def test_lines_that_a_power_failure_took_from_the_shard_are_counted_with_the_next_occurrence(workspace):
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["rows stay", "rows go, too"])
+def test_lines_that_a_power_failure_took_from_the_shard_are_counted_with_the_next_occurrence(workspace, is_forgotten):
     tell(workspace)
     (shard,) = (workspace.clan / "patterns.d").iterdir()
     first = shard.read_bytes()
     tell(workspace, session="s-2")
-    shard.write_bytes(first)  # the log kept the second occurrence, and the note says that all is settled
-    workspace.kept = None
+    shard.write_bytes(first)  # the log kept the second occurrence
+    if is_forgotten:
+        forget(workspace)
     assert tell(workspace, session="s-3").seen == 3
     assert counted(workspace) == (3, 3)
 
@@ -88,96 +96,70 @@ def test_lines_that_a_power_failure_took_from_the_shard_are_counted_with_the_nex
 def test_an_entry_mended_by_hand_is_no_other_occurrence(tmp_path):
     workspace = opened(tmp_path, step_ms=0)
     tell(workspace, wrong="this")
-    path = settled.log_file(workspace, "velma")
+    path = log_file(workspace, "velma")
     path.write_bytes(path.read_bytes().replace(b"this", b"that"))
-    tell(workspace, "something else")  # settles what was mended
+    tell(workspace, "something else")
     assert tell(workspace, wrong="that").seen == 2
-    corrections.settle_all(workspace)
+    corrections.reconcile_all(workspace)
     assert counted(workspace)[0] == 2
     workspace.close()
 
 
 def test_what_waits_is_known_for_as_long_as_nobody_touches_the_log(workspace, pages):
-    assert settled.unfilled(workspace, "velma") == 0
+    assert corrections.unfilled(workspace, "velma") == 0
     tell(workspace)
-    path = settled.log_file(workspace, "velma")
+    path = log_file(workspace, "velma")
     path.write_bytes(path.read_bytes() + b"\n## 2026-11-20 12:00Z \xe2\x80\x94 by hand\n**Wrong:** no lesson yet\n")
-    assert settled.unfilled(workspace, "velma") == 1  # read, as the note is about another page
-    corrections.settle_all(workspace)
+    assert corrections.unfilled(workspace, "velma") == 1  # read, as the note is about less
+    corrections.reconcile_all(workspace)
     pages.clear()
-    assert settled.unfilled(workspace, "velma") == 1
-    assert not pages
+    assert corrections.unfilled(workspace, "velma") == 1
+    assert not any(pages)
     tell(workspace, "something else")
-    assert settled.unfilled(workspace, "velma") == corrections.unfilled(workspace, "velma") == 1
+    assert corrections.unfilled(workspace, "velma") == 1
+    forget(workspace)
+    assert corrections.unfilled(workspace, "velma") == 1
 
 
-@pytest.mark.parametrize("note", [b"", b"torn", b"1 2 3", b"\xff" * 64, b"1 2 3 -4", b"1 2 3 4".ljust(64)])
-def test_a_note_that_says_nothing_of_this_log_costs_one_reading(workspace, note):
+@pytest.mark.parametrize("note", ["torn", "1 2 3", "\xff", "1 2 3 -4", "a b c"])
+def test_a_note_that_says_nothing_of_this_log_costs_one_parsing(workspace, note):
     tell(workspace)
-    (workspace.local / "settled" / "velma").write_bytes(note)
-    assert settled.unfilled(workspace, "velma") == 0
+    workspace.db.note(counting.note_key("velma"), note)
+    assert corrections.unfilled(workspace, "velma") == 0
     assert tell(workspace, session="s-2").seen == 2
-    workspace.close()
-    assert settled.noted(workspace, "velma").signature == settled.signature(workspace, "velma")
+    assert counted(workspace) == (2, 2)
 
 
-def test_who_goes_on_notes_it_at_the_end(tmp_path, pages):
-    workspace = opened(tmp_path)
-    note = tmp_path / ".fleet" / "settled" / "velma"
-    for number in range(3):
-        tell(workspace, session=f"s-{number}")
-    noted = note.read_bytes()
-    tell(workspace, session="s-3")
-    assert note.read_bytes() == noted
-    pages.clear()
-    assert settled.unfilled(workspace, "velma") == 0
-    assert not pages
-    workspace.close()
-    assert settled.noted(workspace, "velma").signature == settled.signature(workspace, "velma")
-
-
-def test_who_was_killed_before_the_end_costs_the_next_one_a_reading(tmp_path, pages):
-    killed = opened(tmp_path)
-    for number in range(3):
-        tell(killed, session=f"s-{number}")
-    workspace = opened(tmp_path)
-    pages.clear()
-    assert tell(workspace, session="s-3").seen == 4
-    assert max(pages) > settled.log_file(workspace, "velma").stat().st_size / 2
-    assert counted(workspace) == (4, 4)
-    workspace.close()
-
-
-def test_a_note_that_cannot_be_written_at_the_end_is_no_fault(tmp_path):
-    workspace = opened(tmp_path)
-    for number in range(3):
-        tell(workspace, session=f"s-{number}")
-    folder = tmp_path / ".fleet" / "settled"
-    (folder / "velma").unlink()
-    folder.rmdir()
-    folder.symlink_to(tmp_path)
-    workspace.close()
-    assert not (tmp_path / "velma").exists()
+@pytest.mark.parametrize(
+    "more",
+    [
+        "**Pattern:** A lesson in words that end an entry\n",
+        "\n## 2026-11-20 12:00Z — by hand\n**Pattern:** A lesson in words that end an entry\n",
+        "\n## A heading\n\n**Pattern:** A lesson in words that end an entry\n",
+    ],
+)
+def test_what_a_person_appends_counts_with_the_next_correction(workspace, more):
+    path = log_file(workspace, "velma")
+    path.parent.mkdir(parents=True)
+    path.write_text("## 2026-11-20 12:00Z — mine\n**What I got wrong:** w\n")
+    tell(workspace)
+    path.write_text(path.read_text() + "\n## 2026-11-20 12:00Z — mine, too\n**What I got wrong:** w\n")
+    corrections.reconcile_all(workspace)
+    path.write_text(path.read_text() + more)
+    tell(workspace, "something else")
+    assert {each.text: each.count("seen") for each in workspace.patterns.lessons()} == {
+        LESSON: 1,
+        "something else": 1,
+        "A lesson in words that end an entry": 1,
+    }
 
 
 def test_records_in_a_code_fence_count_for_nothing(workspace):
     tell(workspace)
     record = corrections.read_log(workspace, "velma").records[0]
-    path = settled.log_file(workspace, "velma")
-    shown = corrections.format_record(record).replace(record.id, "c-00000000000000aa").replace("2026", "2027")
+    path = log_file(workspace, "velma")
+    shown = corrections_md.format_record(record).replace(record.id, "c-00000000000000aa").replace("2026", "2027")
     path.write_bytes(path.read_bytes() + f"\n```\n{shown}\n```\n".encode())
-    tell(workspace, "something else")  # settles
+    tell(workspace, "something else")
     assert tell(workspace, session="s-2").seen == 2
     assert counted(workspace) == (2, 2)
-
-
-def test_a_log_is_taken_apart_once_for_as_long_as_it_says_the_same(workspace, pages):
-    correct(workspace, "velma", Correction("w", "r", LESSON))
-    path = settled.log_file(workspace, "velma")
-    pages.clear()
-    assert len(corrections.read_log(workspace, "velma").entries) == 1
-    assert len(corrections.read_log(workspace, "velma").entries) == 1
-    assert len(pages) == 1
-    # The same size, and perhaps within the same tick of the file system's clock: what counts is what it says.
-    path.write_bytes(path.read_bytes().replace(LESSON.encode(), LESSON[::-1].encode()))
-    assert [entry.pattern for entry in corrections.read_log(workspace, "velma").entries] == [LESSON[::-1]]

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.keep import limits
-from fleet.keep.disk import Disk
-from fleet.keep.errors import DiskError, UsageError
-from fleet.keep.workspace import Workspace, World
-from fleet.learn import corrections, signals, writing
-from fleet.learn.entries import parse_log
-from fleet.learn.reconcile import bind
-from fleet.learn.signals import Flag, Slim, failure, flag, waiting
+from fleet.learn import corrections, corrections_md, signals
+from fleet.learn.corrections_md import bind, parse_log
+from fleet.learn.signals import Flag, failure, flag, waiting
+from fleet.model import limits
+from fleet.model.errors import DiskError, UsageError
+from fleet.store.files import Files
+from fleet.store.workspace import Workspace, World
+from fleet.text.signals import Signal
 
 ROOT = Path(__file__).resolve().parents[2]
 NOON = 1_795_262_400_000  # 2026-11-21 12:00:00 UTC
@@ -44,11 +44,11 @@ def wall():
 @pytest.fixture
 def ground(tmp_path, wall):
     (tmp_path / "fleet.toml").write_text("")
-    return Slim(tmp_path, wall)
+    return Workspace(tmp_path, World(wall_ms=wall, durable=False))
 
 
 def page(ground):
-    return ground.disk.read(ground.home("velma") / "corrections.md").decode("utf-8", "replace")
+    return ground.files.read(ground.home("velma") / "corrections.md").decode("utf-8", "replace")
 
 
 def entries(ground):
@@ -112,11 +112,11 @@ def test_a_failure_without_an_exit_code_or_output_is_one_too(ground):
 
 
 def test_a_signal_counts_for_nothing(ground, wall):
-    workspace = Workspace(ground.root, World(wall_ms=wall, durable=False))
-    flag(workspace, "velma", SAID, session="s")
-    with workspace.writing("velma") as writer:
-        assert corrections.settle(writer, workspace.load()) == 0
-    assert corrections.unfilled(workspace, "velma") == 1
+    flag(ground, "velma", SAID, session="s")
+    with ground.writing("velma") as writer:
+        assert corrections.reconcile(writer) == 0
+    assert corrections.unfilled(ground, "velma") == 1
+    assert not list(ground.patterns.records())
 
 
 hostile = st.one_of(
@@ -139,7 +139,7 @@ def test_the_id_is_the_one_that_the_parser_gives_and_nothing_breaks_out(tmp_path
     path.parent.mkdir(parents=True)
     path.write_bytes(before.encode("utf-8", "replace"))
     known = len(bind(parse_log(before.encode("utf-8", "replace") + b"\n")))
-    done = flag(Slim(root, Wall()), "velma", Flag("human", quote, title=title, source=source))
+    done = flag(Workspace(root, World(wall_ms=Wall())), "velma", Flag("human", quote, title=title, source=source))
     bound = bind(parse_log(path.read_bytes()))
     assert len(bound) == known + 1
     assert (bound[-1].id, bound[-1].entry.pattern, bound[-1].record) == (done.id, "", None)
@@ -306,7 +306,7 @@ def test_half_a_surrogate_pair_is_no_trouble(ground):
 # The disk, and other processes
 
 
-class Recorder(Disk):
+class Recorder(Files):
     """Notes each write and each wait for the disk, in order."""
 
     def __init__(self, root):
@@ -324,20 +324,20 @@ class Recorder(Disk):
 
 def test_it_is_one_write_and_on_the_disk_before_it_is_acknowledged(ground):
     flag(ground, "velma", SAID, session="a")
-    ground.disk = Recorder(ground.root)
+    ground.files = Recorder(ground.root)
     flag(ground, "velma", SAID, session="b")
-    (write, data), (fsync, name) = ground.disk.done
+    (write, data), (fsync, name) = ground.files.done
     assert (write, fsync, name) == ("write", "fsync", "corrections.md")
     assert b"User flagged" in data
     assert b"session=b -->\n" in data
 
 
 def test_what_did_not_reach_the_disk_is_not_acknowledged(ground):
-    class Full(Disk):
+    class Full(Files):
         def _fsync(self, handle):
             raise OSError(28, "No space left on device")
 
-    ground.disk = Full(ground.root)
+    ground.files = Full(ground.root)
     with pytest.raises(DiskError, match="no space left"):
         flag(ground, "velma", SAID)
 
@@ -358,7 +358,7 @@ def test_a_torn_tail_harms_itself_alone(ground, cut):
 
 def test_wherever_the_write_was_torn_off_nothing_is_learned(ground):
     flag(ground, "velma", SAID, session="s")
-    data = ground.disk.read(ground.home("velma") / "corrections.md")
+    data = ground.files.read(ground.home("velma") / "corrections.md")
     for cut in range(len(data)):
         assert not any(entry.pattern for entry in parse_log(data[:cut]).entries), data[:cut]
 
@@ -366,8 +366,9 @@ def test_wherever_the_write_was_torn_off_nothing_is_learned(ground):
 FLAG_ONE = """
 import sys
 from pathlib import Path
-from fleet.learn.signals import Flag, Slim, flag
-done = flag(Slim(Path(sys.argv[1])), "velma", Flag("human", "no, use pnpm here"), session=sys.argv[2])
+from fleet.learn.signals import Flag, flag
+from fleet.store.workspace import Workspace
+done = flag(Workspace(Path(sys.argv[1])), "velma", Flag("human", "no, use pnpm here"), session=sys.argv[2])
 print(done.id, done.is_new)
 """
 
@@ -389,30 +390,11 @@ def test_fifty_processes_at_once_lose_nothing(ground):
     assert len(waiting(ground, "velma")) == len(ids)
 
 
-LOADED = """
-import sys
-from pathlib import Path
-from fleet.learn.signals import Slim, failure, flag
-for session in ("a", "b"):
-    flag(Slim(Path(sys.argv[1])), "velma", failure("make", 2, session), session=session)
-print(*sorted(sys.modules))
-"""
-
-
-def test_a_hook_need_not_load_what_it_does_not_use(ground):
-    loaded = set(process(LOADED, str(ground.root)))
-    heavy = {"msgspec", "typer", "rapidfuzz", "sqlite3", "dataclasses", "inspect", "tomllib", "subprocess", "socket"}
-    assert not loaded & heavy
-    assert not {name for name in loaded if name.startswith(("fleet.keep.config", "fleet.keep.note", "fleet.keep.work"))}
-    assert "fleet.learn.entries" not in loaded, "the log was parsed, though nothing in it is equal"
-
-
-def test_a_workspace_is_as_good_a_ground(tmp_path, wall):
-    (tmp_path / "fleet.toml").write_text("")
-    workspace = Workspace(tmp_path, World(wall_ms=wall, durable=False))
-    first = flag(workspace, "velma", SAID, session="s")
-    assert flag(Slim(tmp_path, wall), "velma", SAID, session="s") == (first.id, False, ())
-    assert waiting(workspace, "velma", "s") == waiting(Slim(tmp_path), "velma", "s") != []
+def test_a_signal_opens_no_database_and_parses_no_log(ground, monkeypatch):
+    flag(ground, "velma", SAID, session="a")
+    monkeypatch.setattr(corrections_md, "parse_log", lambda known: pytest.fail("the log was parsed"))
+    assert flag(ground, "velma", SAID, session="b").is_new
+    assert not list((ground.root / ".fleet").glob("*.db*"))
 
 
 def test_nothing_is_written_where_nobody_may_write(ground, monkeypatch):
@@ -452,13 +434,13 @@ def test_what_waits_is_told_by_session_and_in_order(ground, wall):
 def test_an_entry_that_a_person_filled_in_by_hand_waits_no_more(ground):
     flag(ground, "velma", SAID, session="s")
     path = ground.home("velma") / "corrections.md"
-    path.write_text(path.read_text().replace(writing.TO_BE_INFERRED, "Use pnpm"))
+    path.write_text(path.read_text().replace(corrections_md.TO_BE_INFERRED, "Use pnpm"))
     assert waiting(ground, "velma") == waiting(ground, "velma", "s") == []
 
 
 def test_a_session_that_owes_nothing_is_told_without_parsing(ground, monkeypatch):
     flag(ground, "velma", SAID, session="s")
-    monkeypatch.setattr(signals, "_parsed", lambda known: pytest.fail("the log was parsed"))
+    monkeypatch.setattr(corrections_md, "parse_log", lambda known: pytest.fail("the log was parsed"))
     assert waiting(ground, "velma", "another") == []
 
 
@@ -470,8 +452,6 @@ def test_a_bare_heading_waits_too(ground):
 
 
 def test_a_detected_message_becomes_a_signal():
-    from fleet.learn.triggers import Signal
-
     heard = Signal(kind="frustration", confidence="medium", phrase="again", excerpt="wrong again", sender="")
     assert signals.message(heard) == Flag("human", "wrong again", confidence="medium", heard="frustration")
     assert signals.message(heard._replace(sender="tank")).kind == "agent"
