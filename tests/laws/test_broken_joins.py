@@ -9,20 +9,24 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
-from fleet.keep.line import Carried, Line
-from fleet.keep.notebook import Notebook
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
 from crdt import clock, gcounter, lww, orset
 from crdt.lww import Register
-from fleet.keep import line as codec
+from fleet.model import edits, pattern
+from fleet.model import line as codec
+from fleet.model.line import NOTHING, Carried, Column, Line
+from fleet.model.pattern import Pattern, Policy, fold
+from fleet.model.strict import canonical
 from tests.laws import checks
-from tests.laws.checks import REPLICAS, STAMPS, Clock, broken, counts, replicas, slots
+from tests.laws.checks import DAY_MS, NOW_MS, REPLICAS, STAMPS, Clock, broken, counts, replicas, slots
 from tests.laws.test_line_model import Fleet
 
+NEVER = clock.pack(NOW_MS + 50 * 365 * DAY_MS)
 QUIET = {
     "database": None,
     "deadline": None,
@@ -136,16 +140,10 @@ def test_a_broken_gcounter_is_caught(case):
 # --- LWW-Register ---
 
 registers = checks.registers()
-maps = st.dictionaries(st.sampled_from(checks.FIELDS), registers)
 
 
 def _register(mutation: str, law: Callable[..., None], *more: st.SearchStrategy[Any], **changes: Any) -> Case:
     return Case(mutation, law, lww, broken(lww, **changes), (registers, *more))
-
-
-def _decoded(register: Register) -> Any:
-    value = json.loads(register.value)
-    return register.stamp, register.replica, type(value) in (int, float, bool), value if value != [] else 0
 
 
 def _by_decoded_value(a: Register, b: Register) -> Register:
@@ -197,13 +195,6 @@ LWW = [
     _register("covers-always-true", checks.covers_means_that_join_changes_nothing, registers,
               covers=lambda _w, _p: True),
     _register("covers-only-what-is-smaller", checks.join_covers_both, registers, covers=lambda w, p: p < w),
-    Case("drops-their-new-fields", checks.fields_are_joined_one_by_one, lww,
-         broken(lww, join_fields=lambda a, b: {f: lww.join(a[f], b.get(f, a[f])) for f in a}), (maps, maps)),
-    Case("one-winner-for-all-fields", checks.fields_are_joined_one_by_one, lww,
-         broken(lww, join_fields=lambda a, b: {**a, **b} if max(b.values(), default=()) > max(a.values(), default=())
-                else {**b, **a}), (maps, maps)),
-    Case("joins-fields-in-place", checks.join_touches_nothing, broken(lww, join=lww.join_fields),
-         broken(lww, join=lambda a, b: a.update(b) or a), (maps, maps)),
 ]  # fmt: skip
 
 
@@ -370,144 +361,265 @@ def test_a_broken_clock_is_caught(case):
 
 line = checks.lines_of_one_id()
 ties = checks.lines_of_one_id(st.sampled_from((1, True, 1.0)))
+histories = st.lists(checks.entries, max_size=6)
+any_line = checks.lines()
 
 
 def _line(mutation: str, law: Callable[..., None], *more: st.SearchStrategy[Any], **changes: Any) -> Case:
     return Case(mutation, law, codec, broken(codec, **changes), (line, *more))
 
 
-def _changed(**changes: Callable[[Line, Line], Any]) -> Callable[[Line, Line], Line]:
-    """Return the join of lines in which some keys are joined otherwise."""
+def joining(**changes: Callable[[Column, Column], Any]) -> Callable[[Line, Line], Line]:
+    """Return the join of lines in which some parts of a column are joined otherwise."""
 
     def join(a: Line, b: Line) -> Line:
-        joined = codec.join(a, b)
-        for key, otherwise in changes.items():
-            setattr(joined, key, otherwise(a, b))
-        return joined
+        columns = dict(codec.join(a, b).w)
+        for writer in {*a.w, *b.w}:
+            mine, theirs = a.w.get(writer, NOTHING), b.w.get(writer, NOTHING)
+            parts = {part: otherwise(mine, theirs) for part, otherwise in changes.items()}
+            columns[writer] = msgspec.structs.replace(columns.get(writer, NOTHING), **parts)
+        return Line(a.id, {writer: column for writer, column in columns.items() if column != NOTHING})
 
     return join
 
 
-def _last_fields(a: Line, b: Line) -> Line:
+def _edits_by(beats: Callable[[tuple[str, Any], tuple[str, Any]], bool]) -> Callable[[Line, Line], Line]:
+    def otherwise(a: Column, b: Column) -> dict[str, Any]:
+        return {**a.set, **{f: edit for f, edit in b.set.items() if f not in a.set or beats(edit, a.set[f])}}
+
+    return joining(set=otherwise)
+
+
+def _same_to_python(edit: tuple[str, Any], than: tuple[str, Any]) -> bool:
+    if edit[0] != than[0]:
+        return edit[0] > than[0]
+    return bool(edit[1] != than[1]) and canonical(edit[1]) > canonical(than[1])
+
+
+def _wordings_by_value(a: Column, b: Column) -> dict[str, Any]:
+    said = {f: v for f, v in b.first.items() if f not in a.first or _same_to_python(("", v), ("", a.first[f]))}
+    return {**a.first, **said}
+
+
+def _purging(
+    marks_of: Callable[[Line, Line], Line], is_covered: Callable[[str, str], bool]
+) -> Callable[[Line, Line], Line]:
+    """Return the join whose marks cover edits otherwise."""
+    unmarked = _without("purge")
+
+    def join(a: Line, b: Line) -> Line:
+        marks = codec.purges(marks_of(a, b))
+        columns = dict(codec.join(_marks_alone(a), _marks_alone(b)).w)
+        for writer, column in codec.join(unmarked(a), unmarked(b)).w.items():
+            columns[writer] = msgspec.structs.replace(
+                column,
+                first={f: value for f, value in column.first.items() if (writer, f) not in marks},
+                set={f: e for f, e in column.set.items() if not is_covered(e[0], marks.get((writer, f), ""))},
+                purge=columns.get(writer, NOTHING).purge,
+            )
+        return Line(a.id, {writer: column for writer, column in columns.items() if column != NOTHING})
+
+    return join
+
+
+def _marks_alone(line: Line) -> Line:
+    return Line(line.id, {writer: Column(purge=column.purge) for writer, column in line.w.items() if column.purge})
+
+
+def _all_marks(a: Line, b: Line) -> Line:
+    return codec.join(_marks_alone(a), _marks_alone(b))
+
+
+def _by_wall_clock(a: Line, b: Line) -> Line:
+    """A join that leaves out what is from the future."""
     joined = codec.join(a, b)
-    joined.set = {**a.set, **b.set}
-    joined.when = {f: (b if f in b.set else a).when[f] for f in joined.set if f in (b if f in b.set else a).when}
+    columns = {
+        writer: msgspec.structs.replace(column, set={f: e for f, e in column.set.items() if e[0] < STAMPS[-1]})
+        for writer, column in joined.w.items()
+    }
+    return Line(a.id, {writer: column for writer, column in columns.items() if column != NOTHING})
+
+
+def _over_in_the_join(a: Line, b: Line) -> Line:
+    """A join that drops what an edit replaced: only a fold may leave it out."""
+    joined = codec.join(a, b)
+    marks = pattern._replaced(joined.w)
+    columns = {
+        writer: msgspec.structs.replace(
+            column, set={f: e for f, e in column.set.items() if e[0] != marks.get((writer, f), "")}
+        )
+        for writer, column in joined.w.items()
+    }
+    return Line(a.id, {writer: column for writer, column in columns.items() if column != NOTHING})
+
+
+def _summed_nested(a: Any, b: Any) -> Any:
+    return {name: _summed(a.get(name, {}), b.get(name, {})) for name in {*a, *b}}
+
+
+def _removes_collected(a: Line, b: Line) -> Line:
+    """A join that forgets a remove whose add is gone."""
+    joined = codec.join(a, b)
+    columns = {
+        writer: msgspec.structs.replace(
+            column, rem={w: s for w, s in column.rem.items() if joined.w.get(w, NOTHING).add > s}
+        )
+        for writer, column in joined.w.items()
+    }
+    return Line(a.id, {writer: column for writer, column in columns.items() if column != NOTHING})
+
+
+def _line_in_place(a: Line, b: Line) -> Line:
+    joined = codec.join(a, b)
+    a.w.update(b.w)
     return joined
 
 
-def _fields_by(beats: Callable[[Register, Register], bool]) -> Callable[[Line, Line], Line]:
-    def join(a: Line, b: Line) -> Line:
-        joined = _last_fields(a, b)
-        for field in {*a.set} & {*b.set}:
-            winner = b if beats(codec.register(b, field), codec.register(a, field)) else a
-            joined.set[field] = winner.set[field]
-            joined.when.pop(field, None)
-            if field in winner.when:
-                joined.when[field] = winner.when[field]
-        return joined
+def _without(*parts: str) -> Callable[[Line], Line]:
+    def trimmed(line: Line) -> Line:
+        nothing = {part: getattr(NOTHING, part) for part in parts}
+        columns = {writer: msgspec.structs.replace(column, **nothing) for writer, column in line.w.items()}
+        return Line(line.id, {writer: column for writer, column in columns.items() if column != NOTHING})
 
-    return join
+    return trimmed
 
 
-def _same_to_python(b: Register, a: Register) -> bool:
-    if b[:2] == a[:2] and json.loads(b.value) == json.loads(a.value):
-        return False
-    return b > a
+def _covers_without(part: str) -> Callable[[Line, Line], bool]:
+    return lambda whole, some: codec.covers(whole, _without(part)(some))
 
 
-def _first_of_each(pick: Callable[..., Any]) -> Callable[[Line, Line], Line]:
-    return _changed(
-        at=lambda a, b: pick((a.at, a.by), (b.at, b.by))[0], by=lambda a, b: pick((a.at, a.by), (b.at, b.by))[1]
-    )
+def _minus_without(part: str) -> Callable[[Line, Line], Line | None]:
+    def minus(whole: Line, base: Line) -> Line | None:
+        news = codec.minus(whole, base)
+        return None if news is None else _without(part)(news)
+
+    return minus
 
 
-def _counters_by_name(a: Line, b: Line) -> Any:
-    return {**a.n, **b.n}
+def _whole_columns(whole: Line, base: Line) -> Line | None:
+    """A delta of whole columns, where a key would do."""
+    news = codec.minus(whole, base)
+    return None if news is None else Line(whole.id, {writer: whole.w[writer] for writer in news.w})
 
 
-def _covers_without(*keys: str) -> Callable[[Line, Line], bool]:
-    def covers(whole: Line, part: Line) -> bool:
-        rest = codec.msgspec.structs.replace(part, **{key: getattr(whole, key) for key in keys})
-        return codec.covers(whole, rest)
+def _unread(*parts: str) -> Callable[[bytes], Line | Carried]:
+    def decode(raw: bytes) -> Line | Carried:
+        read = codec.decode(raw)
+        return _without(*parts)(read) if isinstance(read, Line) else read
 
-    return covers
+    return decode
 
 
-def _zero_kept(raw: bytes) -> Line | Carried:
+def _kept_zeros(raw: bytes) -> Line | Carried:
     read = codec.decode(raw)
-    if isinstance(read, Line) and b'"at"' in raw and read.at == clock.ZERO:
-        read.at = codec.msgspec.json.decode(b'"0"')
+    if isinstance(read, Line):
+        for writer, said in json.loads(raw).get("w", {}).items():
+            if 0 in said.get("n", {}).values():
+                read.w.setdefault(writer, Column(n={})).n["empty"] = 0
     return read
 
 
+def _with_covered(raw: bytes) -> Line | Carried:
+    """A reader that does not apply a line's marks to the line itself."""
+    found = json.loads(raw)
+    return Line(found["id"], {writer: codec._as_column(writer, said) for writer, said in found.get("w", {}).items()})
+
+
 def _untidy(line: Line) -> bytes:
-    return codec.msgspec.json.encode(codec.msgspec.structs.replace(line, set=dict(reversed(line.set.items()))))
+    found = {writer: dict(reversed(codec._as_json(column).items())) for writer, column in line.w.items()}
+    return msgspec.json.encode({"w": found, "id": line.id})
+
+
+def _cut_anywhere(line: Line) -> list[bytes]:
+    """Every writer's column in two."""
+    lines = []
+    for raw in codec.split(line):
+        part = codec.decode(raw)
+        lines += [codec.encode(_without("first", "n")(part)), codec.encode(_without("add", "rem", "set")(part))]
+    return lines if len(codec.split(line)) > 1 else codec.split(line)
 
 
 LINE = [
-    _line("counters-summed", checks.idempotent, line,
-          join=_changed(n=lambda a, b: {k: _summed(a.n.get(k, {}), b.n.get(k, {})) for k in {*a.n, *b.n}})),
-    _line("last-counter-of-a-name-wins", checks.commutative, line, join=_changed(n=_counters_by_name)),
-    _line("last-counter-of-a-name-wins", checks.join_covers_both, line, join=_changed(n=_counters_by_name)),
-    _line("counters-dropped-by-a-remove", checks.join_is_monotone, line, line,
-          join=_changed(n=lambda a, b: {} if b.rem else codec.join(a, b).n)),
+    _line("totals-summed", checks.idempotent, line,
+          join=joining(n=lambda a, b: _summed(a.n, b.n))),
+    _line("last-total-of-a-name-wins", checks.commutative, line, join=joining(n=lambda a, b: {**a.n, **b.n})),
+    _line("parts-summed", checks.idempotent, line, join=joining(parts=lambda a, b: _summed_nested(a.parts, b.parts))),
+    _line("one-part-a-counter", checks.join_covers_both, line,
+          join=joining(parts=lambda a, b: {**a.parts, **b.parts})),
     _line("unknown-counters-dropped", checks.the_join_is_what_the_design_says, line, line,
-          join=_changed(n=lambda a, b: {k: v for k, v in codec.join(a, b).n.items() if k != "zeta"})),
-    _line("removes-dropped", checks.join_covers_both, line, join=_changed(rem=lambda _a, _b: {})),
-    _line("removes-collected", checks.the_join_is_what_the_design_says, line, line,
-          join=_changed(rem=lambda a, b: {r: s for r, s in orset.join(a.rem, b.rem).items()
-                                         if orset.join(a.add, b.add).get(r, "") <= s})),
-    _line("adds-of-removed-dropped", checks.join_covers_both, line,
-          join=_changed(add=lambda a, b: orset.live(orset.join(a.add, b.add), orset.join(a.rem, b.rem)))),
-    _line("last-field-wins", checks.commutative, line, join=_last_fields),
-    _line("earlier-field-wins", checks.the_join_is_what_the_design_says, line, line,
-          join=_fields_by(lambda b, a: b < a)),
-    _line("fields-ignore-the-replica-in-ties", checks.commutative, line,
-          join=_fields_by(lambda b, a: b.stamp > a.stamp)),
-    _line("fields-ignore-the-value-in-ties", checks.commutative, line, join=_fields_by(lambda b, a: b[:2] > a[:2])),
-    Case("fields-compare-decoded-values", checks.commutative, codec,
-         broken(codec, join=_fields_by(_same_to_python)), (ties, ties)),
-    _line("fields-lose-their-evidence", checks.idempotent, line, join=_changed(when=lambda _a, _b: {})),
-    _line("fields-lose-their-evidence", checks.the_join_is_what_the_design_says, line, line,
-          join=_changed(when=lambda _a, _b: {})),
-    _line("at-and-by-take-max", checks.join_covers_both, line, join=_first_of_each(max)),
-    _line("at-and-by-take-max", checks.the_join_is_what_the_design_says, line, line, join=_first_of_each(max)),
-    _line("at-and-by-of-the-first", checks.commutative, line, join=_first_of_each(lambda a, _b: a)),
-    _line("at-and-by-each-for-itself", checks.the_join_is_what_the_design_says, line, line,
-          join=_changed(at=lambda a, b: min(a.at, b.at), by=lambda a, b: min(a.by, b.by))),
-    _line("absent-at-is-no-minimum", checks.the_join_is_what_the_design_says, line, line,
-          join=_first_of_each(lambda a, b: min(a, b, key=lambda first: (first[0] == clock.ZERO, first)))),
-    _line("tags-along-a-third-field", checks.join_adds_nothing_of_its_own, line, line,
-          join=_changed(n=lambda a, b: {**codec.join(a, b).n, "joined": {REPLICAS[0]: len(codec.encode(b)) + 1}})),
-    _line("joins-in-place", checks.join_touches_nothing, line,
-          join=lambda a, b: a.add.update(b.add) or codec.join(a, b)),
+          join=joining(n=lambda a, b: {k: v for k, v in gcounter.join(a.n, b.n).items() if k != "zeta"})),
+    _line("newer-parts-dropped", checks.join_covers_both, line, join=joining(later=lambda _a, _b: {})),
+    _line("newer-parts-of-the-last", checks.commutative, line, join=joining(later=lambda a, b: {**a.later, **b.later})),
+    _line("removes-dropped", checks.join_covers_both, line, join=joining(rem=lambda _a, _b: {})),
+    _line("removes-collected", checks.the_join_is_what_the_design_says, line, line, join=_removes_collected),
+    _line("totals-dropped-by-a-remove", checks.join_is_monotone, line, line,
+          join=joining(n=lambda a, b: {} if b.rem else gcounter.join(a.n, b.n))),
+    _line("smaller-add-wins", checks.the_join_is_what_the_design_says, line, line,
+          join=joining(add=lambda a, b: min(filter(None, (a.add, b.add)), default=""))),
+    _line("last-edit-wins", checks.commutative, line, join=_edits_by(lambda _b, _a: True)),
+    _line("earlier-edit-wins", checks.the_join_is_what_the_design_says, line, line,
+          join=_edits_by(lambda b, a: b[0] < a[0])),
+    Case("edits-ignore-the-value-in-ties", checks.commutative, codec,
+         broken(codec, join=_edits_by(lambda b, a: b[0] > a[0])), (ties, ties)),
+    Case("edits-compare-decoded-values", checks.commutative, codec,
+         broken(codec, join=_edits_by(_same_to_python)), (ties, ties)),
+    Case("wordings-compare-decoded-values", checks.commutative, codec,
+         broken(codec, join=joining(first=_wordings_by_value)), (ties, ties)),
+    _line("last-wording-wins", checks.commutative, line, join=joining(first=lambda a, b: {**a.first, **b.first})),
+    _line("time-of-first-sight-joins-as-a-wording", checks.the_join_is_what_the_design_says, line, line,
+          join=joining(first=lambda a, b: codec._join_largest(a.first, b.first))),
+    _line("one-field-a-writer-in-marks", checks.join_covers_both, line,
+          join=joining(over=lambda a, b: {**a.over, **b.over})),
+    _line("marks-dropped", checks.join_covers_both, line, join=joining(over=lambda _a, _b: {})),
+    _line("purge-marks-collected", checks.the_join_is_what_the_design_says, line, line,
+          join=joining(purge=lambda _a, _b: {})),
+    _line("purge-covers-nothing", checks.the_join_is_what_the_design_says, line, line,
+          join=_purging(_all_marks, lambda _stamp, _mark: False)),
+    _line("purge-covers-an-exact-stamp", checks.associative, line, line,
+          join=_purging(_all_marks, lambda stamp, mark: stamp == mark)),
+    _line("purge-covers-whatever-comes", checks.the_join_is_what_the_design_says, line, line,
+          join=_purging(_all_marks, lambda _stamp, mark: bool(mark))),
+    _line("purge-by-my-marks-alone", checks.commutative, line,
+          join=_purging(lambda a, _b: a, lambda stamp, mark: stamp <= mark)),
+    _line("joins-by-the-wall-clock", checks.join_covers_both, line, join=_by_wall_clock),
+    _line("joins-by-the-wall-clock", checks.the_join_is_what_the_design_says, line, line, join=_by_wall_clock),
+    _line("what-was-replaced-leaves-the-join", checks.join_is_monotone, line, line, join=_over_in_the_join),
+    _line("tags-along-a-third-counter", checks.join_adds_nothing_of_its_own, line, line,
+          join=joining(n=lambda a, b: {**gcounter.join(a.n, b.n), "joined": len(repr(a)) + len(repr(b))})),
+    _line("joins-in-place", checks.join_touches_nothing, line, join=_line_in_place),
     _line("associates-by-length", checks.associative, line, line,
-          join=lambda a, b: codec.join(a, b) if len(codec.encode(a)) + len(codec.encode(b)) < 400
+          join=lambda a, b: codec.join(a, b) if len(codec.encode(a)) + len(codec.encode(b)) < 300
           else max(a, b, key=codec.encode)),
     _line("covers-always-true", checks.covers_means_that_join_changes_nothing, line, covers=lambda _w, _p: True),
-    *(_line(f"covers-ignores-{'-and-'.join(keys)}", checks.covers_means_that_join_changes_nothing, line,
-            covers=_covers_without(*keys))
-      for keys in (("at", "by"), ("add",), ("rem",), ("n",), ("set", "when"))),
+    *(_line(f"covers-ignores-{part}", checks.covers_means_that_join_changes_nothing, line, covers=_covers_without(part))
+      for part in Column.__struct_fields__),
+    *(_line(f"delta-lacks-{part}", checks.what_a_line_has_beyond_another_is_all_that_it_brings, line,
+            minus=_minus_without(part))
+      for part in Column.__struct_fields__),
+    _line("delta-of-everything", checks.what_a_line_has_beyond_another_is_all_that_it_brings, line,
+          minus=lambda whole, _base: whole),
+    _line("delta-of-whole-columns", checks.what_a_line_has_beyond_another_is_the_smallest, line,
+          minus=_whole_columns),
     Case("keys-not-sorted", checks.canonical_bytes_are_sorted_compact_json, codec.encode, _untidy,
          (checks.lines(checks.exact_values),)),
     Case("not-compact", checks.canonical_bytes_are_sorted_compact_json, codec.encode,
-         lambda line: codec.msgspec.json.format(codec.encode(line), indent=0), (checks.lines(checks.exact_values),)),
-    Case("evidence-not-read", checks.a_line_reads_back, codec.decode,
-         lambda raw: codec.msgspec.structs.replace(codec.decode(raw), when={}), (checks.lines(),)),
+         lambda line: msgspec.json.format(codec.encode(line), indent=0), (checks.lines(checks.exact_values),)),
+    *(Case(f"{part}-not-read", checks.a_line_reads_back, codec.decode, _unread(part), (any_line,))
+      for part in Column.__struct_fields__),
     Case("true-read-as-1", checks.a_line_reads_back, codec.decode,
-         lambda raw: codec.decode(raw.replace(b"true", b"1")), (checks.lines(),)),
-    Case("a-written-zero-kept", checks.an_untidy_line_reads_as_its_canonical_form, codec.decode,
-         _zero_kept,
-         (checks.lines(), st.integers(0, 2**32))),
+         lambda raw: codec.decode(raw.replace(b"true", b"1")), (any_line,)),
+    Case("zeros-kept", checks.an_untidy_line_reads_as_its_canonical_form, codec.decode, _kept_zeros,
+         (any_line, st.integers(0, 2**32))),
+    Case("marks-not-applied-to-their-own-line", checks.what_a_mark_covers_is_not_read, codec.decode, _with_covered,
+         (checks.columns(), checks.columns())),
     Case("last-piece-dropped", checks.a_long_line_is_split_and_joins_back, codec.split,
          lambda line: codec.split(line)[:-1] or codec.split(line), (checks.wide_lines(),)),
     Case("never-split", checks.a_long_line_is_split_and_joins_back, codec.split,
          lambda line: [codec.encode(line)], (checks.wide_lines(),)),
-    Case("slots-before-fields", checks.a_long_line_is_split_and_joins_back, codec.split,
+    Case("split-backwards", checks.a_long_line_is_split_in_writer_order, codec.split,
          lambda line: codec.split(line)[::-1], (checks.wide_lines(),)),
-    Case("pieces-without-first-sight", checks.a_long_line_is_split_and_joins_back, codec.split,
-         lambda line: [codec.encode(codec.msgspec.structs.replace(codec.decode(raw), at="0", by=""))
-                       for raw in codec.split(line)], (checks.wide_lines(),)),
+    Case("columns-cut-that-fit", checks.a_long_line_is_split_in_writer_order, codec.split,
+         _cut_anywhere, (checks.wide_lines(),)),
 ]  # fmt: skip
 
 
@@ -517,215 +629,330 @@ def test_a_broken_line_is_caught(case):
     is_caught(case)
 
 
-# --- the notebook ---
-
-histories = st.lists(checks.entries, max_size=6)
-pattern_histories = st.lists(checks.lines(), max_size=6)
-cuts = st.sampled_from((*STAMPS, checks.FOREVER))
+# --- many lines ---
 
 
-def joining(join: Callable[[Line, Line], Line]) -> type[Notebook]:
-    """Return a notebook that joins otherwise."""
-
-    class Joining(Notebook):
-        def add(self, entry: Line | Carried) -> None:
-            if isinstance(entry, Line) and (known := self.patterns.get(entry.id)):
-                single = Notebook(self.cut)
-                single.add(entry)
-                self.held |= single.held
-                self.patterns[entry.id] = join(known, single.patterns[entry.id])
-            else:
-                super().add(entry)
-
-    return Joining
+def _tidied(raw: bytes) -> Line | Carried:
+    read = codec.decode(raw)
+    return Carried(read.id, canonical(json.loads(raw))) if isinstance(read, Carried) else read
 
 
-def _editing(change: Callable[[list[bytes]], list[bytes]]) -> type[Notebook]:
-    class Editing(Notebook):
-        def edition(self) -> bytes:
-            return b"".join(raw + b"\n" for raw in change(super().edition().split(b"\n")[:-1]))
-
-    return Editing
+def _folded(raw: bytes) -> Line | Carried:
+    read = codec.decode(raw)
+    return Line(read.id) if isinstance(read, Carried) else read
 
 
-class Unsorted(Notebook):
-    """Writes patterns as they came."""
-
-    def edition(self) -> bytes:
-        raws = [codec.encode(line) for line in self.patterns.values()] + list(self.carried)
-        return b"".join(raw + b"\n" for raw in raws)
+def _many(mutation: str, law: Callable[..., None], *tried_on: st.SearchStrategy[Any], **changes: Any) -> Case:
+    return Case(mutation, law, codec, broken(codec, **changes), tried_on)
 
 
-class DropsHeld(Notebook):
-    """Forgets what lies beyond the cut."""
-
-    def edition(self) -> bytes:
-        known, self.held = self.held, set()
-        edition = super().edition()
-        self.held = known
-        return edition
-
-
-class FoldsHeld(Notebook):
-    """Joins what lies beyond the cut when it writes."""
-
-    def edition(self) -> bytes:
-        whole = Notebook()
-        whole.add_all(self.patterns.values())
-        whole.add_all(part.as_line(*_first(self, part.id)) for part in self.held)
-        whole.carried = self.carried
-        return whole.edition()
-
-
-def _first(book: Notebook, pattern_id: str) -> tuple[str, str]:
-    return book.patterns[pattern_id].at, book.patterns[pattern_id].by
-
-
-class HoldsNothing(Notebook):
-    """Joins whatever anybody's clock said."""
-
-    def _hold_back(self, line: Line) -> Line:
-        return line
-
-
-class HoldsWholeLines(Notebook):
-    """Holds back the early parts of a line with its late ones."""
-
-    def _hold_back(self, line: Line) -> Line:
-        super()._hold_back(line)
-        return Line(id=line.id, at=line.at, by=line.by)
-
-
-class HoldsWithoutEvidence(Notebook):
-    """Forgets who wrote a held field."""
-
-    def _hold_back(self, line: Line) -> Line:
-        early = super()._hold_back(line)
-        self.held = {part._replace(writer=REPLICAS[0]) if part.writer else part for part in self.held}
-        return early
-
-
-class HoldsOnlyTheLast(Notebook):
-    """Keeps one held part a slot, whichever came last."""
-
-    def _hold_back(self, line: Line) -> Line:
-        known, self.held = self.held, set()
-        early = super()._hold_back(line)
-        places = {part[:3] for part in self.held}
-        self.held |= {part for part in known if part[:3] not in places}
-        return early
-
-
-class FoldsCarried(Notebook):
-    """Reads what it knows of a newer version's line, and drops the rest."""
-
-    def add(self, entry: Line | Carried) -> None:
-        if isinstance(entry, Carried) and entry.id.startswith("p-"):
-            entry = Line(id=entry.id)
-        super().add(entry)
-
-
-class TidiesCarried(Notebook):
-    """Writes a newer version's line in this version's spelling."""
-
-    def add(self, entry: Line | Carried) -> None:
-        if isinstance(entry, Carried):
-            entry = Carried(entry.id, codec.encode_value(json.loads(entry.raw)))
-        super().add(entry)
-
-
-class DropsCarried(Notebook):
-    """Takes a newer version's line for rubbish."""
-
-    def add(self, entry: Line | Carried) -> None:
-        if isinstance(entry, Line):
-            super().add(entry)
-
-
-class DoublesCarried(Notebook):
-    """Appends a newer version's line as often as it comes."""
-
-    def edition(self) -> bytes:
-        return super().edition() + b"".join(raw + b"\n" for raw in self.carried)
-
-
-class CoversEverything(Notebook):
-    """Needs to read nothing any more."""
-
-    def covers(self, entry: Line | Carried) -> bool:
-        return True
-
-
-class CoversHeld(Notebook):
-    """Takes a held part for known."""
-
-    def covers(self, entry: Line | Carried) -> bool:
-        known, self.held = self.held, set()
-        if isinstance(entry, Line):
-            probe = Notebook(self.cut)
-            probe.add(entry)
-            self.held = probe.held
-        covered = super().covers(entry)
-        self.held = known
-        return covered
-
-
-def _by_arrival(edition: list[bytes]) -> list[bytes]:
-    return sorted(edition, key=len)
-
-
-def _book(mutation: str, law: Callable[..., None], false: type[Notebook], *tried_on: st.SearchStrategy[Any]) -> Case:
-    return Case(mutation, law, Notebook, false, tried_on)
-
-
-def _delivered(law: Callable[..., None]) -> Callable[..., None]:
-    def spread(book_class: Any, both: tuple[Any, Any]) -> None:
-        law(book_class, *both)
-
-    spread.__name__ = law.__name__
-    return spread
-
-
-any_delivery = _delivered(checks.any_delivery_gives_the_same_edition)
-
-NOTEBOOK = [
-    _book("edition-not-sorted", any_delivery, Unsorted, checks.deliveries()),
-    _book("edition-not-sorted", checks.an_edition_is_sorted_a_line_a_pattern, Unsorted, histories),
-    _book("edition-sorted-by-length", checks.an_edition_is_sorted_a_line_a_pattern, _editing(_by_arrival), histories),
-    _book("edition-loses-its-last-line", checks.an_edition_is_the_join_by_definition, _editing(lambda raws: raws[:-1]),
-          histories),
-    _book("edition-grows-at-each-reload", checks.an_edition_reloads_to_itself,
-          _editing(lambda raws: [*raws, b'{"id":"z-0000000000000001","v":%d}' % len(raws)]), histories),
-    _book("last-line-wins", any_delivery, joining(lambda _a, b: b), checks.deliveries()),
-    _book("first-line-wins", any_delivery, joining(lambda a, _b: a), checks.deliveries()),
-    _book("larger-line-wins", checks.an_edition_is_the_join_by_definition,
-          joining(lambda a, b: max(a, b, key=codec.encode)), histories),
-    _book("counters-summed", any_delivery,
-          joining(_changed(n=lambda a, b: {k: _summed(a.n.get(k, {}), b.n.get(k, {})) for k in {*a.n, *b.n}})),
-          checks.deliveries()),
-    _book("fields-compare-decoded-values", any_delivery, joining(_fields_by(_same_to_python)),
-          checks.deliveries(ties)),
-    _book("held-parts-dropped", checks.an_edition_reloads_under_its_cut, DropsHeld, histories, cuts),
-    _book("held-parts-dropped", checks.holding_loses_nothing, DropsHeld, histories, cuts, cuts),
-    _book("held-parts-folded", checks.an_edition_reloads_under_its_cut, FoldsHeld, histories, cuts),
-    _book("held-parts-joined", checks.no_part_beyond_the_cut_is_joined, HoldsNothing, pattern_histories, cuts),
-    _book("whole-lines-held", checks.early_parts_join_beside_held_ones, HoldsWholeLines, pattern_histories, cuts),
-    _book("writer-of-held-field-lost", checks.holding_loses_nothing, HoldsWithoutEvidence, histories, cuts, cuts),
-    _book("one-held-part-a-slot", checks.any_delivery_under_a_cut_gives_the_same_edition, HoldsOnlyTheLast,
-          checks.deliveries(checks.lines_of_one_id()), cuts),
-    _book("carried-folded", checks.carried_lines_pass_byte_for_byte, FoldsCarried, histories, cuts),
-    _book("carried-tidied", checks.carried_lines_pass_byte_for_byte, TidiesCarried, histories, cuts),
-    _book("carried-dropped", checks.carried_lines_pass_byte_for_byte, DropsCarried, histories, cuts),
-    _book("carried-doubled", checks.carried_lines_pass_byte_for_byte, DoublesCarried, histories, cuts),
-    _book("covers-always-true", checks.a_notebook_covers_what_would_change_nothing, CoversEverything,
-          histories, checks.entries, cuts),
-    _book("covers-ignores-held-parts", checks.a_notebook_covers_what_would_change_nothing, CoversHeld,
-          histories, checks.entries, cuts),
+MANY = [
+    _many("last-line-wins", checks.any_delivery_gives_the_same_edition, checks.deliveries(line), join=lambda _a, b: b),
+    _many("first-line-wins", checks.any_delivery_gives_the_same_edition, checks.deliveries(line), join=lambda a, _b: a),
+    _many("totals-summed", checks.any_delivery_gives_the_same_edition, checks.deliveries(line),
+          join=joining(n=lambda a, b: _summed(a.n, b.n))),
+    _many("edits-compare-decoded-values", checks.any_delivery_gives_the_same_edition, checks.deliveries(ties),
+          join=_edits_by(_same_to_python)),
+    _many("first-sight-not-read", checks.an_edition_reloads_to_itself, histories, decode=_unread("first")),
+    _many("newer-parts-not-read", checks.editions_of_editions_are_the_edition_of_all_lines,
+          st.lists(histories, min_size=2, max_size=3), decode=_unread("later")),
+    _many("carried-tidied", checks.carried_lines_pass_byte_for_byte, histories, decode=_tidied),
+    _many("carried-folded", checks.carried_lines_pass_byte_for_byte, histories, decode=_folded),
 ]  # fmt: skip
 
 
-@show(NOTEBOOK)
-def test_a_broken_notebook_is_caught(case):
+@show(MANY)
+def test_a_broken_edition_is_caught(case):
+    is_caught(case)
+
+
+# --- folds ---
+
+said = st.lists(line, min_size=1, max_size=4)
+Fold = Callable[[Line, Policy], Pattern]
+
+
+def _fold(mutation: str, law: Callable[..., None], false: Fold, *more: st.SearchStrategy[Any]) -> Case:
+    return Case(mutation, law, fold, false, more or (said, checks.policies))
+
+
+def _changing(**changes: Callable[[Line, Policy], Any]) -> Fold:
+    """Return a fold some of whose results are made otherwise."""
+
+    def changed(line: Line, policy: Policy = pattern.EVERYTHING) -> Pattern:
+        return msgspec.structs.replace(
+            fold(line, policy), **{name: otherwise(line, policy) for name, otherwise in changes.items()}
+        )
+
+    return changed
+
+
+def _of(change: Callable[[Column, Policy], Column]) -> Fold:
+    """Return a fold of columns that are not what they are."""
+
+    def folded(line: Line, policy: Policy = pattern.EVERYTHING) -> Pattern:
+        return fold(Line(line.id, {writer: change(column, policy) for writer, column in line.w.items()}), policy)
+
+    return folded
+
+
+def _cut_adds(column: Column, policy: Policy) -> Column:
+    return msgspec.structs.replace(column, add=column.add if column.add <= policy.cut else "")
+
+
+def _cut_removes(column: Column, policy: Policy) -> Column:
+    return msgspec.structs.replace(column, rem={w: s for w, s in column.rem.items() if s <= policy.cut})
+
+
+def _hidden_by_the_future(column: Column, policy: Policy) -> Column:
+    late = {field for field, edit in column.set.items() if edit[0] > policy.cut}
+    return msgspec.structs.replace(column, first={f: v for f, v in column.first.items() if f not in late})
+
+
+def _fields_by_writer(line: Line, policy: Policy) -> dict[str, Any]:
+    """First wordings of the largest writer, whatever their bytes."""
+    fields = dict(fold(line, policy).fields)
+    for writer in sorted(line.w):
+        if checks._allowed(writer, policy):
+            firsts = line.w[writer].first
+            fields |= {f: v for f, v in firsts.items() if f not in fold(line, policy).edited and f != "at"}
+    return fields
+
+
+def _fields_without_over(line: Line, policy: Policy) -> dict[str, Any]:
+    return fold(_without("over")(line), policy).fields
+
+
+def _fields_of_smaller_writers(line: Line, policy: Policy) -> dict[str, Any]:
+    """Edits by stamp alone: between equal ones the writer that sorts first."""
+    fields = dict(fold(line, policy).fields)
+    for field, (stamp, _) in fold(line, policy).edited.items():
+        equal = [w for w, c in line.w.items() if c.set.get(field, ("",))[0] == stamp and checks._allowed(w, policy)]
+        fields[field] = line.w[min(equal)].set[field][1] if len(equal) > 1 else fields[field]
+    return fields
+
+
+def _parts_of_all(line: Line, policy: Policy) -> dict[str, dict[str, int]]:
+    parts: dict[str, dict[str, int]] = {}
+    for writer, column in line.w.items():
+        if checks._allowed(writer, policy):
+            parts = _summed_nested(parts, column.parts)
+    return parts
+
+
+def _live_whoever_removed(line: Line, policy: Policy) -> dict[str, str]:
+    """Who is blocked here removes all the same."""
+    return orset.live(fold(line, policy).adds, pattern._removed(line.w))
+
+
+def _remove_wins_live(line: Line, policy: Policy) -> dict[str, str]:
+    removed = pattern._removed(line.w)
+    return {w: s for w, s in fold(line, policy).live.items() if s > max(removed.values(), default="")}
+
+
+def _emptying(line: Line, policy: Policy = pattern.EVERYTHING) -> Pattern:
+    """A fold that tidies up what it was given."""
+    folded = fold(line, policy)
+    for column in line.w.values():
+        column.rem = {w: s for w, s in column.rem.items() if w in folded.live}
+    return folded
+
+
+FOLDS = [
+    _fold("adds-cut", checks.presence_is_the_or_set_of_what_was_said, _of(_cut_adds)),
+    _fold("removes-cut", checks.presence_is_the_or_set_of_what_was_said, _of(_cut_removes)),
+    _fold("removes-of-the-blocked-count", checks.presence_is_the_or_set_of_what_was_said,
+          _changing(live=_live_whoever_removed)),
+    _fold("remove-wins", checks.presence_is_the_or_set_of_what_was_said, _changing(live=_remove_wins_live)),
+    _fold("first-wordings-by-writer", checks.fields_are_the_registers_of_what_was_said,
+          _changing(fields=_fields_by_writer)),
+    _fold("edits-ignore-the-writer-in-ties", checks.fields_are_the_registers_of_what_was_said,
+          _changing(fields=_fields_of_smaller_writers)),
+    _fold("what-was-replaced-comes-back", checks.fields_are_the_registers_of_what_was_said,
+          _changing(fields=_fields_without_over)),
+    _fold("edits-from-the-future-count", checks.fields_are_the_registers_of_what_was_said,
+          lambda line, policy=pattern.EVERYTHING: fold(line, policy._replace(cut=checks.FOREVER))),
+    _fold("time-of-first-sight-is-a-field", checks.fields_are_the_registers_of_what_was_said,
+          _changing(fields=lambda line, policy: {**fold(line, policy).fields,
+                                                 **({"at": "x"} if fold(line, policy).at < STAMPS[1] else {})})),
+    _fold("parts-summed", checks.counters_are_the_sums_of_what_was_said, _changing(parts=_parts_of_all)),
+    _fold("one-total-for-all", checks.counters_are_the_sums_of_what_was_said,
+          _changing(totals=lambda line, policy: {name: {"all": max(counts.values())}
+                                                 for name, counts in fold(line, policy).totals.items()})),
+    _fold("first-seen-by-adds-alone", checks.first_seen_is_the_smallest_time_said, _of(
+        lambda column, _policy: msgspec.structs.replace(
+            column, first={f: v for f, v in column.first.items() if f != "at" or not column.add}))),
+    _fold("first-seen-by-the-last", checks.first_seen_is_the_smallest_time_said,
+          _changing(at=lambda line, policy: max(fold(line, policy).adds.values(), default="0"))),
+    _fold("nothing-is-late", checks.what_is_late_is_the_newest_edit_beyond_the_cut, _changing(late=lambda _l, _p: "")),
+    _fold("late-by-adds", checks.what_is_late_is_the_newest_edit_beyond_the_cut,
+          _changing(late=lambda line, policy: max((s for s in fold(line, policy).adds.values() if s > policy.cut),
+                                                  default=""))),
+    _fold("hidden-by-the-future", checks.a_first_wording_is_never_hidden_by_an_edit_from_the_future,
+          _of(_hidden_by_the_future), line, checks.policies, st.sampled_from(checks.FIELDS)),
+    _fold("tidies-the-record", checks.a_fold_touches_nothing, _emptying, line, checks.policies),
+    _fold("counts-of-the-blocked-kept", checks.who_is_blocked_is_as_one_who_never_wrote,
+          _changing(totals=lambda line, _p: fold(line).totals), line, checks.policies),
+    _fold("marks-of-the-blocked-kept", checks.who_is_blocked_is_as_one_who_never_wrote,
+          lambda line, policy=pattern.EVERYTHING: fold(
+              Line(line.id, {w: c if checks._allowed(w, policy) else Column(over=c.over) for w, c in line.w.items()}),
+              Policy(policy.cut)),
+          line, checks.policies),
+    _fold("bare-agents-not-blocked", checks.who_is_blocked_is_as_one_who_never_wrote,
+          lambda line, policy=pattern.EVERYTHING: fold(
+              line, policy._replace(blocked=policy.blocked & {*REPLICAS})), line, checks.policies),
+]  # fmt: skip
+
+
+@show(FOLDS)
+def test_a_broken_fold_is_caught(case):
+    is_caught(case)
+
+
+# --- edits ---
+
+
+def _edit(mutation: str, law: Callable[..., None], *more: st.SearchStrategy[Any], **changes: Any) -> Case:
+    return Case(mutation, law, edits, broken(edits, **changes), (line, *more))
+
+
+def _said_of(edit: Callable[..., Line], **changes: Callable[..., Any]) -> Callable[..., Line]:
+    """Return an edit whose delta says some parts otherwise, given the writer's column and the edit's own arguments."""
+
+    def changed(line: Line, me: str, *rest: Any, **more: Any) -> Line:
+        delta = edit(line, me, *rest, **more)
+        column = delta.w.get(me, NOTHING)
+        parts = {part: otherwise(column, line, me) for part, otherwise in changes.items()}
+        return Line(line.id, {me: msgspec.structs.replace(column, **parts)})
+
+    return changed
+
+
+def _in_anybodys_column(line: Line, me: str) -> Line:
+    """A remove that takes the adds away in their own columns."""
+    return Line(line.id, {writer: Column(rem={writer: column.add}) for writer, column in line.w.items() if column.add})
+
+
+def _retire_forever(line: Line, me: str) -> Line:
+    return Line(line.id, {me: Column(rem=dict.fromkeys((*line.w, "dora.00000004"), NEVER))})
+
+
+def _retire_live(line: Line, me: str) -> Line:
+    """A remove of what is live for everybody: whoever blocks another remover has not retired it."""
+    return Line(line.id, {me: Column(rem=fold(line).live)})
+
+
+def _set_without_over(line: Line, field: str, value: Any, me: str, stamp: str, _cut: str) -> Line:
+    return Line(line.id, {me: Column(set={field: (stamp, value)})})
+
+
+def _set_over_everything(line: Line, field: str, value: Any, me: str, stamp: str, cut: str) -> Line:
+    delta = edits.set_field(line, field, value, me, stamp, cut)
+    over = {writer: {field: column.set[field][0]} for writer, column in line.w.items() if field in column.set}
+    return Line(line.id, {me: msgspec.structs.replace(delta.w[me], over=over)})
+
+
+def _set_over_for_good(line: Line, field: str, value: Any, me: str, stamp: str, cut: str) -> Line:
+    delta = edits.set_field(line, field, value, me, stamp, cut)
+    over = {writer: {field: NEVER} for writer in REPLICAS if writer != me}
+    return Line(line.id, {me: msgspec.structs.replace(delta.w[me], over=over)})
+
+
+def _part_as_total(line: Line | None, each: str, part: str, fields: Any, me: str, stamp: str, **more: Any) -> Line:
+    return edits.confirm(
+        line or Line(each), me, stamp, seen=more["seen"], sessions=more.get("sessions", 0), fields=fields
+    )
+
+
+def _part_by_nobody(line: Line | None, each: str, part: str, fields: Any, me: str, stamp: str, **more: Any) -> Line:
+    return edits.part(line, each, part, fields, me, stamp, **{**more, "author": None})
+
+
+def _purge_by_the_clock(line: Line, redacted: Any, me: str, stamp: str, carried: Any = ()) -> Line:
+    delta = edits.purge(line, redacted, me, stamp, carried)
+    purge = {w: dict.fromkeys(fields, stamp) for w, fields in delta.w[me].purge.items() if w != me}
+    return Line(line.id, {me: msgspec.structs.replace(delta.w[me], purge=purge)})
+
+
+def _purge_all_writers(line: Line, redacted: Any, me: str, stamp: str, carried: Any = ()) -> Line:
+    delta = edits.purge(line, redacted, me, stamp, carried)
+    purge = {w: dict.fromkeys(redacted, clock.ZERO) for w in line.w} | delta.w[me].purge
+    return Line(line.id, {me: msgspec.structs.replace(delta.w[me], purge=purge)})
+
+
+def _purge_by_overwriting(line: Line, redacted: Any, me: str, stamp: str, carried: Any = ()) -> Line:
+    return Line(line.id, {me: Column(set={field: (stamp, value) for field, value in redacted.items()})})
+
+
+def _purge_forgets_wordings(line: Line, redacted: Any, me: str, stamp: str, carried: Any = ()) -> Line:
+    return edits.purge(_without("first")(line), redacted, me, stamp, carried)
+
+
+def _confirm_as_edit(line: Line, me: str, stamp: str, *, fields: Any = None, **more: Any) -> Line:
+    """A log whose words beat whatever was edited meanwhile, a redaction too."""
+    delta = edits.confirm(line, me, stamp, **more)
+    column = msgspec.structs.replace(delta.w[me], set={f: (stamp, v) for f, v in (fields or {}).items()})
+    return Line(line.id, {me: column})
+
+
+def _say_adds_again(line: Line, old: str, me: str, stamp: str, cut: str) -> Line | None:
+    delta = edits.say_again(line, old, me, stamp, cut)
+    return delta and Line(line.id, {me: msgspec.structs.replace(delta.w[me], add=stamp)})
+
+
+def _say_again_without_over(line: Line, old: str, me: str, stamp: str, cut: str) -> Line | None:
+    delta = edits.say_again(line, old, me, stamp, cut)
+    return delta and _without("over")(delta)
+
+
+EDITS = [
+    _edit("removes-in-anybodys-column", checks.a_delta_says_something_of_its_writer_alone, replicas,
+          retire=_in_anybodys_column),
+    _edit("counts-a-step", checks.a_log_is_in_and_counts_what_it_says, replicas, st.integers(1, 3),
+          confirm=_said_of(edits.confirm, n=lambda _c, _l, _me: {"seen": 1, "sessions": 1})),
+    _edit("counts-what-all-counted", checks.a_log_is_in_and_counts_what_it_says, replicas, st.integers(1, 3),
+          confirm=_said_of(edits.confirm, n=lambda c, line, _me: {k: v + fold(line).count(k) for k, v in c.n.items()})),
+    _edit("log-leaves-presence-alone", checks.a_log_is_in_and_counts_what_it_says, replicas, st.integers(1, 3),
+          confirm=_said_of(edits.confirm, add=lambda _c, _l, _me: "")),
+    _edit("first-sight-moves-on", checks.a_log_never_moves_the_time_when_it_was_first_seen, replicas,
+          st.sampled_from(("", *STAMPS)),
+          confirm=_said_of(edits.confirm, first=lambda _c, _l, _me: {})),
+    _edit("wordings-not-repeated", checks.a_log_says_what_nobody_has_said, replicas,
+          st.sampled_from(checks.FIELDS), checks.values,
+          confirm=lambda line, me, stamp, *, fields=None, **more: edits.confirm(line, me, stamp, **more)
+          if fold(line).fields.keys() >= fields.keys() else edits.confirm(line, me, stamp, fields=fields, **more)),
+    _edit("a-log-is-an-edit", checks.a_log_says_what_nobody_has_said, replicas,
+          st.sampled_from(checks.FIELDS), checks.values, confirm=_confirm_as_edit),
+    _edit("parts-are-totals", checks.a_part_counts_once_whoever_tells_it, replicas, replicas, part=_part_as_total),
+    _edit("who-imports-has-logged", checks.who_imports_is_no_witness, replicas, part=_part_by_nobody),
+    _edit("retires-what-is-live", checks.a_retire_takes_out_all_that_it_saw, replicas, checks.policies,
+          retire=_retire_live),
+    _edit("retires-nothing", checks.a_retire_takes_out_all_that_it_saw, replicas, checks.policies,
+          retire=lambda line, _me: Line(line.id)),
+    _edit("retires-for-good", checks.a_retire_covers_only_what_it_saw, replicas, retire=_retire_forever),
+    _edit("restore-counts", checks.a_restore_is_in_and_counts_nothing, replicas, restore=edits.confirm),
+    _edit("restore-forgets-first-sight", checks.a_restore_is_in_and_counts_nothing, replicas,
+          restore=lambda line, me, stamp: Line(line.id, {me: Column(add=stamp)})),
+    _edit("edit-without-over", checks.an_edit_wins_for_good, replicas, checks.stamps, set_field=_set_without_over),
+    _edit("edit-over-honest-values", checks.an_edit_leaves_later_ones_to_win, replicas, replicas, checks.stamps,
+          set_field=_set_over_everything),
+    _edit("edit-over-what-is-to-come", checks.an_edit_leaves_later_ones_to_win, replicas, replicas, checks.stamps,
+          set_field=_set_over_for_good),
+    _edit("adds-said-again", checks.a_new_replica_says_its_edits_again, replicas, checks.stamps,
+          say_again=_say_adds_again),
+    _edit("said-again-without-over", checks.a_new_replica_says_its_edits_again, replicas, checks.stamps,
+          say_again=_say_again_without_over),
+    _edit("purge-overwrites-alone", checks.a_purged_value_stays_gone, line, replicas, purge=_purge_by_overwriting),
+    _edit("purge-forgets-first-wordings", checks.a_purged_value_stays_gone, line, replicas,
+          purge=_purge_forgets_wordings),
+    _edit("purge-by-the-purgers-clock", checks.an_honest_edit_outlives_a_purge, replicas, replicas,
+          purge=_purge_by_the_clock),
+    _edit("purge-marks-everybody", checks.a_purge_marks_only_what_is_there, replicas, purge=_purge_all_writers),
+]  # fmt: skip
+
+
+@show(EDITS)
+def test_a_broken_edit_is_caught(case):
     is_caught(case)
 
 
@@ -733,32 +960,21 @@ def test_a_broken_notebook_is_caught(case):
 
 
 def _fleet(**parts: Any) -> type[Fleet]:
-    return type("BrokenFleet", (Fleet,), parts)
-
-
-def _remove_everybody(add: Any, _rem: Any) -> Any:
-    return dict.fromkeys(REPLICAS, max(add.values())) if add else {}
+    return type("BrokenFleet", (Fleet,), {name: staticmethod(part) for name, part in parts.items()})
 
 
 FLEETS = {
-    "counters-summed": _fleet(
-        book_class=joining(_changed(n=lambda a, b: {k: _summed(a.n.get(k, {}), b.n.get(k, {})) for k in {*a.n, *b.n}}))
-    ),
-    "last-line-wins": _fleet(book_class=joining(lambda _a, b: b)),
-    "removes-dropped": _fleet(book_class=joining(_changed(rem=lambda _a, _b: {}))),
-    "last-field-wins": _fleet(book_class=joining(_last_fields)),
-    "fields-ignore-the-value-in-ties": _fleet(book_class=joining(_fields_by(lambda b, a: b[:2] > a[:2]))),
-    "fields-compare-decoded-values": _fleet(book_class=joining(_fields_by(_same_to_python))),
-    "at-and-by-of-the-first": _fleet(book_class=joining(_first_of_each(lambda a, _b: a))),
-    "edition-not-sorted": _fleet(book_class=Unsorted),
-    "edition-loses-its-last-line": _fleet(book_class=_editing(lambda raws: raws[:-1])),
-    "remove-covers-everything": _fleet(removal=staticmethod(_remove_everybody)),
-    "remove-wins": _fleet(is_present=staticmethod(lambda line: _remove_wins(line.add, line.rem))),
-    "present-uses-at-least": _fleet(
-        is_present=staticmethod(lambda line: any(s >= line.rem.get(r, "") for r, s in line.add.items()))
-    ),
-    "clock-of-wall-time-only": _fleet(clock_class=WallOnly),
-    "clock-admits-nothing": _fleet(clock_class=Deaf),
+    "totals-summed": _fleet(join=joining(n=lambda a, b: _summed(a.n, b.n))),
+    "last-line-wins": _fleet(join=lambda _a, b: b),
+    "removes-dropped": _fleet(join=joining(rem=lambda _a, _b: {})),
+    "removes-collected": _fleet(join=_removes_collected),
+    "last-edit-wins": _fleet(join=_edits_by(lambda _b, _a: True)),
+    "last-wording-wins": _fleet(join=joining(first=lambda a, b: {**a.first, **b.first})),
+    "first-wordings-by-writer": _fleet(fold=_changing(fields=_fields_by_writer)),
+    "remove-covers-everything": _fleet(retire=_retire_forever),
+    "remove-wins": _fleet(fold=_changing(live=_remove_wins_live)),
+    "clock-of-wall-time-only": type("BrokenFleet", (Fleet,), {"clock_class": WallOnly}),
+    "clock-admits-nothing": type("BrokenFleet", (Fleet,), {"clock_class": Deaf}),
 }
 
 
@@ -776,5 +992,5 @@ def test_each_law_has_a_mutation_that_it_catches():
         for name, law in vars(checks).items()
         if inspect.isfunction(law) and not name.startswith("_") and inspect.signature(law).return_annotation is None
     }
-    tried = {case.law.__name__ for case in (*GCOUNTER, *LWW, *ORSET, *CLOCK, *LINE, *NOTEBOOK)}
+    tried = {case.law.__name__ for case in (*GCOUNTER, *LWW, *ORSET, *CLOCK, *LINE, *MANY, *FOLDS, *EDITS)}
     assert laws == tried

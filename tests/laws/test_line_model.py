@@ -7,17 +7,16 @@ it carries, so the models can be asked at every moment what a replica that has r
 
 from typing import Any, NamedTuple
 
-from fleet.keep.line import Line
-from fleet.keep.notebook import Notebook
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from crdt import orset
-from fleet.keep import line as codec
-from fleet.keep import notebook
-from tests.laws import checks
-from tests.laws.checks import DAY_MS, FIELDS, IDS, NOW_MS, REPLICAS, Clock
+from fleet.model import edits
+from fleet.model import line as codec
+from fleet.model.line import NOTHING, Line
+from fleet.model.pattern import fold
+from fleet.model.strict import canonical
+from tests.laws.checks import DAY_MS, FIELDS, FOREVER, IDS, NOW_MS, REPLICAS, Clock
 
 VALUES = (1, True, "1", None, "a", "b")
 
@@ -76,7 +75,7 @@ class Model:
     def value(known: frozenset[Operation], pattern_id: str, field: str) -> bytes | None:
         """Return the canonical bytes of the latest write: by stamp, then replica, then bytes."""
         writes = [op for op in known if isinstance(op, Wrote) and (op.id, op.field) == (pattern_id, field)]
-        latest = max(((op.stamp, op.replica, codec.encode_value(op.value)) for op in writes), default=None)
+        latest = max(((op.stamp, op.replica, canonical(op.value)) for op in writes), default=None)
         return None if latest is None else latest[2]
 
 
@@ -88,13 +87,14 @@ class Sent(NamedTuple):
 
 
 class Peer:
-    """One replica: a notebook, a clock on a wall that jumps, its lines, and what the models say it knows."""
+    """One replica: its records, a clock on a wall that jumps, its lines, and what the models say it knows."""
 
-    def __init__(self, name: str, book_class: Any, clock_class: Any) -> None:
+    def __init__(self, name: str, clock_class: Any, join: Any) -> None:
         self.name = name
         self.wall_ms = NOW_MS
         self.clock = clock_class(lambda: self.wall_ms)
-        self.book = book_class()
+        self.join = join
+        self.records: dict[str, Line] = {}
         self.lines: list[Sent] = []
         self.known: frozenset[Operation] = frozenset()
         self.largest = ""
@@ -109,22 +109,27 @@ class Peer:
 
     def write(self, line: Line, *operations: Operation) -> None:
         """Append an own line and join it."""
-        self.read(Sent(codec.encode(line), frozenset(operations)))
-        self.lines.append(Sent(codec.encode(line), frozenset(operations)))
+        sent = Sent(codec.encode(line), frozenset(operations))
+        self.read(sent)
+        self.lines.append(sent)
 
     def read(self, sent: Sent) -> None:
         """Join a line, admitting all its stamps."""
         line = codec.decode(sent.raw)
         assert isinstance(line, Line)
-        for stamp in (*line.add.values(), *line.rem.values(), *(stamp for stamp, _ in line.when.values())):
-            self.clock.admit(stamp)
-            self.largest = max(self.largest, stamp)
-        self.book.add(line)
+        newest = codec.newest(line)
+        self.clock.admit(newest)
+        self.largest = max(self.largest, newest)
+        self.records[line.id] = self.join(self.records[line.id], line) if line.id in self.records else line
         self.known |= sent.operations
 
     def record(self, pattern_id: str) -> Line:
         """Return the joined record, or an empty one."""
-        return self.book.get(pattern_id) or Line(id=pattern_id)
+        return self.records.get(pattern_id) or Line(pattern_id)
+
+    def edition(self) -> bytes:
+        """Return the canonical dump of all records."""
+        return b"".join(raw + b"\n" for _, line in sorted(self.records.items()) for raw in codec.split(line))
 
 
 peers = st.integers(0, len(REPLICAS) - 1)
@@ -136,35 +141,37 @@ values = st.sampled_from(VALUES)
 class Fleet(RuleBasedStateMachine):
     """The machine. Its parts are attributes, so that a broken one can be put in (`test_broken_joins.py`)."""
 
-    book_class: Any = Notebook
     clock_class: Any = Clock
-    removal: Any = staticmethod(orset.removal)
-    is_present: Any = staticmethod(notebook.is_present)
+    join: Any = staticmethod(codec.join)
+    fold: Any = staticmethod(fold)
+    retire: Any = staticmethod(edits.retire)
 
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
-        self.peers = [Peer(name, self.book_class, self.clock_class) for name in REPLICAS]
+        self.peers = [Peer(name, self.clock_class, self.join) for name in REPLICAS]
+
+    def is_present(self, peer: Peer, pattern_id: str) -> bool:
+        return bool(self.fold(peer.record(pattern_id)).is_present)
 
     @rule(at=peers, pattern_id=ids, field=fields, value=values, times=st.integers(1, 2))
     def log(self, at: int, pattern_id: str, field: str, value: Any, times: int) -> None:
-        """A lesson is learned: an add and a count together, the field without evidence."""
+        """A lesson is learned: an add and a count together, and a wording where it is a new one."""
         peer, stamp = self.peers[at], self.peers[at].tick()
         total = self.model.seen.get((pattern_id, peer.name), 0) + times
         self.model.seen[pattern_id, peer.name] = total
-        own = peer.record(pattern_id).n.get("seen", {}).get(peer.name, 0)
-        line = Line(id=pattern_id, at=stamp, by=peer.name, add={peer.name: stamp}, set={field: value})
-        line.n = {"seen": {peer.name: own + times}}
-        peer.write(line, self._add(peer, pattern_id), Wrote(self.model.tag(), pattern_id, field, "0", "", value))
-        assert self.is_present(peer.record(pattern_id)), "what was just logged is in"
+        line = edits.confirm(peer.record(pattern_id), peer.name, stamp, seen=times, fields={field: value})
+        said = [Wrote(self.model.tag(), pattern_id, field, "0", "", value)] if field in line.w[peer.name].first else []
+        peer.write(line, self._add(peer, pattern_id), *said)
+        assert self.is_present(peer, pattern_id), "what was just logged is in"
+        assert peer.record(pattern_id).w[peer.name].n["seen"] == total
 
     @rule(at=peers, pattern_id=ids)
     def restore(self, at: int, pattern_id: str) -> None:
         """A retired lesson is put back: an add, and nothing counted."""
         peer, stamp = self.peers[at], self.peers[at].tick()
-        line = Line(id=pattern_id, at=stamp, by=peer.name, add={peer.name: stamp})
-        peer.write(line, self._add(peer, pattern_id))
-        assert self.is_present(peer.record(pattern_id)), "what was just put back is in"
+        peer.write(edits.restore(peer.record(pattern_id), peer.name, stamp), self._add(peer, pattern_id))
+        assert self.is_present(peer, pattern_id), "what was just put back is in"
 
     def _add(self, peer: Peer, pattern_id: str) -> Added:
         own = peer.tags.setdefault(pattern_id, set())
@@ -173,24 +180,23 @@ class Fleet(RuleBasedStateMachine):
         return added
 
     @rule(at=peers, pattern_id=ids)
-    def retire(self, at: int, pattern_id: str) -> None:
+    def remove(self, at: int, pattern_id: str) -> None:
         """What is in sight is taken out."""
-        peer, stamp = self.peers[at], self.peers[at].tick()
-        record = peer.record(pattern_id)
+        peer = self.peers[at]
         seen = {op for op in peer.known if isinstance(op, Added) and op.id == pattern_id}
         tags = frozenset({op.tag for op in seen} | {tag for op in seen for tag in op.replaces})
-        rem = self.removal(record.add, record.rem)
-        peer.write(Line(id=pattern_id, at=stamp, by=peer.name, rem=rem), Removed(self.model.tag(), pattern_id, tags))
-        assert not self.is_present(peer.record(pattern_id)), "what was just retired is out"
+        line = self.retire(peer.record(pattern_id), peer.name)
+        peer.write(line, Removed(self.model.tag(), pattern_id, tags))
+        assert not self.is_present(peer, pattern_id), "what was just retired is out"
 
     @rule(at=peers, pattern_id=ids, field=fields, value=values)
     def edit(self, at: int, pattern_id: str, field: str, value: Any) -> None:
         """A field is set, knowing what it held."""
         peer, stamp = self.peers[at], self.peers[at].tick()
-        line = Line(id=pattern_id, at=stamp, by=peer.name, set={field: value}, when={field: (stamp, peer.name)})
+        line = edits.set_field(peer.record(pattern_id), field, value, peer.name, stamp, FOREVER)
         peer.write(line, Wrote(self.model.tag(), pattern_id, field, stamp, peer.name, value))
-        written = codec.encode_value(peer.record(pattern_id).set[field])
-        assert written == codec.encode_value(value), "an edit wins over all that its writer had read"
+        written = canonical(self.fold(peer.record(pattern_id)).fields[field])
+        assert written == canonical(value), "an edit wins over all that its writer had read"
 
     @rule(writer=peers, reader=peers, data=st.data())
     def deliver(self, writer: int, reader: int, data: st.DataObject) -> None:
@@ -205,10 +211,20 @@ class Fleet(RuleBasedStateMachine):
         """The edition takes the place of the replica's own lines."""
         peer = self.peers[at]
         peer.lines = [
-            Sent(codec.encode(line), frozenset(op for op in peer.known if op.id == line.id))
-            for line in checks.read_edition(peer.book.edition())
-            if isinstance(line, Line)
+            Sent(raw, frozenset(op for op in peer.known if op.id == codec.decode(raw).id))
+            for raw in peer.edition().splitlines()
         ]
+
+    @rule(writer=peers, reader=peers)
+    def send_what_is_missing(self, writer: int, reader: int) -> None:
+        """The delta that one record has beyond another stands for all that its writer knows."""
+        mine, theirs = self.peers[writer], self.peers[reader]
+        for pattern_id, line in mine.records.items():
+            news = codec.minus(line, theirs.records.get(pattern_id))
+            known = frozenset(op for op in mine.known if op.id == pattern_id)
+            if news is not None:
+                theirs.read(Sent(codec.encode(news), known))
+            theirs.known |= known
 
     @rule(at=peers, ms=st.sampled_from((-3650 * DAY_MS, -DAY_MS, -1, 1, 60_000, DAY_MS, 3650 * DAY_MS)))
     def jump(self, at: int, ms: int) -> None:
@@ -222,26 +238,23 @@ class Fleet(RuleBasedStateMachine):
         for number, peer in enumerate(self.peers):
             for sent in everything[:: -1 if number == 1 else 1]:
                 peer.read(sent)
-        editions = {peer.book.edition() for peer in self.peers}
-        assert len(editions) == 1
-        edition = editions.pop()
-        assert checks.edition_of(self.book_class, checks.read_edition(edition)) == edition
+        assert len({peer.edition() for peer in self.peers}) == 1
         for peer in self.peers:
             for pattern_id in IDS:
                 for name in REPLICAS:
-                    counted = peer.record(pattern_id).n.get("seen", {}).get(name, 0)
+                    counted = peer.record(pattern_id).w.get(name, NOTHING).n.get("seen", 0)
                     assert counted == self.model.seen.get((pattern_id, name), 0)
 
     @invariant()
     def every_replica_sees_what_the_models_say(self) -> None:
         for peer in self.peers:
             for pattern_id in IDS:
-                record = peer.record(pattern_id)
-                assert self.is_present(record) == bool(self.model.alive(peer.known, pattern_id))
+                pattern = self.fold(peer.record(pattern_id))
+                assert pattern.is_present == bool(self.model.alive(peer.known, pattern_id))
                 for field in FIELDS:
-                    value = codec.encode_value(record.set[field]) if field in record.set else None
+                    value = canonical(pattern.fields[field]) if field in pattern.fields else None
                     assert value == self.model.value(peer.known, pattern_id, field)
-                for name, total in record.n.get("seen", {}).items():
+                for name, total in pattern.totals.get("seen", {}).items():
                     assert total <= self.model.seen[pattern_id, name], "nobody counts what nobody saw"
 
     def teardown(self) -> None:
