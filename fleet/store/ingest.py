@@ -544,10 +544,10 @@ class Ingest:
         """Return how many lines of a newer version are kept and passed on."""
         return self.ask(lambda it: int(it.execute("SELECT count(*) FROM carried").fetchone()[0]))
 
-    def carried(self, each: str) -> list[Carried]:
-        """Return the lines of a newer version that are kept under an id."""
-        asked = "SELECT raw FROM carried WHERE id = ? ORDER BY raw"
-        return self.ask(lambda it: [Carried(each, row[0]) for row in it.execute(asked, (each,))])
+    def carried(self, each: str = "") -> list[Carried]:
+        """Return the lines of a newer version that are kept, under an id or all of them."""
+        asked = "SELECT id, raw FROM carried WHERE ? IN (id, '') ORDER BY id, raw"
+        return self.ask(lambda it: [Carried(*row) for row in it.execute(asked, (each,))])
 
     def has_carried(self, entry: Carried) -> bool:
         """Tell whether a line of a newer version is kept here, or was purged."""

@@ -7,7 +7,7 @@ joins without doubling. What is no line of fleet 0.1 stays byte for byte.
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,6 +123,17 @@ def _is_refused(raw: bytes) -> bool:
     return False
 
 
+def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return what of a branch changes when its lines are converted; nothing where that is done already."""
+    news = {}
+    for path, data in files.items():
+        if lines.kind_of(path) is PATTERNS and (made := converted_file(path, data)).lines:
+            news[path] = made.data
+    if files and (news or number(files.get(FORMAT, b"")) < FORMAT_NUMBER):
+        news[FORMAT] = FORMAT_BYTES
+    return news
+
+
 # --- a workspace ----------------------------------------------------------------------------------------------------
 
 
@@ -151,6 +162,12 @@ def upgrade(workspace: Workspace) -> Upgraded:
     exposures = _shown(workspace)
     _convert_local(workspace, done)
     return Upgraded(plans.lines, plans.private, plans.refused, done, exposures)
+
+
+def has_old_lines(workspace: Workspace) -> bool:
+    """Tell whether any line of fleet 0.1 is left, as after a pull of files that another machine wrote."""
+    sources = (source for source in clan_sources(workspace.clan) if source.kind is PATTERNS)
+    return any(converted_file(each.path, workspace.files.read(each.file)).lines for each in sources)
 
 
 def finish(workspace: Workspace, done: list[str]) -> None:
@@ -293,7 +310,7 @@ def _convert_local(workspace: Workspace, done: list[str]) -> None:
     elif not said and "left" in meta:
         said = ["left", meta["left"]]
     if said[:1] == ["agreed"] and len(said) == 3 and said[1] == workspace.world.machine():
-        state.agree("remote", said[2], workspace.wall())
+        state.agree("remote", f"{said[1]} {said[2]}", workspace.wall())
         told.append("your consent to the remote")
     elif said[:1] == ["left"]:
         state.put(left=said[-1])

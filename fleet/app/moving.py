@@ -1,0 +1,283 @@
+"""Use cases of lessons that come in, go out or go away: import, export, backup, purge, upgrade."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fleet.app import reflecting, sharing, starting
+from fleet.app.finding import find
+from fleet.app.status import lesson_as_json
+from fleet.learn import counting, discoveries, importer, restore
+from fleet.learn import purge as purging
+from fleet.learn.importer import Imported
+from fleet.learn.purge import Place
+from fleet.learn.restore import Restored
+from fleet.model.errors import FleetError, NoError
+from fleet.reflect import exposure
+from fleet.share.remote import Moved, redact_url
+from fleet.store import backup as archive
+from fleet.store import config
+from fleet.store import upgrade as converting
+from fleet.store.backup import BackedUp
+from fleet.store.files import Files
+from fleet.store.tree import PAGE
+from fleet.store.workspace import Workspace
+
+EXPORT_FORMAT = "fleet-export"
+EXPORT_VERSION = 2
+PLACES_SHOWN_MAX = 40
+_PUSHES_MAX = 5
+
+
+# --- in and out -----------------------------------------------------------------------------------------------------
+
+
+def files_in(paths: list[Path]) -> list[Path]:
+    """Return the files that an import reads: those named, and in folders those of a known ending, in order."""
+    return list(importer.files_in(paths))
+
+
+def import_files(
+    workspace: Workspace, agent: str, files: list[Path], progress: Callable[[Path], object] = bool
+) -> Imported:
+    """Take in what other tools wrote; doing it twice changes nothing.
+
+    Raises:
+        DiskError: nothing of it was acknowledged.
+    """
+    with workspace.writing(agent) as writer:
+        counting.reconcile(writer)
+        return importer.import_files(writer, files, progress)
+
+
+def exported(workspace: Workspace) -> dict[str, Any]:
+    """Return everything that this machine knows, the same for the same lines; lessons one after another."""
+    counting.reconcile_all(workspace)
+    patterns, found = workspace.patterns, workspace.discoveries
+    retracted = found.retracted()
+    return {
+        "format": EXPORT_FORMAT,
+        "version": EXPORT_VERSION,
+        "patterns": (
+            {**lesson_as_json(each), "record": msgspec.to_builtins(patterns.line(each.id))}
+            for each in patterns.records()
+        ),
+        "discoveries": [
+            {**msgspec.to_builtins(entry), "retracted": entry.id in retracted}
+            for entry in found.all()
+            if not entry.retracts
+        ],
+        "retractions": sorted(retracted),
+        "held": workspace.db.late(),
+        "carried": sorted(each.raw.decode("utf-8", "backslashreplace") for each in workspace.db.carried()),
+    }
+
+
+def sizes(workspace: Workspace) -> tuple[int, int]:
+    """Return how many lessons and how many discoveries an export holds."""
+    found = workspace.discoveries.all()
+    return sum(1 for _ in workspace.patterns.records()), sum(not entry.retracts for entry in found)
+
+
+# --- backup ---------------------------------------------------------------------------------------------------------
+
+
+def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> BackedUp:
+    """Write a backup of all that can neither be fetched nor computed again. The logs are counted first.
+
+    Raises:
+        NoError: there is a file of that name, and it is not to be overwritten.
+        DiskError: it was not written.
+    """
+    counting.reconcile_all(workspace)
+    return archive.backup(workspace, target, overwrite=overwrite)
+
+
+def prepare(root: Path, source: Path) -> None:
+    """Make a workspace where there is none: the backup says what it was like.
+
+    Raises:
+        NoError: it does not say.
+        RefusedError: it is damaged, or no backup.
+    """
+    if (root / config.FILE_NAME).exists():
+        return
+    found = [each.data for each in archive.members(source) if each.path == config.FILE_NAME and not each.refused]
+    if not found:
+        raise NoError(
+            f"{root} is no workspace, and {source} does not say how to make one. Run `fleet init` there first"
+        )
+    root.mkdir(parents=True, exist_ok=True)
+    Files(root).replace(root / config.FILE_NAME, found[0])
+
+
+def restore_backup(workspace: Workspace, source: Path) -> Restored:
+    """Join a backup into a workspace. Doing it twice changes nothing.
+
+    Raises:
+        RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
+    """
+    for agent in ("", *workspace.agents_here()):
+        exposure.adopt(workspace.state, agent, ())  # the table that a backup's rows go into
+    done = restore.restore(workspace, source)
+    workspace.refresh()
+    return done
+
+
+# --- purge ----------------------------------------------------------------------------------------------------------
+
+
+class Purged(msgspec.Struct):
+    """Account of a purge.
+
+    Attributes:
+        id: of the lesson or discovery.
+        shared: whether the remote's newest tree is without it now.
+        why_not: why it is not.
+        remains: where the texts still stand here.
+    """
+
+    id: str
+    shared: bool
+    why_not: str
+    remains: list[Place]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for ``--json``."""
+        places = [{"path": place.path, "line": place.line} for place in self.remains]
+        return {"id": self.id, "shared": self.shared, "why_not": self.why_not, "remains": places}
+
+
+def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged:
+    """Overwrite a lesson, or take a discovery back, and bring that to the remote if there is one.
+
+    Raises:
+        NoError: there is no such id.
+        DiskError: nothing was acknowledged.
+    """
+    purged, texts = _take_out(workspace, agent, wanted)
+    reflecting.forget(workspace, purged)
+    with workspace.locked():
+        purging.scrub(workspace, texts)
+    for named in workspace.agents_here():
+        starting.session_start(workspace, named)  # what lay ready held the old words
+    with workspace.locked():
+        workspace.files.replace(workspace.clan / PAGE, starting.rendered_page(workspace))
+    shared, why_not = _share(workspace, agent, yes=yes)
+    if shared:
+        workspace.tree.forget_history()
+    return Purged(purged, shared, why_not, purging.remains(workspace, purged, texts))
+
+
+def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:
+    if wanted.startswith("d-"):
+        entry = discoveries.find(workspace, wanted)
+        if entry.id not in workspace.discoveries.retracted():
+            discoveries.retract(workspace, agent, entry.id)
+        with workspace.locked():
+            purging.forget_unsent(workspace, entry.id)
+        return entry.id, [entry.context, entry.problem, entry.solution, *entry.tags]
+    # What the logs owe goes first: the marks name every value that is known here.
+    counting.reconcile_all(workspace)
+    known = find(workspace, wanted)
+    with workspace.writing(agent) as writer:
+        return known.id, purging.purge_lesson(writer, known.id)
+
+
+def _share(workspace: Workspace, agent: str, *, yes: bool) -> tuple[bool, str]:
+    """Compact: the remote's newest tree then has the redaction, and nothing that marks cover."""
+    if held := workspace.state.paused(workspace.wall()):
+        return False, f"sharing is paused {held}"
+    try:
+        if not sharing.compact(workspace, agent, yes=yes).remote:
+            return False, "no remote is named"
+    except FleetError as why:
+        return False, str(why)
+    return True, ""
+
+
+def advice(workspace: Workspace, purged: Purged) -> list[str]:
+    """Return what a person has to do now, most urgent first."""
+    rows = [
+        "1. Rotate it. Whoever could read the clan's remote may have it: make a new key or password where the old one",
+        "   was issued, revoke the old one there, and look at what it was used for.",
+    ]
+    if purged.id.startswith("d-"):
+        rows.append(
+            "   A discovery's line is immutable: it is shown to nobody any more, but it stays in the clan's files, and "
+            "machines that have it would send it again. Rotating is the only cure."
+        )
+    if not purged.shared:
+        rows.append(f"2. It has not reached the clan yet ({purged.why_not}). `fleet compact` brings it there.")
+    else:
+        rows.append("2. The clan's newest files have the redaction; every machine takes it in with its next sync.")
+    if places := purged.remains:
+        rows.append("3. It still stands here, in files that are yours, or until the next compaction; mend by hand:")
+        rows += [f"     {p.path}{f', line {p.line}' if p.line else ''}" for p in places[:PLACES_SHOWN_MAX]]
+        if len(places) > PLACES_SHOWN_MAX:
+            rows.append(f"     and {len(places) - PLACES_SHOWN_MAX} more: --json lists all")
+    else:
+        rows.append("3. No file of this workspace holds it any more; this disk's free blocks and backups may.")
+    return rows + _rewriting(workspace)
+
+
+def _rewriting(workspace: Workspace) -> list[str]:
+    share = workspace.config.share
+    if not share.remote:
+        return []
+    return [
+        "4. The remote's git history still holds it. These commands, which fleet does not run, begin that history anew",
+        f"   from its newest files. WARNING: every earlier commit of branch {share.branch} is gone for good.",
+        "   Let every machine sync first; keep a copy of the repository; ask whoever runs it. No lesson is lost by it:",
+        f"     git clone --single-branch --branch {share.branch} {redact_url(share.remote)} rewrite && cd rewrite",
+        "     git checkout --orphan clean && git commit -m 'Begin anew without a purged secret'",
+        f"     git push --force-with-lease={share.branch} origin clean:{share.branch}",
+        "   Then ask the host to collect garbage: forks, pull requests, caches and old clones keep the old commits.",
+        "   Other machines keep them in .fleet/git as well, which `fleet sync` makes anew once it was moved away.",
+    ]
+
+
+# --- upgrade --------------------------------------------------------------------------------------------------------
+
+
+def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
+    """Convert what fleet 0.1 left here, and the clan's branch where it is reached; return what was done.
+
+    Raises:
+        FleetError: something could not be written or sent. What was not converted yet is as it was: run it again.
+    """
+    done: list[str] = []
+    with workspace.files.lock(workspace.local / "locks" / "sync.lock"), workspace.locked():
+        if converting.needs_upgrade(workspace.root) or converting.has_old_lines(workspace):
+            found = converting.upgrade(workspace)
+            done += found.done
+            for agent, rows in found.exposures.items():
+                exposure.adopt(workspace.state, agent, rows)
+            if found.exposures:
+                done.append("kept in .fleet/local.db: what was shown to whom, and when")
+            converting.finish(workspace, done)
+        else:
+            done.append("the files here have this version's format already")
+        done += _upgrade_branch(workspace, yes=yes)
+    return done
+
+
+def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
+    """Convert the clan's branch, once: whoever comes second finds it done."""
+    try:
+        remote = sharing.clan_remote(workspace, yes=yes)
+        if remote is None:
+            return ["no remote is named: there is no branch to convert"]
+        for _ in range(_PUSHES_MAX):
+            files, mark = remote.pull("")
+            news = converting.converted_tree(files)
+            if not news:
+                return ["the clan's branch has this version's format already, or nothing is there yet"]
+            count = sum(path.endswith(".jsonl") for path in news)
+            if not isinstance(remote.push(news, mark, message="fleet: lines converted to format 2"), Moved):
+                return [f"the clan's branch was converted: {count} files. Upgrade fleet on every machine of the clan"]
+    except FleetError as why:
+        return [f"the clan's branch was not converted ({why}). Run `fleet upgrade` again when it can be reached"]
+    return ["the clan's branch was not converted: others were faster each time. Run `fleet upgrade` again"]

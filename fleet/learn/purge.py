@@ -1,0 +1,252 @@
+"""Purge of a secret that already went out: as far as a join can forget.
+
+What works. Every text of the lesson is overwritten by a redaction, and marks name each value that anybody's column held
+(``model.edits.purge``): whoever joins the marks drops the values, whatever the clocks say, and a push strips what marks
+cover from every path of the branch. On this machine every place that fleet writes is overwritten at once: line files,
+private notes, databases, ready-made texts, what was refused, and what lies in ``.fleet`` for other reasons.
+
+What cannot work. Lines that were pushed lie in the remote's git history, in each clone of it, and in its host's
+backups: rewriting that is for people, and is told, not done. A machine that never syncs again keeps what it has. A
+discovery is immutable: it is taken back, so that nobody is shown it, but its line stays and would be sent again by
+whoever has it. People's own files are theirs: they are told where it still stands. So a secret must be rotated first.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fleet.learn import corrections_md
+from fleet.model import edits
+from fleet.model import line as codec
+from fleet.model.errors import FleetError
+from fleet.model.line import Carried, Line
+from fleet.model.pattern import AUTHOR_OF_IMPORT, fold
+from fleet.store import lines
+from fleet.store.ingest import clan_sources
+from fleet.store.lines import DISCOVERIES, PATTERNS, Read
+from fleet.store.workspace import Workspace, Writer
+from fleet.text import screening
+
+REDACTED = "[REDACTED:purged]"
+_NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
+_NEEDLE_CHARS_MIN = 6  # shorter ones stand everywhere, and hide nothing
+_FILE_BYTES_MAX = 100 * 1024 * 1024
+_LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
+"""Beginnings of what in ``.fleet`` holds no text of a lesson, or is not made of files."""
+
+
+class Place(NamedTuple):
+    """Where a purged text still stands; ``line`` is 0 for a file without lines."""
+
+    path: str
+    line: int
+
+
+def purge_lesson(writer: Writer, pattern: str) -> list[str]:
+    """Mark and overwrite every text of a lesson, and retire it; return the texts that are to be gone.
+
+    The log is counted already. Afterwards no line file here holds a value that is marked.
+    """
+    workspace, texts = writer.workspace, set[str]()
+    shared = workspace.patterns.line(pattern)
+    carried = workspace.db.carried(pattern)
+    if shared is not None:
+        texts |= _texts_in(shared)
+        gone = [each for each in carried if _holds(each, texts)]
+        writer.append(PATTERNS, [_purged(shared, writer, gone)])
+    for agent in workspace.agents_here():
+        mine = workspace.notes(agent).line(pattern) if workspace.notes_file(agent).is_file() else None
+        if mine is not None:
+            texts |= _texts_in(mine)
+            made = PATTERNS.encode(_purged(mine, writer, ())) + b"\n"
+            workspace.files.append(workspace.notes_file(agent), made)
+    # On the disk before anything is taken out: a crash in between leaves too much, never too little. What rows alone
+    # know goes into a file first, since the databases will be deleted.
+    workspace.take(workspace.tree.head())
+    _strip(workspace, pattern)
+    return sorted(texts - {REDACTED})
+
+
+def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
+    """Return the delta that purges and retires a record."""
+    redacted: dict[str, Any] = {}
+    for field, value in codec.said(line):
+        if _is_text(field, value):
+            redacted[field] = [] if isinstance(value, list) else REDACTED
+    made = edits.purge(line, redacted, writer.name, writer.tick(), [each.hash for each in carried])
+    return codec.join(made, edits.retire(line, writer.name)) if fold(line).is_present else made
+
+
+def _is_text(field: str, value: Any) -> bool:
+    return field not in _NO_TEXT and not field.startswith(AUTHOR_OF_IMPORT) and any(_texts(value))
+
+
+def _texts_in(line: Line) -> set[str]:
+    return {text for field, value in codec.said(line) if _is_text(field, value) for text in _texts(value)}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from (key, *_texts(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _holds(carried: Carried, texts: Iterable[str]) -> bool:
+    """Tell whether a line of a newer version holds one of the texts, as bytes or behind JSON's escapes."""
+    said = "\n".join(_texts(json.loads(carried.raw)))
+    return any(text in said for text in texts if len(text) >= _NEEDLE_CHARS_MIN) or any(
+        needle in carried.raw for needle in _needles(texts)
+    )
+
+
+def _strip(workspace: Workspace, pattern: str) -> None:
+    """Take out of the line files here what marks cover: the join of them stays what it is."""
+    for source in clan_sources(workspace.clan):
+        data = workspace.files.read(source.file)
+        _put(workspace, source.file, workspace.db.stripped(source.kind, data), data)
+    for agent in workspace.agents_here():
+        file = workspace.notes_file(agent)
+        whole = workspace.notes(agent).line(pattern) if file.is_file() else None
+        if whole is not None:
+            data = workspace.files.read(file)
+            _put(workspace, file, _without_marked(data, whole), data)
+
+
+def _without_marked(data: bytes, whole: Line) -> bytes:
+    rows = []
+    for raw in data.split(b"\n"):
+        entry = lines.entry(PATTERNS, raw, "", 0, Read()) if whole.id.encode() in raw else None
+        is_ours = isinstance(entry, Line) and entry.id == whole.id
+        rows.append(codec.encode(codec.without_purged(entry, whole)) if isinstance(entry, Line) and is_ours else raw)
+    return b"\n".join(rows)
+
+
+def _put(workspace: Workspace, file: Path, data: bytes, before: bytes) -> None:
+    if data != before:
+        workspace.files.replace(file, data) if data else workspace.files.remove(file)
+
+
+def forget_unsent(workspace: Workspace, discovery: str) -> None:
+    """Drop a discovery's lines that never left this machine. The caller holds the write lock."""
+    if any(getattr(entry, "id", "") == discovery for entry in workspace.db.outgoing()):
+        for source in clan_sources(workspace.clan):
+            if source.kind is DISCOVERIES:
+                data = workspace.files.read(source.file)
+                found = lines.entries(DISCOVERIES, [data], source.path, Read())
+                gone = {raw for raw, entry in found if entry.id == discovery}
+                kept = b"\n".join(raw for raw in data.split(b"\n") if raw.removesuffix(b"\r") not in gone)
+                _put(workspace, source.file, kept if gone else data, data)
+
+
+# --- everywhere else on this machine --------------------------------------------------------------------------------
+
+
+def scrub(workspace: Workspace, texts: Iterable[str]) -> None:
+    """Overwrite the texts in what fleet keeps for itself, and delete what it can make anew. Nobody waits for a reader.
+
+    The databases go as files, all three of each: words that were deleted stay in a full-text index, whatever is
+    rebuilt. The local database holds ids, and no text.
+    """
+    needles = _needles(texts)
+    workspace.close()
+    for path in sorted(workspace.local.rglob("*")):
+        top = path.relative_to(workspace.local).parts[0]
+        if top.startswith(_LEFT_ALONE) or path.is_symlink() or not path.is_file():
+            continue
+        if ".db" in path.name or top == "ready":
+            path.unlink(missing_ok=True)
+        elif top == "quarantine":
+            _scrub_refused(workspace, path, needles)
+        elif any(needle in (data := path.read_bytes()) for needle in needles):
+            for needle in needles:
+                data = data.replace(needle, REDACTED.encode())
+            workspace.files.replace(path, data)
+
+
+def _scrub_refused(workspace: Workspace, path: Path, needles: list[bytes]) -> None:
+    """Drop the refused lines that hold a purged text: they are kept as base64."""
+    data = workspace.files.read(path)
+    kept = b"".join(raw + b"\n" for raw in data.split(b"\n") if raw and not _is_about(raw, needles))
+    _put(workspace, path, kept, data)
+
+
+def _is_about(raw: bytes, needles: list[bytes]) -> bool:
+    try:
+        refused = base64.b64decode(json.loads(raw)["bytes"])
+    except (ValueError, KeyError, TypeError):
+        refused = raw
+    return any(needle in refused for needle in needles)
+
+
+def remains(workspace: Workspace, purged: str, texts: Iterable[str]) -> list[Place]:
+    """Return where the texts still stand on this machine, sorted. Nobody's own file is ever changed."""
+    needles = _needles(texts)
+    found = set(_entries_of(workspace, purged))
+    for top in (workspace.clan, workspace.root / "agents", workspace.local):
+        for path in sorted(top.rglob("*")) if top.is_dir() else []:
+            if not _is_looked_at(workspace, path):
+                continue
+            at = path.relative_to(workspace.root).as_posix()
+            if ".db" in path.name:
+                found |= {Place(at, 0)} if any(needle in path.read_bytes() for needle in needles) else set()
+            else:
+                found |= {Place(at, number) for number in _lines_with(path.read_bytes(), needles)}
+    tree = workspace.tree
+    for name, (oid, _) in _fetched(workspace).items():
+        fetched = tree.read(oid)
+        if any(needle in fetched for needle in needles):
+            found.add(Place(f".fleet/git, {name} as last fetched", 0))
+    carried = workspace.db.carried(purged)
+    found |= {Place(f"carried: {each.id}", 0) for each in carried if any(needle in each.raw for needle in needles)}
+    return sorted(found)
+
+
+def _is_looked_at(workspace: Workspace, path: Path) -> bool:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
+        return False
+    if path.is_relative_to(workspace.local):
+        return path.relative_to(workspace.local).parts[0] not in ("git", "locks")
+    return True
+
+
+def _fetched(workspace: Workspace) -> dict[str, tuple[str, int]]:
+    try:
+        return workspace.tree.paths(workspace.tree.head())
+    except FleetError:
+        return {}
+
+
+def _needles(texts: Iterable[str]) -> list[bytes]:
+    """Return the texts as files may hold them, as they are and as JSON writes them, the longest first."""
+    forms: list[Callable[[str], bytes]] = [
+        lambda text: text.encode("utf-8", "replace"),
+        lambda text: json.dumps(text)[1:-1].encode(),
+        lambda text: json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace"),
+    ]
+    long = [text for text in texts if len(text) >= _NEEDLE_CHARS_MIN]
+    wanted = {*long, *map(screening.one_line, long)}
+    return sorted({form(text) for text in wanted for form in forms}, key=lambda each: (-len(each), each))
+
+
+def _lines_with(data: bytes, needles: list[bytes]) -> Iterator[int]:
+    if any(needle in data for needle in needles):
+        for number, raw in enumerate(data.split(b"\n"), 1):
+            if any(needle in raw for needle in needles):
+                yield number
+
+
+def _entries_of(workspace: Workspace, pattern: str) -> Iterator[Place]:
+    """Yield the entries of the logs that told the lesson: their words may differ from the lesson's."""
+    for agent in workspace.agents_here():
+        path = workspace.home(agent) / "corrections.md"
+        log = corrections_md.parse_log(workspace.files.read(path))
+        for bound in corrections_md.bind(log):
+            if bound.record is not None and bound.record.pattern == pattern:
+                yield Place(path.relative_to(workspace.root).as_posix(), bound.entry.line)
