@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli import wiring
-from fleet.keep import config
-from fleet.keep.workspace import Workspace, World
+from fleet.app import sharing
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.share.git import GitRemote
 from fleet.share.remote import Files, Mark, Moved
+from fleet.store import config
+from fleet.store.workspace import Workspace, World
 
 WRITERS = int(os.environ.get("FLEET_TEST_WRITERS", "100"))
 ATTEMPTS_MAX = 15
@@ -36,9 +36,9 @@ class Noted(GitRemote):
 
     pulls = 0
 
-    def pull(self, since: Mark) -> tuple[Files, Mark]:
+    def fetch(self, since: Mark) -> Mark:
         self.pulls += 1
-        return super().pull(since)
+        return super().fetch(since)
 
     def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
         done = super().push(files, on, message=message)
@@ -68,7 +68,7 @@ class Writer:
         """Sync together with all others."""
         start.wait()
         try:
-            wiring.sync(self.workspace, self.remote, rng=self.rng)
+            sharing.synced(self.workspace, self.remote, rng=self.rng)
         except BaseException as why:  # shown by the test, which waits for all of them
             self.trouble = why
         finally:
@@ -130,6 +130,6 @@ def assert_everything_is_there(bare: Path) -> None:
     for path, data in files.items():
         for line in map(json.loads, data.splitlines() if path.endswith(".jsonl") else []):
             seen = found.setdefault(line["id"], {})
-            for replica, total in line["n"]["seen"].items():
-                seen[replica] = max(total, seen.get(replica, 0))
+            for replica, said in line["w"].items():
+                seen[replica] = max(said["n"]["seen"], seen.get(replica, 0))
     assert sorted(sum(seen.values()) for seen in found.values()) == [1] * WRITERS + [WRITERS]

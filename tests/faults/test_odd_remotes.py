@@ -128,7 +128,7 @@ def test_a_clone_of_one_branch_alone_shares_as_any(bench):
     bench.run("work", "init", "--agent", "velma")
     bench.correct("work", LESSON)
     bench.run("work", "sync", "--yes")
-    assert [found["set"]["text"] for found in bench.edition()] == [LESSON]
+    assert [found.text for found in bench.edition()] == [LESSON]
 
 
 def project(bench: Bench) -> None:
@@ -188,7 +188,7 @@ def test_a_hook_that_says_no_is_reported_with_exit_3_and_all_waits(bench, name, 
     path.unlink()
     bench.sync("velma")
     assert bench.status("velma")["waiting"]["lines"] == 0
-    assert sorted(found["set"]["text"] for found in bench.edition()) == sorted(bench.seen("velma"))
+    assert sorted(found.text for found in bench.edition()) == sorted(bench.seen("velma"))
 
 
 def test_a_hook_that_refuses_editions_alone_lets_the_lines_through_and_counts_nothing_twice(bench):
@@ -206,7 +206,7 @@ def test_a_hook_that_refuses_editions_alone_lets_the_lines_through_and_counts_no
     path.unlink()
     bench.sync("velma", "tank")
     assert bench.seen("velma") == bench.seen("tank") == {LESSON: 3}
-    assert [sum(found["n"]["seen"].values()) for found in bench.edition()] == [3]
+    assert [found.count("seen") for found in bench.edition()] == [3]
 
 
 def test_a_server_that_denies_this_branch_to_everybody_is_reported_with_exit_3(bench):
@@ -219,7 +219,7 @@ def test_a_server_that_denies_this_branch_to_everybody_is_reported_with_exit_3(b
     assert bench.seen("velma") == {LESSON: 1}
     bench.git("config", "--unset", "transfer.hideRefs", where="clan.git")
     bench.sync("velma")
-    assert [found["set"]["text"] for found in bench.edition()] == [LESSON]
+    assert [found.text for found in bench.edition()] == [LESSON]
 
 
 @pytest.mark.parametrize("harm", ["hidden", "locked"])
@@ -230,7 +230,7 @@ def test_a_branch_that_stands_still_and_takes_no_push_is_a_refusal_and_not_a_rac
     bench.sync("velma")
     bench.correct("velma", LESSON)
     paused = []
-    monkeypatch.setattr("fleet.share.exchange._pause", lambda *_: paused.append(1) or 0.0)
+    monkeypatch.setattr("fleet.share.sync._pause", lambda *_: paused.append(1) or 0.0)
     lock = bench.remote / "refs/heads/fleet.lock"
     if harm == "locked":
         lock.touch()

@@ -15,12 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli import main, wiring
-from fleet.keep.workspace import Workspace
+from fleet.app import sharing
+from fleet.cli import main
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
+from fleet.model.lesson_id import pattern_id
 from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.share.remote import RemoteUnavailable
+from fleet.store import replica
+from fleet.store.workspace import Workspace
 from tests.cli.conftest import Stage
 
 IN_PROCESSES = os.environ.get("FLEET_TEST_PROCESSES") == "1"
@@ -142,13 +145,16 @@ class Bench(Stage):
         )
 
 
-def line(text: str, slot: str = SLOT, pattern: str = "", **more: object) -> bytes:
-    """Return a shard line as another tool would write it."""
-    from fleet.keep.normal import pattern_id
+def line(text: str, slot: str = SLOT, pattern: str = "", set: dict[str, object] | None = None) -> bytes:  # noqa: A002
+    """Return a shard line as another tool would write it: a first wording, and more of them in ``set``."""
+    said = {"add": STAMP, "n": {"seen": 1}, "first": {"text": text, **(set or {})}}
+    found = {"id": pattern or pattern_id(text), "w": {slot: said}}
+    return json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
-    found = {"id": pattern or pattern_id(text), "add": {slot: STAMP}, "n": {"seen": {slot: 1}}, "set": {"text": text}}
-    found["set"] = {"text": text, **dict(more.pop("set", {}))}
-    return json.dumps(found | more, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+def seen(record: dict) -> dict[str, int]:
+    """Return the totals in a line, by replica."""
+    return {writer: said["n"]["seen"] for writer, said in record["w"].items() if "seen" in said.get("n", {})}
 
 
 @pytest.fixture
@@ -168,13 +174,13 @@ def test_a_retry_after_a_lost_reply_counts_nothing_twice(tmp_path):
     for _ in range(3):
         server.drops_next_reply = True
         with pytest.raises(RemoteUnavailable):
-            wiring.sync(workspace, MemoryRemote(server), rng=rng, sleep=lambda _: None)
+            sharing.synced(workspace, MemoryRemote(server), rng=rng, sleep=lambda _: None)
         corrections.correct(workspace, "velma", Correction("w", "r", LESSON))
-    done = wiring.sync(workspace, MemoryRemote(server), rng=rng, sleep=lambda _: None)
+    done = sharing.synced(workspace, MemoryRemote(server), rng=rng, sleep=lambda _: None)
     assert not done.is_partial
     assert [r.name for r in workspace.replicas().replicas] == [workspace.current_replicas()[0]], "taken for a clone"
     [found] = [json.loads(raw) for raw in server.tree()["patterns.jsonl"].splitlines()]
-    assert sum(found["n"]["seen"].values()) == 4
+    assert sum(seen(found).values()) == 4
     workspace.close()
 
 
@@ -199,7 +205,7 @@ def test_a_push_whose_answer_is_lost_on_the_way_is_told_and_goes_through_the_nex
     bench.sync("velma", "velma")
     assert bench.seen("velma") == {LESSON: 2}
     [found] = bench.edition()
-    assert found["n"]["seen"] == {bench.replica("velma"): 2}
+    assert found.totals["seen"] == {bench.replica("velma"): 2}
 
 
 # --- 12: the remote went back ---------------------------------------------------------------------------------------
@@ -291,7 +297,7 @@ def test_a_hook_that_refuses_is_reported_and_the_queue_stays(bench):
     hook.unlink()
     bench.sync("velma")
     assert bench.status("velma")["waiting"]["lines"] == 0
-    assert [found["set"]["text"] for found in bench.edition()] == [LESSON]
+    assert [found.text for found in bench.edition()] == [LESSON]
 
 
 def test_without_the_remote_lessons_wait_here_and_go_out_when_it_is_back(bench):
@@ -312,7 +318,7 @@ def test_without_the_remote_lessons_wait_here_and_go_out_when_it_is_back(bench):
     (bench.folder / "elsewhere.git").rename(bench.remote)
     bench.sync("velma")
     assert bench.status("velma")["waiting"]["lines"] == 0
-    assert [found["set"]["text"] for found in bench.edition()] == [LESSON]
+    assert [found.text for found in bench.edition()] == [LESSON]
 
 
 # --- nobody agreed --------------------------------------------------------------------------------------------------
@@ -368,8 +374,6 @@ def test_a_remote_that_a_cloned_repository_names_needs_agreement_as_well(bench):
 
 
 def test_an_agreement_that_came_with_a_cloned_repository_is_none(bench, monkeypatch):
-    from fleet.keep import replica
-
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(replica, "_machine_id", lambda: "the machine of mallory")
         replica.machine_fingerprint.cache_clear()
@@ -463,10 +467,10 @@ def test_what_a_newer_version_calls_private_or_hides_in_escapes_stays_here(bench
     escaped = "".join(f"\\u{ord(letter):04x}" for letter in TOKEN)
     bench.by_hand(
         bench.shard("velma"),
-        b'{"id":"p-3f9c1a2b7d4e5f60","v":2,"scope":"private","text":"must not leave"}',
-        b'{"id":"p-3f9c1a2b7d4e5f61","v":2,"set":{"scope":"private","text":"must not leave"}}',
-        b'{"id":"p-3f9c1a2b7d4e5f62","v":2,"text":"must not leave %b"}' % escaped.encode(),
-        b'{"id":"p-3f9c1a2b7d4e5f63","v":2,"text":"may leave"}',
+        b'{"id":"p-3f9c1a2b7d4e5f60","v":3,"scope":"private","text":"must not leave"}',
+        b'{"id":"p-3f9c1a2b7d4e5f61","v":3,"set":{"scope":"private","text":"must not leave"}}',
+        b'{"id":"p-3f9c1a2b7d4e5f62","v":3,"text":"must not leave %b"}' % escaped.encode(),
+        b'{"id":"p-3f9c1a2b7d4e5f63","v":3,"text":"may leave"}',
     )
     bench.run("velma", "sync", expect=3)
     sent = bench.git("log", "-p", "--all", where="clan.git")
