@@ -27,6 +27,8 @@ CYCLES_MAX = 0
 STAT_MODULES_MAX = 2
 ENTERED_MAX = 20
 
+SHOWN_MAX = 8
+
 STAT = re.compile(r"\b(?:st_[mc]time(?:_ns)?|st_ino|get[mc]time)\b")
 """A file's times of change and its inode, by ``os.stat`` or ``os.path``."""
 IMPORTERS = frozenset({"import_module", "__import__", "resolve_name", "exec", "eval", "run_module", "run_path"})
@@ -164,8 +166,8 @@ def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def entered(words: tuple[str, ...], folder: Path) -> set[str]:
-    """Return the modules in which a function ran while a command did, traced in a process of its own."""
+def entered(words: tuple[str, ...], folder: Path) -> dict[str, set[str]]:
+    """Return the modules in which a function ran while a command did, and which, traced in a process of its own."""
     noted = folder.with_suffix(".trace")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEET_")}
     done = subprocess.run(
@@ -179,29 +181,30 @@ def entered(words: tuple[str, ...], folder: Path) -> set[str]:
     )
     if done.returncode:
         raise SystemExit(f"fleet {words[0]} failed, and was not counted: {done.stdout}{done.stderr}")
-    return set(json.loads(noted.read_text()))
+    return {name: set(functions) for name, functions in json.loads(noted.read_text()).items()}
 
 
-def entered_by_correct() -> set[str]:
-    """Return the modules that ``fleet correct`` enters: a first lesson, then another one."""
+def entered_by_correct() -> dict[str, set[str]]:
+    """Return the modules that ``fleet correct`` enters, with the functions: a first lesson, then another one."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / "w"
         folder.mkdir()
         entered(("init", "--agent", "velma"), folder)
-        return entered(CORRECT, folder) | entered(LATER, folder)
+        first, later = entered(CORRECT, folder), entered(LATER, folder)
+        return {name: first.get(name, set()) | later.get(name, set()) for name in first | later}
 
 
 def trace(noted: Path, words: list[str]) -> None:
     """Run a command and note in a file which modules of ours it entered."""
     import threading  # only a traced process pays for it
 
-    files = set()
+    ran: dict[str, set[str]] = {}
 
     def watch(frame: object, event: str, _: object) -> None:
         code = getattr(frame, "f_code", None)
         # A function has locals of its own and fast ones; a module's and a class's body have not.
         if event == "call" and code is not None and code.co_flags & 0x3 == 0x3:
-            files.add(code.co_filename)
+            ran.setdefault(code.co_filename, set()).add(code.co_qualname)
 
     sys.path[0] = str(ROOT)
     sys.argv = ["fleet", *words]
@@ -213,9 +216,12 @@ def trace(noted: Path, words: list[str]) -> None:
         main()
     finally:
         sys.setprofile(None)
-        ours = [Path(name).relative_to(ROOT) for name in files if name.startswith(f"{ROOT}{os.sep}")]
-        found = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in ours}
-        noted.write_text(json.dumps(sorted(name for name in found if name.split(".")[0] in PACKAGES)))
+        found = {}
+        for file, functions in ran.items():
+            if any(file.startswith(f"{ROOT}{os.sep}{package}{os.sep}") for package in PACKAGES):
+                parts = Path(file).relative_to(ROOT).with_suffix("").parts
+                found[".".join(parts).removesuffix(".__init__")] = sorted(functions)
+        noted.write_text(json.dumps(found))
 
 
 @dataclass(frozen=True)
@@ -258,7 +264,8 @@ def main() -> int:
     """Print every count beside its limit; return 1 if one is above."""
     found = counts(sources())
     ran = entered_by_correct()
-    found.append(Count("modules entered by `fleet correct`", len(ran), ENTERED_MAX, tuple(sorted(ran))))
+    which = tuple(f"{name}: {', '.join(sorted(ran[name])[:SHOWN_MAX])}" for name in sorted(ran))
+    found.append(Count("modules entered by `fleet correct`", len(ran), ENTERED_MAX, which))
     width = max(len(count.what) for count in found)
     for count in found:
         print(
