@@ -106,7 +106,7 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         work: how the files looked when the work on this machine was last done.
-        work_ms: when that was.
+        worked_ms: when that was.
         sent: how they looked when nothing waited to go out.
         synced_ms: when the clan was last reached.
         next_ms: when it is to be asked next; after a failure, not before.
@@ -115,7 +115,7 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
 
     work: str = msgspec.field(name="worked", default="")
-    work_ms: int = msgspec.field(name="worked_ms", default=0)
+    worked_ms: int = 0
     sent: str = ""
     synced_ms: int = 0
     next_ms: int = 0
@@ -134,7 +134,7 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
         """Return in how many seconds the work on this machine is due; 0: now."""
         if now.looks != self.work:
             return 0.0
-        return _until(self.work_ms + int(settings.rescan_s * 1000), now, settings.rescan_s)
+        return _until(self.worked_ms + int(settings.rescan_s * 1000), now, settings.rescan_s)
 
     def sync_in_s(self, now: Now, settings: Sidecar) -> float:
         """Return in how many seconds the clan is to be asked; 0: now.
@@ -152,7 +152,7 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def worked(self, now_ms: int, looks: str) -> "Marks":
         """Return the marks after the work on this machine was done."""
-        return msgspec.structs.replace(self, work=looks, work_ms=now_ms)
+        return msgspec.structs.replace(self, work=looks, worked_ms=now_ms)
 
     def synced(self, now_ms: int, looks: str, settings: Sidecar, rng: random.Random) -> "Marks":
         """Return the marks after the clan was reached. ``looks``: of the files while nothing waited, else ""."""

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fleet.model import pattern
-from fleet.model.line import decode
 from tests.cli.conftest import Stage
 
 QUICK = "interval_s = 2.0\nquiet_s = 0.2\n"
@@ -99,7 +97,7 @@ class Crew(Stage):
 
     def taught(self) -> list[str]:
         """Return the texts of the lessons in the newest edition."""
-        return [pattern.fold(decode(json.dumps(each).encode())).text for each in self.edition()]
+        return [each.text for each in self.edition()]
 
     def processes(self, where: str = ".") -> list[int]:
         """Return the processes that work below the stage, or below one folder on it."""
