@@ -14,30 +14,30 @@ import pytest
 from websockets.sync.client import connect
 
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, Document
-from fleet.cli import wiring
-from fleet.keep import config, limits, pause
-from fleet.keep.errors import DiskError, UsageError
-from fleet.keep.reading import PATTERNS
-from fleet.keep.workspace import Workspace
-from fleet.learn import corrections
+from fleet.app import learning, sharing
 from fleet.learn.corrections import Correction
+from fleet.model import limits
+from fleet.model.errors import DiskError, UsageError
 from fleet.serve import room as serving
-from fleet.serve.door import Rules, Visitor
+from fleet.serve.auth import Rules, Visitor
 from fleet.serve.room import Rooms
-from fleet.share import bridge as bridging
-from fleet.share import live as living
-from fleet.share import rows, wire
-from fleet.share.bridge import BASE, Bridge
-from fleet.share.live import Live, Where, check_url, online
+from fleet.share.live import bridge as bridging
+from fleet.share.live import client as living
+from fleet.share.live import rows, wire
+from fleet.share.live.bridge import BASE, Bridge
+from fleet.share.live.client import Live, Where, check_url, online
 from fleet.share.memory import MemoryRemote, MemoryServer
+from fleet.store import config
+from fleet.store.lines import PATTERNS
+from fleet.store.workspace import Workspace
 from tests.laws.test_updates import PANIC
 from tests.serve.conftest import until
 from tests.serve.served import HOST, Served, served
 
 LESSON = "Check the CLI version before using --json"
 FORGED = (
-    '{"add":{"tank.c0ffee42":"2026-11-20T22:30:00.123Z-0000"},"at":"2026-11-20T22:30:00.123Z-0000",'
-    '"by":"tank.c0ffee42","id":"p-%016x","n":{"seen":{"tank.c0ffee42":%d}},"set":{"text":"forged"}}'
+    '{"id":"p-%016x","w":{"tank.c0ffee42":{"add":"2026-11-21T08:00:00.000Z-0000","first":{"text":"forged"},'
+    '"n":{"seen":%d}}}}'
 )
 
 
@@ -99,7 +99,7 @@ class Agent:
 
     def correct(self, lesson: str = LESSON) -> str:
         workspace = Workspace(self.root)
-        logged = corrections.correct(workspace, self.name, Correction("w", "r", lesson))
+        logged = learning.correct(workspace, self.name, Correction("w", "r", lesson))
         workspace.close()
         self.ring()
         return logged.id
@@ -113,9 +113,9 @@ class Agent:
 
     def seen(self) -> dict[str, int]:
         workspace = Workspace(self.root)
-        found = workspace.load().notebook.patterns
+        found = {each.text: each.count("seen") for each in workspace.patterns.records()}
         workspace.close()
-        return {line.set["text"]: sum(line.n.get("seen", {}).values()) for line in found.values()}
+        return found
 
     def replica(self) -> str:
         return Workspace(self.root).replicas().replicas[-1].name
@@ -286,10 +286,13 @@ def vandalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tupl
 
 def healthy(server: Served, *agents: Agent) -> bool:
     """Tell whether the room, read by somebody new, says all that the agents hold."""
-    good = [entry for key, text in server.rows().items() for _, entry in rows.parse(key, text).lines]
-    room = rows.joined(good, "~").notebook
-    held = [Workspace(agent.root).load().notebook for agent in agents]
-    return all(room.covers(line) for notebook in held for line in notebook.patterns.values())
+    room: dict = {}
+    for key, text in server.rows().items():
+        name = key.partition("|")[0]
+        room[name] = rows.join(room.get(name), rows.parse(key, text).said)
+    held = [Workspace(agent.root) for agent in agents]
+    known = [workspace.db.said(workspace.db.names()) for workspace in held]
+    return all(rows.lacking(room.get(name), entry) is None for each in known for name, entry in each.items())
 
 
 @pytest.mark.parametrize(
@@ -379,22 +382,20 @@ def test_what_is_private_or_secret_or_paused_stays_here(agents: Callable, server
     assert until(lambda: one.is_connected() and two.is_connected())
     workspace = Workspace(one.root)
     with workspace.writing("tank") as writer:
-        for number, more in enumerate((',"scope":"private"', ',"correct":"use ghp_%s"' % ("a1B2" * 9))):
+        for number, more in enumerate(('"scope":"private"', '"correct":"use ghp_%s"' % ("a1B2" * 9))):
             raw = FORGED.replace("tank.c0ffee42", writer.name) % (number + 1, 1)
-            workspace.disk.append(
-                workspace.clan / PATTERNS.shard(writer.name),
-                raw.replace('"text"', f'{more[1:]},"text"').encode() + b"\n",
-            )
+            path = workspace.clan / PATTERNS.shard(writer.name)
+            workspace.files.append(path, raw.replace('"text"', f'{more},"text"').encode() + b"\n")
     one.correct("May go")
     assert until(lambda: two.seen() == {"May go": 1})
     assert one.live.bridge.counts.withheld == 2
     assert len(server.rows()) == 1
-    pause.begin(workspace, None)
+    workspace.state.pause("")
     assert until(lambda: not one.is_connected())
     one.correct("Not yet")
     time.sleep(0.5)
     assert two.seen() == {"May go": 1}
-    pause.end(workspace)
+    workspace.state.resume()
     assert until(lambda: "Not yet" in two.seen())
     workspace.close()
 
@@ -406,7 +407,7 @@ def test_what_is_written_once_sharing_is_paused_stays_here_from_that_moment(agen
     monkeypatch.setattr(living, "LOOK_S", 60.0)
     time.sleep(0.3)  # until who looks every 0.1 s sees that
     workspace = Workspace(one.root)
-    pause.begin(workspace, None)
+    workspace.state.pause("")
     workspace.close()
     one.correct("Written while paused")
     time.sleep(1)
@@ -452,8 +453,8 @@ def test_a_part_from_the_far_future_is_held_and_passed_on_and_an_edit_of_today_s
     for name, workspace in workspaces.items():
         with workspace.writing(name) as writer:
             bridges[name] = Bridge(workspace, writer.name)
-    late = '{"id":"p-0000000000000001","set":{"category":"%s"},"when":{"category":["%s","far.00000000"]}}'
-    room.put({"p-0000000000000001|far.00000000": late % ("never", "9999-01-01T00:00:00.000Z-0000")})
+    late = '{"id":"p-0000000000000001","w":{"far.00000000":{"set":{"category":["%s","%s"]}}}}'
+    room.put({"p-0000000000000001|far.00000000": late % ("9999-01-01T00:00:00.000Z-0000", "never")})
 
     def exchange() -> None:
         for bridge in bridges.values():
@@ -463,15 +464,15 @@ def test_a_part_from_the_far_future_is_held_and_passed_on_and_an_edit_of_today_s
 
     exchange()
     path = workspaces["tank"].clan / "patterns.d/now.11111111.jsonl"
-    workspaces["tank"].disk.append(
-        path, (late % ("today", "2026-01-01T00:00:00.000Z-0000")).replace("far.0", "now.0").encode() + b"\n"
+    workspaces["tank"].files.append(
+        path, (late % ("2026-01-01T00:00:00.000Z-0000", "today")).replace("far.0", "now.0").encode() + b"\n"
     )
     exchange()
     exchange()
     for workspace in workspaces.values():
-        notebook = workspace.load().notebook
-        assert notebook.patterns["p-0000000000000001"].set == {"category": "today"}
-        assert {part.stamp[:4] for part in notebook.held} == {"9999"}
+        found = workspace.patterns.get("p-0000000000000001")
+        assert found is not None
+        assert (found.fields, found.late[:4]) == ({"category": "today"}, "9999")
         workspace.close()
 
 
@@ -483,8 +484,8 @@ def test_what_came_by_live_and_comes_by_git_again_is_one_line_and_nobodys_clone(
         roots[name].mkdir()
         (roots[name] / config.FILE_NAME).write_text("")
     tank = Workspace(roots["tank"])
-    corrections.correct(tank, "tank", Correction("w", "r", LESSON))
-    corrections.correct(tank, "tank", Correction("w2", "r2", LESSON))
+    learning.correct(tank, "tank", Correction("w", "r", LESSON))
+    learning.correct(tank, "tank", Correction("w2", "r2", LESSON))
     with tank.writing("tank") as writer:
         bridge = Bridge(tank, writer.name)
     for _, update in bridge.offer():
@@ -494,12 +495,12 @@ def test_what_came_by_live_and_comes_by_git_again_is_one_line_and_nobodys_clone(
         other = Bridge(velma, writer.name)
     other.receive([(BASE, room.since())])
     for workspace in (velma, tank, velma):  # the neighbour brings it to git before its author does
-        wiring.sync(workspace, MemoryRemote(git), sleep=lambda _: None)
+        sharing.synced(workspace, MemoryRemote(git), sleep=lambda _: None)
     assert len(tank.replicas().replicas) == 1
     assert not [warning for workspace in (tank, velma) for warning in workspace.warnings]
     for workspace in (tank, velma):
-        assert sum(workspace.load().notebook.patterns.popitem()[1].n["seen"].values()) == 2
-        assert workspace.store.unsent(PATTERNS.shard(bridge.writer)) == []
+        assert [each.count("seen") for each in workspace.patterns.records()] == [2]
+        assert workspace.db.outgoing() == []
         workspace.close()
 
 
@@ -575,7 +576,7 @@ def test_a_row_under_the_key_of_another_agent_of_this_machine_is_refused_too(tmp
     room.put({f"p-{1:016x}|{other}": FORGED.replace("tank.c0ffee42", other) % (1, 1_000)})
     bridge.receive([(BASE, room.since())])
     assert (bridge.counts.refused, bridge.counts.arrived) == (1, 0)
-    assert bridge.workspace.load().notebook.patterns == {}
+    assert list(bridge.workspace.patterns.records()) == []
     bridge.workspace.close()
 
 
@@ -620,7 +621,7 @@ def test_a_clan_that_outgrows_one_room_for_real_spreads_and_loses_nothing(agents
     with workspace.writing("tank") as writer:
         path = workspace.clan / PATTERNS.shard(writer.name)
         lines = (FORGED.replace("tank.c0ffee42", writer.name) % (n << 48 | n, 1) for n in range(bridging.ROOM_PATTERNS))
-        workspace.disk.append(path, b"".join(line.encode() + b"\n" for line in lines))
+        workspace.files.append(path, b"".join(line.encode() + b"\n" for line in lines))
     workspace.close()
     one.ring()
     assert until(lambda: two.live.bridge.counts.arrived == bridging.ROOM_PATTERNS, 120)
@@ -637,9 +638,10 @@ def test_a_clan_that_outgrows_one_room_for_real_spreads_and_loses_nothing(agents
     late = agents("late")
     assert until(lambda: late.is_connected() and late.live.standing.connected == 17, 120)
     assert until(lambda: len(late.seen()) == len(one.seen()) and late.live.bridge.counts.arrived > 10_000, 120)
-    editions = {Workspace(agent.root).load().notebook.edition() for agent in (one, two, late)}
-    assert len(editions) == 1
-    assert editions.pop().count(b"\n") == bridging.ROOM_PATTERNS + 21
+    known = [Workspace(agent.root).db for agent in (one, two, late)]
+    known = [db.said(db.names()) for db in known]
+    assert known[0] == known[1] == known[2]
+    assert len(known[0]) == bridging.ROOM_PATTERNS + 21
 
 
 def test_many_lines_go_out_in_pieces(tmp_path: Path):
@@ -647,7 +649,7 @@ def test_many_lines_go_out_in_pieces(tmp_path: Path):
     workspace = Workspace(tmp_path)
     with workspace.writing("tank") as writer:
         path = workspace.clan / PATTERNS.shard(writer.name)
-        workspace.disk.append(path, b"".join((FORGED % (n, 1)).encode() + b"\n" for n in range(6_000)))
+        workspace.files.append(path, b"".join((FORGED % (n, 1)).encode() + b"\n" for n in range(6_000)))
         bridge = Bridge(workspace, writer.name)
     updates = [update for _, update in bridge.offer()]
     assert len(updates) > 1
