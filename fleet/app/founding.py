@@ -9,11 +9,11 @@ from typing import NamedTuple
 from fleet.app import sharing
 from fleet.model import names
 from fleet.model.errors import UsageError
+from fleet.share.policy import FORMAT_TEXT
 from fleet.share.remote import check_branch, check_remote
 from fleet.store import config, gitprocess, replica
 from fleet.store.files import Files
 from fleet.store.tree import FORMAT
-from fleet.store.upgrade import FORMAT_NUMBER
 from fleet.store.workspace import Workspace
 
 IGNORE_NOTE = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
@@ -62,8 +62,8 @@ def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool =
             files.replace(path, config.with_remote(path.read_text("utf-8-sig"), *wanted).encode())
             done.append(f"{path.name} names another remote or branch now")
     workspace = Workspace(root)
-    if not workspace.clan.exists():
-        files.replace(workspace.clan / FORMAT, f"{FORMAT_NUMBER}\n".encode())
+    if not (workspace.clan / FORMAT).exists():
+        files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
     if ephemeral:
         _lend(workspace, agent, done)
     else:

@@ -12,14 +12,13 @@ from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.model.errors import UsageError
+from fleet.share.outgoing import Outgoing
 from fleet.store import doctor as findings
 from fleet.store.workspace import Workspace
 
 QUARANTINED_SHOWN = 20
 WAITING_SHOWN = 20
 LEFT_SHOWN = 5
-
-Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote that was guessed.")]
 
 T = TypeVar("T")
 
@@ -39,6 +38,7 @@ def init(
 ) -> None:
     """Make a workspace here, or join the one that is here. Doing it twice changes nothing."""
     root = output.root_for(directory)
+    output.check_version(root)
     made = founding.found(root, output.agent_named(agent), remote, branch, ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
     done += [f".gitignore: {line}" for line in founding.ignore(workspace, founding.LOCAL_IGNORES)]
@@ -63,7 +63,7 @@ def init(
 @app.command()
 def sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every outgoing line; send nothing.")] = False,
-    yes: Confirmed = False,
+    yes: output.Confirmed = False,
     agent: output.Agent = "",
     directory: output.Directory = "",
 ) -> None:
@@ -102,7 +102,7 @@ def _is_paused(workspace: Workspace, done: str) -> bool:
     return held is not None
 
 
-def _tell_outgoing(out: sharing.Outgoing) -> None:
+def _tell_outgoing(out: Outgoing) -> None:
     # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .id`.
     for path, lines in out.lines.items():
         note(f"{path}: {counted(len(lines), 'line')}")
@@ -147,7 +147,7 @@ def _tell_synced(done: Synced) -> None:
 
 @app.command()
 def compact(
-    yes: Confirmed = False,
+    yes: output.Confirmed = False,
     agent: output.Agent = "",
     as_json: output.Json = False,
     directory: output.Directory = "",

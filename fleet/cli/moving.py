@@ -130,3 +130,33 @@ def restore_backup(
         if done.refused:
             note(f"{counted(len(done.refused), 'part')} kept in .fleet/quarantine/; all else is restored")
             raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command()
+def upgrade(yes: output.Confirmed = False, directory: output.Directory = "") -> None:
+    """Convert a workspace that fleet 0.1 made, and its branch. Once; doing it again changes nothing."""
+    with output.opened(directory, of_any_version=True) as workspace:
+        for line in moving.upgrade(workspace, yes=yes):
+            say(line)
+
+
+@app.command()
+def purge(
+    wanted: Annotated[str, typer.Argument(metavar="ID", help="Of a lesson or a discovery; a beginning is enough.")],
+    yes: output.Yes = False,
+    agent: output.Agent = "",
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """Overwrite a secret that already went out. Reaches as far as a sync does, and tells what is left to do."""
+    with output.opened(directory) as workspace:
+        output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
+        done = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
+        if as_json:
+            output.say_json(done.as_json())
+        else:
+            say(f"{done.id} is {'taken back' if done.id.startswith('d-') else 'overwritten and retired'}")
+            for row in moving.advice(workspace, done):
+                say(row)
+        if not done.shared and done.why_not != "no remote is named":
+            raise typer.Exit(EXIT_REFUSED)

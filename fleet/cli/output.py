@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from fleet.model.errors import NoError, UsageError
+from fleet.store.tree import FORMAT
 from fleet.store.workspace import Workspace, find_root
 from fleet.text import screening
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 COMPLETING = "_FLEET_COMPLETE"
 """The environment variable with which a shell's completion script asks ``fleet`` itself."""
 
+CLAN = "clan-learnings"
 EXIT_NO = 1
 EXIT_REFUSED = 3
 
@@ -35,6 +37,7 @@ Session = Annotated[str, typer.Option("--session", metavar="ID", help="The host'
 Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
 PatternId = Annotated[str, typer.Argument(metavar="ID", help="A pattern's id; a unique beginning is enough.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote that was guessed.")]
 
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]")
 
@@ -56,20 +59,35 @@ def commands() -> typer.Typer:
 
 
 @contextmanager
-def opened(directory: str = "") -> Iterator[Workspace]:
+def opened(directory: str = "", *, of_any_version: bool = False) -> Iterator[Workspace]:
     """Open the workspace for one command; afterwards print its warnings.
 
     Raises:
-        NoError: there is none here.
-        RefusedError: it was made by an older fleet.
+        NoError: there is none here, or it is of another version and ``of_any_version`` is not set.
     """
-    workspace = Workspace(find_root(directory or chosen.directory, os.environ, Path.cwd()))
+    root = find_root(directory or chosen.directory, os.environ, Path.cwd())
+    if not of_any_version:
+        check_version(root)
+    workspace = Workspace(root)
     try:
         yield workspace
     finally:
         for warning in workspace.warnings:
             note(f"warning: {warning}")
         workspace.close()
+
+
+def check_version(root: Path) -> None:
+    """Check that a workspace is of this version, as far as one look tells.
+
+    Raises:
+        NoError: fleet 0.1 made it.
+    """
+    if not (root / CLAN / FORMAT).is_file():
+        from fleet.store.upgrade import needs_upgrade  # the converter is wanted once, if ever
+
+        if needs_upgrade(root):
+            raise NoError(f"{root} was made by fleet 0.1; run `fleet upgrade`. Nothing was changed")
 
 
 def root_for(directory: str) -> Path:
