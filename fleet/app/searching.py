@@ -54,8 +54,7 @@ def _pages(workspace: Workspace) -> list[Page]:
             said = (entry.pattern, entry.wrong, entry.right, entry.source, entry.category, *entry.tags)
             text = " · ".join(filter(None, said))
             head = entry.title or entry.pattern or entry.wrong or entry.right
-            lesson = workspace.patterns.same_text(entry.pattern) if entry.pattern else ""
-            yield Section(entry.line, head, text, entry.when, lesson)
+            yield Section(entry.line, head, text, entry.when, entry.pattern)
 
     logs = [Page(log_file(workspace, agent), CORRECTION, agent, corrections_of) for agent in here]
     journals = [

@@ -7,7 +7,6 @@ Nothing that is typed ever reaches SQLite as syntax. Where lessons have embeddin
 
 import math
 import re
-import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -22,6 +21,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall.ranking import UNREADABLE, day
 from fleet.store import semantic
 from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
+from fleet.store.passages import Passages
 from fleet.store.query import Patterns
 from fleet.store.workspace import Workspace
 from fleet.text import similarity
@@ -36,7 +36,6 @@ SNIPPET_CHARS = 100
 _POOL_MIN = 100  # so many are compared by their evidence, too
 _WORD_CHARS_MIN = 3
 _PUBLISHED_BOOST, _SEEN_BOOST, _SEEN_BOOST_MAX = 0.25, 0.05, 0.25  # of a doubling of the occurrences, and of all
-_FUSION = 60  # reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)
 _BEFORE_HIT_CHARS = 30
 _PART = " · "
 _FINAL = ".,;:!?…"
@@ -59,7 +58,7 @@ class Section(NamedTuple):
         head: its title.
         body: the rest of it.
         when: its date, as it is written there; "" for none.
-        lesson: the id of the lesson that it tells, so that a lesson is shown once; "" for none.
+        lesson: the text of the lesson that it tells, so that a lesson is shown once; "" for none.
     """
 
     line: int
@@ -157,17 +156,22 @@ def search(
         sources.append(_Lessons(workspace, everything=everything, query=query))
     if DISCOVERY in kinds:
         sources.append(_Findings(workspace))
-    with closing(_Pages(workspace.root, [page for page in pages if page.kind in kinds])) as texts:
-        sources += [_PagesOf(texts, kind) for kind in (CORRECTION, JOURNAL) if kind in kinds]
-        count = max(2 * limit, _POOL_MIN)
-        full = [source.matching(asked.all, count) for source in sources]
-        if not any(full):
-            full = [source.holding(asked.parts, count) for source in sources]
-        some = [source.nearest(asked.any, count) for source in sources]
-        if not any(full) and not any(some):
-            some = [source.nearest(asked.bare, count) for source in sources]
-        found = _once(sources, [*_interleaved(full), *_interleaved(some)])
-        hits = tuple(_hit(sources[at].show(key), asked) for at, key in found[:limit])
+    sections = _sections(page for page in pages if page.kind in kinds)
+    with closing(Passages((page.kind, section.head, section.body) for page, section in sections)) as texts:
+        sources += [_Pages(workspace, kind, sections, texts) for kind in (CORRECTION, JOURNAL) if kind in kinds]
+        return _answer(sources, asked, limit)
+
+
+def _answer(sources: "Sequence[_Source]", asked: "_Asked", limit: int) -> Answer:
+    count = max(2 * limit, _POOL_MIN)
+    full = [source.matching(asked.all, count) for source in sources]
+    if not any(full):
+        full = [source.holding(asked.parts, count) for source in sources]
+    some = [source.nearest(asked.any, count) for source in sources]
+    if not any(full) and not any(some):
+        some = [source.nearest(asked.bare, count) for source in sources]
+    found = _once(sources, [*_interleaved(full), *_interleaved(some)])
+    hits = tuple(_hit(sources[at].show(key), asked) for at, key in found[:limit])
     return Answer(hits, len(found) > limit, bool(hits) and not any(full))
 
 
@@ -315,7 +319,7 @@ class _Lessons(_Source):
             for each, _ in semantic.nearest(self._workspace, self._query, count)
             if (found := self._pattern(self._workspace.patterns, each)) and (found.is_listed or self._everything)
         ]
-        return fused(by_words, by_meaning)
+        return similarity.fused(by_words, by_meaning)
 
     def _pattern(self, store: Patterns, each: str) -> Pattern | None:
         found = store.lesson(each) if each in self._grouped else store.get(each)
@@ -342,15 +346,6 @@ class _Lessons(_Source):
         files = (self._workspace.notes_file(agent) for agent in self._workspace.agents_here())
         found = next((file for file in files if _has(file, each)), None)
         return str(found.relative_to(self._workspace.root)) if found else ""
-
-
-def fused(*orders: Sequence[str]) -> list[str]:
-    """Return what stands in any of these orders, by reciprocal rank fusion."""
-    scores: dict[str, float] = {}
-    for order in orders:
-        for rank, each in enumerate(order, 1):
-            scores[each] = scores.get(each, 0.0) + 1 / (_FUSION + rank)
-    return sorted(scores, key=lambda each: -scores[each])
 
 
 def _said(pattern: Pattern) -> tuple[str, str]:
@@ -413,25 +408,38 @@ def _has(file: Path, each: str) -> bool:
         return False
 
 
-class _Pages:
-    """The sections of all pages, in a full-text table of this one question."""
+class _Pages(_Source):
+    """The sections of all pages of one kind."""
 
-    def __init__(self, root: Path, pages: Sequence[Page]) -> None:
-        self.root = root
-        self.sections: list[tuple[Page, Section]] = []
-        self.connection = sqlite3.connect(":memory:")
-        self.connection.execute(
-            f"CREATE VIRTUAL TABLE page USING fts5 (head, body, kind UNINDEXED, tokenize = '{similarity.TOKENIZER}')"
-        )
-        for page in pages:
-            for section in page.sections(_bytes(page.path)):
-                self.sections.append((page, section))
-                said = similarity.indexed(section.head), similarity.indexed(section.body), page.kind
-                self.connection.execute("INSERT INTO page VALUES (?, ?, ?)", said)
+    def __init__(self, workspace: Workspace, kind: str, sections: list[tuple[Page, Section]], texts: Passages) -> None:
+        self.kind = kind
+        self._workspace = workspace
+        self._sections = sections
+        self._texts = texts
 
-    def close(self) -> None:
-        """Forget the table."""
-        self.connection.close()
+    def matching(self, expression: str, count: int) -> list[str]:
+        return [str(number) for number in self._texts.matching(self.kind, expression, count)] if expression else []
+
+    def holding(self, parts: Sequence[str], count: int) -> list[str]:
+        wanted = [part.casefold() for part in parts]
+        return [
+            str(number)
+            for number, (page, section) in enumerate(self._sections)
+            if page.kind == self.kind and _holds(f"{section.head} {section.body}", wanted)
+        ][:count]
+
+    def lesson(self, key: str) -> str:
+        told = self._sections[int(key)][1].lesson
+        return self._workspace.patterns.same_text(told) if told else ""
+
+    def show(self, key: str) -> _Shown:
+        page, section = self._sections[int(key)]
+        where = f"{page.path.relative_to(self._workspace.root)}:{section.line}"
+        return _Shown(self.kind, "", where, section.head, section.body, page.agent, section.when)
+
+
+def _sections(pages: Iterable[Page]) -> list[tuple[Page, Section]]:
+    return [(page, section) for page in pages for section in page.sections(_bytes(page.path))]
 
 
 def _bytes(path: Path) -> bytes:
@@ -439,36 +447,6 @@ def _bytes(path: Path) -> bytes:
         return b"" if path.is_symlink() else path.read_bytes()
     except OSError:
         return b""
-
-
-class _PagesOf(_Source):
-    """The pages of one kind."""
-
-    def __init__(self, pages: _Pages, kind: str) -> None:
-        self._pages = pages
-        self.kind = kind
-
-    def matching(self, expression: str, count: int) -> list[str]:
-        if not expression:
-            return []
-        asked = "SELECT rowid FROM page WHERE page MATCH ? AND kind = ? ORDER BY bm25(page, 2.0, 1.0) LIMIT ?"
-        return [str(row[0]) for row in self._pages.connection.execute(asked, (expression, self.kind, count))]
-
-    def holding(self, parts: Sequence[str], count: int) -> list[str]:
-        wanted = [part.casefold() for part in parts]
-        return [
-            str(number)
-            for number, (page, section) in enumerate(self._pages.sections, 1)
-            if page.kind == self.kind and _holds(f"{section.head} {section.body}", wanted)
-        ][:count]
-
-    def lesson(self, key: str) -> str:
-        return self._pages.sections[int(key) - 1][1].lesson
-
-    def show(self, key: str) -> _Shown:
-        page, section = self._pages.sections[int(key) - 1]
-        where = f"{page.path.relative_to(self._pages.root)}:{section.line}"
-        return _Shown(self.kind, "", where, section.head, section.body, page.agent, section.when)
 
 
 # --- how it is shown ------------------------------------------------------------------------------------------------

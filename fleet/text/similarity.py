@@ -22,8 +22,9 @@ from fleet.text.screening import strip_controls
 CHARS_MAX = 800
 """So much of a text is compared: a lesson says what it is about in its first sentences."""
 NEAR_MAX = 3
-NEAR_MIN = 0.4
+NEAR_MIN = 0.35
 """Below, two texts share little more than a word."""
+_FUSION = 60  # reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)
 TERMS_MAX = 60
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The tokenizer of the full-text tables that hold :func:`indexed` texts."""
@@ -135,20 +136,36 @@ class Near(NamedTuple):
 DIFFERENCES = ("number", "version", "name", "negation", "opposite", "order")
 
 
-def near(text: str, candidates: Sequence[tuple[str, str]], count: int = NEAR_MAX) -> list[Near]:
+def near(
+    text: str, candidates: Sequence[tuple[str, str]], count: int = NEAR_MAX, meaning: Sequence[str] = ()
+) -> list[Near]:
     """Return the candidates closest to a text, best first, with what differs.
+
+    The order of the candidates, which knows how rare words are, and that of the scores, which knows how much of each
+    lesson is shared, are fused; where there is one, so is the order by meaning.
 
     Args:
         text: of a lesson.
-        candidates: id and text of known lessons, as the full-text index supplies them.
+        candidates: id and text of known lessons, best first, as the full-text index supplies them.
         count: at most so many.
+        meaning: ids of candidates that mean much the same, best first; they are near whatever their words are.
     """
     mine, *known = _read([text, *(said for _, said in candidates)])
-    scored = [
-        (_score(mine, theirs), pattern, said, theirs) for (pattern, said), theirs in zip(candidates, known, strict=True)
-    ]
-    best = sorted((each for each in scored if each[0] >= NEAR_MIN), key=lambda each: (-each[0], each[1]))[:count]
-    return [Near(pattern, said, score, _differences(mine, theirs)) for score, pattern, said, theirs in best]
+    scores = {each: _score(mine, theirs) for (each, _), theirs in zip(candidates, known, strict=True)}
+    by_score = sorted(scores, key=lambda each: -scores[each])
+    wanted = {each for each in scores if scores[each] >= NEAR_MIN} | set(meaning)
+    best = [each for each in fused([each for each, _ in candidates], by_score, meaning) if each in wanted][:count]
+    read = {each: (said, theirs) for (each, said), theirs in zip(candidates, known, strict=True) if each in best}
+    return [Near(each, read[each][0], scores[each], _differences(mine, read[each][1])) for each in best]
+
+
+def fused(*orders: Iterable[str]) -> list[str]:
+    """Return what stands in any of these orders, by reciprocal rank fusion; of equals the first of the first order."""
+    points: dict[str, float] = {}
+    for order in orders:
+        for rank, each in enumerate(order, 1):
+            points[each] = points.get(each, 0.0) + 1 / (_FUSION + rank)
+    return sorted(points, key=lambda each: -points[each])
 
 
 def differences(one: str, other: str) -> tuple[str, ...]:

@@ -9,11 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from crdt import clock
 from fleet import RELEASED_MS
 from fleet.model import edits
 from fleet.model.discovery import Discovery, discovery_id, retraction_id
+from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Column, Line, encode
 from fleet.recall import search as recall
 from fleet.recall.search import SNIPPET_CHARS, Page, Section, search, snippet, terms
@@ -67,13 +69,13 @@ class Clan:
 
 
 def pages(root: Path) -> list[Page]:
-    """Return pages whose sections are their headings of level two: a journal's, and a log's with its lesson's id."""
+    """Return pages whose sections are their headings of level two: a journal's, and a log's with its lesson."""
 
     def sections(data: bytes):
         rows = data.decode().split("\n")
         starts = [at for at, row in enumerate(rows) if row.startswith("## ")]
         for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):
-            lesson = next((row.removeprefix("id: ") for row in rows[start:end] if row.startswith("id: ")), "")
+            lesson = next((row.removeprefix("tells: ") for row in rows[start:end] if row.startswith("tells: ")), "")
             yield Section(start + 1, rows[start][3:], "\n".join(rows[start + 1 : end]), rows[start][3:13], lesson)
 
     kinds = (("corrections.md", recall.CORRECTION), ("JOURNAL.md", recall.JOURNAL))
@@ -252,14 +254,13 @@ def test_better_evidence_ranks_higher(clan):
 
 
 def test_a_lesson_and_its_entries_in_a_log_are_one_row(clan):
-    clan.edition(lesson(1, "Never log a zeppelin"))
-    entry = "## 2026-03-15 Logged it\nNever log a zeppelin\nid: p-{:016x}\n"
-    clan.write("agents/velma/corrections.md", entry.format(1) + entry.format(1) + entry.format(9) + entry.format(9))
+    text = "Never log a zeppelin"
+    clan.edition(replace(lesson(1, text), id=pattern_id(text)))
+    entry = "## 2026-03-15 Logged it\nwrong\ntells: {}\n"
+    log = [entry.format(text), entry.format(text), entry.format("a zeppelin"), entry.format("A zeppelin.")]
+    clan.write("agents/velma/corrections.md", "".join(log))
     assert [hit.kind for hit in clan.ask("zeppelin").hits] == ["pattern", "correction"]
-    assert [hit.where for hit in clan.ask("zeppelin", kinds=("correction",)).hits] == [
-        "agents/velma/corrections.md:1",
-        "agents/velma/corrections.md:7",
-    ]
+    assert len(clan.ask("zeppelin", kinds=("correction",)).hits) == 2
 
 
 def test_lessons_that_were_merged_are_one_row(clan):
@@ -339,7 +340,7 @@ def test_anything_that_is_typed_is_safe(clan, shared):
     naughty = json.loads((shared / "corpora/strings/blns.json").read_text())
     listed = pages(clan.root)
     for query in [*NASTY, *naughty]:
-        for asked in (query, f'"{query}', f"{query} a"):
+        for asked in (query, f'"{query}'):
             search(clan.workspace, asked, listed)
     assert clan.found("NEAR") == ids(2)
     assert clan.found("NOT") == ids(3)

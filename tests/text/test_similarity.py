@@ -173,9 +173,16 @@ def test_a_lesson_with_another_number_differs_by_it():
 
 def test_near_gives_the_best_first_and_at_most_three():
     known = [(f"p-{n}", f"Never commit generated files to repository {n}") for n in range(9)]
+    known.insert(5, ("p-best", "Never commit generated files"))
     found = near("Never commit generated files", known)
     assert len(found) == 3
-    assert [n.score for n in found] == sorted((n.score for n in found), reverse=True)
+    assert "p-best" in {n.id for n in found}
+
+
+def test_what_means_the_same_is_near_whatever_its_words_are():
+    known = [("p-1", "Never commit generated files"), ("p-2", "Rotate credentials at once")]
+    assert [n.id for n in near("A leaked secret is to be renewed", known)] == []
+    assert [n.id for n in near("A leaked secret is to be renewed", known, meaning=["p-2"])] == ["p-2"]
 
 
 def test_nothing_is_near_an_empty_text_or_among_no_lessons():
