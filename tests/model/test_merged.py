@@ -1,4 +1,4 @@
-"""Merged lessons: whoever points to whom, in whatever order it was said and heard, the records form the same sets."""
+"""Merged lessons: both records stay, the view joins them, and whatever the order, everybody sees the same."""
 
 from itertools import combinations, permutations
 
@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt import clock
-from fleet.keep import edits, merging
-from fleet.keep.errors import NoError
-from fleet.keep.line import Line, encode
-from fleet.keep.notebook import Notebook, agents, count, is_present, last_seen
+from fleet.model import edits, line, merged
+from fleet.model.errors import NoError
+from fleet.model.line import Line
+from fleet.model.pattern import Pattern, fold
 
 IDS = [f"p-{n:016x}" for n in range(1, 8)]
 A, B, C, D = IDS[:4]
 VELMA, TANK = "velma.00000001", "tank.00000002"
+FOREVER = "~"
 
 
 class Ticks:
@@ -29,172 +30,217 @@ class Ticks:
 
 
 def record(pattern: str, seen: dict[str, int] | None = None, at_ms: int = 1_750_000_000_000, **fields: object) -> Line:
-    seen = {VELMA: 1} if seen is None else seen
-    at = clock.pack(at_ms)
-    return Line(
-        id=pattern,
-        at=at,
-        by=min(seen, default=VELMA),
-        add=dict.fromkeys(seen, at),
-        n={"seen": seen} if seen else {},
-        set={"text": f"lesson {pattern[-1]}", **fields},
-    )
-
-
-def notebook_of(*lines: Line) -> Notebook:
-    made = Notebook()
-    made.add_all(lines)
+    made = Line(pattern)
+    for writer, times in ({VELMA: 1} if seen is None else seen).items():
+        said = {"text": f"lesson {pattern[-1]}", **fields}
+        made = line.join(made, edits.confirm(made, writer, clock.pack(at_ms), seen=times, fields=said))
     return made
 
 
+class Book:
+    """The joined records, as a store answers from them."""
+
+    def __init__(self, *lines: Line) -> None:
+        self.records: dict[str, Line] = {}
+        self.add(*lines)
+
+    def add(self, *lines: Line) -> None:
+        for each in lines:
+            self.records[each.id] = line.join(self.records[each.id], each) if each.id in self.records else each
+
+    def pointing(self) -> dict[str, str]:
+        return {each: into for each, found in self.records.items() if (into := fold(found).merged_into)}
+
+    def group(self, pattern: str) -> list[str]:
+        found = next((group for group in merged.groups(self.pointing()) if pattern in group), [pattern])
+        return [member for member in found if member in self.records]
+
+    def whole(self, pattern: str) -> Pattern:
+        return merged.united([fold(self.records[member]) for member in self.group(pattern)])
+
+    def partition(self) -> set[frozenset[str]]:
+        return {frozenset(self.group(pattern)) for pattern in self.records}
+
+    def shown(self) -> list[Pattern]:
+        wholes = {whole.id: whole for whole in map(self.whole, self.records)}
+        return [whole for _, whole in sorted(wholes.items()) if whole.is_listed]
+
+    def told(self) -> dict[str, int]:
+        return {pattern.id: pattern.count("seen") for pattern in self.shown()}
+
+    def merge(self, one: str, other: str, by: str, tick: Ticks) -> Line:
+        source, into = merged.merge(self.pointing(), self.records, one, other)
+        known = self.records.get(source, Line(source))
+        delta = edits.merge_into(known, into, by, tick(), FOREVER)
+        self.add(delta)
+        return delta
+
+    def unmerge(self, pattern: str, by: str, tick: Ticks) -> list[Line]:
+        cleared = merged.unmerge(self.pointing(), pattern)
+        deltas = [edits.unmerge(self.records[member], by, tick(), FOREVER) for member in cleared]
+        self.add(*deltas)
+        return deltas
+
+    def retire(self, pattern: str) -> None:
+        self.add(edits.retire(self.records[pattern], TANK))
+
+
 def pointing(pattern: str, into: object, stamp: str = "", by: str = VELMA) -> Line:
-    return edits.field_set(Line(id=pattern), "merged_into", into, by, stamp or clock.pack(1_760_000_000_000))
-
-
-def partition(notebook: Notebook) -> set[frozenset[str]]:
-    under = merging.sets(notebook)
-    groups: dict[str, set[str]] = {}
-    for member in notebook.patterns:
-        groups.setdefault(under.get(member, member), set()).add(member)
-    return {frozenset(group) for group in groups.values()}
-
-
-def told(notebook: Notebook) -> dict[str, int]:
-    return {line.id: count(line, "seen") for line in merging.shown(notebook)}
+    return edits.set_field(Line(pattern), "merged_into", into, by, stamp or clock.pack(1_760_000_000_000), FOREVER)
 
 
 def test_the_larger_id_points_to_the_smaller_whichever_is_named_first():
     for one, other in ((A, B), (B, A)):
-        notebook = notebook_of(record(A), record(B))
-        [line] = merging.merge(notebook, one, other, VELMA, Ticks())
-        assert (line.id, line.set) == (B, {"merged_into": A})
-        assert line.when == {"merged_into": (clock.pack(1_760_000_000_001), VELMA)}
+        delta = Book(record(A), record(B)).merge(one, other, VELMA, Ticks())
+        assert (delta.id, fold(delta).fields) == (B, {"merged_into": A})
+        assert fold(delta).edited == {"merged_into": (clock.pack(1_760_000_000_001), VELMA)}
 
 
 def test_a_merged_lesson_is_shown_once_with_the_counts_added_up():
-    notebook = notebook_of(record(A, {VELMA: 2}), record(B, {VELMA: 3, TANK: 1}), pointing(B, A))
-    assert told(notebook) == {A: 6}
-    [line] = merging.shown(notebook)
-    assert line.n["seen"] == {VELMA: 5, TANK: 1}
+    book = Book(record(A, {VELMA: 2}), record(B, {VELMA: 3, TANK: 1}), pointing(B, A))
+    assert book.told() == {A: 6}
+    [whole] = book.shown()
+    assert whole.totals["seen"] == {VELMA: 5, TANK: 1}
+    assert (whole.seen_by("velma"), whole.witnesses()) == (5, 2)
+
+
+def test_a_part_that_two_records_know_counts_once():
+    """The session of a hand-written entry is a part of every lesson that it taught."""
+    parts = [
+        edits.part(
+            None,
+            each,
+            f"aaaaaaaa0000000{n}",
+            {"text": "x"},
+            VELMA,
+            clock.pack(n),
+            seen=1,
+            sessions=1,
+            session_hash="cc" * 8,
+        )
+        for n, each in enumerate((A, B))
+    ]
+    [whole] = Book(*parts, pointing(B, A)).shown()
+    assert (whole.count("seen"), whole.count("sessions"), whole.seen_by("velma")) == (2, 1, 2)
 
 
 def test_both_records_are_kept_as_they_are():
-    notebook = notebook_of(record(A), record(B, {TANK: 4}), pointing(B, A))
-    before = [encode(line) for line in notebook.patterns.values()]
-    list(merging.shown(notebook))
-    list(merging.everything(notebook))
-    assert [encode(line) for line in notebook.patterns.values()] == before
+    book = Book(record(A), record(B, {TANK: 4}), pointing(B, A))
+    before = [line.encode(each) for each in book.records.values()]
+    book.shown()
+    assert [line.encode(each) for each in book.records.values()] == before
 
 
 def test_the_smallest_present_id_stands_for_the_set():
-    notebook = notebook_of(record(A), record(B), record(C), pointing(C, B), pointing(B, A))
-    assert set(merging.sets(notebook).values()) == {A}
-    notebook.add(edits.retired(notebook.patterns[A], TANK, Ticks()()))
-    assert set(merging.sets(notebook).values()) == {B}
-    assert told(notebook) == {B: 3}  # history is kept: the retired record's occurrences count on
+    book = Book(record(A), record(B), record(C), pointing(C, B), pointing(B, A))
+    assert book.whole(C).id == A
+    book.retire(A)
+    assert book.whole(C).id == B
+    assert book.told() == {B: 3}  # history is kept: the retired record's occurrences count on
 
 
 def test_a_record_without_a_text_stands_for_nobody():
-    bare = Line(id=A, at=clock.pack(1_750_000_000_000), by=TANK, add={TANK: clock.pack(1_750_000_000_000)})
-    notebook = notebook_of(bare, record(B), pointing(B, A))
-    assert merging.sets(notebook) == {A: B, B: B}
-    assert told(notebook) == {B: 1}
+    bare = edits.restore(Line(A), TANK, clock.pack(1_750_000_000_000))
+    book = Book(bare, record(B), pointing(B, A))
+    assert book.whole(A).id == book.whole(B).id == B
+    assert book.told() == {B: 1}
 
 
 def test_a_set_that_is_retired_as_a_whole_is_not_shown_and_keeps_one_id():
-    notebook = notebook_of(record(A), record(B), pointing(B, A))
+    book = Book(record(A), record(B), pointing(B, A))
     for pattern in (A, B):
-        notebook.add(edits.retired(notebook.patterns[pattern], TANK, Ticks()()))
-    assert told(notebook) == {}
-    assert merging.whole(notebook, B).id == A
-    assert not is_present(merging.whole(notebook, B))
+        book.retire(pattern)
+    assert book.told() == {}
+    assert book.whole(B).id == A
+    assert not book.whole(B).is_present
 
 
 def test_a_set_is_in_while_one_record_is_though_the_same_replica_retired_a_newer_one():
     older, newer = record(A, at_ms=1_750_000_000_000), record(B, at_ms=1_750_000_009_000)
-    notebook = notebook_of(older, newer, pointing(B, A))
-    notebook.add(edits.retired(notebook.patterns[B], TANK, Ticks()()))
-    [line] = merging.shown(notebook)
-    assert is_present(line)
-    assert last_seen(line) == older.add[VELMA]
+    book = Book(older, newer, pointing(B, A))
+    book.retire(B)
+    [whole] = book.shown()
+    assert whole.is_present
+    assert whole.last_seen == clock.pack(1_750_000_000_000)
+    assert whole.adds == {VELMA: clock.pack(1_750_000_009_000)}
 
 
 def test_two_opposite_merges_at_once_are_one_set():
-    notebook = notebook_of(record(A), record(B), pointing(B, A, by=VELMA), pointing(A, B, by=TANK))
-    assert told(notebook) == {A: 2}
+    book = Book(record(A), record(B), pointing(B, A, by=VELMA), pointing(A, B, by=TANK))
+    assert book.told() == {A: 2}
 
 
 def test_a_cycle_of_three_is_one_set_and_can_be_merged_further():
-    notebook = notebook_of(*map(record, (A, B, C, D)), pointing(A, B), pointing(B, C), pointing(C, A))
-    assert told(notebook) == {A: 3, D: 1}
-    notebook.add_all(merging.merge(notebook, D, B, TANK, Ticks()))
-    assert told(notebook) == {A: 4}
+    book = Book(*map(record, (A, B, C, D)), pointing(A, B), pointing(B, C), pointing(C, A))
+    assert book.told() == {A: 3, D: 1}
+    book.merge(D, B, TANK, Ticks())
+    assert book.told() == {A: 4}
 
 
 @pytest.mark.parametrize("into", [B, "p-00000000000000ff", "", "no id", "d-0000000000000001", None, 7, ["x"], {}])
 def test_what_points_to_itself_to_nobody_or_to_no_id_harms_nothing(into):
-    notebook = notebook_of(record(A), record(B), pointing(B, into))
-    assert told(notebook) == {A: 1, B: 1}
-    assert merging.sets(notebook) == {}
+    book = Book(record(A), record(B), pointing(B, into))
+    assert book.told() == {A: 1, B: 1}
+    assert book.partition() == {frozenset([A]), frozenset([B])}
 
 
 def test_records_that_point_to_one_that_is_not_here_yet_are_one_set_now_and_later():
-    lines = [record(B), record(C), pointing(B, A), pointing(C, A)]
-    notebook = notebook_of(*lines)
-    assert told(notebook) == {B: 2}
-    notebook.add(record(A))
-    assert told(notebook) == {A: 3}
+    book = Book(record(B), record(C), pointing(B, A), pointing(C, A))
+    assert book.told() == {B: 2}
+    book.add(record(A))
+    assert book.told() == {A: 3}
+
+
+def test_a_merge_with_one_that_is_not_here_points_from_the_one_that_is():
+    assert merged.merge({}, {A}, A, B) == (A, B)
+    assert merged.merge({}, {A, B}, A, B) == (B, A)
 
 
 def test_a_merge_never_takes_a_third_record_out():
     for order in permutations([(A, B), (B, C), (C, D)]):
-        notebook = notebook_of(*map(record, (A, B, C, D)))
-        ticks = Ticks()
+        book, ticks = Book(*map(record, (A, B, C, D))), Ticks()
         for one, other in order:
-            notebook.add_all(merging.merge(notebook, one, other, VELMA, ticks))
-        assert told(notebook) == {A: 4}
+            book.merge(one, other, VELMA, ticks)
+        assert book.told() == {A: 4}
 
 
 def test_what_is_merged_is_not_merged_again():
-    notebook = notebook_of(record(A), record(B), record(C), pointing(B, A), pointing(C, B))
+    book = Book(record(A), record(B), record(C), pointing(B, A), pointing(C, B))
     for one, other in combinations((A, B, C), 2):
         with pytest.raises(NoError, match="merged already; nothing was changed"):
-            merging.merge(notebook, one, other, VELMA, Ticks())
+            book.merge(one, other, VELMA, Ticks())
     with pytest.raises(NoError):
-        merging.merge(notebook, A, A, VELMA, Ticks())
+        book.merge(A, A, VELMA, Ticks())
 
 
 @pytest.mark.parametrize("named", [A, B])
 def test_unmerge_undoes_a_merge_whichever_of_the_two_is_named(named):
-    notebook = notebook_of(record(A), record(B))
-    ticks = Ticks()
-    notebook.add_all(merging.merge(notebook, A, B, VELMA, ticks))
-    [line] = merging.unmerge(notebook, named, TANK, ticks)
-    assert line.set == {"merged_into": ""}
-    notebook.add(line)
-    assert told(notebook) == {A: 1, B: 1}
+    book, ticks = Book(record(A), record(B)), Ticks()
+    book.merge(A, B, VELMA, ticks)
+    [delta] = book.unmerge(named, TANK, ticks)
+    assert fold(delta).fields == {"merged_into": ""}
+    assert book.told() == {A: 1, B: 1}
 
 
 def test_unmerge_of_opposite_merges_takes_them_apart():
     for named in (A, B):
-        notebook = notebook_of(record(A), record(B), pointing(B, A), pointing(A, B))
-        notebook.add_all(merging.unmerge(notebook, named, TANK, Ticks()))
-        assert told(notebook) == {A: 1, B: 1}
+        book = Book(record(A), record(B), pointing(B, A), pointing(A, B))
+        book.unmerge(named, TANK, Ticks())
+        assert book.told() == {A: 1, B: 1}
 
 
 def test_unmerge_of_what_is_not_merged_says_so():
     with pytest.raises(NoError, match="not merged"):
-        merging.unmerge(notebook_of(record(A)), A, VELMA, Ticks())
+        Book(record(A), record(B)).unmerge(A, VELMA, Ticks())
 
 
 def test_a_merge_can_be_made_again_after_it_was_undone():
-    notebook = notebook_of(record(A), record(B))
-    ticks = Ticks()
+    book, ticks = Book(record(A), record(B)), Ticks()
     for _ in range(2):
-        notebook.add_all(merging.merge(notebook, A, B, VELMA, ticks))
-        assert told(notebook) == {A: 2}
-        notebook.add_all(merging.unmerge(notebook, B, VELMA, ticks))
-        assert told(notebook) == {A: 1, B: 1}
+        book.merge(A, B, VELMA, ticks)
+        assert book.told() == {A: 2}
+        book.unmerge(B, VELMA, ticks)
+        assert book.told() == {A: 1, B: 1}
 
 
 def test_fields_are_the_representatives_and_what_it_lacks_comes_from_the_others():
@@ -202,9 +248,9 @@ def test_fields_are_the_representatives_and_what_it_lacks_comes_from_the_others(
     two = record(
         B, {TANK: 1}, category="shell", correct="b", tags=["sh", "git"], state="published", **{"agent.ab": "x"}
     )
-    notebook = notebook_of(one, two, record(C, correct="c", tags="no list"), pointing(B, A), pointing(C, A))
-    [line] = merging.shown(notebook)
-    assert line.set == {
+    book = Book(one, two, record(C, correct="c", tags="no list"), pointing(B, A), pointing(C, A))
+    [whole] = book.shown()
+    assert whole.fields == {
         "text": "lesson 1",
         "correct": "b",
         "category": "shell",
@@ -212,33 +258,20 @@ def test_fields_are_the_representatives_and_what_it_lacks_comes_from_the_others(
         "tags": ["ci", "sh", "git"],
         "agent.ab": "x",
     }
-    assert (line.at, line.by) == min((one.at, one.by), (two.at, two.by))
-    assert agents(line) == ["tank", "velma"]
+    assert (whole.at, whole.by) == (clock.pack(1_750_000_000_000), TANK)
+    assert whole.agents() == ["tank", "velma"]
 
 
-def test_everything_lists_each_record_and_under_which_id_it_is_shown():
-    notebook = notebook_of(record(A), record(B, {TANK: 2}), record(C), pointing(B, A))
-    listed = {line.id: (count(line, "seen"), under) for line, under in merging.everything(notebook)}
-    assert listed == {A: (3, ""), B: (2, A), C: (1, "")}
+def test_the_evidence_of_a_field_comes_with_it():
+    edit = edits.set_field(record(B), "category", "shell", TANK, clock.pack(1_755_000_000_000), FOREVER)
+    [whole] = Book(record(A), record(B), edit, pointing(B, A)).shown()
+    assert whole.edited == {"category": (clock.pack(1_755_000_000_000), TANK)}
 
 
-def test_texts_of_records_that_nobody_asked_for_are_found_without_decoding_them():
-    notebook = Notebook()
-    gone = record(B)
-    gone.rem = dict(gone.add)
-    odd = record(C, text=["no", "text"])
-    notebook.patterns.put_raw([A, B, C], [encode(record(A)), encode(gone), encode(odd)])
-    assert list(merging.texts(notebook)) == [(A, "lesson 1")]
-    assert all(notebook.patterns.raw(pattern) is not None for pattern in (A, B, C))
-    assert merging.sets(notebook) == {}
-
-
-def test_merges_in_records_that_are_still_bytes_count():
-    notebook = Notebook()
-    merged = record(B)
-    merged.set["merged_into"] = A
-    notebook.patterns.put_raw([A, B], [encode(record(A)), encode(merged)])
-    assert merging.sets(notebook) == {A: A, B: A}
+def test_a_set_waits_for_the_latest_edit_that_any_of_its_records_waits_for():
+    patterns = [fold(record(A)), Pattern(id=B, late=clock.pack(2)), Pattern(id=C, late=clock.pack(1))]
+    assert merged.united(patterns).late == clock.pack(2)
+    assert merged.united(patterns[:1]) is patterns[0]
 
 
 merges = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)), max_size=8)
@@ -261,12 +294,11 @@ def test_merges_give_the_same_sets_in_any_order(pairs, random):
     found = []
     for _ in range(2):
         random.shuffle(pairs)
-        notebook = notebook_of(*map(record, IDS))
-        ticks = Ticks()
+        book, ticks = Book(*map(record, IDS)), Ticks()
         for one, other in pairs:
-            if merging.group_of(notebook, one) != merging.group_of(notebook, other):
-                notebook.add_all(merging.merge(notebook, one, other, VELMA, ticks))
-        found.append(partition(notebook))
+            if book.group(one) != book.group(other):
+                book.merge(one, other, VELMA, ticks)
+        found.append(book.partition())
     assert found[0] == found[1] == closure(pairs)
 
 
@@ -280,63 +312,55 @@ retirements = st.sets(st.sampled_from(IDS))
 def test_deliveries_in_any_order_and_any_number_of_times_show_the_same(pointed, retired, random):
     lines = [record(pattern, {VELMA: number, TANK: 1}) for number, pattern in enumerate(IDS, 1)]
     lines += [pointing(one, into, clock.pack(1_760_000_000_000 + at)) for one, into, at in pointed]
-    lines += [edits.retired(record(pattern, {VELMA: 1, TANK: 1}), TANK, Ticks()()) for pattern in sorted(retired)]
+    lines += [edits.retire(record(pattern, {VELMA: 1, TANK: 1}), TANK) for pattern in sorted(retired)]
     shown = []
     for _ in range(2):
         random.shuffle(lines)
-        notebook = notebook_of(*lines, *lines[:3])
-        shown.append(sorted(encode(line) for line in merging.shown(notebook)))
+        shown.append(Book(*lines, *lines[:3]).shown())
     assert shown[0] == shown[1]
 
 
 @given(pointers, retirements)
 def test_no_occurrence_is_lost_or_counted_twice(pointed, retired):
     lines = [record(pattern, {VELMA: 10**number}) for number, pattern in enumerate(IDS)]
-    notebook = notebook_of(
-        *lines, *(pointing(one, into, clock.pack(1_760_000_000_000 + at)) for one, into, at in pointed)
-    )
+    book = Book(*lines, *(pointing(one, into, clock.pack(1_760_000_000_000 + at)) for one, into, at in pointed))
     for pattern in sorted(retired):
-        notebook.add(edits.retired(notebook.patterns[pattern], TANK, Ticks()()))
-    under = merging.sets(notebook)
-    for group in partition(notebook):
-        whole = merging.whole(notebook, min(group))
-        assert count(whole, "seen") == sum(count(notebook.patterns[member], "seen") for member in group)
-        assert is_present(whole) == any(is_present(notebook.patterns[member]) for member in group)
-    assert sum(told(notebook).values()) == sum(
-        10**number
-        for number, pattern in enumerate(IDS)
-        if any(under.get(other, other) == under.get(pattern, pattern) for other in set(IDS) - retired)
-    )
+        book.retire(pattern)
+    for group in book.partition():
+        whole = book.whole(min(group))
+        members = [fold(book.records[member]) for member in group]
+        assert whole.count("seen") == sum(member.count("seen") for member in members)
+        assert whole.is_present == any(member.is_present for member in members)
+    in_sight = {member for pattern in set(IDS) - retired for member in book.group(pattern)}
+    assert sum(book.told().values()) == sum(10 ** IDS.index(member) for member in in_sight)
 
 
 @given(merges, st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)))
 def test_unmerging_what_was_just_merged_restores_all_sets(pairs, last):
-    notebook, ticks = notebook_of(*map(record, IDS)), Ticks()
+    book, ticks = Book(*map(record, IDS)), Ticks()
     for one, other in pairs:
-        if merging.group_of(notebook, one) != merging.group_of(notebook, other):
-            notebook.add_all(merging.merge(notebook, one, other, VELMA, ticks))
-    before = partition(notebook)
-    if merging.group_of(notebook, last[0]) == merging.group_of(notebook, last[1]):
+        if book.group(one) != book.group(other):
+            book.merge(one, other, VELMA, ticks)
+    before = book.partition()
+    if book.group(last[0]) == book.group(last[1]):
         return
-    [line] = merging.merge(notebook, *last, VELMA, ticks)
-    notebook.add(line)
-    assert partition(notebook) != before
-    notebook.add_all(merging.unmerge(notebook, line.id, TANK, ticks))
-    assert partition(notebook) == before
+    delta = book.merge(*last, VELMA, ticks)
+    assert book.partition() != before
+    book.unmerge(delta.id, TANK, ticks)
+    assert book.partition() == before
 
 
 @given(pointers, st.sampled_from(IDS))
 def test_unmerge_always_parts_a_record_from_what_it_pointed_to(pointed, named):
-    notebook = notebook_of(*map(record, IDS))
-    notebook.add_all(pointing(one, into, clock.pack(1_760_000_000_000 + at)) for one, into, at in pointed)
-    edges = notebook.pointing()
+    book = Book(*map(record, IDS))
+    book.add(*(pointing(one, into, clock.pack(1_760_000_000_000 + at)) for one, into, at in pointed))
+    edges = book.pointing()
     partners = {edges[named]} if named in edges else {one for one, into in edges.items() if into == named}
+    ticks = Ticks()
+    ticks.ms = 1_770_000_000_000
     try:
-        lines = merging.unmerge(notebook, named, TANK, Ticks())
+        book.unmerge(named, TANK, ticks)
     except NoError:
         assert not partners
         return
-    notebook.add_all(
-        edits.field_set(Line(id=line.id), "merged_into", "", TANK, clock.pack(1_770_000_000_000)) for line in lines
-    )
-    assert not partners & set(merging.group_of(notebook, named))
+    assert not partners & set(book.group(named))
