@@ -1,0 +1,108 @@
+"""What one writer said: read from a record without a look at its inner shape."""
+
+from hypothesis import given
+
+from crdt import clock
+from fleet.model import edits
+from fleet.model import line as codec
+from fleet.model.line import Column, Line
+from fleet.model.pattern import fold
+from tests.laws import checks
+from tests.laws.checks import HASHES, IDS, REPLICAS, STAMPS
+
+line = checks.lines_of_one_id()
+ANNA, BERT, CLEO = REPLICAS
+
+
+@given(line)
+def test_a_line_is_the_join_of_what_each_writer_said(whole):
+    parts = codec.by_writer(whole)
+    assert list(parts) == sorted(whole.w)
+    joined = Line(whole.id)
+    for writer, part in parts.items():
+        assert set(part.w) == {writer}
+        joined = codec.join(joined, part)
+    assert codec.encode(joined) == codec.encode(whole)
+
+
+@given(line)
+def test_all_that_anybody_said_is_told(whole):
+    """A gate that missed a part would let a secret through."""
+    told = repr(list(codec.said(whole)))
+    for (_, part, *keys), value in checks._atoms(whole):
+        if part in {"first", "set", "later"}:
+            assert repr(value[1] if part == "set" else value) in told
+        if part not in {"add", "rem"}:
+            name = keys[0] if part not in {"over", "purge"} else keys[1]
+            assert repr(name) in told or keys[0] == codec.CARRIED
+
+
+def test_what_a_writer_logged_is_counted_up_to_its_add_and_every_remove_of_it():
+    """A remove copies an add that somebody has seen, so that what it names was in the writer's total then."""
+    whole = Line(IDS[0], {ANNA: Column(add=STAMPS[1], n={"seen": 2}), BERT: Column(rem={ANNA: STAMPS[2]})})
+    assert codec.counted_up_to(whole, ANNA) == STAMPS[2]
+    assert codec.counted_up_to(whole, BERT) == ""
+    assert (codec.add_of(whole, ANNA), codec.add_of(whole, CLEO)) == (STAMPS[1], "")
+    assert (codec.total_of(whole, ANNA, "seen"), codec.total_of(whole, CLEO, "seen")) == (2, 0)
+
+
+@given(line)
+def test_parts_that_are_taken_and_what_is_left_are_the_whole(whole):
+    rest, taken = codec.parted(whole, ANNA, ("add", "n"))
+    assert codec.encode(codec.join(rest, taken) if taken else rest) == codec.encode(whole)
+    if taken is None:
+        assert codec.add_of(whole, ANNA) == ""
+    else:
+        assert set(taken.w) == {ANNA}
+        assert all(codec.add_of(rest, ANNA) == "" and not column.n for w, column in rest.w.items() if w == ANNA)
+
+
+@given(line, line)
+def test_a_line_without_what_anothers_marks_cover_joins_to_the_same(whole, marked):
+    bare = codec.without_purged(whole, marked)
+    assert codec.encode(codec.join(bare, marked)) == codec.encode(codec.join(whole, marked))
+
+
+@given(line)
+def test_the_newest_stamp_of_each_writer_is_of_its_add_or_an_edit(whole):
+    newest = codec.newest_by(whole)
+    for writer, column in whole.w.items():
+        own = [column.add, *(stamp for stamp, _ in column.set.values())]
+        assert newest.get(writer, "") == max(own)
+    assert set(codec.stamps(whole)) >= set(newest.values())
+
+
+def test_what_a_record_lacks_is_said_without_an_add_and_a_count():
+    known = edits.add(IDS[0], {"text": "x"}, ANNA, STAMPS[0])
+    assert edits.word(known, {"text": "x"}, BERT, STAMPS[1]) is None
+    assert codec.by_writer(edits.word(known, {"correct": "y"}, BERT, STAMPS[1])) == {
+        BERT: Line(IDS[0], {BERT: Column(first={"correct": "y"})})
+    }
+
+
+def test_who_was_purged_words_it_again_as_an_edit_where_nobody_else_has():
+    known = edits.add(IDS[0], {"text": "secret", "correct": "c"}, ANNA, STAMPS[0])
+    purged = codec.join(known, edits.purge(known, {"text": "[REDACTED]"}, BERT, STAMPS[1]))
+    assert edits.word(purged, {"text": "secret"}, ANNA, STAMPS[2]) is None, "it would beat the redaction"
+    marked = Line(IDS[0], {BERT: Column(purge={ANNA: {"text": clock.ZERO}})})
+    again = edits.word(marked, {"text": "clean"}, ANNA, STAMPS[2])
+    assert fold(codec.join(marked, again)).edited == {"text": (STAMPS[2], ANNA)}
+
+
+def test_entries_written_by_hand_are_their_agents_and_imports_nobodys():
+    by_hand = edits.part(None, IDS[0], HASHES[0], {"text": "x"}, ANNA, STAMPS[0], seen=1)
+    imported = edits.part(by_hand, IDS[0], HASHES[1], {"text": "x"}, ANNA, STAMPS[1], seen=5, author="dora")
+    copied = edits.part(None, IDS[0], HASHES[0], {"text": "x"}, "anna.0000000f", STAMPS[2], seen=1)
+    pattern = fold(codec.join(codec.join(by_hand, imported), copied))
+    assert (pattern.count("seen"), pattern.seen_by("anna"), pattern.witnesses()) == (6, 1, 1)
+    assert pattern.agents() == ["anna", "dora"]
+    logged = fold(codec.join(by_hand, edits.confirm(by_hand, BERT, STAMPS[3], seen=2)))
+    assert (logged.seen_by("anna"), logged.seen_by("bert"), logged.own("seen", BERT)) == (1, 2, 2)
+
+
+def test_a_column_of_an_old_import_is_no_agents():
+    column = Column(add=STAMPS[0], first={"text": "x"}, parts={"seen": {"0a1b2c3d00000000": 2}})
+    unnamed = fold(Line(IDS[0], {"import.0a1b2c3d": column}))
+    assert (unnamed.agents(), unnamed.witnesses(), unnamed.by_hand) == (["import"], 0, {})
+    named = Column(add=STAMPS[0], first={"agent.0a1b2c3d": "dora"}, parts={"seen": {"0a1b2c3d00000000": 2}})
+    assert fold(Line(IDS[0], {"import.0a1b2c3d": named})).agents() == ["dora"]
