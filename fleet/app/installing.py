@@ -113,13 +113,13 @@ def findings(workspace: Workspace, agent: str, context: Callable[[str], str]) ->
 
     Args:
         workspace: where.
-        agent: whose session start is measured; "" for nobody.
+        agent: whose session start is measured; "" for the default agent's.
         context: returns what an agent's session starts with.
     """
     yield _client()
     yield _hooks(workspace)
     yield _fired(workspace)
-    yield _context(agent, context)
+    yield _context(agent or workspace.replicas().default_agent, context)
 
 
 def _change(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], *, dry_run: bool) -> Changed:

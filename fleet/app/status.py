@@ -74,7 +74,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool
 
     Args:
         workspace: where.
-        agent: whose session start is measured; "" for nobody.
+        agent: whose session start is measured; "" for the default agent's.
         fix: mend what can be mended without losing anything.
         online: ask the remote whether it answers, too.
     """
