@@ -1,4 +1,4 @@
-"""What a shell command is about, and what an error says: the text behind the mutation protocol."""
+"""Shell commands: what they are about; errors: what makes two the same."""
 
 import time
 
@@ -8,7 +8,8 @@ from fleet.text import shell
 
 ERROR = "Exit code 1\nE   AssertionError: expected 3, got 4\n1 failed in 0.12s"
 
-# --- what a command is about ----------------------------------------------------------------------------------------
+
+# Commands.
 
 FAMILIES = {
     "pytest tests/x.py -k foo": "pytest",
@@ -74,10 +75,10 @@ def test_builds(command, expected):
 
 
 def test_builds_are_what_the_settings_say():
-    assert shell.is_build("./ci/run.sh all", ("ci/run.sh",))
-    assert shell.is_build("just ci", ("just ci",))
-    assert not shell.is_build("just fmt", ("just ci",))
-    assert not shell.is_build("pytest", ("just ci", "", "  "))
+    assert shell.is_build("./ci/run.sh all", ["ci/run.sh"])
+    assert shell.is_build("just ci", ["just ci"])
+    assert not shell.is_build("just fmt", ["just ci"])
+    assert not shell.is_build("pytest", ["just ci", "", "  "])
 
 
 def test_no_command_is_too_odd_or_too_long():
@@ -105,7 +106,7 @@ def test_what_may_change_something_does_not_only_look(command):
     assert not shell.only_looks(command)
 
 
-# --- what an error says ---------------------------------------------------------------------------------------------
+# Errors.
 
 
 @pytest.mark.parametrize(
