@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fleet.app.finding import find, sources
-from fleet.learn import corrections
+from fleet.learn import counting
 from fleet.model import limits, merged
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
@@ -75,7 +75,7 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
     Raises:
         NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
     """
-    corrections.reconcile_all(workspace)  # the stamp of this edit is then larger than all that was logged
+    counting.reconcile_all(workspace)  # the stamp of this edit is then larger than all that was logged
     with workspace.writing(agent) as writer:
         inside = promotion.standing(workspace, agent).lessons
         leaving = tuple(_in_memory(each, inside) for each in instead_of)
@@ -91,7 +91,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
     Raises:
         NoError: it is neither in the memory nor waiting for it; nothing was changed.
     """
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         lessons = Known(workspace, agent)
         try:
@@ -188,7 +188,7 @@ def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
 
 def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Known, *, is_all: bool = False) -> Outcome:
     def rights() -> Mapping[str, str]:
-        return corrections.rights(writer.workspace, writer.agent)
+        return counting.rights(writer.workspace, writer.agent)
 
     return promotion.promote_due(writer, looked, lessons, rights=rights, is_all=is_all)
 
@@ -245,7 +245,7 @@ def as_found(stands: Standing) -> dict[str, Any]:
 def stats(workspace: Workspace) -> Stats:
     """Return the figures of what was logged and shown here: corrections, relapses, lessons that do not work."""
     agents = workspace.agents_here()
-    happened = [Happened(*each) for agent in agents for each in corrections.occurrences(workspace, agent)]
+    happened = [Happened(*each) for agent in agents for each in counting.occurrences(workspace, agent)]
     lessons = list(workspace.patterns.lessons())
     groups = {member: group for group in merged.groups(workspace.patterns.pointing()) for member in group}
     return measure(
@@ -254,7 +254,7 @@ def stats(workspace: Workspace) -> Stats:
         _exposures(workspace, agents, lessons, groups),
         failing=not_working,
         members=lambda pattern_id: groups.get(pattern_id, (pattern_id,)),
-        unfilled=sum(corrections.unfilled(workspace, agent) for agent in agents),
+        unfilled=sum(counting.unfilled(workspace, agent) for agent in agents),
     )
 
 

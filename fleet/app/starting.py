@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleet.app import reflecting
 from fleet.app.finding import sources
-from fleet.learn import corrections, mutations
+from fleet.learn import counting, mutations
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError
 from fleet.recall import page, ready, triggers
@@ -134,7 +134,7 @@ def _memory(workspace: Workspace, agent: str) -> str:
 def _undecided(workspace: Workspace, agent: str) -> list[str]:
     """Return what waits for a decision, a line each."""
     lines = []
-    if unfilled := corrections.unfilled(workspace, agent):
+    if unfilled := counting.unfilled(workspace, agent):
         lines.append(
             f"{counted(unfilled, 'correction', 'corrections')} without a lesson yet: `fleet learn --waiting` lists "
             'them, and `fleet learn ID --pattern "..."` states one'

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from fleet.keep import shown
+from fleet.learn.signals import Flag, flag
+from fleet.reflect import exposure
+from fleet.store.local import Local
+from fleet.store.workspace import Workspace
 
 NOW_MS = 1_795_262_400_000
 
@@ -26,8 +29,10 @@ def test_a_clan_that_knows_nothing_has_no_figures(stage, velma):
 
 def test_corrections_relapses_and_the_way_to_the_fleet(stage, velma):
     pattern = stage.correct(velma, "Use pnpm", "--session", "s-1")
+    state = Local(stage.folder / velma / ".fleet" / "local.db")
     for days in (400, 300, -400):
-        shown.note(stage.folder / velma, velma, "s-2", [pattern], NOW_MS - days * 86_400_000)
+        assert exposure.note(state, velma, "s-2", [pattern], NOW_MS - days * 86_400_000)
+    state.close()
     stage.correct(velma, "Another lesson")
     stage.run(velma, "edit", pattern, "--set", "state=published")
     found = stats(stage, velma)
@@ -58,7 +63,7 @@ def test_feedback_raises_a_counter_in_the_own_slot_and_tells_the_totals(stage, v
     stage.run(velma, "sync")
     (found,) = stage.patterns(velma)["patterns"]
     assert (found["helped"], found["hurt"], found["seen"]) == (4, 2, 1)
-    assert sorted(stage.edition()[0]["n"]["helped"].values()) == [2, 2]
+    assert sorted(stage.edition()[0].totals["helped"].values()) == [2, 2]
 
 
 def test_a_lesson_that_hurts_is_shown_as_not_working(stage, velma):
@@ -100,8 +105,8 @@ def test_feedback_that_says_nothing_is_none(stage, velma, words, code, told):
 
 
 def test_what_waits_for_its_lesson_is_counted(stage, velma):
-    from fleet.learn.signals import Flag, Slim, flag
-
-    flag(Slim(stage.folder / velma), velma, Flag("human", "no"))
+    workspace = Workspace(stage.folder / velma)
+    flag(workspace, velma, Flag("human", "no"))
+    workspace.close()
     assert stats(stage, velma)["unfilled"] == 1
     assert "1 without a lesson yet" in stage.run(velma, "stats").stdout

@@ -144,7 +144,8 @@ def test_nobody_waits_for_a_database_that_refuses(w, harm):
 
 def test_four_processes_at_once_lose_no_showing(w):
     code = (
-        "import sys; from pathlib import Path; from fleet.reflect import exposure; from fleet.store.local import Local\n"
+        "import sys; from pathlib import Path\n"
+        "from fleet.reflect import exposure; from fleet.store.local import Local\n"
         f"state = Local(Path({str(w.state.path)!r}), durable=False)\n"
         f"for n in range(100): assert exposure.note(state, 'velma', sys.argv[1], [{ONE!r}], {NOW} + n)"
     )
