@@ -62,12 +62,14 @@ class Bridge:
     Attributes:
         documents: the document of each room, by its digit, ``BASE`` for the one that everybody is in.
         counts: what happened.
+        is_large: whether this clan needs more than one room, by what was known here at the last offer.
     """
 
     def __init__(self, workspace: Workspace, writer: str) -> None:
         self.workspace = workspace
         self.writer = writer
         self.counts = Counts()
+        self.is_large = False
         self._mine = {replica.name for replica in workspace.replicas().replicas} | {writer}
         self._unwritten: dict[str, dict[bytes, None]] = {}  # path to lines that are not on the disk yet
         self.documents: dict[str, Document] = {}
@@ -86,11 +88,6 @@ class Bridge:
         return Document(int.from_bytes(self.workspace.world.entropy(CLIENT_ID_BITS // 8), "big"))
 
     # --- rooms ----------------------------------------------------------------------------------------------------
-
-    @property
-    def is_large(self) -> bool:
-        """Whether this clan needs more than one room, by what is known here."""
-        return self.workspace.patterns.count() > ROOM_PATTERNS
 
     def spread(self) -> list[str]:
         """Open the sixteen further rooms; return those that are new."""
@@ -135,6 +132,7 @@ class Bridge:
         """Put into the documents what is new in the files and what they lack; return the updates for others."""
         self._write()
         generation = self.workspace.patterns.generation
+        self.is_large = self.workspace.patterns.count() > ROOM_PATTERNS
         changed = self.workspace.db.names(since=self._generation)
         names = iter(dict.fromkeys([*self._lacking, *changed]))
         self._generation, self._lacking = generation, {}
