@@ -142,7 +142,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def count(self, name: str) -> int:
         """Return the value of a counter: all totals, and all parts."""
-        return gcounter.value(self.totals.get(name, {})) + gcounter.value(self.parts.get(name, {}))
+        return sum(self.totals.get(name, {}).values()) + sum(self.parts.get(name, {}).values())
 
     def own(self, name: str, writer: str) -> int:
         """Return a writer's own total of a counter."""
@@ -152,7 +152,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return how often one agent logged it itself, by any of its replicas or by hand."""
         seen = self.totals.get("seen", {})
         own = sum(total for writer, total in seen.items() if names.agent_of(writer) == agent)
-        return own + gcounter.value(self.by_hand.get(agent, {}))
+        return own + sum(self.by_hand.get(agent, {}).values())
 
     def witnesses(self) -> int:
         """Return how many agents logged it here. Whoever imported a record is none by that."""
@@ -178,13 +178,14 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
         columns = {writer: column for writer, column in columns.items() if not _is_blocked(writer, policy.blocked)}
     fields, edited, late = _folded_fields(columns, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
+    removed = _removed(columns)
     at, by = _first_seen(columns)
     return Pattern(
         id=line.id,
         fields=fields,
         edited=edited,
         adds=adds,
-        live=orset.live(adds, _removed(columns)),
+        live=orset.live(adds, removed) if removed else adds,
         totals=_totals(columns),
         parts=_parts(columns),
         at=at,
