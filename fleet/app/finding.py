@@ -1,6 +1,6 @@
 """Lookup of a lesson by its id, or by the beginning of one, as a person types it."""
 
-from fleet.model.errors import NoError
+from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.store.query import Patterns
 from fleet.store.workspace import Workspace
@@ -8,7 +8,10 @@ from fleet.store.workspace import Workspace
 
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
     """Return the clan's records and the private ones, of one agent or of every agent here."""
-    agents = [agent] if agent else workspace.agents_here()
+    try:
+        agents = [agent] if agent else workspace.agents_here()
+    except FleetError:  # nobody knows who writes here: what the clan has can be read all the same
+        agents = []
     return [workspace.patterns, *(workspace.notes(each) for each in agents if workspace.notes_file(each).is_file())]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -55,12 +56,8 @@ def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool =
     if not path.exists():
         files.replace(path, config.render(remote, check_branch(branch or "fleet")).encode())
         done.append(f"made a workspace in {root}")
-    elif remote or branch:
-        share = config.load(path).share
-        wanted = (remote or share.remote, check_branch(branch or share.branch))
-        if wanted != (share.remote, share.branch):
-            files.replace(path, config.with_remote(path.read_text("utf-8-sig"), *wanted).encode())
-            done.append(f"{path.name} names another remote or branch now")
+    elif (remote or branch) and _name_remote(files, path, remote, branch):
+        done.append(f"{path.name} names another remote or branch now")
     workspace = Workspace(root)
     if not (workspace.clan / FORMAT).exists():
         files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
@@ -71,6 +68,25 @@ def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool =
     if remote:
         sharing.agree(workspace, remote)
     return Founded(workspace, done)
+
+
+def _name_remote(files: Files, path: Path, remote: str, branch: str) -> bool:
+    """Write another remote or branch into the configuration; tell whether it is another one.
+
+    Raises:
+        UsageError: the file cannot be read: what stands in it is not known.
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+        tomllib.loads(text)
+    except ValueError as why:
+        raise UsageError(f"{path} cannot be read ({why}). Nothing was changed; mend the file and try again") from why
+    share = config.load(path).share
+    wanted = (remote or share.remote, check_branch(branch or share.branch))
+    if wanted == (share.remote, share.branch):
+        return False
+    files.replace(path, config.with_remote(text, *wanted).encode())
+    return True
 
 
 def _lend(workspace: Workspace, agent: str, done: list[str]) -> None:

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from fleet.learn.signals import Flag, Slim, failure, flag
+from fleet.learn.signals import Flag, failure, flag
+from fleet.store.workspace import Workspace
 
 LESSON = "In this repository use pnpm, never npm"
 
@@ -15,7 +16,7 @@ def velma(stage):
 
 
 def flagged(stage, where, signal=None, session="s-1"):
-    return flag(Slim(stage.folder / where), where, signal or Flag("human", "no, use pnpm here"), session=session).id
+    return flag(Workspace(stage.folder / where), where, signal or Flag("human", "no, use pnpm here"), session=session).id
 
 
 def learn(stage, where, *words, **more):
@@ -109,4 +110,4 @@ def test_a_secret_in_the_lesson_is_taken_out_and_told(stage, velma):
 
 def test_search_finds_an_entry_by_what_was_learned_from_it(stage, velma):
     learn(stage, velma, flagged(stage, velma), "--pattern", "Quokkas need a lockfile")
-    assert "corrections.md" in stage.run(velma, "search", "quokkas").stdout
+    assert "corrections.md" in stage.run(velma, "search", "--kind", "correction", "quokkas").stdout

@@ -121,11 +121,43 @@ def test_a_lesson_whose_new_text_reads_like_another_one_is_said_to(stage):
 def test_a_lesson_made_private_stays_here_with_all_that_follows(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
-    stage.run("velma", "edit", pattern, "--set", "scope=private")
-    stage.run("velma", "sync", expect=3)
-    assert stage.git("for-each-ref", where="clan.git") == ""
-    stage.run("velma", "edit", pattern, "--set", "scope=clan")
-    # The line that said "private" is held back once more, until the clan knows the later word.
-    stage.run("velma", "sync", expect=3)
+    told = stage.run("velma", "edit", pattern, "--set", "scope=private").stderr
+    assert "nothing more of it leaves this machine" in told
+    stage.correct("velma", LESSON)
+    for path in (stage.folder / "velma/clan-learnings").rglob("*"):
+        assert path.is_dir() or LESSON not in path.read_text(), "not even here, where a project may commit it"
     stage.run("velma", "sync")
-    assert [line["id"] for line in stage.edition()] == [pattern]
+    assert stage.git("for-each-ref", where="clan.git") == ""
+    assert json.loads(stage.run("velma", "show", pattern, "--json").stdout)["seen"] == 2
+    stage.run("velma", "edit", pattern, "--set", "scope=clan")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    assert [(each.id, each.count("seen")) for each in stage.edition()] == [(pattern, 3)]
+
+
+def test_a_lesson_made_private_after_it_was_sent_stays_with_the_clan_as_it_was(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    stage.run("velma", "edit", pattern, "--set", "category=mine alone")
+    stage.correct("velma", LESSON, "--session", "s-2")
+    stage.run("velma", "sync")
+    [found] = stage.edition()
+    assert (found.count("seen"), found.category, found.scope) == (1, "", "")
+    stage.run("velma", "edit", pattern, "--set", "scope=clan")
+    stage.run("velma", "sync")
+    [found] = stage.edition()
+    assert (found.count("seen"), found.category, found.scope) == (2, "mine alone", "clan")
+
+
+def test_a_private_lesson_is_retired_and_restored_where_it_is(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    assert f"{pattern} retired" in stage.run("velma", "retire", pattern).stdout
+    stage.run("velma", "sync")
+    stage.run("velma", "restore", pattern)
+    stage.run("velma", "sync")
+    assert stage.git("for-each-ref", where="clan.git") == ""
+    assert json.loads(stage.run("velma", "show", pattern, "--json").stdout)["state"] == "candidate"

@@ -12,12 +12,13 @@ import pytest
 import typer.main
 
 from fleet import __version__
-from fleet.cli.app import app
-from fleet.keep.normal import pattern_id
+from fleet.cli.commands import MODULES, app
+from fleet.model.lesson_id import pattern_id
 from tests.faults.test_sync import Bench
 
 LESSON = "Always use awk over sed"
-COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if not command.hidden}
+GROUP = typer.main.get_command(app)
+COMMANDS = {name: GROUP.get_command(None, name) for name in MODULES}
 CORRECT = ("correct", "--wrong", "w", "--right", "r", "--pattern", LESSON)
 DISCOVER = ("discover", "--problem", "p", "--solution", "s")
 
@@ -317,34 +318,57 @@ def test_a_damaged_identity_is_told_and_its_advice_loses_nothing(bench, harm):
     bench.correct("velma", LESSON)
     bench.sync("velma")
     assert {p["text"]: p["seen"] for p in bench.patterns("velma")["patterns"]} == {LESSON: 2, "Not sent yet": 1}
-    assert {row["set"]["text"]: sum(row["n"]["seen"].values()) for row in bench.edition()} == bench.seen("velma")
+    assert {each.text: each.count("seen") for each in bench.edition()} == bench.seen("velma")
 
 
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
-        (b"[share", "not valid TOML"),
-        (b"\xff\xfe", "not valid TOML"),
+        (b"[share", "cannot be read"),
+        (b"\xff\xfe", "cannot be read"),
         (b"[share]\nremotes = 'x'\n", "remotes"),
-        (b"[share]\nattempts = 'many'\n", "int"),
+        (b"[share]\nattempts = 'many'\n", "attempts"),
         (b"[nonsense]\n", "nonsense"),
+        (b"[promotion]\nmode = 'sometimes'\n", "mode"),
     ],
-    ids=["torn", "binary", "unknown key", "wrong type", "unknown table"],
+    ids=["torn", "binary", "unknown key", "wrong type", "unknown table", "wrong word"],
 )
-def test_a_damaged_configuration_is_told_with_the_key_and_nothing_changes(bench, harm, told):
+def test_a_damaged_configuration_is_told_and_costs_no_correction(bench, harm, told):
     bench.join("velma")
     bench.correct("velma", LESSON)
     config = bench.folder / "velma/fleet.toml"
     good = config.read_bytes()
     config.write_bytes(harm)
-    before = files(bench.folder / "velma")
-    for words in (CORRECT, ("sync",), ("patterns",), ("status",), ("init", "--remote", "/x")):
-        done = bench.run("velma", *words, expect=2)
+    for words in (CORRECT, ("patterns",), ("status",), ("start",), ("search", "awk")):
+        done = bench.run("velma", *words)
         assert "fleet.toml" in done.stderr
         assert told in done.stderr
-        assert files(bench.folder / "velma") == before
+    assert config.read_bytes() == harm
+    found = json.loads(bench.run("velma", "doctor", "--json", expect=1).stdout)["findings"]
+    assert [told in each["what"] for each in found if each["check"] == "config"] == [True]
     config.write_bytes(good)
-    assert bench.seen("velma") == {LESSON: 1}
+    bench.sync("velma")
+    assert bench.seen("velma") == {LESSON: 2}
+
+
+@pytest.mark.parametrize("harm", [b"[share", b"\xff\xfe"])
+def test_init_changes_no_file_that_it_cannot_read(bench, harm):
+    bench.join("velma")
+    config = bench.folder / "velma/fleet.toml"
+    config.write_bytes(harm)
+    assert "Nothing was changed" in bench.run("velma", "init", "--remote", "/x", expect=2).stderr
+    assert config.read_bytes() == harm
+
+
+def test_one_good_key_beside_a_bad_one_holds(bench, w):
+    config = bench.folder / w / "fleet.toml"
+    config.write_text("[recall]\nstart_char = 5\nsession_idle_minutes = 7\ndiscoveries = 1\n")
+    bench.run(w, *DISCOVER)
+    bench.run(w, *DISCOVER, "--problem", "another")
+    shown = bench.run(w, "start")
+    assert "start_char" in shown.stderr
+    assert shown.stdout.count("another") == 1
+    assert "1 more" in shown.stdout or " p" not in shown.stdout.partition("another")[2]
 
 
 def no_database(path):
@@ -379,41 +403,37 @@ def test_a_damaged_database_costs_no_lesson_and_no_count(bench, harm):
     bench.correct("velma", LESSON)
     bench.sync("velma", "tank")
     bench.correct("velma", "Not sent yet")
-    path = bench.folder / "velma/.fleet/state.db"
+    path = database(bench, "velma")
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     for beside in ("-wal", "-shm"):
         path.with_name(path.name + beside).unlink(missing_ok=True)
     harm(path)
-    before = path.read_bytes() if path.exists() else b""
     if harm is bad_pages:  # seen only when such a page is read
         done = bench.run("velma", "status")
-        assert "state.damaged-" in done.stderr
-        assert "no lesson is lost" in done.stderr
+        assert "was damaged" in done.stderr
+        assert "nothing is lost" in done.stderr
     bench.correct("velma", LESSON)
     bench.run("velma", "status")
-    bench.run("velma", "sync", "--yes")
+    bench.run("velma", "sync")
     bench.sync("tank", "velma")
     assert bench.seen("velma") == bench.seen("tank") == {LESSON: 2, "Not sent yet": 1}
-    if harm in (no_database, bad_pages, a_torn_one):
-        assert before in [kept.read_bytes() for kept in path.parent.glob("state.damaged-*")], "put aside, never deleted"
+
+
+def database(bench, where: str):
+    """Return the path of the database that holds the clan's lessons."""
+    [path] = (bench.folder / where / ".fleet").glob("state-*.db")
+    return path
 
 
 def test_a_database_of_a_newer_fleet_is_left_alone(bench):
     bench.join("velma")
-    path = bench.folder / "velma/.fleet/state.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 99")
-        connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-        connection.execute("INSERT INTO meta VALUES ('schema', '99')")  # as each migration leaves it
-    connection.close()
-    bench.run("velma", *CORRECT)  # logging needs no database
-    done = bench.run("velma", "sync", expect=6)
-    assert "newer fleet" in done.stderr
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (99,)
-    connection.close()
+    path = bench.folder / "velma/.fleet/state-99.db"
+    path.write_bytes(b"of a newer version")
+    bench.run("velma", *CORRECT)
+    bench.sync("velma")
+    assert path.read_bytes() == b"of a newer version"
 
 
 def test_a_lost_or_damaged_clock_issues_no_stamp_twice(bench, w):
