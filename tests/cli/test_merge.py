@@ -24,7 +24,7 @@ def test_correct_tells_what_is_near_and_what_differs(stage):
     near = {n["id"]: (n["text"], n["differs"]) for n in found["near"]}
     assert near == {first: (AWK, ["negation", "order"]), second: (AGAIN, ["negation"])}
     assert all(0 < n["score"] <= 1 for n in found["near"])
-    assert f"  close to {first}, which differs (negation, order): {AWK}" in log(stage, "velma", SWAPPED).stdout
+    assert f"  close to {first}: {AWK} (differs in negation, order)" in log(stage, "velma", SWAPPED).stdout
     # Nothing is near, or has been said already: nothing is added.
     assert "near" not in json.loads(log(stage, "velma", "Rotate the signing certificate each spring", "--json").stdout)
     assert len(log(stage, "velma", "awk, please", "--same", first).stdout.splitlines()) == 1

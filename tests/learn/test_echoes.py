@@ -4,18 +4,19 @@ import time
 
 import pytest
 
-from fleet.keep import config, shown
-from fleet.keep.line import Line
-from fleet.keep.notebook import count
-from fleet.keep.reading import PATTERNS
-from fleet.keep.workspace import Workspace, World
-from fleet.learn import corrections, echoes, reconcile
+from fleet.app.learning import Correction, correct
+from fleet.learn import corrections
 from fleet.learn.echoes import injected_id, is_echo, strip_injected
-from fleet.learn.entries import parse_log
-from fleet.recall.moments import framed
-from fleet.recall.start import session_context
-from fleet.reflect.hot import lesson_row
-from tests.recall.test_start import findings, lesson
+from fleet.model import edits
+from fleet.model.lesson_id import pattern_id
+from fleet.recall.session_context import session_context
+from fleet.recall.triggers import framed
+from fleet.reflect import exposure
+from fleet.reflect.memory_md import lesson_row
+from fleet.store import config
+from fleet.store.lines import PATTERNS
+from fleet.store.workspace import Workspace, World, Writer
+from tests.recall.test_session_context import findings, lesson
 
 ID = "p-3f9c1a2b7d4e5f60"
 LESSON, RIGHT = "Always use awk over sed", "awk with -v"
@@ -79,7 +80,7 @@ def whole_context() -> str:
         agent="velma",
         memory=f"# Memory\n{IN_MEMORY}\n## Notes\n- no, never push on Fridays: that is wrong\n",
         patterns=[lesson(1, "No, don't use sed", correct="actually, stop", agents=2, seen=4)],
-        findings=findings("wrong flag, should be -v"),
+        discoveries=findings("wrong flag, should be -v"),
         waiting=["stop: 2 corrections"],
         delimiter="fleet-5f3a9c0d1e2b4a67",
     )
@@ -157,17 +158,15 @@ def w(tmp_path):
     with workspace.locked():
         workspace.mint("velma")
     at = "2026-11-20T00:00:00.000Z-0000"
-    known = Line(
-        id=reconcile.pattern_id(LESSON), at=at, add={"tank.00000001": at}, set={"text": LESSON, "correct": RIGHT}
-    )
-    known.n = {"seen": {"tank.00000001": 1}}
-    workspace.store.append(PATTERNS, "tank.00000001", [known])
+    known = edits.add(pattern_id(LESSON), {"text": LESSON, "correct": RIGHT}, "tank.00000001", at)
+    Writer(workspace, "tank.00000001").append(PATTERNS, [known])
     yield workspace
     workspace.close()
 
 
 def seen(w) -> dict[str, int]:
-    return {line.id: count(line, "seen") for line in corrections.settle_all(w).notebook.patterns.values()}
+    corrections.reconcile_all(w)
+    return {each.id: each.count("seen") for each in w.patterns.records()}
 
 
 def test_a_lesson_copied_into_the_log_a_hundred_times_counts_for_nothing(w):
@@ -175,24 +174,29 @@ def test_a_lesson_copied_into_the_log_a_hundred_times_counts_for_nothing(w):
     entry = "## 2026-11-21 10:{:02}Z — again {}\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** {}\n\n"
     rows = [AT_START, f"> {AT_START}", AT_START.removeprefix("- "), IN_MEMORY, AT_USE]
     log = "".join(entry.format(n % 60, n, rows[n % len(rows)]) for n in range(100))
-    w.disk.append(corrections.log_file(w, "velma"), log.encode())
+    w.files.append(corrections.log_file(w, "velma"), log.encode())
     assert len(corrections.read_log(w, "velma").entries) == 100
     assert seen(w) == before
     own = entry.format(0, "mine", LESSON)
-    w.disk.append(corrections.log_file(w, "velma"), own.encode())
-    assert seen(w) == {reconcile.pattern_id(LESSON): 2}
+    w.files.append(corrections.log_file(w, "velma"), own.encode())
+    assert seen(w) == {pattern_id(LESSON): 2}
 
 
 def test_a_lesson_is_echoed_only_by_who_was_shown_it(w):
-    line = w.load().notebook.patterns[reconcile.pattern_id(LESSON)]
-    told = {"wrong": LESSON, "right": RIGHT, "pattern": LESSON, "lesson": line, "now_ms": 2_000}
-    assert echoes.echoed(w.root, "velma", **told) == ""
-    shown.note(w.root, "velma", "s", [line.id], 1_000)
-    assert echoes.echoed(w.root, "velma", **told) == line.id
-    assert echoes.echoed(w.root, "tank", **told) == ""
-    assert echoes.echoed(w.root, "velma", **told | {"wrong": "sed mangled a path"}) == ""
-    assert echoes.echoed(w.root, "velma", **told | {"lesson": None}) == ""
-    assert echoes.echoed(w.root, "tank", **told | {"pattern": AT_START, "lesson": None}) == ID
+    known, now_ms = pattern_id(LESSON), w.world.wall_ms()
+
+    def logged(agent, pattern=LESSON, wrong=LESSON):
+        found = correct(w, agent, Correction(wrong, RIGHT, pattern), session="s")
+        return found.is_echo, found.id, found.seen
+
+    assert logged("velma") == (False, known, 2)
+    exposure.note(w.state, "velma", "s", [known], now_ms)
+    assert logged("velma") == (True, known, 2)
+    assert logged("tank") == (False, known, 3)
+    assert logged("velma", wrong="sed mangled a path") == (False, known, 4)
+    assert logged("tank", pattern=AT_START) == (True, ID, 0)
+    relapsed = [record.extra for record in corrections.read_log(w, "velma").records]
+    assert relapsed == [(), (("relapsed", "1"),)]
 
 
 def test_the_right_ways_of_a_log_are_the_last_ones_told(w):
@@ -200,10 +204,10 @@ def test_the_right_ways_of_a_log_are_the_last_ones_told(w):
     log = (
         entry.format(1, "first", LESSON) + entry.format(2, "second", LESSON) + entry.format(3, "never counted", AT_USE)
     )
-    w.disk.append(corrections.log_file(w, "velma"), log.encode())
+    w.files.append(corrections.log_file(w, "velma"), log.encode())
     seen(w)
-    assert reconcile.rights(corrections.read_log(w, "velma")) == {reconcile.pattern_id(LESSON): "second"}
-    assert reconcile.rights(parse_log("")) == {}
+    assert corrections.rights(w, "velma") == {pattern_id(LESSON): "second"}
+    assert corrections.rights(w, "tank") == {}
 
 
 @pytest.mark.parametrize(
