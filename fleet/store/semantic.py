@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,7 +60,10 @@ def source(workspace: Workspace) -> Source | None:
         key = os.environ.get(settings.key_env, "")
         return Source(name, lambda: lambda texts: _asked(settings.url, settings.url_model, key, texts))
     files = _files_of(workspace, settings.model)
-    return Source(_fingerprint(files[0]), lambda: _loaded(*files)) if all(map(Path.is_file, files)) else None
+    if not all(map(Path.is_file, files)):
+        return None
+    name = _fingerprint(files[0])
+    return Source(name, lambda: _loaded(*files, name))
 
 
 def _files_of(workspace: Workspace, model: str) -> tuple[Path, Path]:
@@ -163,7 +167,8 @@ def _fingerprint(weights: Path) -> str:
         return f"{weights.name} {hashlib.blake2b(file.read(1 << 16), digest_size=8).hexdigest()}"
 
 
-def _loaded(weights: Path, tokens: Path) -> Vectors:
+@lru_cache(maxsize=1)
+def _loaded(weights: Path, tokens: Path, name: str) -> Vectors:  # noqa: ARG001 - another model at the same place
     """Return the embedding by averaged token vectors: the tensor ``embedding.weight`` or model2vec's ``embeddings``.
 
     model2vec may weigh its tokens (``weights``), and let several share a row (``mapping``).
