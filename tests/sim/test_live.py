@@ -10,20 +10,32 @@ from pathlib import Path
 import pytest
 
 from crdt.doc import Document
-from fleet.cli import wiring
-from fleet.keep import config, edits
-from fleet.keep.reading import PATTERNS
-from fleet.keep.workspace import Workspace, World
-from fleet.learn import corrections
+from fleet.app import learning, sharing
 from fleet.learn.corrections import Correction
-from fleet.learn.discoveries import Finding, discover
-from fleet.share.bridge import BASE, Bridge
+from fleet.learn.discoveries import Finding
+from fleet.model import edits
+from fleet.model.line import Line
+from fleet.share.live.bridge import BASE, Bridge
 from fleet.share.memory import MemoryRemote, MemoryServer
-from tests.sim.simulator import HOUR_MS, LESSONS, START_MS, SimDisk
+from fleet.store import config
+from fleet.store.files import Files
+from fleet.store.lines import PATTERNS
+from fleet.store.tree import MemoryTree
+from fleet.store.workspace import Workspace, World
 
+START_MS = 1_795_219_200_000  # 2026-11-21
+HOUR_MS = 3_600_000
+LESSONS = [f"Lesson number {number} of a clan" for number in range(5)]
 SEEDS = 25
 STEPS = 40
 GIT, LIVE, BOTH = "gitonly", "liveonly", "both"
+
+
+class QuickFiles(Files):
+    """Files that no disk is waited for."""
+
+    def _fsync(self, handle: int) -> None:
+        pass
 
 
 class Mixed:
@@ -41,16 +53,21 @@ class Mixed:
             (folder / agent).mkdir()
             (folder / agent / config.FILE_NAME).write_text(f"[keep]\nedition_always_bytes = {edition_bytes}\n")
         self.bridges: dict[str, Bridge] = {}
+        self.trees = {agent: MemoryTree() for agent in (GIT, LIVE, BOTH)}
 
     def document(self) -> Document:
         return Document(self.rng.getrandbits(32))
 
     def open(self, agent: str) -> Workspace:
         world = World(
-            lambda: self.now_ms, entropy=self.rng.randbytes, machine=lambda: f"machine of {agent}", durable=False
+            lambda: self.now_ms,
+            entropy=self.rng.randbytes,
+            machine=lambda: f"machine of {agent}",
+            durable=False,
+            tree=lambda _: self.trees[agent],
         )
         root = self.folder / agent
-        return Workspace(root, world, SimDisk(root))
+        return Workspace(root, world, QuickFiles(root))
 
     def run(self) -> None:
         acts = [self.correct] * 6 + [self.sync] * 4 + [self.exchange] * 6
@@ -66,22 +83,21 @@ class Mixed:
     def correct(self, agent: str) -> None:
         workspace = self.open(agent)
         told = Correction("w", "r", self.rng.choice(LESSONS))
-        corrections.correct(workspace, agent, told, session=str(self.now_ms))
+        learning.correct(workspace, agent, told, session=str(self.now_ms))
         self.acknowledged += 1
         workspace.close()
 
     def discover(self, agent: str) -> None:
         workspace = self.open(agent)
-        discover(workspace, agent, Finding(f"problem {self.rng.randint(0, 9)}", "solution"))
+        learning.discover(workspace, agent, Finding(f"problem {self.rng.randint(0, 9)}", "solution"))
         workspace.close()
 
     def retire(self, agent: str) -> None:
         workspace = self.open(agent)
         with workspace.writing(agent) as writer:
-            held = workspace.load()
-            workspace.admit(held.notebook)
-            if lines := sorted(held.notebook.patterns.values(), key=lambda line: line.id):
-                writer.append(PATTERNS, [edits.retired(self.rng.choice(lines), writer.name, writer.tick())])
+            if lines := [each for each in workspace.db.said(workspace.db.names()).values() if isinstance(each, Line)]:
+                chosen = self.rng.choice(sorted(lines, key=lambda line: line.id))
+                writer.append(PATTERNS, [edits.retire(chosen, writer.name)])
         workspace.close()
 
     def late(self, agent: str) -> None:
@@ -90,8 +106,8 @@ class Mixed:
         with workspace.writing(agent) as writer:
             raw = b'{"id":"p-%016x","new":%d}\n' % (self.rng.randrange(3), self.rng.randrange(3))
             path = workspace.clan / PATTERNS.shard(writer.name)
-            if raw not in workspace.disk.read(path):
-                workspace.disk.append(path, raw)
+            if raw not in workspace.files.read(path):
+                workspace.files.append(path, raw)
         workspace.close()
 
     def sync(self, agent: str) -> None:
@@ -100,7 +116,7 @@ class Mixed:
         workspace = self.open(agent)
         with workspace.writing(agent):
             pass
-        wiring.sync(workspace, MemoryRemote(self.server), rng=self.rng, sleep=lambda _: None)
+        sharing.synced(workspace, MemoryRemote(self.server), rng=self.rng, sleep=lambda _: None)
         workspace.close()
 
     def exchange(self, agent: str) -> None:
@@ -131,23 +147,24 @@ class Mixed:
         if (bridge := self.bridges.pop(agent, None)) is not None:
             bridge.workspace.close()
 
-    def held(self, agent: str) -> tuple[bytes, bytes]:
+    def known(self, agent: str) -> dict[str, object]:
         workspace = self.open(agent)
-        held = workspace.load()
-        assert held.read.count == 0
+        assert workspace.db.refused_count() == 0
+        assert workspace.db.differences() == []
+        known = workspace.db.said(workspace.db.names())
         workspace.close()
-        return held.notebook.edition(), held.findings.edition()
+        return dict(known)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_git_live_and_both_end_with_the_same_lines(seed: int, tmp_path: Path):
     mixed = Mixed(seed, tmp_path)
     mixed.run()
-    assert mixed.held(GIT) == mixed.held(BOTH)
-    assert mixed.held(LIVE) == mixed.held(BOTH)
+    assert mixed.known(GIT) == mixed.known(BOTH)
+    assert mixed.known(LIVE) == mixed.known(BOTH)
     workspace = mixed.open(BOTH)
-    lines = workspace.load().notebook.patterns.values()
-    assert sum(total for line in lines for total in line.n.get("seen", {}).values()) == mixed.acknowledged
+    assert sum(each.count("seen") for each in workspace.patterns.records()) == mixed.acknowledged
+    workspace.close()
     for agent in (GIT, LIVE, BOTH):  # a line that came back by the other way was never taken for a clone's
         assert len({r.name for r in mixed.open(agent).replicas().replicas if r.agent == agent}) <= 1
     for bridge in mixed.bridges.values():

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.exceptions import ConnectionClosedError
 from websockets.frames import Close
 
-from fleet.serve.door import Rules, Visitor
+from fleet.serve.auth import Rules, Visitor
 from fleet.serve.room import PING_S, Room, Rooms
-from fleet.share import wire
+from fleet.share.live import wire
 from tests.sim.virtual import Conductor
 
 OPEN, AWAY, HANGING, MUTE = "open", "away", "hanging", "mute"
