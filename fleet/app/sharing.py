@@ -383,8 +383,9 @@ def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
 
 def agree(workspace: Workspace, url: str) -> None:
     """Note a person's yes to a remote, in place of any other."""
-    workspace.state.disagree(_REMOTE)
-    workspace.state.agree(_REMOTE, _consent(workspace, url), workspace.wall())
+    if workspace.state.agreed(_REMOTE) != [_consent(workspace, url)]:
+        workspace.state.disagree(_REMOTE)
+        workspace.state.agree(_REMOTE, _consent(workspace, url), workspace.wall())
     workspace.state.put(**{_LEFT: ""})
 
 
