@@ -16,7 +16,7 @@ import pytest
 
 from fleet.hosts import local
 from fleet.learn.corrections_md import parse_log
-from fleet.serve import schedule, sidecar
+from fleet.serve import schedule, sidecar, watch
 from fleet.serve.schedule import Looks, Marks, Ticked, Worked
 from fleet.serve.sidecar import Hands, Sidecar, TickFailedError
 from fleet.serve.watch import Bell
@@ -491,3 +491,18 @@ def test_where_a_live_room_is_named_a_lesson_is_next_door_without_any_remote(cre
     crew.correct("ann", HAND)
     assert until(lambda: HAND in crew.lines("bob"))
     assert until(lambda: HAND in (crew.folder / "bob/clan-learnings/patterns.md").read_text())
+
+
+def test_a_watcher_that_cannot_begin_is_replaced_by_looking(scene, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(24, "inotify watch limit reached")
+
+    monkeypatch.setattr(watch, "awatch", refused)
+
+    async def story(_):
+        await when(lambda: ("polling", "") in scene.told)
+        (scene.folder / "agents/ann/corrections.md").write_text("x")
+        await when(lambda: scene.looked() == scene.marks.work)
+
+    scene.run(story)
+    assert any(event == "no watcher" and "limit reached" in what for event, what in scene.told)

@@ -1,0 +1,69 @@
+"""Small files of the hooks: marks, and what a session has been told, without asking any file for its time."""
+
+import json
+
+import pytest
+
+from fleet.hook import entry
+from fleet.hosts import local
+from fleet.model.errors import BusyError
+from fleet.store.workspace import Workspace
+
+DAY_MS = 86_400_000
+
+
+def test_a_mark_tells_when(tmp_path, monkeypatch):
+    assert local.marked_ms(str(tmp_path), "twice") == 0
+    monkeypatch.setattr(local, "now_ms", lambda: 1_800_000_000_123)
+    local.mark(str(tmp_path), "fired", "Stop", word="claude-code")
+    assert local.fired(str(tmp_path)) == {"Stop": 1_800_000_000_123}
+    (tmp_path / ".fleet/fired/Stop").write_text("claude-code\n")  # of an older version
+    assert local.fired(str(tmp_path)) == {}
+
+
+def test_sessions_that_nobody_heard_of_for_a_week_are_forgotten(tmp_path, monkeypatch):
+    root, now = str(tmp_path), 1_800_000_000_000
+    for session, days in (("old", 8), ("lively", 8), ("lively", 1), ("new", 0)):
+        monkeypatch.setattr(local, "now_ms", lambda days=days: now - days * DAY_MS)
+        local.note(root, session, "flag c-1")
+    (tmp_path / ".fleet/told/broken").write_text("no line of ours\n")
+    monkeypatch.setattr(local, "now_ms", lambda: now)
+    local.prune(root)
+    assert sorted(path.name for path in (tmp_path / ".fleet/told").iterdir()) == ["lively", "new"]
+    assert local.words(root, "lively") == ["flag c-1", "flag c-1"]
+
+
+def test_a_hostile_sessions_id_names_no_file_elsewhere(tmp_path):
+    for session in ("../../etc/passwd", "", "a" * 500, "\u202e"):
+        local.note(str(tmp_path), session, "stop once")
+        assert local.words(str(tmp_path), session) == ["stop once"]
+    assert len(list((tmp_path / ".fleet/told").iterdir())) == 4
+
+
+def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch):
+    from fleet.app import flagging
+    from fleet.hosts.calls import Call
+    from fleet.hosts.payloads import parse
+
+    monkeypatch.setattr(flagging, "LOCK_WAIT_S", 0.1)
+    data = b'{"prompt": "No, that is wrong. You should have used pnpm, not npm."}'
+    call, payload = Call("UserPromptSubmit", str(place.folder), "tank", "s"), parse("UserPromptSubmit", data, {})
+    workspace = Workspace(place.folder)
+    with workspace.log_lock("tank"), pytest.raises(BusyError):
+        flagging.heard(call, payload)
+    workspace.close()
+    assert place.entries() == ""
+    assert "fleet learn c-" in flagging.heard(call, payload)
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionStart", "PostToolUseFailure"])
+def test_only_a_tool_call_is_ever_blocked(event, place, monkeypatch):
+    """Exit 2 would block a person's prompt, whoever says so."""
+    from fleet.app import hearing
+
+    told = {"prompt": "No, wrong", "tool_input": {"command": "make"}, "error": "x", "cwd": str(place.folder)}
+    monkeypatch.setattr(entry, "_read", json.dumps(told).encode)
+    monkeypatch.setattr(entry, "_has_work", lambda *_: True)
+    monkeypatch.setattr(hearing, "answer", lambda *_: hearing.Reply(blocked="never"))
+    assert entry.main([event]) == 0
+    assert entry.main(["PreToolUse"]) == 2
