@@ -11,7 +11,6 @@ from fleet.learn import journal as log
 from fleet.learn import mutations
 from fleet.learn.mutations import Declared, Open, Proposal
 from fleet.model.errors import UsageError
-from fleet.recall.search import Answer, render
 from fleet.store.workspace import Workspace
 
 app = output.commands()
@@ -63,7 +62,7 @@ def _tell_strategies(known: tuple[mutations.Strategy, ...], *, as_json: bool) ->
     output.tell({"mutations": output.cleaned(rows)}, text, as_json=as_json)
 
 
-def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | None, *, as_json: bool) -> None:
+def _tell_declared(workspace: Workspace, declared: Declared, known: journaling.Answer | None, *, as_json: bool) -> None:
     if as_json:
         told: dict[str, object] = {
             "id": declared.id,
@@ -81,7 +80,7 @@ def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | Non
         output.say(output.cleaned(f"\nin {declared.path.relative_to(workspace.root)}{opened}"))
         output.say("when it has worked and nobody noticed: fleet mutate --worked")
         if known is not None and known.hits:
-            output.say(f"\nwhat is known about it:\n{render(known)}")
+            output.say(f"\nwhat is known about it:\n{journaling.render(known)}")
         elif known is not None:
             output.say("\nnothing is known about it: fleet search WORDS looks on")
     output.tell_secrets(declared.secrets)
