@@ -121,7 +121,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int)
         The file where it stands now, or "".
     """
     settings = workspace.config.promotion
-    if settings.mode == "off" or seen < evidence.least_seen(settings):
+    if settings.mode == "off" or (seen < settings.own and seen < settings.clan_seen):
         return ""
     lesson = Known(workspace, agent).lesson(pattern_id)
     if lesson is None or not evidence.due([lesson], agent, settings, set()):

@@ -1,11 +1,11 @@
 """Order of lessons, and the words in which their evidence is told: shared by the page and by a session's start."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from crdt import clock
 from fleet.model import names
 from fleet.model.pattern import Pattern
+from fleet.store.query import Order
 from fleet.text.screening import readable
 
 LOG_A_CORRECTION = 'fleet correct --wrong "..." --right "..." --pattern "..."'
@@ -14,15 +14,13 @@ UNREADABLE = "(nothing that can be shown)"
 _EMOJI_CHARS_MAX = 8
 _FIRST_DAY = "2000"
 
-Order = Literal["sight", "evidence"]
-"""``sight`` is the order of a page, ``evidence`` that of a session's start."""
-
 
 def ranked(patterns: Iterable[Pattern], order: Order, *, everything: bool = False) -> list[Pattern]:
     """Return the lessons that are listed, best first: the same order as ``Patterns.best`` of the store.
 
-    With ``everything``, those that are not listed as well. Published lessons come first. Behind them ``sight`` counts occurrences; ``evidence`` counts agents, then sessions,
-    then occurrences. Of two alike the newest comes first; the id only makes the order the same everywhere.
+    Published lessons come first. Behind them ``sight`` counts occurrences, as a page does; ``evidence`` counts agents,
+    then sessions, then occurrences. Of two alike the newest comes first; the id only makes the order the same
+    everywhere. With ``everything``, lessons that are not listed are among them.
     """
     found = sorted((each for each in patterns if everything or each.is_listed), key=lambda pattern: pattern.id)
     found.sort(key=lambda pattern: pattern.last_seen, reverse=True)

@@ -30,7 +30,7 @@ def triggers_file(agent: str) -> str:
     return f"{FOLDER}/triggers-{agent}.json"
 
 
-def made_of(agent: str) -> list[str]:
+def _made_of(agent: str) -> list[str]:
     """Return the small files that an agent's text is made of beside the records, below the root."""
     own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl")
     local = (f"promotion/{agent}.json", f"promotion/{agent}.left.json", f"attempts/{agent}.won")
@@ -92,7 +92,7 @@ def generation(root: str) -> str:
 def sums(root: str, agent: str) -> dict[str, str]:
     """Return size and checksum of each file that an agent's text is made of, "" for a file that is not there."""
     found: dict[str, str] = {}
-    for path in made_of(agent):
+    for path in _made_of(agent):
         data = _read(root, path, _BYTES_MAX)
         found[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""
     return found

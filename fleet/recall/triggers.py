@@ -51,11 +51,6 @@ def parse(trigger: str) -> Trigger:
     return tuple(found[:ENTRIES_MAX])
 
 
-def fits(trigger: Trigger, tool: str, command: str, path: str) -> bool:
-    """Tell whether a call is one that a trigger is about."""
-    return _fits(trigger, tool.lower(), _commands(command), path[-SUBJECT_CHARS_MAX:])
-
-
 def table(patterns: Iterable["Pattern"]) -> list[list[str]]:
     """Return ``[id, trigger, row]`` of the lessons that have a trigger, best-evidenced first, each row fit to show."""
     from fleet.recall.ranking import ranked  # not at the top: a hook that matches a command has no time for the model

@@ -21,7 +21,6 @@ from fleet.model import limits
 from fleet.model.errors import FleetError
 
 if TYPE_CHECKING:
-    from fleet.model.line import Line
     from fleet.model.pattern import Pattern
     from fleet.store.local import Local
     from fleet.store.workspace import Writer
@@ -80,6 +79,21 @@ def note(state: "Local", agent: str, session: str, ids: Iterable[str], now_ms: i
 _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, number) VALUES (?, ?, ?, ?, ?, ?)"
 
 
+def adopt(state: "Local", agent: str, rows: Iterable[tuple[str, int, int, int, str, int, bool]]) -> None:
+    """Take in what another version of fleet, or a backup, knew; nothing where the agent has exposures already.
+
+    Args:
+        state: the local database; the table is made in it.
+        agent: who read them.
+        rows: (pattern, first_ms, last_ms, number, replica, total, said); ``replica`` is "" for what is not counted yet.
+    """
+    connection = _prepared(state)
+    told = [(agent, each, "", *rest) for each, *rest in rows if _is_pattern(each)]
+    if told and not _rows(state, "SELECT 1 FROM exposure WHERE agent = ? LIMIT 1", agent):
+        put = "INSERT INTO exposure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        _in_one_go(connection, lambda: connection.executemany(put, told))
+
+
 def was_shown(state: "Local", agent: str, ids: Iterable[str], before_ms: int) -> bool:
     """Tell whether one of these lessons was shown to this agent, here, before a point in time."""
     wanted = list(dict.fromkeys(ids))
@@ -129,34 +143,32 @@ def roll_up(writer: "Writer") -> int:
     Raises:
         FleetError: what is missing is written the next time.
     """
-    from fleet.model import edits  # not at the top: a hook notes what it shows, and needs neither of the two
+    from fleet.model import edits  # not at the top: a hook notes what it shows, and needs none of the three
     from fleet.model.line import total_of
     from fleet.store.lines import PATTERNS
 
-    workspace, agent = writer.workspace, writer.agent
-    today = _today(workspace.world.wall_ms())
+    workspace, agent, me = writer.workspace, writer.agent, writer.name
     connection = _prepared(workspace.state)
-    lines: dict[str, Line | None] = {}
 
-    def line(pattern: str) -> "Line | None":
-        if pattern not in lines:
-            lines[pattern] = workspace.patterns.line(pattern)
-        return lines[pattern]
+    def own_total(pattern: str) -> int:
+        line = workspace.patterns.line(pattern)
+        return total_of(line, me, "shown") if line is not None else 0
 
-    _in_one_go(connection, lambda: _count(connection, agent, writer.name, today, line))
+    today = _today(workspace.world.wall_ms())
+    _in_one_go(connection, lambda: _count(connection, agent, me, today, own_total))
     asked = "SELECT pattern, max(total) FROM exposure WHERE agent = ? AND replica = ? AND said = 0 GROUP BY pattern"
     deltas = []
-    for pattern, total in connection.execute(asked, (agent, writer.name)).fetchall():
-        record = line(pattern)
-        if record is not None and (missing := total - total_of(record, writer.name, "shown")) > 0:
-            deltas.append(edits.shown(record, writer.name, missing))
+    for pattern, total in connection.execute(asked, (agent, me)).fetchall():
+        line = workspace.patterns.line(pattern)
+        if line is not None and (missing := total - total_of(line, me, "shown")) > 0:
+            deltas.append(edits.shown(line, me, missing))
     writer.append(PATTERNS, deltas)
     connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
     _in_one_go(connection, lambda: _shorten(connection, agent, workspace.patterns.get))
     return len(deltas)
 
 
-def shortened(spans: Sequence[Span], most: int, cut_ms: int | None) -> list[Span]:
+def _shortened(spans: Sequence[Span], most: int, cut_ms: int | None) -> list[Span]:
     """Return at most so many spans: the oldest are joined, none across ``cut_ms``, the promotion, if it is known."""
     found = list(spans)
     at = 0
@@ -170,19 +182,16 @@ def shortened(spans: Sequence[Span], most: int, cut_ms: int | None) -> list[Span
 
 
 def _count(
-    connection: sqlite3.Connection, agent: str, replica: str, today: int, line: "Callable[[str], Line | None]"
+    connection: sqlite3.Connection, agent: str, replica: str, today: int, own_total: Callable[[str], int]
 ) -> None:
     """Give whole days to a replica. Its total is never below the one in its column: this table may be younger."""
-    from fleet.model.line import total_of
-
     asked = "SELECT rowid, pattern, number FROM exposure WHERE agent = ? AND said = 0 AND replica = '' AND first_ms < ?"
     totals: dict[str, int] = {}
     for row, pattern, number in connection.execute(asked, (agent, today)).fetchall():
         if pattern not in totals:
             most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"
             counted = connection.execute(most, (agent, pattern, replica)).fetchone()[0]
-            record = line(pattern)
-            totals[pattern] = max(counted, total_of(record, replica, "shown") if record is not None else 0)
+            totals[pattern] = max(counted, own_total(pattern))
         totals[pattern] += number
         changed = "UPDATE exposure SET replica = ?, total = ? WHERE rowid = ?"
         connection.execute(changed, (replica, totals[pattern], row))
@@ -214,7 +223,7 @@ def _shorten_one(connection: sqlite3.Connection, agent: str, pattern: str, most:
         where,
     ).fetchall()
     replica, total = rows[-1][3:]
-    spans = shortened([Span(*row[:3]) for row in rows], most, cut_ms)
+    spans = _shortened([Span(*row[:3]) for row in rows], most, cut_ms)
     connection.execute("DELETE FROM exposure WHERE agent = ? AND pattern = ? AND said = 1", where)
     connection.executemany(
         "INSERT INTO exposure VALUES (?, ?, '', ?, ?, ?, ?, ?, 1)",

@@ -98,12 +98,12 @@ def memory_file(workspace: Workspace, agent: str) -> Path:
     return workspace.home(agent) / FILE_NAME
 
 
-def waiting_file(workspace: Workspace, agent: str) -> Path:
+def _waiting_file(workspace: Workspace, agent: str) -> Path:
     """Return the path of the list of what waits for a person: machine-local, worked out anew with each sync."""
     return workspace.local / "promotion" / f"{agent}.json"
 
 
-def left_file(workspace: Workspace, agent: str) -> Path:
+def _left_file(workspace: Workspace, agent: str) -> Path:
     """Return the path of the list of what left a memory: machine-local."""
     return workspace.local / "promotion" / f"{agent}.left.json"
 
@@ -118,7 +118,7 @@ def standing(workspace: Workspace, agent: str) -> Standing:
 def waiting(workspace: Workspace, agent: str) -> tuple[Waiting, ...]:
     """Return what waited for a person when promotion was last looked at."""
     try:
-        found = json.loads(workspace.files.read(waiting_file(workspace, agent)) or b"[]")
+        found = json.loads(workspace.files.read(_waiting_file(workspace, agent)) or b"[]")
         return tuple(Waiting(*map(str, each)) for each in found)
     except (ValueError, TypeError):
         return ()  # it is worked out anew with the next sync
@@ -325,7 +325,7 @@ def take_out_retired(workspace: Workspace, agent: str, lessons: Lessons) -> tupl
 def left(workspace: Workspace, agent: str) -> tuple[Left, ...]:
     """Return what left an agent's memory and was still retired when that was last looked at; newest last."""
     try:
-        found = json.loads(workspace.files.read(left_file(workspace, agent)) or b"[]")
+        found = json.loads(workspace.files.read(_left_file(workspace, agent)) or b"[]")
         return tuple(Left(*map(str, each)) for each in found)
     except (ValueError, TypeError):
         return ()  # it told what was; nothing else depends on it
@@ -334,8 +334,8 @@ def left(workspace: Workspace, agent: str) -> tuple[Left, ...]:
 def forget(workspace: Workspace, agent: str, pattern_id: str) -> None:
     """Drop the words of a lesson that left a memory, or waits for one. The caller holds the write lock."""
     for path, noted in (
-        (left_file(workspace, agent), left(workspace, agent)),
-        (waiting_file(workspace, agent), waiting(workspace, agent)),
+        (_left_file(workspace, agent), left(workspace, agent)),
+        (_waiting_file(workspace, agent), waiting(workspace, agent)),
     ):
         kept = [each for each in noted if each.id != pattern_id]
         if len(kept) < len(noted):
@@ -358,7 +358,7 @@ def _keep_left(
     kept = [each for each in noted if each.id not in going | stays and is_retired(lessons.lesson(each.id))]
     now = (*kept, *fresh)[-LEFT_MAX:]
     if now != noted:
-        workspace.files.replace(left_file(workspace, agent), _as_json(now))
+        workspace.files.replace(_left_file(workspace, agent), _as_json(now))
 
 
 def _keep_waiting(
@@ -369,7 +369,7 @@ def _keep_waiting(
     kept = [] if is_all else [each for each in noted if each.id not in judged and each.id not in known]
     now = (*kept, *(each for each in held_up if each.id not in known))
     if now != noted:
-        workspace.files.replace(waiting_file(workspace, agent), _as_json(now))
+        workspace.files.replace(_waiting_file(workspace, agent), _as_json(now))
     return now
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fleet.model.pattern import Pattern
 from fleet.recall import triggers
-from fleet.recall.triggers import due, fits, framed, parse, table
+from fleet.recall.triggers import due, framed, parse, table
 from tests.records import AT, pattern
 
 
@@ -44,7 +44,7 @@ from tests.records import AT, pattern
     ],
 )
 def test_what_a_trigger_fits(trigger, tool, command, path, expected):
-    assert fits(parse(trigger), tool, command, path) is expected
+    assert bool(due([["p-0000000000000001", trigger, "- x"]], [], tool, command, path)) is expected
 
 
 def test_what_goes_beyond_the_limits_of_a_trigger_is_left_out():

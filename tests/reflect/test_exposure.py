@@ -15,7 +15,7 @@ from fleet.model import limits
 from fleet.model.errors import DiskError
 from fleet.model.line import Line, total_of
 from fleet.reflect import exposure
-from fleet.reflect.exposure import Span, before, known, note, shortened, was_shown
+from fleet.reflect.exposure import Span, _shortened, before, known, note, was_shown
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -344,7 +344,7 @@ def test_whatever_is_joined_no_figure_is_wrong(seed):
     cut = rng.randrange(1000)
     known_cut = rng.choice([cut, None])
     most = limits.SHOWN_SPANS_EACH_MAX
-    spans = shortened([Span(at, at, 1) for at in moments], most, known_cut)
+    spans = _shortened([Span(at, at, 1) for at in moments], most, known_cut)
     assert len(spans) <= most
     assert sum(each.number for each in spans) == len(moments)
     for at in [cut, *moments, *range(0, 1000, 97)]:

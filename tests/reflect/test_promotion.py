@@ -257,7 +257,7 @@ def test_what_waits_is_kept_while_others_are_looked_at(w):
 def test_a_damaged_list_of_what_waits_is_made_anew(w, damage):
     w.config.promotion.mode = "suggest"
     tell(w, line({"velma.00000007": 3}))
-    w.files.replace(promotion.waiting_file(w, "velma"), damage)
+    w.files.replace(promotion._waiting_file(w, "velma"), damage)
     assert promotion.waiting(w, "velma") == ()
     assert len(promote(w).waiting) == 1
 
