@@ -8,7 +8,7 @@ import msgspec
 
 from fleet.app import reflecting, sharing, starting
 from fleet.app.finding import find
-from fleet.app.status import lesson_as_json
+from fleet.app.listing import lesson_as_json
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn import purge as purging
 from fleet.learn.importer import Imported
@@ -250,7 +250,7 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
     """
     done: list[str] = []
     with workspace.files.lock(workspace.local / "locks" / "sync.lock"), workspace.locked():
-        if converting.needs_upgrade(workspace.root) or converting.has_old_lines(workspace):
+        if converting.is_unfinished(workspace):
             found = converting.upgrade(workspace)
             done += found.done
             for agent, rows in found.exposures.items():

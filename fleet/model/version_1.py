@@ -4,8 +4,8 @@ A line of fleet 0.1 had one map for each kind of statement (``add``, ``rem``, ``
 each replica, and ``at`` and ``by`` for the first sight of the lesson. Its parts go where their writer's column is now:
 
 * a slot of ``add`` and ``n`` into the column of its replica, an edited field into the column of ``when``'s writer;
-* fields as first logged, and removals, into the column of ``by``; ``at`` becomes that column's first sight, where it is
-  earlier than its add. A line without ``by`` gets the smallest of its slots, else ``NOBODY``;
+* fields as first logged, and removals, into the column of ``by``; ``at`` becomes that column's first sight. A line
+  without ``by`` gets the smallest of its slots, else ``NOBODY``;
 * the slot ``import.<8 hex>`` of an imported record stays a column under that name, which is no agent's: its add and its
   removals keep their meaning exactly, its counts become parts under the record's hash (those 8 digits and 8 zeros, as
   an import makes them today), and the field ``agent.<8 hex>`` says that it is an import.
@@ -121,8 +121,9 @@ def _as_line(old: _Old) -> Line:
         if _is_import(writer):
             field = author_field(part_of(writer))
             column(writer).first.setdefault(field, old.set.get(field, "") if field not in old.when else "")
-    if slots and old.at != clock.ZERO and old.at < (column(owner).add or "~"):
-        column(owner).first[AT] = old.at
+    if slots and old.at != clock.ZERO:
+        # Also where it is the add: another line may move that on.
+        column(owner).first[AT] = min(old.at, column(owner).add or "~")
     return Line(old.id, dict(sorted(columns.items())))
 
 

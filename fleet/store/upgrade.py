@@ -7,8 +7,9 @@ joins without doubling. What is no line of fleet 0.1 stays byte for byte.
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +27,11 @@ from fleet.store.workspace import Workspace
 FORMAT_NUMBER = 2
 FORMAT_BYTES = f"{FORMAT_NUMBER}\n".encode()
 BACKUP = "upgrade-backup"
-_OLD_FILES = ("base", "state.db", "consent", "paused", "shown")
+_OLD_FILES = (
+    *("base", "state.db", "consent", "paused", "shown", "sessions"),
+    *("settled", "trusted.json", "regions.json"),
+)
 """What lies in ``.fleet`` of fleet 0.1 and of no later version."""
-_DERIVED = ("base", "ready", "regions", "trusted.json", "gone")
 
 
 class Upgraded(NamedTuple):
@@ -164,17 +167,18 @@ def upgrade(workspace: Workspace) -> Upgraded:
     return Upgraded(plans.lines, plans.private, plans.refused, done, exposures)
 
 
-def has_old_lines(workspace: Workspace) -> bool:
-    """Tell whether any line of fleet 0.1 is left, as after a pull of files that another machine wrote."""
+def is_unfinished(workspace: Workspace) -> bool:
+    """Tell whether an upgrade has anything to do: also where only a line of fleet 0.1 came in."""
+    if number(_read(workspace.clan / FORMAT)) < FORMAT_NUMBER:
+        return True
     sources = (source for source in clan_sources(workspace.clan) if source.kind is PATTERNS)
     return any(converted_file(each.path, workspace.files.read(each.file)).lines for each in sources)
 
 
 def finish(workspace: Workspace, done: list[str]) -> None:
     """Remove what fleet 0.1 derived, and note that this workspace is converted: the last step of an upgrade."""
-    removed = [name for name in (*_DERIVED, *_OLD_FILES) if _remove(workspace.local / name)]
+    removed = [name for name in ("ready", *_OLD_FILES) if _remove(workspace.local / name)]
     removed += [path.name for path in sorted(workspace.local.glob("state.*db*")) if _remove(path)]
-    removed += [path.name for path in sorted(workspace.local.glob("index*")) if _remove(path)]
     if removed:
         done.append(f"removed from .fleet, since it is made anew or was converted: {', '.join(removed)}")
     workspace.files.replace(workspace.clan / FORMAT, FORMAT_BYTES)
@@ -278,7 +282,7 @@ def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:
     workspace.files.folder(fresh)
     if workspace.clan.is_dir():
         shutil.copytree(workspace.clan, fresh / "clan-learnings", symlinks=True)
-    for name in ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown"):
+    for name in ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown", "sessions"):
         source = workspace.local / name
         if source.is_dir() and not source.is_symlink():
             shutil.copytree(source, fresh / name, symlinks=True)
@@ -319,34 +323,29 @@ def _convert_local(workspace: Workspace, done: list[str]) -> None:
         until = _read(pause).decode("ascii", "replace").strip()
         state.pause(until if clock.is_stamp(until) else "")
         told.append("the pause")
-    kept = {key: meta[key] for key in ("last_sync", "pulled") if key in meta and not state.get(key)}
+    kept = {key: meta[key] for key in ("last_sync", "pulled", "seen_by") if key in meta and not state.get(key)}
     state.put(**kept)
-    for agent, session, last_ms in _rows(workspace, "SELECT agent, id, last_ms FROM session"):
-        state.session(str(agent), int(last_ms), limits.SESSION_IDLE_MINUTES * 60_000, _same(str(session)))
-        told.append(f"the session of {agent}")
+    for agent in workspace.agents_here():
+        session, _, last_ms = _read(workspace.local / "sessions" / agent).decode("ascii", "replace").partition(" ")
+        if session and last_ms.strip().isdigit():
+            state.session(agent, int(last_ms), 0, partial(str, session))
+            told.append(f"the session of {agent}")
     if told:
         done.append(f"kept in .fleet/local.db: {', '.join(told)}")
 
 
-def _same(session: str) -> Callable[[], str]:
-    return lambda: session
-
-
 def _meta(workspace: Workspace) -> dict[str, str]:
-    return {str(key): str(value) for key, value in _rows(workspace, "SELECT key, value FROM meta") if value}
-
-
-def _rows(workspace: Workspace, asked: str) -> list[tuple[Any, ...]]:
-    """Return rows of the database of fleet 0.1; none where it is missing or damaged."""
+    """Return the values in the database of fleet 0.1; none where it is missing or damaged."""
     path = workspace.local / "state.db"
     if not path.is_file() or path.is_symlink():
-        return []
+        return {}
     try:
         with closing(sqlite3.connect(path)) as connection:
-            return connection.execute(asked).fetchall()
+            found = connection.execute("SELECT key, value FROM meta").fetchall()
     except sqlite3.Error as why:
-        workspace.warn(f"{path} cannot be read ({why}): sessions and the time of the last sync were not kept")
-        return []
+        workspace.warn(f"{path} cannot be read ({why}): the time of the last sync was not kept")
+        return {}
+    return {str(key): str(value) for key, value in found if value}
 
 
 def _shown(workspace: Workspace) -> dict[str, list[tuple[str, int, int, int, str, int, bool]]]:

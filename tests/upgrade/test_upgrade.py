@@ -1,0 +1,433 @@
+"""``fleet upgrade``: a workspace and a branch of fleet 0.1 keep every lesson, count, state, discovery and memory.
+
+``data/`` holds what fleet 0.1 wrote: a workspace of velma's, the clan's branch, and what ``fleet export`` said there.
+"""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fleet.app import moving, sharing
+from fleet.model import pattern
+from fleet.model.line import Line, decode, encode, join
+from fleet.model.strict import BadLineError
+from fleet.model.version_1 import converted
+from fleet.reflect import exposure
+from fleet.store import replica, upgrade
+from fleet.store.workspace import Workspace, World
+
+DATA = Path(__file__).parent / "data"
+EXPORT = json.loads((DATA / "velma-export.json").read_text("utf-8"))
+MACHINE = "0123456789abcdef"
+NOW_MS = 1_795_353_000_000  # some seconds after the last line
+LAST_SYNC = "2026-11-22T13:08:42.339Z-0000"
+
+
+def git(folder, *words, text=None):
+    who = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    done = subprocess.run(["git", *who, *words], cwd=folder, input=text, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def remote(tmp_path):
+    """A bare repository with the clan's branch as fleet 0.1 left it."""
+    work = tmp_path / "work"
+    shutil.copytree(DATA / "branch", work)
+    git(work, "init", "-q", "-b", "fleet")
+    git(work, "add", "-A")
+    git(work, "commit", "-q", "-m", "fleet 0.1")
+    git(tmp_path, "clone", "-q", "--bare", str(work), "clan.git")
+    return tmp_path / "clan.git"
+
+
+def old_workspace(root, remote):
+    """Make velma's workspace of fleet 0.1, its database too."""
+    shutil.copytree(DATA / "velma", root)
+    (root / "dot-fleet").rename(root / ".fleet")
+    words = {"@REMOTE@": str(remote), "@MACHINE@": MACHINE, "@FOLDER@": replica.folder_fingerprint(root)}
+    for name in ("fleet.toml", ".fleet/consent", ".fleet/replica.toml"):
+        text = (root / name).read_text()
+        for mark, value in words.items():
+            text = text.replace(mark, value)
+        (root / name).write_text(text)
+    with sqlite3.connect(root / ".fleet/state.db") as connection:
+        connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", [("last_sync", LAST_SYNC), ("mark", "ffff")])
+    return root
+
+
+def opened(root):
+    world = World(wall_ms=lambda: NOW_MS, machine=lambda: MACHINE, lent=lambda: "", durable=False)
+    return Workspace(root, world)
+
+
+@pytest.fixture
+def workspace(tmp_path, remote):
+    found = opened(old_workspace(tmp_path / "velma", remote))
+    yield found
+    found.close()
+
+
+def as_known(found: dict) -> dict:
+    """Return what the export of fleet 0.1 says of a lesson."""
+    return {key: found[key] for key in ("id", "text", "correct", "category", "tags", "seen", "sessions", "agents")}
+
+
+def known_here(workspace):
+    """Return id to what is known here, private lessons too."""
+    found = {}
+    for source in (workspace.patterns, workspace.notes("velma")):
+        for each in source.records():
+            found[each.id] = {
+                "id": each.id,
+                "text": each.text,
+                "correct": each.correct,
+                "category": each.category,
+                "tags": each.tags,
+                "seen": each.count("seen"),
+                "sessions": each.count("sessions"),
+                "agents": each.agents(),
+            }
+    return found
+
+
+def files_of(root):
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not {"git", "locks", "upgrade-backup"} & set(path.relative_to(root).parts)
+    }
+
+
+# --- a workspace ----------------------------------------------------------------------------------------------------
+
+
+def test_every_lesson_count_state_and_discovery_is_kept(workspace):
+    assert upgrade.needs_upgrade(workspace.root)
+    home = workspace.home("velma")
+    own = {name: (home / name).read_bytes() for name in ("memory.md", "JOURNAL.md", "corrections.md")}
+    moving.upgrade(workspace)
+    assert not upgrade.needs_upgrade(workspace.root)
+    assert known_here(workspace) == {each["id"]: as_known(each) for each in EXPORT["patterns"]}
+    for each in EXPORT["patterns"]:
+        source = workspace.notes("velma") if each["text"].startswith("A private") else workspace.patterns
+        mine, record = source.get(each["id"]), each["record"]
+        state = "retired" if not mine.is_present else mine.state or "candidate"
+        assert (state, mine.at, mine.last_seen) == (each["state"], each["first"], each["last"])
+        assert mine.fields == record["set"], "the value from the future waits, all else is as it was"
+        assert mine.merged_into == record["set"].get("merged_into", "")
+    assert json.loads(msgspec.json.encode(workspace.discoveries.shown())) == [
+        {key: value for key, value in each.items() if key != "retracted"}
+        for each in EXPORT["discoveries"]
+        if not each["retracted"]
+    ]
+    assert sorted(workspace.discoveries.retracted()) == EXPORT["retractions"]
+    assert {name: (home / name).read_bytes() for name in own} == own
+
+
+def test_a_value_from_the_future_waits_and_is_not_lost(workspace):
+    moving.upgrade(workspace)
+    [late] = workspace.db.late()
+    assert late == EXPORT["held"][0]["id"]
+    assert pattern.fold(workspace.patterns.line(late)).category == "from the future"
+    assert workspace.patterns.get(late).category == "ci"
+
+
+def test_lines_that_cannot_be_read_and_lines_of_a_newer_version_stay_byte_for_byte(workspace):
+    moving.upgrade(workspace)
+    shard = (workspace.clan / "patterns.d/velma.b45040ff.jsonl").read_bytes().splitlines()
+    assert b"this line cannot be read" in shard
+    assert EXPORT["carried"][0].encode() in shard
+    assert workspace.db.carried_count() == 1
+    assert workspace.db.refused_count() == 1
+
+
+def test_what_is_private_moves_to_the_agents_notes_and_stands_nowhere_else(workspace):
+    moving.upgrade(workspace)
+    holders = {path for path, data in files_of(workspace.root).items() if b"A private thing" in data}
+    assert {path for path in holders if not path.startswith(".fleet/private-")} == {
+        "agents/velma/corrections.md",
+        "agents/velma/notes.jsonl",
+    }
+    sharing.settle(workspace, "velma")
+    holders = {path for path, data in files_of(workspace.root).items() if b"A private thing" in data}
+    assert not [path for path in holders if path.startswith("clan-learnings")], (
+        "nor does counting the log bring it back"
+    )
+
+
+def test_counting_the_log_afterwards_counts_nothing_again(workspace):
+    moving.upgrade(workspace)
+    before = known_here(workspace)
+    sharing.settle(workspace, "velma")
+    assert known_here(workspace) == before
+
+
+def test_what_only_this_machine_knew_is_in_the_local_database(workspace, remote):
+    (workspace.local / "paused").write_text("\n")
+    moving.upgrade(workspace)
+    assert workspace.state.agrees("remote", f"{MACHINE} {remote}")
+    assert workspace.state.get("last_sync") == LAST_SYNC
+    assert workspace.state.get("mark") == ""
+    assert workspace.state.paused(workspace.wall())
+    spans = exposure.known(workspace.state, "velma")
+    assert len(spans) == 7
+    assert exposure.was_shown(workspace.state, "velma", ["p-ee3229f9e5ce4319"], NOW_MS)
+    session = workspace.state.session("velma", 1_795_352_950_000, 1_800_000, lambda: "s-another")
+    assert session == "s-e517fe2ab428"
+
+
+def test_a_consent_that_was_given_on_another_machine_is_none_here(tmp_path, remote):
+    root = old_workspace(tmp_path / "velma", remote)
+    consent = root / ".fleet/consent"
+    consent.write_text(consent.read_text().replace(MACHINE, "fedcba9876543210"))
+    workspace = opened(root)
+    moving.upgrade(workspace)
+    assert workspace.state.agreed("remote") == []
+
+
+def test_showings_are_kept_with_their_times_and_counted_once(tmp_path, remote):
+    root = old_workspace(tmp_path / "velma", remote)
+    lesson, other = "p-ee3229f9e5ce4319", "p-ca58470de6666049"
+    told = {
+        "through": "2026-11-20",
+        "first": {lesson: 1_795_000_000_000, other: 1_795_000_000_000},
+        "shown": {"velma.b45040ff": {lesson: 5, other: 2}},
+        "unsaid": [other],
+    }
+    spans = {"through": "2026-11-20", "spans": {lesson: [[1_795_000_000_000, 1_795_100_000_000, 5]]}}
+    (root / ".fleet/shown/velma.json").write_text(json.dumps(told))
+    (root / ".fleet/shown/velma.when.json").write_text(json.dumps(spans))
+    workspace = opened(root)
+    moving.upgrade(workspace)
+    found = exposure.known(workspace.state, "velma")
+    assert sum(span.number for span in found[lesson]) == 6, "five that were folded, one of the day that was not"
+    assert sum(span.number for span in found[other]) == 3
+    assert found[lesson][0] == (1_795_000_000_000, 1_795_100_000_000, 5)
+
+
+def test_doing_it_twice_changes_nothing_and_the_old_files_are_kept(workspace):
+    before = files_of(workspace.root)
+    moving.upgrade(workspace)
+    first = files_of(workspace.root)
+    told = moving.upgrade(workspace)
+    assert files_of(workspace.root) == first
+    assert "have this version's format already" in told[0]
+    backup = workspace.local / upgrade.BACKUP
+    for path, data in before.items():
+        if path.startswith("clan-learnings/"):
+            assert (backup / path).read_bytes() == data
+    for name in ("base", "state.db", "consent", "shown", "sessions", "settled"):
+        assert not (workspace.local / name).exists()
+
+
+class Killed(BaseException):
+    """The machine went off."""
+
+
+@pytest.mark.parametrize("at", range(1, 14))
+def test_killed_at_any_write_the_next_run_ends_as_one_that_was_not(tmp_path, remote, monkeypatch, at):
+    root = old_workspace(tmp_path / "velma", remote)
+    whole = old_workspace(tmp_path / "whole", remote)
+    for name in (".fleet/replica.toml",):
+        shutil.copy(root / name, whole / name)
+    moving.upgrade(opened(whole))
+    broken = opened(root)
+    count = 0
+
+    def counted(act):
+        def done(*words, **more):
+            nonlocal count
+            count += 1
+            if count == at:
+                raise Killed
+            return act(*words, **more)
+
+        return done
+
+    for name in ("replace", "append", "remove"):
+        monkeypatch.setattr(broken.files, name, counted(getattr(broken.files, name)))
+    monkeypatch.setattr(sharing, "clan_remote", lambda *_, **__: None)
+    try:
+        moving.upgrade(broken)
+    except Killed:
+        broken.close()
+        assert upgrade.is_unfinished(broken), "a workspace that is converted in part is not taken for a whole one"
+    again = opened(root)
+    moving.upgrade(again)
+    for path, data in files_of(whole).items():
+        if path.startswith(("clan-learnings", "agents")):
+            assert (root / path).read_bytes() == data, path
+    assert exposure.known(again.state, "velma") == exposure.known(opened(whole).state, "velma")
+
+
+def test_a_workspace_of_this_version_needs_no_upgrade(tmp_path):
+    (tmp_path / "fleet.toml").write_text("")
+    assert not upgrade.needs_upgrade(tmp_path)
+    line = {"id": "p-3f9c1a2b7d4e5f60", "w": {"tank.0a1b2c3d": {"first": {"text": "x"}}}}
+    (tmp_path / "clan-learnings").mkdir()
+    (tmp_path / "clan-learnings/patterns.jsonl").write_text(json.dumps(line) + "\n")
+    assert not upgrade.needs_upgrade(tmp_path)
+    old = {"id": "p-3f9c1a2b7d4e5f60", "set": {"text": "x"}}
+    (tmp_path / "clan-learnings/patterns.jsonl").write_text(json.dumps(old) + "\n")
+    assert upgrade.needs_upgrade(tmp_path)
+
+
+# --- a clan ---------------------------------------------------------------------------------------------------------
+
+
+def branch(remote):
+    names = git(remote, "ls-tree", "-r", "--name-only", "fleet").split()
+    return {name: git(remote, "show", f"fleet:{name}") for name in names}
+
+
+def test_the_branch_is_converted_once_and_a_sync_goes_on_from_there(workspace, remote):
+    with pytest.raises(Exception, match="fleet upgrade"):
+        sharing.sync(workspace, "velma", yes=True)
+    told = moving.upgrade(workspace)
+    assert any("branch was converted" in row for row in told)
+    shown = branch(remote)
+    assert shown[".fleet-format"] == "2\n"
+    assert all('"w":' in row for row in shown["patterns.jsonl"].splitlines())
+    head = git(remote, "rev-parse", "fleet")
+    moving.upgrade(workspace)
+    assert git(remote, "rev-parse", "fleet") == head
+    before = known_here(workspace)
+    sharing.sync(workspace, "velma")
+    assert known_here(workspace) == before
+    assert "Not sent before the upgrade" in "".join(branch(remote).values())
+    assert "A private thing" not in git(remote, "log", "-p", "fleet")
+    head = git(remote, "rev-parse", "fleet")
+    sharing.sync(workspace, "velma")
+    assert git(remote, "rev-parse", "fleet") == head, "nothing is sent twice"
+
+
+@pytest.mark.parametrize("first", ["velma", "other"])
+def test_two_machines_upgrade_in_any_order_and_nothing_doubles(tmp_path, remote, first):
+    """The other machine knows the branch, and its own edition of it, as of before."""
+    spaces = {"velma": opened(old_workspace(tmp_path / "velma", remote))}
+    other = old_workspace(tmp_path / "other", remote)
+    text = (other / ".fleet/replica.toml").read_text().replace("velma", "tank").replace("b45040ff", "6f01daa4")
+    (other / ".fleet/replica.toml").write_text(text)
+    shutil.rmtree(other / "agents")
+    shutil.rmtree(other / "clan-learnings")
+    shutil.copytree(DATA / "branch", other / "clan-learnings")
+    spaces["other"] = opened(other)
+    for name in sorted(spaces, key=lambda name: name != first):
+        moving.upgrade(spaces[name])
+        sharing.sync(spaces[name], "velma" if name == "velma" else "tank")
+    for name in ("velma", "other", "velma"):
+        sharing.sync(spaces[name], "velma" if name == "velma" else "tank")
+    wanted = {each["id"]: as_known(each) for each in EXPORT["patterns"]}
+    assert known_here(spaces["velma"]) == wanted
+    private = next(each["id"] for each in EXPORT["patterns"] if each["text"].startswith("A private"))
+    shared = {each: known for each, known in wanted.items() if each != private}
+    assert {each.id: each.count("seen") for each in spaces["other"].patterns.records()} == {
+        each: known["seen"] for each, known in shared.items()
+    }
+    rows = [row for row in branch(remote)["patterns.jsonl"].splitlines() if row not in EXPORT["carried"]]
+    assert len(rows) == len({json.loads(row)["id"] for row in rows})
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_parts_of_a_line_go_to_who_said_them():
+    made = converted(
+        json.dumps(
+            {
+                "add": {
+                    "tank.c0ffee42": "2026-11-21T00:00:00.000Z-0000",
+                    "import.9cd194bd": "1970-01-01T00:00:00.000Z-0000",
+                },
+                "at": "1970-01-01T00:00:00.000Z-0000",
+                "by": "import.9cd194bd",
+                "id": "p-3f9c1a2b7d4e5f60",
+                "n": {"seen": {"tank.c0ffee42": 2, "import.9cd194bd": 3}},
+                "rem": {"tank.c0ffee42": "2026-11-21T00:00:00.000Z-0000"},
+                "set": {"text": "x", "category": "c"},
+                "when": {"category": ["2026-11-22T00:00:00.000Z-0000", "velma.09ab12cd"]},
+            }
+        ).encode()
+    )
+    assert json.loads(encode(made)) == {
+        "id": "p-3f9c1a2b7d4e5f60",
+        "w": {
+            "import.9cd194bd": {
+                "add": "1970-01-01T00:00:00.000Z-0000",
+                "first": {"agent.9cd194bd": "", "at": "1970-01-01T00:00:00.000Z-0000", "text": "x"},
+                "parts": {"seen": {"9cd194bd00000000": 3}},
+                "rem": {"tank.c0ffee42": "2026-11-21T00:00:00.000Z-0000"},
+            },
+            "tank.c0ffee42": {"add": "2026-11-21T00:00:00.000Z-0000", "n": {"seen": 2}},
+            "velma.09ab12cd": {"set": {"category": ["2026-11-22T00:00:00.000Z-0000", "c"]}},
+        },
+    }
+    folded = pattern.fold(made)
+    assert (folded.count("seen"), folded.agents(), folded.witnesses()) == (5, ["import", "tank"], 1)
+    assert folded.is_present, "the import was not removed"
+    assert decode(encode(made)) == made
+
+
+def test_converted_in_pieces_or_whole_a_record_is_the_same():
+    rows = [raw for raw in (DATA / "branch/patterns.jsonl").read_bytes().splitlines() if b"ee3229f9e5ce4319" in raw]
+    [whole] = map(converted, rows)
+    old = json.loads(rows[0])
+    pieces = [
+        {key: old[key] for key in ("id", "at", "by", "set", "when")},
+        {key: old[key] for key in ("id", "at", "by", "add")},
+        {key: old[key] for key in ("id", "at", "by", "n")},
+    ]
+    joined = Line(old["id"])
+    for piece in [*reversed(pieces), *pieces]:
+        joined = join(joined, converted(json.dumps(piece).encode()))
+    assert joined == whole
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"rubbish",
+        b"[]",
+        b'{"id":"p-3f9c1a2b7d4e5f60"}',
+        b'{"id":"p-3f9c1a2b7d4e5f60","w":{}}',
+        b'{"id":"p-3f9c1a2b7d4e5f60","set":{"text":"x"},"sig":"y"}',
+        b'{"id":"p-3f9c1a2b7d4e5f60","set":{"text":"x"},"v":3}',
+        b'{"id":"p-3f9c1a2b7d4e5f60","add":{"nobody":"2026-11-21T00:00:00.000Z-0000"}}',
+        b'{"id":"p-3f9c1a2b7d4e5f60","n":{"seen":{"tank.c0ffee42":-1}}}',
+        b'{"id":"p-3f9c1a2b7d4e5f60","set":{"text":"x","text":"y"}}',
+        b'{"id":"d-3f9c1a2b7d4e5f60","problem":"x"}',
+    ],
+)
+def test_what_is_no_line_of_fleet_0_1_or_was_refused_by_it_is_not_converted(raw):
+    assert converted(raw) is None
+
+
+def test_no_other_reader_takes_a_line_of_fleet_0_1():
+    with pytest.raises(BadLineError, match="fleet upgrade"):
+        decode(b'{"id":"p-3f9c1a2b7d4e5f60","set":{"text":"x"}}')
+
+
+def test_a_line_that_grows_beyond_the_limit_is_split(tmp_path):
+    replicas = [f"agent-{number}.{number:08x}" for number in range(1200)]
+    old = {
+        "add": dict.fromkeys(replicas, "2026-11-21T00:00:00.000Z-0000"),
+        "id": "p-3f9c1a2b7d4e5f60",
+        "set": {"text": "x"},
+    }
+    raw = json.dumps(old, separators=(",", ":")).encode()
+    assert len(raw) < 64 * 1024
+    made = upgrade.converted_file("patterns.jsonl", raw + b"\n")
+    rows = made.data.splitlines()
+    assert len(rows) > 1
+    assert max(map(len, rows)) <= 64 * 1024
+    joined = Line(old["id"])
+    for row in rows:
+        joined = join(joined, decode(row))
+    assert len(pattern.fold(joined).live) == 1200
