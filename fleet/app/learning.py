@@ -19,7 +19,7 @@ from fleet.model.pattern import Pattern, fold
 from fleet.recall import triggers
 from fleet.reflect import exposure
 from fleet.store.workspace import Workspace, Writer
-from fleet.text.similarity import near
+from fleet.text.similarity import ALIKE_MIN, near
 
 __all__ = [
     "Changed",
@@ -344,7 +344,7 @@ def _here(workspace: Workspace, pointing: Collection[str]) -> list[str]:
 
 def _refuse_difference(one: Pattern, other: Pattern) -> None:
     close = next(iter(near(one.text, [(other.id, other.text)])), None)
-    if close is not None and close.differs:
+    if close is not None and close.score >= ALIKE_MIN and close.differs:
         raise NoError(
             f"the two read alike and differ ({', '.join(close.differs)}); nothing was changed:\n"
             f"  {one.id} {one.text}\n  {other.id} {other.text}\n"

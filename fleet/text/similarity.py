@@ -24,6 +24,8 @@ CHARS_MAX = 800
 NEAR_MAX = 3
 NEAR_MIN = 0.35
 """Below, two texts share little more than a word."""
+ALIKE_MIN = 0.6
+"""From here on two texts read alike: a hasty reader might take the one for the other."""
 _FUSION = 60  # reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)
 TERMS_MAX = 60
 TOKENIZER = "porter unicode61 remove_diacritics 2"
@@ -431,9 +433,7 @@ def _is_opposed(mine: _Wording, theirs: _Wording) -> bool:
     poles = [{pole for stem in each for pole in lists.poles.get(stem, ())} for each in only]
     if any((axis, 1 - sign) in poles[1] and (axis, sign) not in poles[1] for axis, sign in poles[0]):
         return True
-    if any(
-        f"{prefix}{stem}" in only[1 - n] for n in (0, 1) for stem in only[n] for prefix in _PREFIXES if len(stem) > 2
-    ):
+    if any(_turned(stem) & only[1 - n] for n in (0, 1) for stem in only[n]):
         return True
     said = ["".join(word.said[0] for word in wording.words if not word.said.isascii()) for wording in (mine, theirs)]
     return any(
@@ -443,7 +443,10 @@ def _is_opposed(mine: _Wording, theirs: _Wording) -> bool:
     )
 
 
-_PREFIXES = ("un", "non", "in", "im", "ir", "dis", "de", "anti", "mis", "a")
+def _turned(stem: str) -> set[str]:
+    """Return a stem with what turns its meaning round; "put" is a part of "input" and not its opposite."""
+    prefixes = ("un", "non") if len(stem) < 5 else ("un", "non", "in", "im", "ir", "dis", "de", "anti", "mis", "a")
+    return {prefix + stem for prefix in prefixes} if len(stem) > 2 else set()
 
 
 def _has(text: str, words: list[str]) -> bool:

@@ -123,6 +123,13 @@ def test_what_reads_alike_says_what_differs(one, other, what):
     assert set(found.differs) <= set(similarity.DIFFERENCES)
 
 
+def test_what_only_looks_like_an_opposite_is_none():
+    assert "opposite" not in differences(
+        "Use awk where a person wrote what is put in", "Use awk over sed for user input"
+    )
+    assert "opposite" in differences("Accept valid names", "Accept invalid names")
+
+
 def test_of_the_labelled_pairs_the_same_lessons_are_among_the_three_nearest():
     assert report.met(HELD_OUT) >= 0.9
     assert report.met(HELD_OUT, 1) >= 0.65
