@@ -4,31 +4,93 @@ None of them knows fleet's rules beyond the two that hold for a file: a line is 
 it. Every result is pushed as an ordinary commit on the head, but for the rewinds.
 """
 
+import json
 import random
-from collections.abc import Callable
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from fleet.keep.discoveries import Findings
-from fleet.keep.line import Line, encode
-from fleet.keep.notebook import Notebook, edition_cut
-from fleet.keep.reading import KINDS, PATTERNS, entries
-from fleet.keep.store import Held
+from fleet.model import line as codec
+from fleet.model.discovery import Discovery, smaller
+from fleet.model.line import Carried, Line
 from fleet.share.memory import MemoryServer
 from fleet.share.remote import Files, Mark
-from fleet.share.tree import kind_of
+from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
 from tests.sim.union import merge_trees
 
 _BACK_MAX = 6
+BY_HAND = "byhand"
+"""The agent under whose name people write lines."""
 
 
-def held_in(tree: Files, cut: str = "~") -> Held:
+@dataclass
+class Held:
+    """The join of lines: what somebody knows who has read just these."""
+
+    records: dict[str, Line] = field(default_factory=dict)
+    told: dict[str, Discovery] = field(default_factory=dict)
+    carried: dict[str, bytes] = field(default_factory=dict)
+    """Hash to line."""
+
+    def add(self, entry: Entry) -> None:
+        """Join one entry."""
+        if isinstance(entry, Line):
+            known = self.records.get(entry.id)
+            self.records[entry.id] = entry if known is None else codec.join(known, entry)
+        elif isinstance(entry, Discovery):
+            known = self.told.get(entry.id)
+            self.told[entry.id] = entry if known is None else smaller(known, entry)
+        else:
+            self.carried[entry.hash] = entry.raw
+
+    def without_purged(self) -> "Held":
+        """Return the same without the carried lines that were purged."""
+        gone = {part for record in self.records.values() for part in codec.purged_carried(record)}
+        return Held(self.records, self.told, {part: raw for part, raw in self.carried.items() if part not in gone})
+
+    def covers(self, entry: Entry) -> bool:
+        """Tell whether an entry is known, or was purged."""
+        if isinstance(entry, Line):
+            return entry.id in self.records and codec.covers(self.records[entry.id], entry)
+        if isinstance(entry, Discovery):
+            return entry.id in self.told and smaller(self.told[entry.id], entry) == self.told[entry.id]
+        purged = (codec.purged_carried(record) for record in self.records.values())
+        return entry.hash in self.carried or any(entry.hash in each for each in purged)
+
+    def entries(self) -> Iterable[Entry]:
+        """Return all that is known."""
+        return [*self.records.values(), *self.told.values(), *(Carried("", raw) for raw in self.carried.values())]
+
+    def edition(self, kind: Kind) -> bytes:
+        """Return the canonical bytes of one kind."""
+        if kind is DISCOVERIES:
+            found = sorted((each.at, each.id, DISCOVERIES.encode(each)) for each in self.told.values())
+            raws = [raw for *_, raw in found] + sorted(raw for raw in self.carried.values() if _is_about_it(raw))
+        else:
+            parts = [(each, raw) for each, record in self.records.items() for raw in codec.split(record)]
+            parts += [(json.loads(raw)["id"], raw) for raw in self.carried.values() if not _is_about_it(raw)]
+            raws = [raw for _, raw in sorted(parts)]
+        return b"".join(raw + b"\n" for raw in raws)
+
+    def canonical(self) -> bytes:
+        """Return bytes that are the same for the same knowledge."""
+        lines = [codec.encode(record) for _, record in sorted(self.records.items())]
+        lines += [DISCOVERIES.encode(each) for _, each in sorted(self.told.items())]
+        return b"\n".join([*lines, *sorted(self.carried.values())])
+
+
+def _is_about_it(raw: bytes) -> bool:
+    return json.loads(raw)["id"].startswith("d-")
+
+
+def held_in(tree: Files) -> Held:
     """Join all lines of a tree."""
-    held = Held(Notebook(cut), Findings(cut))
+    held = Held()
     for path, data in sorted(tree.items()):
         kind = kind_of(path)
         if kind is not None:
-            for _, entry in entries(kind, iter([data]), path, held.read):
-                held.of(kind).add(entry)
-    return held
+            for _, entry in entries(kind, [data], path, Read()):
+                held.add(entry)
+    return held.without_purged()
 
 
 class People:
@@ -37,16 +99,12 @@ class People:
     Args:
         server: where they push.
         rng: decides what they do.
-        cut: returns the latest stamp that a sane clock believes.
     """
 
-    def __init__(self, server: MemoryServer, rng: random.Random, cut: Callable[[], str]) -> None:
+    def __init__(self, server: MemoryServer, rng: random.Random) -> None:
         self.server = server
         self.rng = rng
-        self.cut = cut
         self.written = 0
-        self._merged: dict[Mark, Mark] = {}
-        """The second parent of a merge."""
 
     def rewind(self) -> bool:
         """Force the head back, or delete the branch."""
@@ -83,30 +141,39 @@ class People:
         # Without .gitattributes, which comes with the first edition, git leaves markers, and people push those too.
         markers = self.rng.random() < 0.2
         merged = merge_trees(mine, self.server.tree(base), self.server.tree(), markers=markers)
-        if not self._commit(merged):
-            return False
-        self._merged[self.server.head] = mark
-        return True
+        return self._commit(merged, mark)
+
+    def carry(self, raw: bytes) -> bool:
+        """Push a line of a newer version: in a shard of its own, or in the edition."""
+        path = self.rng.choice([PATTERNS.edition, f"patterns.d/{BY_HAND}.{self.rng.getrandbits(32):08x}.jsonl"])
+        tree = self.server.tree()
+        return self._commit(tree | {path: _ended(tree.get(path, b"")) + raw + b"\n"})
+
+    def supersede(self, raw: bytes) -> bool:
+        """Take a line of a newer version out of the whole tree, as a version does that understands it."""
+        tree = self.server.tree()
+        return self._commit({path: _without(data, raw) for path, data in tree.items()})
 
     def _tidied(self, tree: Files, _: str) -> Files:
         """Join some of the files into the editions, and drop the shards that these cover, as an older fleet would."""
-        cut = edition_cut(held_in(tree, self.cut()).notebook)
         taken = {path for path in tree if kind_of(path) and ("/" not in path or self.rng.random() < 0.7)}
-        held = held_in({path: tree[path] for path in taken}, cut)
+        held = held_in({path: tree[path] for path in taken})
         kept = {path: data for path, data in tree.items() if path not in taken}
-        return kept | {kind.edition: held.of(kind).edition() for kind in KINDS}
+        return kept | {kind.edition: held.edition(kind) for kind in KINDS}
 
     def _with_a_line(self, tree: Files, lesson_id: str) -> Files:
         """Append a line to the edition by hand."""
         self.written += 1
-        slot, stamp = f"byhand.{self.written:08x}", "2026-11-20T00:00:00.000Z-0000"
-        line = Line(id=lesson_id, at=stamp, by=slot, add={slot: stamp}, n={"seen": {slot: 1}})
-        return {**tree, PATTERNS.edition: tree.get(PATTERNS.edition, b"") + encode(line) + b"\n"}
+        slot, stamp = f"{BY_HAND}.{self.written:08x}", "2026-11-20T00:00:00.000Z-0000"
+        said = {"add": stamp, "n": {"seen": 1}}
+        raw = json.dumps({"id": lesson_id, "w": {slot: said}}, sort_keys=True, separators=(",", ":")).encode()
+        return {**tree, PATTERNS.edition: _ended(tree.get(PATTERNS.edition, b"")) + raw + b"\n"}
 
-    def _commit(self, tree: Files) -> bool:
+    def _commit(self, tree: Files, merged: Mark = "") -> bool:
+        tree = {path: data for path, data in tree.items() if data}
         if tree == self.server.tree():
             return False
-        self.server.commit(tree)
+        self.server.commit(tree, merged)
         return True
 
     def _line(self, mark: Mark) -> list[Mark]:
@@ -117,16 +184,15 @@ class People:
             mark = self.server.parent(mark)
         return found
 
-    def _ancestors(self, mark: Mark) -> set[Mark]:
-        found: set[Mark] = set()
-        waiting = [mark]
-        while waiting:
-            if (each := waiting.pop()) and each not in found:
-                found.add(each)
-                waiting += [self.server.parent(each), self._merged.get(each, "")]
-        return found
-
     def _base(self, one: Mark, other: Mark) -> Mark:
         """Return the newest commit that both histories have."""
-        common = self._ancestors(one) & self._ancestors(other)
+        common = self.server.ancestors(one) & self.server.ancestors(other)
         return next((mark for mark in reversed(self.server.marks()) if mark in common), "")
+
+
+def _ended(data: bytes) -> bytes:
+    return data if not data or data.endswith(b"\n") else data + b"\n"
+
+
+def _without(data: bytes, raw: bytes) -> bytes:
+    return b"".join(each for each in data.splitlines(keepends=True) if each.rstrip(b"\n") != raw)

@@ -1,11 +1,14 @@
 """Seeded random histories of a clan: agents at work on real workspaces, over a remote in memory.
 
-The world is held: clocks jump, disks crash in the middle of a write, remotes are cut off, rewound, reverted, merged by
-hand or lose a reply, folders are copied. Beside it stands a ledger of what was acknowledged. After healing, every
-machine must hold the same bytes, and nothing acknowledged may be missing or counted twice.
+The world is held: clocks jump, power fails at any durable step, remotes are cut off, rewound, reverted, merged by hand
+or lose a reply, folders are copied and put back, databases and git folders are lost, people edit and delete the
+clan's files. Beside it stands a ledger of what was acknowledged. After healing, every machine must hold the same, what
+was acknowledged must be there once, what is private or purged nowhere, and a database that is made anew must be the
+one that is there.
 """
 
 import hashlib
+import json
 import random
 import shutil
 from collections import Counter
@@ -13,22 +16,35 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crdt import clock
-from fleet.cli import wiring
-from fleet.keep import config, edits, limits, notebook
-from fleet.keep import line as codec
-from fleet.keep.errors import FleetError
-from fleet.keep.normal import pattern_id
-from fleet.keep.reading import PATTERNS
-from fleet.keep.workspace import Workspace, World
+from fleet.app import learning, moving, sharing
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
-from fleet.learn.discoveries import Finding, discover
-from fleet.share.meanwhile import Meanwhile
+from fleet.learn.discoveries import Finding
+from fleet.model import limits
+from fleet.model import line as codec
+from fleet.model.errors import FleetError, NoError
+from fleet.model.lesson_id import pattern_id
+from fleet.model.line import Carried, Line
+from fleet.model.pattern import Policy, fold
 from fleet.share.memory import MemoryServer
 from fleet.share.remote import Mark, RemoteUnavailable
-from fleet.share.tree import PAGE
-from tests.sim.people import People, held_in
-from tests.sim.world import START_MS, CrashError, Ledger, Machine, SimDisk, SimRemote, hurried, large_from
+from fleet.store import config
+from fleet.store import workspace as workspaces
+from fleet.store.lines import KINDS
+from fleet.store.workspace import Workspace, World
+from tests.sim.people import Held, People, held_in
+from tests.sim.world import (
+    POWERS,
+    START_MS,
+    CrashError,
+    Ledger,
+    Machine,
+    SimFiles,
+    SimRemote,
+    SimTree,
+    Snapshot,
+    simulated,
+)
 
 HOUR_MS = 3_600_000
 YEAR_MS = 8_766 * HOUR_MS
@@ -39,6 +55,8 @@ SHORT_STEPS, LONG_STEPS = (5, 14), (18, 45)
 SHORT_MACHINES, LONG_MACHINES = (2, 3), (3, 5)
 MACHINES_MAX = 6
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
+OTHER_SCHEMA = 3
+MEMORY_OFF = '[promotion]\nmode = "off"\n'
 
 
 class Simulation:
@@ -57,19 +75,17 @@ class Simulation:
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.rng = random.Random(seed)
-        self.patience = random.Random(f"patience {seed}")
         self.folder = folder
         self.now_ms = START_MS
         self.server = MemoryServer()
         self.ledger = Ledger()
-        self.people = People(self.server, self.rng, self.latest_believed)
+        self.people = People(self.server, self.rng)
         self.trace: list[str] = []
         self.happened: Counter[str] = Counter()
         self.is_busy = False  # somebody syncs: a faster one must not start a third
-        # Small limits make editions, dropping and large clans happen within a few lines.
+        self.number = 0
+        # Small limits make editions and dropping happen within a few lines.
         self.edition_bytes = self.rng.choice([0, 600, 2_000, 262_144])
-        # From this size on a clan is large: then the index is asked, and what was checked once is trusted.
-        self.large_bytes = self.rng.choice([0, 2_000, 1_048_576, 1_048_576, 1_048_576])
         is_long = self.rng.random() < LONG_SHARE
         self.steps = self.rng.randint(*(LONG_STEPS if is_long else SHORT_STEPS))
         machines = self.rng.randint(*(LONG_MACHINES if is_long else SHORT_MACHINES))
@@ -78,54 +94,147 @@ class Simulation:
     def _machine(self, agent: str) -> Machine:
         root = self.folder / agent
         root.mkdir()
-        (root / config.FILE_NAME).write_text(f"[keep]\nedition_always_bytes = {self.edition_bytes}\n")
+        (root / config.FILE_NAME).write_text(f"[keep]\nedition_always_bytes = {self.edition_bytes}\n{MEMORY_OFF}")
         return Machine(root, agent)
+
+    def actions(self) -> list[Callable[[Machine], object]]:
+        """Return what may happen, as often as it does."""
+        return [
+            *[self.correct] * 8,
+            *[self.sync] * 8,
+            *[self.write_by_hand] * 2,
+            *[self.discover] * 2,
+            *[self.retire] * 2,
+            *[self.edit] * 3,
+            *[self.keep_private] * 2,
+            *[self.word_a_secret] * 3,
+            *[self.purge] * 2,
+            *[self.crash] * 3,
+            *[self.jump] * 2,
+            *[self.merge] * 2,
+            *[self.edit_by_hand] * 2,
+            *(self.restore, self.merge_lessons, self.cut_off, self.copy, self.run_twice, self.compact),
+            *(self.back_up, self.back_up, self.bring_back, self.bring_back, self.rewind, self.revert),
+            *(self.carry, self.carry, self.supersede, self.lose_database, self.lose_git, self.change_schema),
+            *(self.delete_by_hand, self.remember_clan, self.bring_old_clan_back),
+        ]
 
     def run(self) -> str:
         """Live through a history and heal; return a hash of all that happened."""
-        actions = [self.correct] * 8 + [self.sync] * 8 + [self.write_by_hand] * 2 + [self.discover] * 2
-        actions += [self.retire] * 2 + [self.restore, self.cut_off, self.jump, self.copy, self.crash, self.compact]
-        actions += [self.back_up, self.bring_back, self.rewind, self.revert, self.merge, self.merge]
+        actions = self.actions()
         for _ in range(self.steps):
             self.now_ms += self.rng.choice([1, 1, 50, 1_000, 60_000, HOUR_MS])
             machine = self.rng.choice(self.machines)
             action = self.rng.choice(actions)
-            self.note(action.__name__, machine.agent)
+            self.note(action.__name__, machine.root.name)
             self.happened[action.__name__] += action(machine) is not False
         self.heal()
+        self.close()
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
     def note(self, *words: object) -> None:
         """Add to the trace."""
         self.trace.append(" ".join(map(str, words)))
 
+    def new_number(self) -> int:
+        """Return a number that no other thing has."""
+        self.number += 1
+        return self.number
+
+    # --- a machine and its workspace ---------------------------------------------------------------------------------
+
     def open(self, machine: Machine) -> Workspace:
-        """Open a machine's workspace, as each command does."""
+        """Open a machine's workspace, as each command does; or go on, as a sidecar does."""
+        self._put_in_place(machine)
+        if machine.workspace is not None and self.rng.random() < 0.5:
+            return machine.workspace
+        self.shut(machine)
         world = World(
             wall_ms=lambda: self.now_ms + machine.skew_ms,
             entropy=self.rng.randbytes,
             machine=lambda: "one-machine",
             durable=False,
+            tree=lambda _: machine.tree,
         )
-        return Workspace(machine.root, world, SimDisk(machine.root))
+        workspaces.SCHEMA_NUMBER = machine.schema
+        machine.workspace = Workspace(machine.root, world, SimFiles(machine.root))
+        machine.tree.power = POWERS[machine.root]
+        return machine.workspace
 
-    def correct(self, machine: Machine, workspace: Workspace | None = None) -> None:
+    def _put_in_place(self, machine: Machine) -> None:
+        """Of machines of one image, let this one run: they have one path."""
+        if machine.apart is not None:
+            running = next(each for each in machine.others if each.apart is None)
+            self.shut(running)
+            running.apart = self.folder / f"apart{self.new_number()}"
+            running.root.rename(running.apart)
+            machine.apart.rename(machine.root)
+            machine.apart = None
+
+    def shut(self, machine: Machine) -> None:
+        """Close a machine's workspace."""
+        if machine.workspace is not None:
+            machine.workspace.close()
+            machine.workspace = None
+
+    def close(self) -> None:
+        """Close all workspaces."""
+        for machine in self.machines:
+            self.shut(machine)
+
+    def known_by(self, machine: Machine) -> Held:
+        """Return what the rows of a machine say."""
+        workspace = self.open(machine)
+        held = Held()
+        asked = "SELECT line FROM pattern", "SELECT line FROM discovery", "SELECT raw FROM carried"
+        found = workspace.db.ask(lambda it: [[row[0] for row in it.execute(each)] for each in asked])
+        for kind, raws in zip(KINDS, found, strict=False):
+            for raw in raws:
+                held.add(kind.decode(raw))
+        for raw in found[2]:
+            held.add(Carried("", raw))
+        return held
+
+    def check_nothing_went_back(self, machine: Machine) -> None:
+        """Whatever came to pass: what a machine knows covers all that it ever knew."""
+        now = self.known_by(machine)
+        warnings = machine.workspace.warnings if machine.workspace is not None else []
+        if not any("somebody else writes as" in each for each in warnings):
+            for entry in machine.kept.entries():
+                is_taken_out = isinstance(entry, Carried) and entry.hash in self.ledger.superseded
+                assert is_taken_out or now.covers(entry), f"{machine.root.name} went back on {entry}"
+        machine.kept = now
+
+    def check_private(self, machine: Machine) -> None:
+        """What is private stands in none of the files that the clan shares, and that a project may track."""
+        for path in sorted((machine.root / "clan-learnings").rglob("*")):
+            data = path.read_bytes() if path.is_file() else b""
+            leaked = [word for word in self.ledger.private if word.encode() in data]
+            assert not leaked, f"{leaked} stand in {path.name} of {machine.root.name}"
+
+    # --- what agents do ----------------------------------------------------------------------------------------------
+
+    def correct(self, machine: Machine, lesson: str = "") -> None:
         """Log a correction."""
-        lesson = self.rng.choice(LESSONS)
-        ours = workspace or self.open(machine)
+        lesson = lesson or self.rng.choice(LESSONS)
         self.ledger.maybe[lesson] += 1
-        try:
-            # FULL: the entry is acknowledged when this returns.
-            logged = corrections.correct(ours, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
-            self.ledger.maybe[lesson] -= 1
-            self.ledger.seen[lesson] += 1
-            machine.since_snapshot.append(lesson)
-            self.note("logged", logged.id, logged.seen)
-        finally:
-            ours.close()
+        # FULL: the entry is acknowledged when this returns.
+        logged = corrections.correct(
+            self.open(machine), machine.agent, Correction("w", "r", lesson), session=str(self.now_ms)
+        )
+        self._acknowledge(machine, lesson)
+        self.note("logged", logged.id, logged.seen)
+
+    def _acknowledge(self, machine: Machine, lesson: str) -> None:
+        if machine.others:
+            return  # two live machines of one image count inexactly (STORE, section 1, rule 5)
+        self.ledger.maybe[lesson] -= 1
+        self.ledger.seen[lesson] += 1
+        machine.logged.append([lesson, False])
 
     def write_by_hand(self, machine: Machine) -> None:
         """Write an entry with an editor, maybe without the final newline."""
+        self._put_in_place(machine)
         lesson = self.rng.choice(LESSONS)
         path = machine.root / "agents" / machine.agent / "corrections.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,47 +243,144 @@ class Simulation:
         with path.open("a") as file:
             file.write(
                 ("" if not old or old.endswith(b"\n") else "\n")
-                + f"\n## 2026-11-21 — by hand {self.now_ms}\n**Pattern:** {lesson}{end}"
+                + f"\n## 2026-11-21 — by hand {self.new_number()}\n**Pattern:** {lesson}{end}"
             )
-        self.ledger.seen[lesson] += 1
-        machine.since_snapshot.append(lesson)
+        self.ledger.maybe[lesson] += 1
+        self._acknowledge(machine, lesson)
 
     def discover(self, machine: Machine) -> None:
         """Log a discovery."""
-        workspace = self.open(machine)
-        entry, _ = discover(workspace, machine.agent, Finding(f"problem {self.rng.randint(0, 9)}", "solution"))
+        told = Finding(f"problem {self.rng.randint(0, 9)}", "solution")
+        entry, _ = learning.discover(self.open(machine), machine.agent, told)
         self.ledger.discoveries.add(entry.id)
-        machine.since_snapshot.append(entry.id)
-        workspace.close()
+        machine.logged.append([entry.id, False])
 
-    def retire(self, machine: Machine) -> None:
+    def retire(self, machine: Machine) -> bool:
         """Retire a lesson that is in."""
-        self._edit(machine, edits.retired, wanted=True)
+        return self._turn(machine, learning.retire, is_in=True)
 
-    def restore(self, machine: Machine) -> None:
+    def restore(self, machine: Machine) -> bool:
         """Bring a retired lesson back."""
-        self._edit(machine, edits.restored, wanted=False)
+        return self._turn(machine, learning.restore, is_in=False)
 
-    def _edit(self, machine: Machine, change: Callable, *, wanted: bool) -> None:
+    def _turn(self, machine: Machine, change: Callable[..., object], *, is_in: bool) -> bool:
+        lesson = self._some_lesson(machine, is_in=is_in)
+        if not lesson:
+            return False
+        try:
+            change(self.open(machine), machine.agent, lesson)
+        except NoError:  # a merged set is in while any of its records is
+            return False
+        self.ledger.retired.update(self.open(machine).patterns.group(lesson))
+        return True
+
+    def _some_lesson(self, machine: Machine, *, is_in: bool = True) -> str:
+        found = [each.id for each in self.open(machine).patterns.records() if each.is_present is is_in and each.text]
+        secrets = {words[1] for words in self.ledger.words}
+        found = [each for each in found if each not in secrets]
+        return self.rng.choice(found) if found else ""
+
+    def edit(self, machine: Machine) -> bool:
+        """Set a field of a lesson: on this machine it reads so from now on, and what it replaced is gone for good."""
+        lesson = self._some_lesson(machine)
+        if not lesson:
+            return False
+        workspace, value = self.open(machine), f"category {self.new_number()}"
+        before = workspace.patterns.line(lesson)
+        learning.edit(workspace, machine.agent, lesson, [f"category={value}"])
+        after = workspace.patterns.get(lesson)
+        assert after is not None
+        assert after.value("category") == value, f"an edit does not read as it was made: {after.value('category')}"
+        for writer, said in codec.by_writer(before).items() if before is not None else ():
+            for field, (stamp, _) in said.w[writer].set.items():
+                if field == "category":
+                    self.ledger.replaced.add((lesson, field, writer, stamp))
+        return True
+
+    def merge_lessons(self, machine: Machine) -> bool:
+        """Call two lessons one."""
+        one, other = self._some_lesson(machine), self._some_lesson(machine)
+        if not one or one == other:
+            return False
+        try:
+            learning.merge(self.open(machine), machine.agent, one, other, force=True)
+        except NoError:
+            return False
+        return True
+
+    def keep_private(self, machine: Machine) -> bool:
+        """Log a lesson that never leaves, or once more one that is there."""
+        if machine.others or self.people_may_copy(machine):
+            return False
+        words = f"qzprivate{machine.agent}{self.rng.randint(0, 1)}"
+        lesson = f"The code of the {words} is written under the mat"
         workspace = self.open(machine)
-        with workspace.writing(machine.agent):
-            pass
-        held = corrections.settle_all(workspace)
-        lines = [line for line in held.notebook.patterns.values() if notebook.is_present(line) is wanted]
-        if lines:
-            line = self.rng.choice(sorted(lines, key=lambda line: line.id))
-            with workspace.writing(machine.agent) as writer:
-                writer.append(PATTERNS, [change(line, writer.name, writer.tick())])
-            self.ledger.retired.add(line.id)
-            self.note("edited", line.id)
-        workspace.close()
+        known = words in self.ledger.private
+        corrections.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
+        if workspace.notes(machine.agent).line(pattern_id(lesson)) is None:
+            learning.edit(workspace, machine.agent, pattern_id(lesson), ["scope=private"])
+            machine.kept.records.pop(pattern_id(lesson), None)
+        self.ledger.private.add(words)
+        self.check_private(machine)
+        return not known
+
+    def people_may_copy(self, machine: Machine) -> bool:
+        """Tell whether an old copy of this folder's shared files is about, made before something became private."""
+        return False
+
+    def word_a_secret(self, machine: Machine) -> bool:
+        """Log a lesson with a secret in it, or word another one into it."""
+        lesson = f"Log in with qzsecret{machine.agent}"
+        each = pattern_id(lesson)
+        workspace = self.open(machine)
+        record = workspace.patterns.line(each)
+        if each in {words[1] for words in self.ledger.words if words[0] in self.ledger.purged}:
+            return False
+        if record is None:
+            corrections.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
+            record = workspace.patterns.line(each)
+            field, words = "text", f"qzsecret{machine.agent}"
+        else:
+            field, words = "correct", f"qzsecret{machine.agent}v{self.new_number()}"
+            learning.edit(workspace, machine.agent, each, [f"correct={words}"])
+            record = workspace.patterns.line(each)
+        if record is None:
+            return False
+        for writer, said in codec.by_writer(record).items():
+            edit = said.w[writer].set.get(field, ("", ""))
+            if edit[1] == words:
+                self.ledger.words.append((words, each, field, writer, edit[0]))
+            elif said.w[writer].first.get(field) == lesson:
+                self.ledger.words.append((words, each, field, writer, clock.ZERO))
+        return True
+
+    def purge(self, machine: Machine) -> bool:
+        """Purge a secret: all that this machine knows of it."""
+        workspace = self.open(machine)
+        worded = sorted({words[1] for words in self.ledger.words})
+        known = [each for each in worded if workspace.patterns.line(each) is not None]
+        if not known:
+            return False
+        each = self.rng.choice(known)
+        moving.purge(workspace, machine.agent, each, yes=True)
+        machine.is_hurt = True  # the databases were deleted, and rows alone may have known what people took out
+        record = workspace.patterns.line(each)
+        assert record is not None
+        marks = codec.purges(record)
+        self.ledger.retired.add(each)
+        for words, about, field, writer, stamp in self.ledger.words:
+            if about == each and stamp <= marks.get((writer, field), ""):
+                self.ledger.purged.add(words)
+        return True
+
+    # --- sync --------------------------------------------------------------------------------------------------------
 
     def sync(self, machine: Machine, *, compact: bool = False) -> None:
         """Sync, perhaps with somebody faster, a lost reply, or no way to the remote."""
         self.server.is_down = machine.is_cut_off
         self.server.drops_next_reply = self.rng.random() < 0.1
         try:
-            self._sync(machine, self.open(machine), self.somebody_is_faster, compact=compact)
+            self._sync(machine, self.somebody_is_faster, compact=compact)
         except RemoteUnavailable:
             self.note("no answer")
         finally:
@@ -184,39 +390,49 @@ class Simulation:
         """`fleet compact`: an edition, due or not, and every shard without what it covers."""
         self.sync(machine, compact=True)
 
-    def _sync(
-        self, machine: Machine, workspace: Workspace, meanwhile: Callable[[], None], *, compact: bool = False
-    ) -> None:
-        try:
-            with workspace.writing(machine.agent):
-                pass
-            # What there is to do meanwhile is done in time, too late, or in its turn.
-            work = self.patience.choice([None, Meanwhile(), Meanwhile()])
-            is_waiting = self.patience.random() < 0.8
+    def _sync(self, machine: Machine, meanwhile: Callable[[], None], *, compact: bool = False) -> None:
+        workspace = self.open(machine)
+        lacks = not self._covers_tree(machine)
+        with workspace.writing(machine.agent):
+            pass
+        remote = self.remote_class(
+            self.server, machine.tree, meanwhile, lambda: self.ledger.private, self.ledger.superseded
+        )
+        done = sharing.synced(workspace, remote, rng=self.rng, sleep=lambda _: None, compact=compact)
+        self.note("synced", done.out, done.patterns_in, done.lost, done.edition)
+        self.happened["sent again"] += bool(done.lost)
+        self.happened["put back"] += bool(done.put_back)
+        assert done.put_back or not lacks, "files here lacked what the tree holds, and nobody was told"
+        assert self._covers_tree(machine), "after a sync files here lack what the tree holds"
+        machine.is_hurt = False
+        for each in machine.logged:
+            each[1] = True
+        self.check_nothing_went_back(machine)
+        self.check_private(machine)
 
-            def at_push() -> None:
-                if work is not None and is_waiting:
-                    work.spend()
-                meanwhile()
+    def _covers_tree(self, machine: Machine) -> bool:
+        """Tell whether the files here say all that the fetched tree does."""
+        tree, head = machine.tree, machine.tree.head()
+        if not tree.knows(head):
+            return True
+        fetched = held_in({path: tree.read(oid) for path, (oid, _) in tree.paths(head).items()})
+        here = held_in(self.files_of(machine))
+        known = held_in({})
+        known.records = machine.kept.records  # what marks cover is taken out of files
+        return all(here.covers(entry) or not self._is_due(machine, here, entry) for entry in fetched.entries())
 
-            remote = self.remote_class(self.server, at_push)
-            rng, sleep = self.rng, lambda _: None
-            done = wiring.sync(workspace, remote, rng=rng, sleep=sleep, compact=compact, meanwhile=work)
-            assert workspace.store.read(PAGE) == wiring.page(workspace, workspace.load().notebook)
-            self.note("synced", done.out, done.patterns_in, done.lost, done.edition)
-            self.happened["sent again"] += bool(done.lost)
-        finally:
-            workspace.close()
-            self.check_nothing_went_back(machine)
+    def _is_due(self, machine: Machine, here: Held, entry: object) -> bool:
+        """Tell whether an entry of the tree must stand in the files here: it is not, where a mark covers it."""
+        if isinstance(entry, Line) and entry.id in machine.kept.records and entry.id in here.records:
+            both = codec.join(here.records[entry.id], machine.kept.records[entry.id])
+            return not codec.covers(here.records[entry.id], codec.without_purged(entry, both))
+        return not (isinstance(entry, Carried) and not machine.kept.covers(entry))
 
-    def check_nothing_went_back(self, machine: Machine) -> None:
-        """Whatever the remote did: what a machine holds covers all it ever held."""
-        held = self.open(machine).store.load("~").notebook
-        for known in machine.known.values():
-            now = held.get(known.id)
-            assert now is not None, f"{machine.root.name} forgot {known.id}"
-            assert codec.covers(now, known), f"{machine.root.name} went back on {known.id}"
-        machine.known = dict(held.patterns.items())
+    def files_of(self, machine: Machine) -> dict[str, bytes]:
+        """Return the files that a machine shares."""
+        clan = machine.root / "clan-learnings"
+        paths = [path for path in sorted(clan.rglob("*")) if path.is_file()]
+        return {str(path.relative_to(clan)): path.read_bytes() for path in paths}
 
     def somebody_is_faster(self) -> None:
         """Another machine syncs between our pull and our push."""
@@ -224,110 +440,276 @@ class Simulation:
             return
         self.is_busy = True
         down, drops = self.server.is_down, self.server.drops_next_reply
+        syncing = {id(machine) for machine in self.machines if machine.workspace is not None}
         try:
-            self.sync(self.rng.choice(self.machines))
+            others = [each for each in self.machines if not each.others and id(each) not in syncing]
+            if others:
+                self.sync(self.rng.choice(others))
         finally:
             self.is_busy = False
             self.server.is_down, self.server.drops_next_reply = down, drops
+
+    # --- faults of machines ------------------------------------------------------------------------------------------
 
     def cut_off(self, machine: Machine) -> None:
         """Lose or find the way to the remote."""
         machine.is_cut_off = not machine.is_cut_off
 
     def jump(self, machine: Machine) -> None:
-        """A clock jumps: a little, a day back, or ten years ahead."""
+        """A clock jumps: a little, a day back, ten years ahead; or it is set right."""
         machine.skew_ms = self.rng.choice([0, 0, -HOUR_MS, HOUR_MS, -26 * HOUR_MS, 30 * HOUR_MS, 87_600 * HOUR_MS])
         self.note("skew", machine.skew_ms)
 
-    def copy(self, machine: Machine) -> None:
+    def copy(self, machine: Machine) -> bool:
         """Copy a folder: two machines with one replica's state."""
         if len(self.machines) >= MACHINES_MAX:
-            return
-        root = self.folder / f"copy{len(self.machines)}"
+            return False
+        self._put_in_place(machine)
+        self.shut(machine)
+        root = self.folder / f"copy{self.new_number()}"
         shutil.copytree(machine.root, root)
-        # Entries that were written by hand and never recorded are in both folders now: each will count its own.
-        for entry in corrections.reconcile.bind(corrections.read_log(self.open(machine), machine.agent)):
-            if entry.record is None and entry.entry.pattern:
-                self.ledger.maybe[entry.entry.pattern] += 1
-        if machine.snapshot is not None:
-            # A copy of a machine that was brought back: one says its entries anew, the other under the old id.
-            for lesson in self.unsent(machine):
+        twin = Machine(root, machine.agent, machine.tree.copied(), is_hurt=machine.is_hurt, schema=machine.schema)
+        twin.kept = machine.kept
+        self.machines.append(twin)
+        return True
+
+    def run_twice(self, machine: Machine) -> bool:
+        """Start a second machine of one image: the same path, the same replica."""
+        if len(self.machines) >= MACHINES_MAX or machine.others or self.ledger.private:
+            return False
+        self.shut(machine)
+        apart = self.folder / f"apart{self.new_number()}"
+        shutil.copytree(machine.root, apart)
+        twin = Machine(
+            machine.root, machine.agent, machine.tree.copied(), is_hurt=machine.is_hurt, schema=machine.schema
+        )
+        twin.kept, twin.apart = machine.kept, apart
+        twin.others, machine.others = [machine], [twin]
+        machine.snapshot = None
+        for lesson, is_sent in machine.logged:
+            if lesson in LESSONS and not is_sent:
                 self.ledger.maybe[lesson] += 1
-        self.machines.append(Machine(root, machine.agent, known=dict(machine.known)))
+        self.machines.append(twin)
+        return True
 
-    def back_up(self, machine: Machine) -> None:
+    def back_up(self, machine: Machine) -> bool:
         """Take a snapshot of a machine."""
-        machine.snapshot = self.folder / f"snapshot-{machine.root.name}"
-        shutil.rmtree(machine.snapshot, ignore_errors=True)
-        shutil.copytree(machine.root, machine.snapshot)
-        machine.since_snapshot = []
+        if machine.others:
+            return False
+        self.shut(machine)
+        folder = self.folder / f"snapshot-{machine.root.name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(machine.root, folder)
+        machine.snapshot = Snapshot(folder, machine.tree.copied(), machine.is_hurt, machine.schema)
+        machine.logged = []
+        return True
 
-    def bring_back(self, machine: Machine) -> None:
+    def bring_back(self, machine: Machine) -> bool:
         """Put the machine back as it was: same path, same replica id, older state."""
-        if machine.snapshot is None:
-            return
+        if machine.snapshot is None or machine.others:
+            return False
+        self.shut(machine)
         shutil.rmtree(machine.root)
-        shutil.copytree(machine.snapshot, machine.root)
-        machine.known = {}
-        # What was logged since is there only if it had been sent.
-        for what in machine.since_snapshot:
-            if what in LESSONS:
+        shutil.copytree(machine.snapshot.folder, machine.root)
+        machine.tree = machine.snapshot.tree.copied()
+        machine.is_hurt, machine.schema = machine.snapshot.is_hurt, machine.snapshot.schema
+        machine.old_clan = machine.old_database = None
+        machine.kept = Held()
+        # What was logged since is there only if the clan has it.
+        for what, is_sent in machine.logged:
+            if what in LESSONS and not is_sent:
                 self.ledger.seen[what] -= 1
                 self.ledger.maybe[what] += 1
-            self.ledger.discoveries.discard(what)
-        # ADR 6: an entry that was logged before the snapshot and sent after it may count again.
-        for lesson in self.unsent(machine):
-            self.ledger.maybe[lesson] += 1
-        machine.since_snapshot = []
+            elif not is_sent:
+                self.ledger.discoveries.discard(what)
+        machine.logged = []
+        return True
 
-    def unsent(self, machine: Machine) -> list[str]:
-        """Return the lessons of the entries that the machine, as it is now, has not sent."""
+    def forget_what_was_sent(self) -> None:
+        """After somebody took something out of the remote, nobody knows what it has for sure."""
+        for machine in self.machines:
+            for each in machine.logged:
+                each[1] = False
+
+    def crash(self, machine: Machine) -> None:
+        """Lose power at some durable step of the next command."""
         workspace = self.open(machine)
-        base = workspace.store.load("~", workspace.store.base).notebook
-        found = []
-        for bound in corrections.reconcile.bind(corrections.read_log(workspace, machine.agent)):
-            record = bound.record
-            line = base.get(record.pattern) if record else None
-            if record is None or line is None or line.add.get(record.replica, "") < record.at:
-                found.append(bound.entry.pattern)
-        workspace.close()
-        return [lesson for lesson in found if lesson]
+        files = workspace.files
+        assert isinstance(files, SimFiles)
+        power = POWERS[machine.root]
+        power.steps_left, power.torn_share = self.rng.choice([0, 1, 2, 3, 4, 6, 8, 12, 16, 24]), self.rng.random()
+        lesson = self.rng.choice(LESSONS)
+        act = self.rng.choice(["correct", "sync", "sync", "compact"])
+        try:
+            if act == "correct":
+                self.correct(machine, lesson)
+            else:
+                self._sync(machine, lambda: None, compact=act == "compact")
+        except CrashError:
+            self.note("crashed")
+            self.happened["crashed"] += 1
+            self.shut(machine)
+            if self.rng.random() < 0.5:
+                files.forget_unsure()
+            if machine.old_database is not None and not machine.is_hurt and self.rng.random() < 0.3:
+                self._bring_database_back(machine)
+        except FleetError as why:
+            self.note("failed", type(why).__name__)
+        finally:
+            power.steps_left = -1
+
+    def database(self, machine: Machine) -> Path:
+        """Return the path of a machine's database."""
+        return machine.root / ".fleet" / f"state-{machine.schema}.db"
+
+    def lose_database(self, machine: Machine) -> bool:
+        """Delete the database; or note it, for a power failure that takes its last transactions back."""
+        if machine.is_hurt:
+            return False
+        self._put_in_place(machine)
+        self.shut(machine)
+        path = self.database(machine)
+        if self.rng.random() < 0.3 and path.exists():
+            machine.old_database = path.read_bytes()
+            return True
+        for each in path.parent.glob(f"{path.name}*"):
+            each.unlink()
+        machine.old_database = None
+        return True
+
+    def _bring_database_back(self, machine: Machine) -> None:
+        path = self.database(machine)
+        for each in path.parent.glob(f"{path.name}*"):
+            each.unlink()
+        path.write_bytes(machine.old_database or b"")
+        self.happened["database back"] += 1
+
+    def lose_git(self, machine: Machine) -> None:
+        """Delete fleet's own repository."""
+        self.shut(machine)
+        machine.tree = SimTree()
+
+    def change_schema(self, machine: Machine) -> bool:
+        """Go on with another version of fleet, whose database has another number; then again with this one."""
+        if machine.is_hurt:
+            return False
+        self._put_in_place(machine)
+        self.shut(machine)
+        machine.schema = OTHER_SCHEMA if machine.schema == 2 else 2
+        machine.old_database = None
+        return True
+
+    # --- people at a machine -----------------------------------------------------------------------------------------
+
+    def hurt(self, machine: Machine) -> Path:
+        """Let people change the shared files: what an agent said is in the rows by now."""
+        self.open(machine).refresh()
+        machine.is_hurt = True
+        self.shut(machine)
+        return machine.root / "clan-learnings"
+
+    def delete_by_hand(self, machine: Machine) -> bool:
+        """Delete a file of the clan's here, or all of them."""
+        clan = self.hurt(machine)
+        files = [path for path in sorted(clan.rglob("*.jsonl"))]
+        if not files:
+            return False
+        if self.rng.random() < 0.3:
+            shutil.rmtree(clan)
+        else:
+            self.rng.choice(files).unlink()
+        return True
+
+    def remember_clan(self, machine: Machine) -> bool:
+        """Keep a copy of the clan's files, as a commit of the project's does."""
+        clan = machine.root / "clan-learnings"
+        self._put_in_place(machine)
+        if not clan.exists() or self.ledger.private:
+            return False
+        machine.old_clan = self.folder / f"clan{self.new_number()}"
+        shutil.copytree(clan, machine.old_clan)
+        return True
+
+    def bring_old_clan_back(self, machine: Machine) -> bool:
+        """Put an older copy of the clan's files back, as a checkout does."""
+        if machine.old_clan is None:
+            return False
+        clan = self.hurt(machine)
+        shutil.rmtree(clan, ignore_errors=True)
+        shutil.copytree(machine.old_clan, clan)
+        return True
+
+    def edit_by_hand(self, machine: Machine) -> bool:
+        """Take a line out of a file, put one into it, cut it, or break it."""
+        clan = self.hurt(machine)
+        files = [path for path in sorted(clan.rglob("*.jsonl"))]
+        if not files:
+            return False
+        path = self.rng.choice(files)
+        raws = path.read_bytes().splitlines()
+        at = self.rng.randrange(len(raws) + 1)
+        match self.rng.randrange(6):
+            case 0:
+                raws = raws[:at] + raws[at + 1 :]
+            case 1:
+                raws = raws[:at]
+            case 2:
+                raws.insert(at, self.rng.choice([b"<<<<<<< ours", b"rubbish", b"\xff\xfe", b'{"id":"p-']))
+            case 3:
+                self.rng.shuffle(raws)
+            case 4:
+                raws = [raw + b"\r" for raw in raws]
+            case _:
+                if path.parent.name == "discoveries.d" or path.name == "discoveries.jsonl":
+                    return False
+                lesson = self.rng.choice(LESSONS)
+                writer, stamp = f"editor.{self.new_number():08x}", "2026-11-20T00:00:00.000Z-0000"
+                said = {"add": stamp, "n": {"seen": 1}, "first": {"text": lesson}}
+                found = {"id": pattern_id(lesson), "w": {writer: said}}
+                raws.insert(at, json.dumps(found, sort_keys=True, separators=(",", ":")).encode())
+                self.ledger.maybe[lesson] += 1  # another edit may take it out before it was read
+        path.write_bytes(b"".join(raw + b"\n" for raw in raws))
+        return True
+
+    # --- people at the remote ----------------------------------------------------------------------------------------
 
     def rewind(self, _: Machine) -> bool:
         """The remote is forced back to an older commit, or deleted."""
+        self.forget_what_was_sent()
         return self.people.rewind()
 
     def revert(self, _: Machine) -> bool:
         """The remote's content goes back in a new commit."""
+        self.forget_what_was_sent()
         return self.people.revert()
 
     def merge(self, _: Machine) -> bool:
         """Somebody merges an old clone with plain git, and pushes."""
         lesson = self.rng.choice(LESSONS)
+        self.forget_what_was_sent()
         self.ledger.maybe[lesson] += 1  # they may write a line; a revert may take it out before anybody has read it
         return self.people.merge(pattern_id(lesson))
 
-    def latest_believed(self) -> str:
-        """Return the latest stamp that a machine whose clock is right believes."""
-        return clock.shifted(clock.pack(self.now_ms, 0), limits.AHEAD_HOURS_MAX * HOUR_MS)
+    def carry(self, _: Machine) -> bool:
+        """A newer version pushes a line that nobody here understands, maybe one with a secret in it."""
+        secrets = [words for words in self.ledger.words if words[0] not in self.ledger.purged and words[2] == "text"]
+        about, text = pattern_id(self.rng.choice(LESSONS)), f"newer {self.new_number()}"
+        if secrets and self.rng.random() < 0.5:
+            words, about, *_ = self.rng.choice(secrets)
+            text = f"Log in with {words} {text}"
+        raw = json.dumps({"id": about, "text": text, "v": 3}, sort_keys=True, separators=(",", ":")).encode()
+        return self.people.carry(raw)
 
-    def crash(self, machine: Machine) -> None:
-        """Lose power in the middle of a write of the next command."""
-        workspace = self.open(machine)
-        assert isinstance(workspace.disk, SimDisk)
-        workspace.disk.writes_left = self.rng.randint(0, 6)
-        workspace.disk.torn_share = self.rng.random()
-        try:
-            if self.rng.random() < 0.5:
-                self.correct(machine, workspace)
-            else:
-                self._sync(machine, workspace, lambda: None, compact=self.rng.random() < 0.3)
-        except CrashError:
-            self.note("crashed")
-        except FleetError as why:
-            self.note("failed", type(why).__name__)
-        finally:
-            workspace.close()
+    def supersede(self, _: Machine) -> bool:
+        """A newer version takes such a line out, since it says the same in another one."""
+        carried = sorted(held_in(self.server.tree()).carried.items())
+        if not carried:
+            return False
+        part, raw = self.rng.choice(carried)
+        self.ledger.superseded.add(part)
+        return self.people.supersede(raw)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
 
     def heal(self) -> None:
         """Set the clocks, mend the ways, and sync until nothing moves any more; then compare everybody."""
@@ -336,64 +718,90 @@ class Simulation:
             machine.skew_ms, machine.is_cut_off = 0, False
         self.is_busy = True
         self.settle()
-        if any(self.open(machine).timekeeper.reading().wrong for machine in self.machines):
-            # Clocks that ran ten years ahead together believe each other: who has seen them writes no edition until
-            # the day has come, and what a revert took out of one waits so long.
-            self.check(self.open(self.machines[0]))
-            self.now_ms += 11 * YEAR_MS
-            self.settle()
-        states = [self.editions(machine) for machine in self.machines]
+        everybody = [self.known_by(machine) for machine in self.machines]
+        states = [held.canonical() for held in everybody]
         assert all(state == states[0] for state in states), "machines differ after healing"
-        newcomer = held_in(self.server.tree())
-        assert states[0] == (newcomer.notebook.edition(), newcomer.findings.edition()), "a newcomer would miss some"
-        self.note(hashlib.sha256(b"".join(states[0])).hexdigest())
-        self.check(self.open(self.machines[0]))
+        tree = self.server.tree()
+        assert held_in(tree).canonical() == states[0], "a newcomer would miss some"
+        self.note(hashlib.sha256(states[0]).hexdigest())
+        for machine in self.machines:
+            self.check_machine(machine)
+        self.check_counts(everybody[0])
+        self.check_edits(everybody[0])
+        self.check_purged(tree)
 
     def settle(self) -> None:
         """Sync in turn until everybody has seen the same head. Those who believe the same then see the same."""
-        seen: dict[Path, Mark] = {}
+        seen: dict[int, Mark] = {}
         for _ in range(SETTLING_ROUNDS_MAX):
             for machine in self.machines:
-                if seen.get(machine.root, "none") != self.server.head:
+                if seen.get(id(machine), "none") != self.server.head:
                     self.note("heals", machine.root.name)
-                    self._sync(machine, self.open(machine), lambda: None)
-                    seen[machine.root] = self.server.head
+                    self._sync(machine, lambda: None)
+                    seen[id(machine)] = self.server.head
         head, last = self.server.head, self.rng.choice(self.machines)
-        self._sync(last, self.open(last), lambda: None)
+        self._sync(last, lambda: None)
         assert {head} == {self.server.head, *seen.values()}, "the clan does not settle: every sync pushes something"
-        # Those whose clocks are right hold back the same parts, and so have the same notebook.
-        cuts = [self.open(machine).timekeeper.reading() for machine in self.machines]
-        views = [self.editions(m, cut.cut) for m, cut in zip(self.machines, cuts, strict=True) if not cut.wrong]
-        assert all(view == views[0] for view in views), "machines that hold back the same differ after healing"
 
-    def editions(self, machine: Machine, cut: str = "~") -> tuple[bytes, bytes]:
-        """Return everything a machine holds, as canonical bytes, seen under a cut."""
-        held = self.open(machine).store.load(cut)
-        return held.notebook.edition(), held.findings.edition()
+    def check_machine(self, machine: Machine) -> None:
+        """Nothing waits, and a database that is made anew is the one that is there."""
+        workspace = self.open(machine)
+        assert not workspace.db.outgoing(), "something waits, and would never go out"
+        assert not workspace.db.differences(), "a database that is made anew is another one"
+        self.check_private(machine)
 
-    def check(self, workspace: Workspace) -> None:
+    def check_counts(self, held: Held) -> None:
         """Compare with the ledger: nothing acknowledged is missing, nothing is counted twice."""
-        held = workspace.load()
         for lesson in LESSONS:
-            line = held.notebook.get(pattern_id(lesson))
-            seen = notebook.count(line, "seen") if line else 0
+            line = held.records.get(pattern_id(lesson))
+            seen = fold(line).count("seen") if line is not None else 0
             least, most = self.ledger.seen[lesson], self.ledger.seen[lesson] + self.ledger.maybe[lesson]
             assert least <= seen <= most, f"{lesson}: seen {seen}, acknowledged {least}, at most {most}"
-            if least and line.id not in self.ledger.retired:
-                # Two clocks that ran ten years ahead together believe each other; what they wrote waits for the day.
-                is_held = any(part.id == line.id for part in held.notebook.held)
-                assert notebook.is_present(line) or is_held, f"{lesson} is gone, and nobody retired it"
-        missing = self.ledger.discoveries - held.findings.entries.keys()
+            if least and line is not None and line.id not in self.ledger.retired:
+                is_present = fold(line, Policy(self._cut())).is_present
+                assert is_present, f"{lesson} is gone, and nobody retired it"
+        missing = self.ledger.discoveries - held.told.keys()
         assert not missing, f"discoveries lost: {missing}"
+
+    def _cut(self) -> str:
+        return clock.shifted(clock.pack(self.now_ms, 0), limits.AHEAD_HOURS_MAX * HOUR_MS)
+
+    def check_edits(self, held: Held) -> None:
+        """An edit that somebody saw and replaced never reads again: not now, and not when its time has come."""
+        for cut in (self._cut(), clock.shifted(self._cut(), 12 * YEAR_MS)):
+            for each, line in held.records.items():
+                stamp, writer = fold(line, Policy(cut)).edited.get("category", ("", ""))
+                assert (each, "category", writer, stamp) not in self.ledger.replaced, f"{each}: an old edit is back"
+
+    def check_purged(self, tree: dict[str, bytes]) -> None:
+        """What was purged stands nowhere: in no path of the tree, and in nobody's shared files."""
+        places = [("the tree", tree)] + [
+            (each.root.name, self.files_of(each)) for each in self.machines if not each.apart
+        ]
+        for where, files in places:
+            for path, data in files.items():
+                found = [words for words in self.ledger.purged if _holds(data, words)]
+                assert not found, f"{found} were purged, and stand in {path} of {where}"
+
+
+def _holds(data: bytes, words: str) -> bool:
+    """Tell whether words stand in a file, and not only as the beginning of others."""
+    at = data.find(words.encode())
+    while at >= 0:
+        if data[at + len(words) : at + len(words) + 1] not in b"v0123456789":
+            return True
+        at = data.find(words.encode(), at + 1)
+    return False
 
 
 def history(seed: int, folder: Path, kind: Callable[[int, Path], Simulation] = Simulation) -> str:
     """Run one seed in a fresh folder; return the hash of its trace."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    try:
+    with simulated():
         simulation = kind(seed, folder)
-        with hurried(), large_from(simulation.large_bytes):
+        try:
             return simulation.run()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            simulation.close()
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,128 +1,260 @@
 """The world that a simulation holds: disks that tear, ways to the server that are slow, machines, and the ledger."""
 
+import copy
 import functools
 import gc
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.keep import limits
-from fleet.keep.disk import Disk
-from fleet.keep.line import Line
-from fleet.keep.store import raw_lines
-from fleet.share.memory import MemoryRemote, MemoryServer
-from fleet.share.remote import Files, Mark, Moved
-from tests.sim.people import held_in
+from fleet.app import moving
+from fleet.share.memory import MemoryMirror, MemoryServer
+from fleet.share.remote import Files as Sent
+from fleet.share.remote import Mark, Moved
+from fleet.store.database import Database
+from fleet.store.files import Files
+from fleet.store.tree import MemoryTree
+from fleet.store.workspace import Workspace
+from tests.sim.people import Held, held_in
 
 START_MS = 1_795_219_200_000  # 2026-11-21
-_LARGE = [name for name in ("VIEW_BYTES_MIN", "TRUST_BYTES_MIN", "REGION_BYTES_MIN") if hasattr(limits, name)]
 _parsed = functools.lru_cache(maxsize=1_024)(tomllib.loads)
+_transaction = Database.transaction
+
+
+class CrashError(BaseException):
+    """The machine lost its power: nothing of ours may catch this."""
+
+
+class Power:
+    """The power of one machine, which can fail at the n-th durable step from now."""
+
+    def __init__(self) -> None:
+        self.steps_left = -1
+        self.torn_share = 0.0
+
+    def step(self, tear: Callable[[float], object] = bool) -> None:
+        """Come to a durable step; without power, half of it is done."""
+        if self.steps_left == 0:
+            self.steps_left = -1
+            tear(self.torn_share)
+            raise CrashError
+        self.steps_left -= self.steps_left > 0
+
+
+POWERS: dict[Path, Power] = {}
+"""Root of a workspace to its power: what a database asks that is not handed any."""
 
 
 @contextmanager
-def large_from(size: int) -> Iterator[None]:
-    """Call a clan large from a size on: then the index is asked, and what was checked once is trusted."""
-    before = {name: getattr(limits, name) for name in _LARGE}
-    for name, normal in before.items():
-        setattr(limits, name, min(normal, size))
-    try:
-        yield
-    finally:
-        for name, normal in before.items():
-            setattr(limits, name, normal)
+def _powered_transaction(self: Database, *rest: object, **more: object) -> Iterator[object]:
+    power = POWERS.get(self.path.parent.parent) if self.path is not None else None
+    with _transaction(self, *rest, **more) as connection:
+        yield connection
+        if power is not None:
+            power.step()
+    if power is not None:
+        power.step()
 
 
 @contextmanager
-def hurried() -> Iterator[None]:
-    """Take a seventh of the time away: the same few files are parsed thousands of times, and cycles are few."""
-    loads, was_on = tomllib.loads, gc.isenabled()
-    tomllib.loads = _parsed
+def simulated() -> Iterator[None]:
+    """Let power fail at a transaction, too, and purge ask no remote; a few files are parsed thousands of times."""
+    loads, share, was_on = tomllib.loads, moving._share, gc.isenabled()
+    tomllib.loads, moving._share = _parsed, lambda *_, **__: (False, "it is simulated")
+    Database.transaction = _powered_transaction
     gc.disable()
     try:
         yield
     finally:
-        tomllib.loads = loads
+        tomllib.loads, moving._share, Database.transaction = loads, share, _transaction
+        POWERS.clear()
         if was_on:
             gc.enable()
 
 
-class CrashError(Exception):
-    """The machine lost its power: nothing of ours may catch this."""
-
-
-class SimDisk(Disk):
-    """A disk that needs no waiting for, and that can fail in the middle of the n-th write from now."""
+class SimFiles(Files):
+    """Files that need no waiting for the disk, and on which power can fail at each durable step."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.writes_left = -1
-        self.torn_share = 0.0
+        self.power = POWERS.setdefault(root, Power())
+        self.unsure: dict[Path, int] = {}
+        """What was appended without waiting for the disk: file to the size that is on it."""
+
+    def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
+        """Append; what nobody waited for may be gone after a crash."""
+        before = path.stat().st_size if path.exists() else 0
+        super().append(path, data, is_durable=is_durable)
+        if is_durable:
+            self.unsure.pop(path, None)
+        else:
+            self.unsure.setdefault(path, before)
+
+    def forget_unsure(self) -> None:
+        """Take away what was never waited for, as a power failure may."""
+        for path, size in self.unsure.items():
+            with suppress(FileNotFoundError):
+                os.truncate(path, min(size, path.stat().st_size))
+        self.unsure.clear()
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        self.power.step()
+        super().remove(path)
 
     def _fsync(self, handle: int) -> None:
         pass
 
     def _write_all(self, handle: int, data: bytes) -> None:
-        if self.writes_left == 0:
-            self.writes_left = -1
-            os.write(handle, data[: int(len(data) * self.torn_share)])
-            raise CrashError
-        self.writes_left -= self.writes_left > 0
+        self.power.step(lambda share: os.write(handle, data[: int(len(data) * share)]))
         super()._write_all(handle, data)
 
+    def _rename(self, source: Path, target: Path) -> None:
+        self.power.step()
+        super()._rename(source, target)
+        self.unsure.pop(target, None)
+        self.power.step()
 
-class SimRemote(MemoryRemote):
-    """A way to the server on which others may be faster, and on which no push may take anything out of the tree."""
 
-    def __init__(self, server: MemoryServer, meanwhile: Callable[[], None]) -> None:
-        super().__init__(server)
+class SimTree(MemoryTree):
+    """A tree store on which power can fail before and after the head is moved."""
+
+    power = Power()
+
+    def move(self, commit: str) -> None:
+        """Move the head."""
+        self.power.step()
+        super().move(commit)
+        self.power.step()
+
+    def copied(self) -> "SimTree":
+        """Return a copy, as of a copied folder."""
+        twin = copy.copy(self)
+        twin._commits, twin._blobs, twin.power = dict(self._commits), dict(self._blobs), Power()
+        return twin
+
+
+class SimRemote(MemoryMirror):
+    """A way to the server on which others may be faster, and on which no push may take out or bring what it must not.
+
+    Args:
+        server: the far side.
+        tree: the machine's tree store.
+        meanwhile: what others do between a pull and the push.
+        secret: returns the words that must never leave.
+        superseded: hashes of carried lines that somebody took out.
+    """
+
+    def __init__(
+        self,
+        server: MemoryServer,
+        tree: MemoryTree,
+        meanwhile: Callable[[], None] = lambda: None,
+        secret: Callable[[], Iterable[str]] = list,
+        superseded: Iterable[str] = (),
+    ) -> None:
+        super().__init__(server, tree)
         self.meanwhile = meanwhile
+        self.secret = secret
+        self.superseded = superseded
 
-    def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
+    def push(self, files: Sent, on: Mark, *, message: str | None = None) -> Mark | Moved:
         """Push; whatever the answer, what arrived must cover what was there."""
         self.meanwhile()
+        for path, data in files.items():
+            leaked = [word for word in self.secret() if word.encode() in data]
+            assert not leaked, f"{leaked} leave in {path}"
         server = self._server
         head, before = server.head, server.tree()
         try:
             return super().push(files, on, message=message)
         finally:
             if server.head != head:
-                assert_covers(server.tree(), before)
+                assert_covers(server.tree(), before, self.superseded)
 
 
-def assert_covers(tree: Files, before: Files) -> None:
+def assert_covers(tree: Sent, before: Sent, superseded: Iterable[str] = ()) -> None:
     """Check that whoever reads only the new tree knows all that the old one said."""
-    kept = {raw for data in tree.values() for raw in raw_lines(data)}
-    lines = {path: b"\n".join(raw for raw in raw_lines(data) if raw not in kept) for path, data in before.items()}
-    if not any(lines.values()):
+    if all(tree.get(path) == data for path, data in before.items()):
         return
-    now, then = held_in(tree), held_in(lines)
-    for join, old in ((now.notebook, then.notebook.patterns), (now.findings, then.findings.entries)):
-        gone = [key for key, entry in old.items() if not join.covers(entry)]
-        assert not gone, f"a push took out what nothing else says: {gone}"
+    now, then = held_in(tree), held_in(before)
+    gone = [entry for entry in then.entries() if not now.covers(entry) and getattr(entry, "hash", "") not in superseded]
+    assert not gone, f"a push took out what nothing else says: {gone}"
 
 
 @dataclass
 class Machine:
-    """One agent's folder, its clock's error, and whether it is cut off."""
+    """One agent's folder, its clock's error, and whether it is cut off.
+
+    Attributes:
+        root: the folder.
+        agent: who works in it.
+        tree: its tree store.
+        workspace: open, for a process that goes on.
+        skew_ms: how wrong its clock is.
+        is_cut_off: from the server.
+        is_hurt: somebody took lines out of its files by hand, and no sync has put them back yet: rows alone know them.
+        schema: the number of its database.
+        kept: what the rows said last.
+        others: the other machines of the same image, which lie elsewhere while this one runs.
+        apart: where this one lies while another of its image runs.
+        logged: what it logged since its snapshot was made: (lesson or id, whether the clan has it for sure).
+    """
 
     root: Path
     agent: str
+    tree: SimTree = field(default_factory=SimTree)
+    workspace: Workspace | None = None
     skew_ms: int = 0
     is_cut_off: bool = False
-    snapshot: Path | None = None
-    since_snapshot: list[str] = field(default_factory=list)
-    known: dict[str, Line] = field(default_factory=dict)
+    is_hurt: bool = False
+    schema: int = 2
+    kept: Held = field(default_factory=Held)
+    others: list["Machine"] = field(default_factory=list)
+    apart: Path | None = None
+    snapshot: "Snapshot | None" = None
+    logged: list[list] = field(default_factory=list)
+    old_clan: Path | None = None
+    old_database: bytes | None = None
+
+
+@dataclass
+class Snapshot:
+    """A folder as it was, with its tree store."""
+
+    folder: Path
+    tree: SimTree
+    is_hurt: bool
+    schema: int
 
 
 @dataclass
 class Ledger:
-    """What was acknowledged, and what may have happened before a crash."""
+    """What was acknowledged, and what may have happened before a crash.
+
+    Attributes:
+        seen: occurrences by lesson.
+        maybe: further ones that may count.
+        retired: ids of lessons that somebody retired.
+        discoveries: ids.
+        private: words of lessons that never leave.
+        replaced: (id, field, writer, stamp) of edits that somebody saw and replaced.
+        purged: (words, id, field, writer, stamp) of what a purge covered.
+        words: (words, id, field, writer, stamp) of all that was worded as a secret.
+        superseded: hashes of carried lines that a newer version took out.
+    """
 
     seen: Counter[str] = field(default_factory=Counter)
     maybe: Counter[str] = field(default_factory=Counter)
     retired: set[str] = field(default_factory=set)
     discoveries: set[str] = field(default_factory=set)
+    private: set[str] = field(default_factory=set)
+    replaced: set[tuple[str, str, str, str]] = field(default_factory=set)
+    purged: set[str] = field(default_factory=set)
+    words: list[tuple[str, str, str, str, str]] = field(default_factory=list)
+    superseded: set[str] = field(default_factory=set)
