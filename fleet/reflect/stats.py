@@ -32,7 +32,7 @@ class Happened(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """How often a lesson was shown to the agents here, and how often of that until its promotion; None: not known."""
+    """Showings of one lesson to the agents here: their number, and that until its promotion; None: not known."""
 
     shown: int
     before: int | None
