@@ -4,9 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fleet.keep.workspace import Workspace
 
-from fleet.cli import starting, wiring
+from fleet.app import starting
+from fleet.store import upgrade
+from fleet.store.ingest import clan_sources
+from fleet.store.lines import Read, entries
+from fleet.store.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENTS = ("cantona", "popashot", "slash", "splinter", "tank", "velma", "zerocool")
@@ -17,20 +20,28 @@ def sample(tmp_path):
     for folder in ("agents", "clan-learnings"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "fleet.toml", tmp_path)
-    return Workspace(tmp_path)
+    found = Workspace(tmp_path)
+    yield found
+    found.close()
 
 
 def test_the_sample_is_a_workspace_that_can_be_read(sample):
-    held = sample.load()
-    assert len(list(held.notebook.present())) > 50
-    assert len(held.findings.newest(100)) == 24
-    assert held.read.count == held.read.untidy == 0
-    assert held.notebook.edition() == sample.store.read("patterns.jsonl")
-    assert held.findings.edition() == sample.store.read("discoveries.jsonl")
+    assert not upgrade.needs_upgrade(sample.root)
+    assert sample.patterns.count() > 50
+    assert sample.discoveries.count() == 24
+    for source in clan_sources(sample.clan):
+        read, data = Read(), source.file.read_bytes()
+        raws = [raw for raw, entry in entries(source.kind, [data], source.path, read)]
+        assert (read.count, read.markers) == (0, 0)
+        assert raws == [source.kind.encode(entry) for _, entry in entries(source.kind, [data], source.path, read)]
+        assert data == b"".join(raw + b"\n" for raw in raws), "each line in its canonical form"
+        assert len({raw[:30] for raw in raws}) == len(raws), "one line for each id"
+        if source.kind.name == "patterns":
+            assert raws == sorted(raws)
 
 
 def test_the_sample_page_is_what_fleet_renders_today(sample):
-    assert wiring.page(sample, sample.load().notebook) == sample.store.read("patterns.md"), "run demo/sample.py"
+    assert starting.rendered_page(sample) == (sample.clan / "patterns.md").read_bytes(), "run demo/sample.py"
 
 
 @pytest.mark.parametrize("agent", AGENTS)
