@@ -6,6 +6,7 @@ lost: deleting an entry lowers no count, a lost database or a crash recounts non
 back by itself.
 """
 
+import sqlite3
 from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from fleet.learn.counting import (
 )
 from fleet.model import merged, names
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
+from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold
 from fleet.store.workspace import Workspace, Writer
@@ -243,9 +245,15 @@ class _Target(NamedTuple):
 def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target:
     """Return what an occurrence counts for, by what is known here: nobody waits long for another process."""
     patterns = workspace.patterns
-    with workspace.patient(WAIT_S):
-        found = same or private.same_text(workspace, agent, lesson)
-        members = [line for each in patterns.group(found) or [found] if (line := private.whole(workspace, agent, each))]
+    found, members = same or pattern_id(lesson), []
+    try:
+        with workspace.patient(WAIT_S):
+            found = same or private.same_text(workspace, agent, lesson)
+            group = patterns.group(found) or [found]
+            members = [line for each in group if (line := private.whole(workspace, agent, each)) is not None]
+    except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever the database says
+        workspace.warn(f"what is known already could not be read: {why}")
+    else:
         if same and not members:
             raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
     policy = workspace.policy()
@@ -347,9 +355,8 @@ def _answered(workspace: Workspace, target: _Target, page: bytes, text: str, sec
         text: of the lesson, as it was told.
         secrets: that were taken out.
     """
-    whole, seen = target.lesson, 1
-    if whole is not None:
-        seen += whole.count("seen") + _uncounted(target, page)
+    whole = target.lesson
+    seen = 1 + _uncounted(target, page) + (whole.count("seen") if whole is not None else 0)
     lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
     if target.is_same:
         return Logged(lesson, known_as, seen, secrets)
@@ -432,5 +439,5 @@ def _count_now(workspace: Workspace, agent: str) -> None:
             reconcile(writer)
     except BusyError:
         pass  # the next command counts it
-    except FleetError as why:
+    except (FleetError, sqlite3.Error) as why:
         workspace.warn(f"the correction is logged, but not counted yet: {why}")

@@ -172,7 +172,9 @@ def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
     bound = corrections_md.bind(log)
     trailing = {b.record for b in bound if b.record is not None}
     is_plain = not log.statements and trailing.issuperset(log.records)
-    if not is_plain or any(b.record is None and b.entry.pattern for b in bound):
+    # A record that is told twice is the log's, or a part of it, once more: a person copied it.
+    is_told = any(f"<!-- fleet {record.id} p-".encode() in before for record in log.records)
+    if not is_plain or is_told or any(b.record is None and b.entry.pattern for b in bound):
         return None
     return _Read(before, log, bound, noted.waiting + _waiting(bound))
 

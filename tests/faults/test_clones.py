@@ -6,16 +6,35 @@ import time
 
 import pytest
 
-from fleet.cli import wiring
-from fleet.keep import notebook
-from fleet.keep.normal import pattern_id
-from fleet.keep.workspace import Workspace, World
+from fleet.app import sharing
 from fleet.learn.corrections import Correction, correct
+from fleet.learn.replica_conflict import is_foreign
+from fleet.model.lesson_id import pattern_id
 from fleet.share.memory import MemoryRemote, MemoryServer
+from fleet.store.files import Files
+from fleet.store.workspace import Workspace, World
 from tests.faults.test_sync import LESSON, Bench
-from tests.sim.simulator import SimDisk, SimRemote
 
 START_MS = 1_795_219_200_000
+
+
+class Unsynced(Files):
+    """Files that wait for nothing."""
+
+    def _fsync(self, handle):
+        pass
+
+
+class Interrupted(MemoryRemote):
+    """A way to the server on which somebody else may be faster."""
+
+    def __init__(self, server, meanwhile):
+        super().__init__(server)
+        self.meanwhile = meanwhile
+
+    def push(self, *arguments, **more):
+        self.meanwhile()
+        return super().push(*arguments, **more)
 
 
 class Clan:
@@ -31,7 +50,7 @@ class Clan:
         root.mkdir(exist_ok=True)
         (root / "fleet.toml").touch()
         world = World(wall_ms=lambda: self.now_ms, machine=lambda: "one-machine", durable=False)
-        return Workspace(root, world, SimDisk(root))
+        return Workspace(root, world, Unsynced(root))
 
     def log(self, name, lesson, agent="velma"):
         self.now_ms += 1_000
@@ -42,12 +61,13 @@ class Clan:
         workspace = self.open(name)
         with workspace.writing(agent):
             pass
-        done = wiring.sync(workspace, remote or MemoryRemote(self.server), rng=random.Random(1), sleep=lambda _: None)
+        remote = remote or MemoryRemote(self.server)
+        done = sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
         return workspace, done
 
     def seen(self, name, lesson):
-        line = self.open(name).load().notebook.get(pattern_id(lesson))
-        return notebook.count(line, "seen") if line else 0
+        pattern = self.open(name).patterns.get(pattern_id(lesson))
+        return pattern.count("seen") if pattern else 0
 
 
 @pytest.fixture
@@ -113,7 +133,7 @@ def test_an_edition_is_dropped_when_another_took_its_place(clan):
             clan.log("tank", "third", "tank")
             clan.sync("tank", "tank")
 
-    _, done = clan.sync("velma", remote=SimRemote(clan.server, somebody_is_faster))
+    _, done = clan.sync("velma", remote=Interrupted(clan.server, somebody_is_faster))
     assert not done.edition
     edition = clan.server.tree()["patterns.jsonl"]
     for lesson in ("first", "second", "third"):
@@ -122,7 +142,8 @@ def test_an_edition_is_dropped_when_another_took_its_place(clan):
         assert [clan.seen(name, lesson) for lesson in ("first", "second", "third")] == [1, 1, 1]
 
 
-def test_two_live_clones_that_look_the_same_each_count(clan):
+def test_two_live_clones_that_look_the_same_are_told_apart_and_count_from_then_on(clan):
+    """Until they are told apart the smaller of their totals may be swallowed: an image that runs twice is no backup."""
     clan.log("velma", "lesson")
     clan.sync("velma")
     shutil.copytree(clan.folder / "velma", clan.folder / "twin")
@@ -138,11 +159,22 @@ def test_two_live_clones_that_look_the_same_each_count(clan):
     clan.log("velma", "lesson")
     clan.sync("velma")
     swap()
+    workspace, _ = clan.sync("velma")
+    assert any("restored or copied" in warning for warning in workspace.warnings)
+    before = clan.seen("velma", "lesson")
+    assert before in (2, 3)
+    clan.log("velma", "lesson")
+    swap()
+    clan.log("velma", "lesson")
     clan.sync("velma")
-    assert clan.seen("velma", "lesson") == 3
     swap()
     clan.sync("velma")
-    assert clan.seen("velma", "lesson") == 3
+    swap()
+    clan.sync("velma")
+    assert clan.seen("velma", "lesson") == before + 2
+    swap()
+    clan.sync("velma")
+    assert clan.seen("velma", "lesson") == before + 2
 
 
 def test_a_torn_line_that_is_in_quarantine_is_refused_once_and_not_at_every_sync(clan):
@@ -192,3 +224,119 @@ def test_an_entry_that_a_person_copied_within_one_log_counts_again(tmp_path):
     log.write_bytes(log.read_bytes() + log.read_bytes())
     bench.sync("velma")
     assert bench.seen("velma") == {LESSON: 2}
+
+
+# --- a folder that was put back from a snapshot -----------------------------------------------------------------------
+
+
+def test_a_correction_that_others_folded_meanwhile_is_counted_after_the_folder_was_put_back(tmp_path):
+    bench = Bench(tmp_path)
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    bench.sync("velma")
+    shutil.copytree(bench.folder / "velma", bench.folder / "snapshot", symlinks=True)
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bench.correct("tank", "Another lesson")
+    bench.sync("tank")
+    shutil.rmtree(bench.folder / "velma")
+    (bench.folder / "snapshot").rename(bench.folder / "velma")
+    before = bench.replica("velma")
+    bench.correct("velma", LESSON)
+    told = bench.run("velma", "sync").stderr
+    assert "restored or copied" in told
+    assert bench.replica("velma") != before
+    bench.sync("tank", "velma")
+    assert bench.seen("velma") == bench.seen("tank") == {LESSON: 2, "Another lesson": 1}
+    assert "restored or copied" not in bench.run("velma", "sync").stderr
+
+
+def test_a_folder_put_back_counts_on_from_what_it_had_sent(tmp_path):
+    bench = Bench(tmp_path)
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    shutil.copytree(bench.folder / "velma", bench.folder / "snapshot", symlinks=True)
+    for _ in range(2):
+        bench.correct("velma", LESSON)
+        bench.sync("velma", "tank")
+    bench.correct("tank", LESSON)
+    bench.sync("tank")
+    shutil.rmtree(bench.folder / "velma")
+    (bench.folder / "snapshot").rename(bench.folder / "velma")
+    for _ in range(2):
+        bench.correct("velma", LESSON)
+    bench.sync("velma", "tank", "velma")
+    assert bench.seen("velma") == bench.seen("tank") == {LESSON: 6}
+
+
+@pytest.mark.parametrize(
+    ("fetched", "known", "before", "records", "is_news"),
+    [
+        ("5", {"2"}, "2", {"2", "6"}, True),  # a snapshot of stamp 2 went on, and somebody had written 5 meanwhile
+        ("5", {"2"}, "2", {"2", "5", "6"}, False),  # (a) it is a record of our log
+        ("5", {"2", "5"}, "2", {"2", "6"}, False),  # (b) we know it: a restore, an import
+        ("2", {"3"}, "2", {"3"}, False),  # (c) the clan had it before
+        ("5", {"2"}, "2", {"2"}, False),  # (d) we have nothing that could be swallowed: one stray line renames nobody
+        ("", set(), "", {"6"}, False),
+        ("5", set(), "", {"6"}, True),
+    ],
+)
+def test_who_writes_under_our_name_is_told_by_an_add_that_we_never_issued(fetched, known, before, records, is_news):
+    assert is_foreign(fetched, known, before, records) is is_news
+
+
+# --- entries written by hand ------------------------------------------------------------------------------------------
+
+BY_HAND = "\n## 2026-03-15 14:30Z — by hand\n**What I got wrong:** w\n**Pattern:** A lesson written by hand\n"
+
+
+def test_an_entry_that_nothing_had_read_yet_counts_once_however_often_its_log_is_copied(tmp_path):
+    bench = Bench(tmp_path)
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    log = bench.folder / "velma/agents/velma/corrections.md"
+    log.write_text(log.read_text() + BY_HAND)
+    shutil.copytree(bench.folder / "velma", bench.folder / "copy")
+    bench.join("velma", "clone")
+    (bench.folder / "clone/agents/velma").mkdir(parents=True, exist_ok=True)
+    shutil.copy(log, bench.folder / "clone/agents/velma/corrections.md")  # agents/ in the project's own git
+    bench.sync("velma", "copy", "clone", "velma", "copy", "clone")
+    for where in ("velma", "copy", "clone"):
+        assert bench.seen(where) == {LESSON: 1, "A lesson written by hand": 1}
+        found = bench.patterns(where)["patterns"]
+        assert {each["sessions"] for each in found} == {1}
+    assert "part=1" in log.read_text()
+
+
+def test_a_hand_written_entry_that_came_back_from_a_backup_counts_once(tmp_path):
+    bench = Bench(tmp_path)
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    log = bench.folder / "velma/agents/velma/corrections.md"
+    log.write_text(log.read_text() + BY_HAND)
+    bench.run("velma", "backup", str(bench.folder / "backup.tar.gz"))
+    bench.join("velma", "new")
+    bench.run("new", "restore-backup", "--yes", str(bench.folder / "backup.tar.gz"))
+    bench.sync("velma", "new", "velma")
+    assert bench.seen("velma") == bench.seen("new") == {LESSON: 1, "A lesson written by hand": 1}
+
+
+# --- a broken configuration -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("toml", "told"),
+    [("colour = true\n", "colour"), ("[share\n", "fleet.toml"), ("[promotion]\nown = 'many'\n", "own")],
+    ids=["an unknown key", "no TOML", "a value of the wrong kind"],
+)
+def test_a_broken_configuration_costs_no_correction(tmp_path, toml, told):
+    bench = Bench(tmp_path)
+    bench.run("velma", "init", "--agent", "velma")
+    (bench.folder / "velma/fleet.toml").write_text(toml)
+    done = bench.run("velma", "correct", "--wrong", "w", "--right", "r", "--pattern", LESSON)
+    assert "seen 1 time" in done.stdout
+    assert told in done.stderr
+    assert LESSON in (bench.folder / "velma/agents/velma/corrections.md").read_text()
+    assert bench.seen("velma") == {LESSON: 1}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fleet.keep import config
-from fleet.keep.disk import Disk
-from fleet.keep.errors import DiskError
-from fleet.keep.workspace import Workspace
 from fleet.learn.corrections import Correction, correct, log_file
+from fleet.model.errors import DiskError
+from fleet.store import config
+from fleet.store.files import Files
+from fleet.store.workspace import Workspace
 
 LESSON = Correction("w", "r", "A lesson")
 
@@ -56,7 +56,7 @@ def test_a_correction_is_on_the_disk_before_it_is_acknowledged(workspace, calls)
 
 @needs_proc
 def test_a_page_is_synced_before_it_takes_the_old_one_s_place(tmp_path, calls):
-    Disk(tmp_path).replace(tmp_path / "page", b"text")
+    Files(tmp_path).replace(tmp_path / "page", b"text")
     steps = [name for name, _ in calls]
     assert steps == ["write", "fsync", "fsync"] or steps == ["write", "fsync", "rename", "fsync"]
 
@@ -82,7 +82,7 @@ def test_what_the_disk_refuses_is_not_acknowledged_and_harms_nothing(workspace, 
 
 
 def test_a_replacement_that_fails_leaves_the_old_page_whole(tmp_path, monkeypatch):
-    disk = Disk(tmp_path)
+    disk = Files(tmp_path)
     disk.replace(tmp_path / "page", b"old")
 
     def refuse(*_):
