@@ -28,10 +28,11 @@ def test_a_correction_is_found_at_once_and_a_retired_lesson_no_more(stage):
         "retired": False,
     }
     assert found["where"].startswith("clan-learnings/patterns.d/velma.")
-    assert {hit["kind"] for hit in hits(stage, "velma", "sed")} == {"pattern", "correction"}
+    assert [hit["kind"] for hit in hits(stage, "velma", "sed")] == ["pattern"], "a lesson and its log entry are one row"
     shown = stage.run("velma", "search", "sed", "expr").stdout
     assert f"{lesson}  pattern · 1x · velma · {found['at'][:10]}\n  Never build a sed" in shown
-    assert "agents/velma/corrections.md:3  correction · velma" in shown
+    entries = stage.run("velma", "search", "sed", "expr", "--kind", "correction").stdout
+    assert "agents/velma/corrections.md:3  correction · velma" in entries
     stage.correct("velma", "never build a SED expression from user input.")
     assert hits(stage, "velma", "sed", "--kind", "pattern")[0]["seen"] == 2
     stage.run("velma", "retire", lesson)
@@ -51,6 +52,26 @@ def test_what_others_sent_is_found_after_a_sync(stage):
     stage.run("velma", "sync")
     assert [(hit["id"], hit["who"]) for hit in hits(stage, "velma", "namespace")] == [(lesson, "tank")]
     assert [hit["kind"] for hit in hits(stage, "velma", "zeppelin")] == ["discovery"]
+
+
+def test_where_nothing_has_all_words_the_nearest_are_told(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", "Never build a sed expression from user input")
+    stage.correct("velma", "Rotate the signing certificate each spring")
+    done = stage.run("velma", "search", "sed", "certificate", "--kind", "pattern")
+    assert lesson in done.stdout
+    assert "nothing has all words of 'sed certificate'; nearest:" in done.stderr
+    found = json.loads(stage.run("velma", "search", "sed", "certificate", "--json").stdout)
+    assert not found["exact"]
+    assert json.loads(stage.run("velma", "search", "sed", "--json").stdout)["exact"]
+
+
+def test_a_question_in_plain_words_is_answered(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", "Quote every shell variable that may hold a path")
+    stage.correct("velma", "Rotate the signing certificate each spring")
+    question = "how should I quote variables in a shell script?"
+    assert hits(stage, "velma", question, "--kind", "pattern")[0]["id"] == lesson
 
 
 def test_nothing_found_says_what_to_do_and_exits_with_1(stage):
@@ -145,10 +166,10 @@ def test_a_damaged_database_is_no_obstacle(stage):
     stage.join("velma")
     lesson = stage.correct("velma", "Quote every path")
     for data in (b"rubbish" * 5000, b""):
-        (stage.folder / "velma/.fleet/state.db").write_bytes(data)
+        (stage.folder / "velma/.fleet/state-2.db").write_bytes(data)
         done = stage.run("velma", "search", "quote", "--kind", "pattern", "--json")
         assert [hit["id"] for hit in json.loads(done.stdout)["results"]] == [lesson]
-        assert ("no lesson is lost" in done.stderr) == bool(data), "an empty one is as good as none"
+        assert ("nothing is lost" in done.stderr) == bool(data), "an empty one is as good as none"
         assert done.stderr.count("\n") == bool(data)
 
 
