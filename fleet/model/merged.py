@@ -73,6 +73,7 @@ def united(patterns: Sequence[Pattern]) -> Pattern:
         live=live,
         totals=_added(each.totals for each in members),
         parts=_together(each.parts for each in members),
+        cut=first.cut,
         at=at,
         by=by,
         late=max(each.late for each in members),

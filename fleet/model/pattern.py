@@ -53,6 +53,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         at: when it was first seen; ``clock.ZERO`` where nobody says.
         by: who saw it first.
         late: the largest stamp of an edit that is beyond the cut, "" for none.
+        cut: of the policy it was folded under.
         loggers: the agents that logged it themselves, imports not counted.
         by_hand: agent to hash to count of the entries that it wrote by hand: the parts of ``seen`` that are no import.
     """
@@ -69,6 +70,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     late: str = ""
     loggers: frozenset[str] = frozenset()
     by_hand: dict[str, dict[str, int]] = {}
+    cut: str = "~"
 
     def value(self, field: str) -> str:
         """Return a field's text; "" where a peer put anything else there."""
@@ -137,8 +139,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def last_seen(self) -> str:
-        """Stamp of the newest live add, else of when it was first seen."""
-        return max(self.live.values(), default=self.at)
+        """Stamp of the newest live add that is no clock's from the future, else of when it was first seen."""
+        return max((stamp for stamp in self.live.values() if stamp <= self.cut), default=min(self.at, self.cut))
 
     def count(self, name: str) -> int:
         """Return the value of a counter: all totals, and all parts."""
@@ -188,6 +190,7 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
         live=orset.live(adds, removed) if removed else adds,
         totals=_totals(columns),
         parts=_parts(columns),
+        cut=policy.cut,
         at=at,
         by=by,
         late=late,

@@ -16,6 +16,7 @@ from fleet.store.files import Files
 
 AHEAD_MS_MAX = limits.AHEAD_HOURS_MAX * 3_600_000
 
+_RELEASED = clock.pack(RELEASED_MS)
 _LAST_DAY = "9999-12-31"
 _LENGTH = 30  # a stamp of 29 characters and a line end
 
@@ -51,17 +52,26 @@ class Clock:
         self._newest = newest
 
     def cut(self) -> Stamp:
-        """Return the stamp a day ahead of the wall clock: what lies beyond it is not folded yet."""
-        return clock.pack(min(max(self._wall_ms(), 0) + AHEAD_MS_MAX, clock.MS_MAX))
+        """Return the stamp a day ahead of the clock: an edit beyond it is not folded yet.
+
+        A wall clock from before this version was made says nothing: the last stamp issued here is later than it.
+        """
+        now = clock.nearest(self._wall_ms())
+        if now < _RELEASED:
+            now = max(self.issued(), _RELEASED)
+        return clock.shifted(now, AHEAD_MS_MAX)
+
+    def wrong(self) -> str:
+        """Return why the wall clock cannot be believed, or ""."""
+        wall = clock.nearest(self._wall_ms())
+        if wall >= _RELEASED:
+            return ""
+        return f"this machine's clock says {wall[:16]}Z, which is before this version of fleet was made"
 
     def reading(self) -> Reading:
         """Judge the wall clock."""
-        wall_ms = self._wall_ms()
-        wrong = ""
-        if wall_ms < RELEASED_MS:
-            wall = clock.nearest(wall_ms)
-            wrong = f"this machine's clock says {wall[:16]}Z, which is before this version of fleet was made"
-        return Reading(self.cut(), wrong, is_ahead=self.issued() > self.cut())
+        cut = self.cut()
+        return Reading(cut, self.wrong(), is_ahead=self.issued() > cut)
 
     def issued(self) -> Stamp:
         """Return the last stamp issued here; a damaged file counts as none."""
@@ -74,8 +84,7 @@ class Clock:
         No stamp is ever older than this version: a machine that lost its clock starts from there.
         """
         with self._files.lock(self._path.with_name("clock.lock")):
-            floor = clock.pack(RELEASED_MS)
-            issued = clock.ticked(self._wall_ms(), max(self.issued(), self._newest(), after, floor))
+            issued = clock.ticked(self._wall_ms(), max(self.issued(), self._newest(), after, _RELEASED))
             self._files.note(self._path, f"{issued:<29}\n".encode())
         return issued
 

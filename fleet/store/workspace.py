@@ -96,6 +96,8 @@ class Workspace:
         self.patterns = Patterns(self.db, self.policy)
         self.discoveries = Discoveries(self.db, self.clock.cut)
         self._notes: dict[str, Ingest] = {}
+        if wrong := self.clock.wrong():
+            self.warn(f"{wrong}. Lessons are kept and shared all the same; set the clock")
 
     def _ingest(self, name: str, sources: Callable[[], list[Source]], tree: TreeStore | None) -> Ingest:
         return Ingest(
