@@ -227,16 +227,15 @@ def _look_at_lines(workspace: Workspace) -> _Lines:
 
 def _is_canonical(some: Iterator[tuple[bytes, Entry]], encode: Callable[[Entry], bytes], wide: dict[str, int]) -> bool:
     """Read all entries; tell whether they are sorted, and each as any edition would have written it."""
-    is_canonical, last, size = True, ("", ""), 0
+    is_canonical, last, before, size = True, ("", ""), "", 0
     for raw, entry in some:
-        key = (entry.at, entry.id) if isinstance(entry, Discovery) else ("", entry.id)
-        size = len(raw) + (size if key == last else 0)
+        size, before = len(raw) + (size if entry.id == before else 0), entry.id
         if size > WIDE_BYTES:
             wide[entry.id] = size
         # What a newer version wrote may stand anywhere: its order is that version's.
         if is_canonical and not isinstance(entry, Carried):
-            is_canonical = key >= last and encode(entry) == raw
-            last = key
+            key = (entry.at, entry.id) if isinstance(entry, Discovery) else ("", entry.id)
+            is_canonical, last = key >= last and encode(entry) == raw, key
     return is_canonical
 
 

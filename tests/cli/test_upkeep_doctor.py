@@ -1,13 +1,20 @@
 """``fleet doctor``: each trouble is found and explained, and mending it loses nothing."""
 
 import fcntl
+import inspect
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import time
+from contextlib import closing
 
 import pytest
+
+from fleet.app import founding, status
+from fleet.store import doctor as store_doctor
+from fleet.store.workspace import Workspace
 
 LESSON = "Always use awk over sed for user-provided input substitution"
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -37,10 +44,20 @@ def local(stage):
     return stage.folder / "velma/.fleet"
 
 
+def database(stage):
+    """Return the path of the database, all of it in the one file."""
+    [path] = local(stage).glob("state-*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    return path
+
+
 def everything(stage):
     files = (stage.folder / "velma").rglob("*")
-    made = "ready"  # what a session starts with is made anew by whoever looks at it
-    return {p: p.read_bytes() for p in files if p.is_file() and p.suffix != ".db-shm" and made not in p.parts}
+    made = ("ready", "locks")  # what a session starts with is made anew by whoever looks at it
+    return {p: p.read_bytes() for p in files if p.is_file() and p.suffix != ".db-shm" and not {*made} & {*p.parts}}
 
 
 def test_a_healthy_workspace_has_nothing_to_mend_and_is_left_as_it_is(synced):
@@ -53,58 +70,92 @@ def test_a_healthy_workspace_has_nothing_to_mend_and_is_left_as_it_is(synced):
     assert all(line.startswith(("ok ", "note ", "  ")) for line in shown.splitlines() if line)
 
 
-def test_a_damaged_database_is_put_aside_and_no_lesson_lost(synced):
-    path = local(synced) / "state.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
+def test_a_damaged_database_is_made_anew_and_no_lesson_lost(synced):
+    path = database(synced)
     data = bytearray(path.read_bytes())
     data[4096 + 8 :] = b"\x55" * (len(data) - 4096 - 8)
     path.write_bytes(data)
-    for end in ("-wal", "-shm"):
-        path.with_name(path.name + end).unlink(missing_ok=True)
     assert doctor(synced, expect=1)["state"]["level"] == "error"
     assert path.read_bytes() == data, "looking mends nothing"
     assert doctor(synced, "--fix")["state"]["fixed"]
-    [aside] = local(synced).glob("state.damaged-*.db")
-    assert aside.read_bytes() == data
-    synced.run("velma", "sync", "--yes")
-    assert synced.seen("velma") == {LESSON: 1}
     assert doctor(synced)["state"]["level"] == "ok"
+    assert synced.seen("velma") == {LESSON: 1}
+    synced.run("velma", "sync")
 
 
 def test_a_file_that_is_no_database_is_told(synced):
-    (local(synced) / "state.db").write_bytes(b"not a database at all" * 300)
-    for end in ("-wal", "-shm"):
-        (local(synced) / f"state.db{end}").unlink(missing_ok=True)
+    database(synced).write_bytes(b"not a database at all" * 300)
     assert doctor(synced, expect=1)["state"]["level"] == "error"
 
 
-def test_a_newer_database_is_told_and_left_alone(synced):
-    with sqlite3.connect(local(synced) / "state.db") as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    found = doctor(synced, "--fix", expect=1)["state"]
-    assert "newer" in found["what"]
-    assert not found["fixed"]
-    assert not list(local(synced).glob("state.damaged-*"))
-
-
-@pytest.mark.parametrize("harm", ["changed", "missing", "unknown"])
-def test_a_damaged_base_is_found_and_fetched_anew(synced, harm):
-    path = local(synced) / "base/patterns.jsonl"
-    if harm == "changed":
-        path.write_bytes(path.read_bytes().replace(b"awk", b"AWK"))
-    elif harm == "missing":
-        path.unlink()
-    else:
-        (path.parent / "patterns.d").mkdir(exist_ok=True)
-        (path.parent / "patterns.d/tank.0a1b2c3d.jsonl").write_bytes(path.read_bytes())
-    assert doctor(synced, expect=1)["base"]["level"] == "error"
-    assert doctor(synced, "--fix")["base"]["fixed"]
-    synced.run("velma", "sync")
-    assert doctor(synced)["base"]["level"] == "ok"
+@pytest.mark.parametrize("harm", ["text", "line", "missing", "more"])
+def test_a_row_that_is_not_what_its_lines_say_is_found(synced, harm):
+    path = database(synced)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        changed = {
+            "text": "UPDATE pattern SET seen = 7",
+            "line": "UPDATE pattern SET line = replace(line, 'awk', 'AWK')",
+            "missing": "DELETE FROM pattern",
+            "more": "INSERT INTO outbox VALUES ('p-0000000000000000', NULL)",
+        }
+        connection.execute(changed[harm])
+    assert doctor(synced, expect=1)["rows"]["level"] == "error"
+    if harm != "line":  # whoever reads a row that bears another hash makes all of them anew
+        assert doctor(synced, "--fix")["rows"]["fixed"]
+    assert doctor(synced)["rows"]["level"] == "ok"
     assert synced.seen("velma") == {LESSON: 1}
+
+
+def test_a_database_of_another_schema_is_left_alone(synced):
+    other = local(synced) / "state-99.db"
+    other.write_bytes(b"of a newer version")
+    doctor(synced, "--fix")
+    assert other.read_bytes() == b"of a newer version"
+
+
+def test_a_damaged_local_database_is_told_and_left_where_it_is(synced):
+    path = local(synced) / "local.db"
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    path.write_bytes(b"not a database at all" * 300)
+    found = doctor(synced, "--fix", expect=1)["local"]
+    assert found["level"] == "error"
+    assert "backup" in found["do"]
+    assert path.read_bytes() == b"not a database at all" * 300
+
+
+@pytest.mark.parametrize("harm", ["objects", "ref"])
+def test_a_damaged_fetched_tree_is_found_and_fetched_anew(synced, harm):
+    git = local(synced) / "git"
+    if harm == "objects":
+        for path in (git / "objects").rglob("*"):
+            if path.is_file():
+                path.chmod(0o644)
+                path.write_bytes(b"")
+        assert doctor(synced, expect=1)["tree"]["level"] == "warning"
+    else:
+        shutil.rmtree(git)
+        assert "fetches the whole tree" in doctor(synced)["tree"]["what"]
+    synced.run("velma", "sync")
+    assert doctor(synced)["tree"]["level"] == "ok"
+    assert synced.seen("velma") == {LESSON: 1}
+
+
+def test_a_record_that_very_many_worded_is_told(synced):
+    columns = {
+        f"a{number}.{number:08x}": {
+            "add": f"2026-11-20T00:00:00.000Z-{number:04x}",
+            "first": {"text": f"{number}" * 5000},
+        }
+        for number in range(10, 80)
+    }
+    rows = [
+        json.dumps({"id": "p-3f9c1a2b7d4e5f60", "w": {name: column}}, separators=(",", ":"))
+        for name, column in columns.items()
+    ]
+    with (clan(synced) / "patterns.jsonl").open("a") as file:
+        file.write("\n".join(rows) + "\n")
+    assert "p-3f9c1a2b7d4e5f60" in doctor(synced, expect=None)["wide"]["what"]
 
 
 def test_refused_lines_markers_and_a_torn_end_are_told(synced):
@@ -161,8 +212,7 @@ def test_a_wrong_clock_a_copy_and_a_damaged_identity_are_told(synced):
     assert "new id" in doctor(synced)["identity"]["means"]
     path.write_text("= nonsense")
     assert doctor(synced, expect=1)["identity"]["level"] == "error"
-    clock = local(synced) / "clock"
-    clock.write_text(f"{'0':<29}\n{'2099-01-01T00:00:00.000Z-0000':<29}\n")
+    (local(synced) / "clock").write_text(f"{'2099-01-01T00:00:00.000Z-0000':<29}\n")
     assert "NTP" in doctor(synced, expect=1)["clock"]["do"]
 
 
@@ -174,8 +224,31 @@ def test_what_git_would_publish_is_told_and_gitignore_is_only_added_to(synced):
     doctor(synced, "--fix")
     assert ignored.read_text().startswith("mine\n")
     assert "/.fleet/" in ignored.read_text().splitlines()
-    synced.git("add", "agents", where="velma")
-    assert "tracks agents/" in doctor(synced)["ignore"]["what"]
+    (synced.folder / "velma/agents/reviewer.py").write_text("the project's own source")
+    synced.git("add", "--force", "agents", ".fleet/clock", where="velma")
+    found = json.loads(synced.run("velma", "doctor", "--json", expect=1).stdout)["findings"]
+    told = {f["what"]: f["do"] for f in found if f["check"] == "ignore"}
+    assert [what.split(",")[0] for what in told] == [
+        "git tracks .fleet/clock",
+        "git tracks agents/velma/corrections.md",
+    ]
+    assert not [do for do in told.values() if " -r " in do]
+    assert "reviewer" not in json.dumps(told)
+
+
+def test_a_folder_that_an_earlier_fleet_hid_from_git_is_told(synced):
+    synced.git("init", "--quiet", where="velma")
+    ignored = synced.folder / "velma/.gitignore"
+    note = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
+    ignored.write_text(f"{note}\n/.fleet/\n/agents/\n/clan-learnings/\n")
+    assert "/agents/" in doctor(synced)["ignore"]["what"]
+    ignored.write_text(f"{note}\n/.fleet/\n")
+    synced.run("velma", "init")
+    assert "ignore" not in doctor(synced)
+    (synced.folder / "velma/agents/reviewer.py").write_text("the project's own source")
+    synced.git("add", ".", where="velma")
+    staged = synced.git("diff", "--cached", "--name-only", where="velma").split()
+    assert set(staged) == {".gitignore", "agents/reviewer.py", "fleet.toml"}
 
 
 def test_unfilled_and_withheld_lines_are_told(synced):
@@ -183,11 +256,12 @@ def test_unfilled_and_withheld_lines_are_told(synced):
     with log.open("a") as file:
         file.write("\n## 2026-03-15 14:30 — flagged\n**User flagged:** no\n**Pattern:** _to be inferred_\n")
     assert doctor(synced)["unfilled"]["level"] == "note"
-    [shard] = {p.stem for p in local(synced).rglob("velma.*.jsonl")} or {"velma.0a1b2c3d"}
+    shard = json.loads(synced.run("velma", "status", "--json").stdout)["replica"]
     path = clan(synced) / f"patterns.d/{shard}.jsonl"
     path.parent.mkdir(exist_ok=True)
     with path.open("a") as file:
-        file.write(json.dumps({"id": "p-3f9c1a2b7d4e5f60", "set": {"text": f"use {TOKEN}"}}) + "\n")
+        column = {"first": {"text": f"use {TOKEN}"}}
+        file.write(json.dumps({"id": "p-3f9c1a2b7d4e5f60", "w": {shard: column}}) + "\n")
     done = synced.run("velma", "doctor", "--json", expect=1)
     assert "secret" in done.stdout
     assert TOKEN not in done.stdout + done.stderr
@@ -206,13 +280,11 @@ def test_without_git_the_doctor_still_works(synced):
 
 
 def test_files_that_cannot_be_read_or_written_are_told(synced, monkeypatch):
-    from fleet.keep import checkup
-    from fleet.keep.workspace import Workspace
-
     # Root may do everything, so the system's answer is held instead.
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "patterns.jsonl")
-    checks = checkup.checks(Workspace(synced.folder / "velma"), fix=False)
-    found = {f.check: f for check in checks for f in check}
+    workspace = Workspace(synced.folder / "velma")
+    found = {f.check: f for check in store_doctor.checks(workspace, fix=False) for f in check}
+    workspace.close()
     assert found["rights"].level == "error"
     assert "patterns.jsonl" in found["rights"].what
 
@@ -222,13 +294,8 @@ def test_a_link_is_told(synced):
     assert "members.toml" in doctor(synced, expect=1)["links"]["what"]
 
 
-def test_no_advice_destroys_anything(synced):
-    import inspect
-
-    from fleet.cli import checkup as outer
-    from fleet.keep import checkup as inner
-
-    for module in (inner, outer):
+def test_no_advice_destroys_anything():
+    for module in (store_doctor, status, founding):
         source = inspect.getsource(module)
-        for word in ("rm -rf", "`rm ", "reset --hard", "clean -f", "delete the", "remove the file"):
+        for word in ("rm -r", "`rm ", "reset --hard", "clean -f", "delete the", "remove the file"):
             assert word not in source, word
