@@ -89,7 +89,7 @@ def _flagged(call: Call, flag: signals.Flag, words: str) -> str:
     done = signals.flag(_Ground(call.root), call.agent, flag, session=call.session, wait_s=LOCK_WAIT_S)
     if not done.is_new:
         return ""
-    local.note(call.root, call.session, f"flag {done.id}")
+    call.told.note(f"flag {done.id}")
     return words.format(id=done.id, title=_shown_title(flag.title))
 
 
@@ -99,7 +99,7 @@ def _shown_title(title: str) -> str:
 
 def failed(call: Call, payload: Payload) -> str:
     """Count a failed command; return how its lesson is to be stated, where it is a build or a test."""
-    if payload.call and not local.claim(call.root, call.session, f"call {payload.call}"):
+    if payload.call and not call.told.claim(f"call {payload.call}"):
         return ""  # a plugin and the settings may both call: one failure is one
     with call.guarded("the failure is not counted"):
         attempts.note_failure(

@@ -82,9 +82,7 @@ def _session_start(call: Call, payload: Payload) -> Reply:
         with _opened(call) as workspace:
             text, is_whole = _made_in_time(call, workspace)
     # Asked last: of two calls at once each can answer, should the other one fail.
-    if payload.session and not local.is_first(
-        call.root, call.session, f"start {payload.source or '-'}", began_ms, TWICE_MS
-    ):
+    if payload.session and not call.told.is_first(f"start {payload.source or '-'}", began_ms, TWICE_MS):
         local.mark(call.root, local.TWICE, word=call.event)
         return Reply()
     if not is_whole:
@@ -151,9 +149,9 @@ def _lessons_for(call: Call, payload: Payload) -> str:
     rows = ready.rows(call.root, call.agent)
     if not rows:
         return ""
-    known = [word.split()[1] for word in local.words(call.root, call.session) if word.startswith("lesson ")]
+    known = [word.split()[1] for word in call.told.words() if word.startswith("lesson ")]
     found = triggers.due(rows, known, payload.tool, payload.command, payload.path)
-    found = [each for each in found if local.claim(call.root, call.session, f"lesson {each[0]}")]
+    found = [each for each in found if call.told.claim(f"lesson {each[0]}")]
     if not found:
         return ""
     _note_shown(call, [pattern for pattern, _ in found])
@@ -186,13 +184,13 @@ def _stop(call: Call, payload: Payload) -> Reply:
 
 def _unstated(call: Call) -> str:
     """Name what was logged in this session and teaches nothing yet, once."""
-    known = local.words(call.root, call.session)
+    known = call.told.words()
     if any(word.startswith("stop ") for word in known) or not any(word.startswith("flag ") for word in known):
         return ""
     from fleet.app import flagging
 
     reason = flagging.unstated(call)
-    return reason if reason and local.claim(call.root, call.session, "stop once") else ""
+    return reason if reason and call.told.claim("stop once") else ""
 
 
 def work_at_the_end(call: Call) -> str:

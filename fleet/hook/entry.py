@@ -112,7 +112,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
     if event == "UserPromptSubmit":
         return bool(payload.prompt.strip()) and _might_signal(call, payload.prompt)
     if event == "Stop":
-        words = () if payload.is_stopping else local.words(call.root, payload.session)
+        words = () if payload.is_stopping else call.told.words()
         return any(word.startswith("flag ") for word in words) or ready.is_stale(call.root, call.agent)
     return event in ("SessionStart", "SessionEnd")
 

@@ -43,6 +43,11 @@ class Call:
     def __init__(self, event: str, root: str = "", agent: str = "", session: str = "", host: str = "") -> None:
         self.event, self.root, self.agent, self.session, self.host = event, root, agent, session, host
 
+    @property
+    def told(self) -> local.Told:
+        """What the session has been told."""
+        return local.Told(self.root, self.session)
+
     def log(self, what: str) -> None:
         """Add a line to ``.fleet/log``, if there is a workspace to have one."""
         if self.root:
@@ -74,16 +79,16 @@ class Call:
                 return True
         return False
 
-    def guarded(self, means: str) -> "Guard":
+    def guarded(self, means: str) -> "_Guard":
         """Return a ``with`` block whose errors are logged and go no further: one part's fault is no other part's.
 
         Args:
             means: what an error in it means.
         """
-        return Guard(self, means)
+        return _Guard(self, means)
 
 
-class Guard:
+class _Guard:
     """A part of the work whose errors are logged and go no further. A limit of time passes through it."""
 
     def __init__(self, call: Call, means: str) -> None:

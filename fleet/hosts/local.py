@@ -136,44 +136,55 @@ def fired(root: str) -> dict[str, int]:
 # ``.fleet/told/<session>``: a line is a time, something random, and a few words. A lost line costs a repetition.
 
 
-def words(root: str, session: str) -> list[str]:
-    """Return what was noted of a session, oldest first."""
-    return [what for _, what, _ in _told(root, _file_of(session))]
-
-
-def note(root: str, session: str, *told: str) -> None:
-    """Add what a session was told. A full file, or a disk that cannot be written, takes no more."""
-    _note(root, session, now_ms(), *told)
-
-
-def claim(root: str, session: str, word: str) -> bool:
-    """Note a word that counts once; tell whether this call was the first. A host may call twice at the same time."""
-    (mine,) = _note(root, session, now_ms(), word)
-    # What is appended is read back in the order of all writers, so that two calls agree on who was first.
-    return next((line for _, what, line in _told(root, _file_of(session)) if what == word), mine) == mine
-
-
-def is_first(root: str, session: str, word: str, at_ms: int, within_ms: int) -> bool:
-    """Note that something happened; tell whether it was the first for so long.
+class Told:
+    """What one session has been told, and which of its calls were answered.
 
     Args:
         root: of the workspace.
         session: the host's id of it.
-        word: what happened.
-        at_ms: when, milliseconds since 1970.
-        within_ms: what comes closer behind a first one is the same.
     """
-    (mine,) = _note(root, session, at_ms, word)
-    first_ms = -within_ms
-    for said_ms, what, line in _told(root, _file_of(session)):
-        if what != word:
-            continue
-        is_new = abs(said_ms - first_ms) >= within_ms
-        if is_new:
-            first_ms = said_ms
-        if line == mine:
-            return is_new
-    return True  # it could not be noted: twice is better than never
+
+    def __init__(self, root: str, session: str) -> None:
+        self._root, self._name = root, _file_of(session)
+
+    def words(self) -> list[str]:
+        """Return what was noted, oldest first."""
+        return [what for _, what, _ in _told(self._root, self._name)]
+
+    def note(self, word: str) -> None:
+        """Add what the session was told. A full file, or a disk that cannot be written, takes no more."""
+        self._note(now_ms(), word)
+
+    def claim(self, word: str) -> bool:
+        """Note a word that counts once; return True for the first call. A host may call twice at the same time."""
+        mine = self._note(now_ms(), word)
+        # What is appended is read back in the order of all writers, so that two calls agree on who was first.
+        return next((line for _, what, line in _told(self._root, self._name) if what == word), mine) == mine
+
+    def is_first(self, word: str, at_ms: int, within_ms: int) -> bool:
+        """Note that something happened; return True where it was the first time for so long.
+
+        Args:
+            word: what happened.
+            at_ms: when, milliseconds since 1970.
+            within_ms: what comes closer behind a first one is the same.
+        """
+        mine = self._note(at_ms, word)
+        first_ms = -within_ms
+        for said_ms, what, line in _told(self._root, self._name):
+            if what != word:
+                continue
+            is_new = abs(said_ms - first_ms) >= within_ms
+            if is_new:
+                first_ms = said_ms
+            if line == mine:
+                return is_new
+        return True  # it could not be noted: twice is better than never
+
+    def _note(self, at_ms: int, word: str) -> str:
+        line = f"{at_ms} {os.urandom(4).hex()} {word}".encode("ascii", "replace").decode()
+        _append(self._root, _TOLD, self._name, data=f"{line}\n".encode(), bytes_max=_TOLD_BYTES_MAX)
+        return line
 
 
 def prune(root: str) -> None:
@@ -184,13 +195,6 @@ def prune(root: str) -> None:
         newest_ms = max((at_ms for at_ms, _, _ in _told(root, name)), default=0)
         if now_ms() - newest_ms > DAYS_KEPT * 86_400_000:
             os.unlink(path_of(root, _TOLD, name))
-
-
-def _note(root: str, session: str, at_ms: int, *told: str) -> list[str]:
-    lines = [f"{at_ms} {os.urandom(4).hex()} {word}".encode("ascii", "replace").decode() for word in told]
-    data = "".join(f"{line}\n" for line in lines).encode()
-    _append(root, _TOLD, _file_of(session), data=data, bytes_max=_TOLD_BYTES_MAX)
-    return lines
 
 
 def _told(root: str, name: str) -> list[tuple[int, str, str]]:

@@ -105,7 +105,7 @@ class Payload:
 
     def __init__(self, event: str, found: dict[str, object], environment: Mapping[str, str]) -> None:
         self.said = event or _text(found, "hook_event_name", "hookName")
-        self.host = host_of(found, environment)
+        self.host = _host_of(found, environment)
         self.event = EVENTS.get(self.said.lower(), "")
         self.session = _text(found, "session_id", "sessionId")[:ID_CHARS_MAX]
         self.cwd = _text(found, "cwd")
@@ -147,7 +147,7 @@ def parse(event: str, data: bytes, environment: Mapping[str, str]) -> Payload:
     return Payload(event, found, environment)
 
 
-def host_of(found: dict[str, object], environment: Mapping[str, str]) -> str:
+def _host_of(found: dict[str, object], environment: Mapping[str, str]) -> str:
     """Return which host called. The payload tells more than the environment, which a nested agent inherits."""
     transcript = _text(found, "transcript_path", "transcriptPath").replace("\\", "/")
     for part, host in _HOME_OF:

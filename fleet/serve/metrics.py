@@ -42,7 +42,7 @@ class Figures:
     start_timestamp_seconds: float = 0.0
 
 
-def exposition(figures: Figures, agent: str) -> str:
+def _exposition(figures: Figures, agent: str) -> str:
     """Return the figures in Prometheus' text format, version 0.0.4. An agent's name needs no escaping."""
     rows = []
     for name, (kind, told) in _SAID.items():
@@ -69,7 +69,7 @@ def answer(request: bytes, port: int, figures: Figures, agent: str) -> bytes:
         return _reply(404, "Not Found", "the figures are at /metrics\n")
     if method != "GET":
         return _reply(405, "Method Not Allowed", "GET, and nothing else\n")
-    return _reply(200, "OK", exposition(figures, agent))
+    return _reply(200, "OK", _exposition(figures, agent))
 
 
 def _reply(code: int, reason: str, body: str) -> bytes:

@@ -139,7 +139,7 @@ class Sidecar:
             for name, background in self.hands.background.items():
                 tasks[name] = partial(background, self._lines, self._news.set, self._stop)
             for name, task in tasks.items():
-                group.start_soon(keep_up, name, task, self._died, self.hands.rng)
+                group.start_soon(_keep_up, name, task, self._died, self.hands.rng)
             self.hands.log("started", "")
             units.notify(units.READY)
             await self._stop.wait()
@@ -303,7 +303,7 @@ def pause_s(deaths: int, rng: random.Random) -> float:
     return rng.uniform(longest / 2, longest)
 
 
-async def keep_up(name: str, task: Task, died: Died, rng: random.Random) -> None:
+async def _keep_up(name: str, task: Task, died: Died, rng: random.Random) -> None:
     """Run a task until it returns by itself or we are cancelled.
 
     Args:

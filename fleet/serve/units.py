@@ -221,7 +221,7 @@ class Holder(msgspec.Struct, kw_only=True):
     since_ms: int = 0
 
 
-def lock_file(local: Path, agent: str) -> Path:
+def _lock_file(local: Path, agent: str) -> Path:
     """Return the path of an agent's lock."""
     return local / "locks" / f"sidecar-{agent}.lock"
 
@@ -233,7 +233,7 @@ def held(files: Files, local: Path, agent: str, now_ms: int) -> Iterator[None]:
     Raises:
         BusyError: there is one.
     """
-    path = lock_file(local, agent)
+    path = _lock_file(local, agent)
     with files.lock(path, HOLDER_WAIT_S):
         files.note(path, msgspec.json.encode(Holder(pid=os.getpid(), since_ms=now_ms)).ljust(_HOLDER_BYTES))
         yield
@@ -241,7 +241,7 @@ def held(files: Files, local: Path, agent: str, now_ms: int) -> Iterator[None]:
 
 def holder(files: Files, local: Path, agent: str) -> Holder | None:
     """Return who is the agent's sidecar; None when nobody is."""
-    path = lock_file(local, agent)
+    path = _lock_file(local, agent)
     if not path.is_file():
         return None
     try:

@@ -185,12 +185,13 @@ def test_two_calls_at_the_same_moment_give_the_context_once(place):
 
 def test_what_starts_again_later_is_told_again(tmp_path):
     at = [
-        local.is_first(str(tmp_path), "s", "start resume", ms, 3_000) for ms in (10_000, 12_000, 13_100, 15_000, 90_000)
+        local.Told(str(tmp_path), "s").is_first("start resume", ms, 3_000)
+        for ms in (10_000, 12_000, 13_100, 15_000, 90_000)
     ]
     assert at == [True, False, True, False, True]
-    assert local.is_first(str(tmp_path), "s", "start compact", 90_001, 3_000)
+    assert local.Told(str(tmp_path), "s").is_first("start compact", 90_001, 3_000)
     (tmp_path / "file").write_text("")
-    assert local.is_first(str(tmp_path / "file"), "s", "start", 1, 3_000)  # nothing can be noted there
+    assert local.Told(str(tmp_path / "file"), "s").is_first("start", 1, 3_000)  # nothing can be noted there
 
 
 # --- a session start that would take too long ------------------------------------------------------------------------
@@ -395,7 +396,7 @@ def test_one_call_reported_twice_is_one_failure(place):
 
 
 def test_of_calls_at_the_same_moment_one_is_the_first(tmp_path):
-    script = "import sys; from fleet.hosts import local; print(local.claim(sys.argv[1], 's', 'call x'))"
+    script = "import sys; from fleet.hosts import local; print(local.Told(sys.argv[1], 's').claim('call x'))"
     calls = [
         subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         for _ in range(8)
