@@ -104,7 +104,7 @@ def test_a_session_start_does_not_wait_for_a_sync(stage, shared):
         (stage.folder / "velma" / name).write_bytes((stage.folder / "slash" / name).read_bytes())
     stage.run("velma", "doctor", expect=None)
     assert LESSON.encode() in memory(stage, "velma").read_bytes()  # looking changes nothing
-    (stage.folder / "velma/clan-learnings/members.toml").touch()
+    (stage.folder / "velma/clan-learnings/members.toml").write_text("# another text than the one that lies ready\n")
     context = json.loads(hook(stage, "velma", "SessionStart"))["hookSpecificOutput"]["additionalContext"]
     assert LESSON not in context
     assert "1 lesson left this memory" in context
