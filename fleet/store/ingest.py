@@ -746,7 +746,7 @@ class _Fold:
             *(folded.last_seen, newest, ripens, int(bool(marks or gone)), self.generation),
         )
         text = indexed(folded.text)
-        more = indexed("\n".join([folded.correct, folded.category, *folded.tags]))
+        more = indexed("\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags]))
         if row is None:
             cursor = self.connection.execute(_INSERT, values)
             self.connection.execute(
