@@ -351,15 +351,21 @@ class Tick:
 # --- the tick of a workspace ------------------------------------------------------------------------------------------
 
 
-def tick(workspace: Workspace, agent: str, *, local: bool = False, rng: random.Random | None = None) -> Ticked:
+def tick(workspace: Workspace, agent: str, *, local: bool = False) -> Ticked:
     """Do what is due for a workspace, as one of its agents; a sidecar does so again and again, cron may.
 
     Args:
         workspace: to look after.
         agent: as whom.
         local: only what concerns this machine; nobody is asked.
-        rng: spreads out who asks when.
     """
+    memory = Memory(workspace.files, workspace.local)
+    rng = random.Random()  # noqa: S311 - it spreads out who asks when
+    return Tick(jobs(workspace, agent), memory, workspace.config.sidecar, rng).run(local=local)
+
+
+def jobs(workspace: Workspace, agent: str) -> Jobs:
+    """Return what a tick calls."""
     # Late: a sidecar reads this module for what is due, and stays small. The verbs come in with the process of a tick.
     from fleet.app import sharing, starting
     from fleet.store import semantic
@@ -381,7 +387,7 @@ def tick(workspace: Workspace, agent: str, *, local: bool = False, rng: random.R
             lines_out=done.out, records_in=records_in, promoted=list(done.promoted), partial=done.is_partial
         )
 
-    jobs = Jobs(
+    return Jobs(
         now_ms=workspace.world.wall_ms,
         looks=lambda: digest(looks(workspace)),
         work=work,
@@ -389,9 +395,6 @@ def tick(workspace: Workspace, agent: str, *, local: bool = False, rng: random.R
         waiting=lambda: sharing.waiting(workspace),
         alone=lambda name: workspace.files.lock(workspace.local / "locks" / f"{name}.lock"),
     )
-    memory = Memory(workspace.files, workspace.local)
-    rng = rng or random.Random()  # noqa: S311 - it spreads out who asks when
-    return Tick(jobs, memory, workspace.config.sidecar, rng).run(local=local)
 
 
 def as_text(done: Ticked) -> str:
