@@ -86,7 +86,7 @@ def _quoted(said: str, excerpt: str) -> str:
 
 def _flagged(call: Call, flag: signals.Flag, words: str) -> str:
     """Log a signal; return how its lesson is to be stated, unless it is one that was logged before."""
-    done = signals.flag(_Ground(call.root), call.agent, flag, session=call.session, wait_s=LOCK_WAIT_S)
+    done = signals.flag(_ground(call), call.agent, flag, session=call.session, wait_s=LOCK_WAIT_S)
     if not done.is_new:
         return ""
     call.told.note(f"flag {done.id}")
@@ -113,7 +113,7 @@ def failed(call: Call, payload: Payload) -> str:
 
 def unstated(call: Call) -> str:
     """Return what names the entries of this session that teach nothing yet; "" where there is none."""
-    waiting = signals.waiting(_Ground(call.root), call.agent, call.session)
+    waiting = signals.waiting(_ground(call), call.agent, call.session)
     if not waiting:
         return ""
     rows = [f"- {each.id}: {_shown_title(each.title)}" for each in waiting[:LISTED_MAX]]
@@ -155,3 +155,8 @@ class _Ground:
     def log_lock(self, agent: str, wait_s: float) -> AbstractContextManager[None]:
         """Hold the lock of one agent's log, the one that every command takes."""
         return self.files.lock(self.root / ".fleet" / "locks" / f"log-{agent}.lock", wait_s)
+
+
+def _ground(call: Call) -> Any:
+    """Return what ``learn.signals`` uses of a workspace."""
+    return _Ground(call.root)

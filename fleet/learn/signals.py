@@ -8,6 +8,8 @@ Behind each entry stands a comment, ``<!-- fleet flagged c-<16 hex> at=... kind=
 known, in whatever process, and which session still owes a lesson. It is written with the entry, in one write.
 """
 
+from __future__ import annotations
+
 import re
 import time
 from collections.abc import Iterator
@@ -17,10 +19,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from fleet.learn import corrections_md
 from fleet.model import limits, names
 from fleet.model.errors import UsageError
-from fleet.store.workspace import Workspace
 from fleet.text import dates, screening
 
-if TYPE_CHECKING:  # a hook that logs a failure needs none of its phrases
+if TYPE_CHECKING:  # a hook that logs a failure needs no phrases, and has no time for a whole workspace
+    from fleet.store.workspace import Workspace
     from fleet.text.signals import Signal
 
 FILE_NAME = "corrections.md"
@@ -115,7 +117,7 @@ def failure(command: str, exit_code: int | None, last_lines: str) -> Flag:
     )
 
 
-def message(signal: "Signal") -> Flag:
+def message(signal: Signal) -> Flag:
     """Return the signal that was detected in a message: a person's, or another agent's where the host marks it so."""
     return Flag(
         kind="agent" if signal.sender else "human",
