@@ -167,7 +167,10 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
         workspace.files.replace(workspace.clan / PAGE, starting.rendered_page(workspace))
     shared, why_not = _share(workspace, agent, yes=yes)
     if shared:
+        # Until now the tree that was fetched had the words, and so had the rows beside it.
         workspace.tree.forget_history()
+        with workspace.locked():
+            purging.scrub(workspace, texts)
     return Purged(purged, shared, why_not, purging.remains(workspace, purged, texts))
 
 

@@ -1,0 +1,265 @@
+"""``fleet purge``: the values are gone from every place that fleet writes, whatever anybody's clock says."""
+
+import base64
+import json
+import subprocess
+
+import pytest
+
+from fleet.app import learning, moving, sharing, starting
+from fleet.learn import attempts
+from fleet.learn.corrections import Correction
+from fleet.store import config
+from fleet.store.workspace import Workspace, World
+
+DAY_MS = 86_400_000
+DAY_1_MS = 1_795_000_000_000
+# No shape of a token: what the border does not know is what has to be purged.
+SECRET = "the door code is four eight fifteen sixteen"
+OTHER = "Pin the compiler version in CI"
+
+
+class Clan:
+    """Some workspaces around a bare repository, at a time of the test's choosing."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.now_ms = DAY_1_MS
+        self.remote = folder / "clan.git"
+        subprocess.run(["git", "init", "-q", "--bare", str(self.remote)], check=True)
+        self.spaces = {}
+        for number, agent in enumerate(("velma", "tank")):
+            self.spaces[agent] = self.opened(agent, number)
+
+    def opened(self, agent, number):
+        root = self.folder / agent
+        root.mkdir(exist_ok=True)
+        (root / "fleet.toml").write_text(config.render(str(self.remote), "fleet"))
+        world = World(wall_ms=self.wall_ms, machine=lambda: f"machine{number}", lent=lambda: "", durable=False)
+        return Workspace(root, world)
+
+    def wall_ms(self):
+        self.now_ms += 10
+        return self.now_ms
+
+    def __getitem__(self, agent):
+        return self.spaces[agent]
+
+    def correct(self, agent, pattern, right="r"):
+        return learning.correct(self[agent], agent, Correction("w", right, pattern)).id
+
+    def sync(self, *agents):
+        for agent in agents:
+            sharing.sync(self[agent], agent, yes=True)
+
+    def purge(self, agent, wanted):
+        return moving.purge(self[agent], agent, wanted, yes=True)
+
+    def git(self, *words):
+        return subprocess.run(["git", *words], cwd=self.remote, capture_output=True, text=True, check=True).stdout
+
+    def tip(self):
+        names = self.git("ls-tree", "-r", "--name-only", "fleet").split()
+        return "".join(self.git("show", f"fleet:{name}") for name in names)
+
+    def objects(self, agent):
+        """Return every object of fleet's own repository, unpacked."""
+        folder = self[agent].local / "git"
+        words = ["git", "--git-dir", str(folder), "cat-file", "--batch-all-objects", "--batch"]
+        return subprocess.run(words, capture_output=True, check=True).stdout
+
+    def holders(self, agent):
+        """Return where the secret stands on a machine, people's own files apart; git's objects are unpacked."""
+        root = self[agent].root
+        self[agent].close()
+        found = [
+            path.relative_to(root).as_posix()
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and SECRET.encode() in path.read_bytes()
+        ]
+        found = [path for path in found if not path.startswith("agents/")]
+        return found + [".fleet/git"] * (SECRET.encode() in self.objects(agent))
+
+
+@pytest.fixture
+def clan(tmp_path):
+    made = Clan(tmp_path)
+    yield made
+    for each in made.spaces.values():
+        each.close()
+
+
+@pytest.fixture
+def leaked(clan):
+    """A lesson with a secret, logged by velma and confirmed by tank; a day goes by in which nobody writes a word."""
+    for agent in ("velma", "tank"):
+        clan.pattern = clan.correct(agent, SECRET)
+        clan.correct(agent, OTHER)
+        clan.sync(agent)
+    clan.sync("velma")
+    assert SECRET in clan.tip()
+    clan.now_ms += 3 * DAY_MS
+    return clan
+
+
+def test_where_nobody_else_wrote_for_days_a_purge_is_one_all_the_same(leaked):
+    done = leaked.purge("velma", leaked.pattern)
+    assert done.shared
+    assert SECRET not in leaked.tip()
+    assert leaked.holders("velma") == []
+    assert {place.path for place in done.remains} == {"agents/velma/corrections.md"}
+
+
+@pytest.mark.parametrize("after", [["sync"], ["sync", "sync"], ["sync", "sync", "compact"], ["compact"]])
+def test_it_stays_so_after_syncs_and_a_compaction(leaked, after):
+    leaked.purge("velma", leaked.pattern)
+    for what in after:
+        getattr(sharing, what)(leaked["velma"], "velma")
+    assert SECRET not in leaked.tip()
+    assert leaked.holders("velma") == []
+    leaked.sync("tank")
+    assert SECRET not in leaked.tip()
+    assert [each for each in leaked.holders("tank") if each != ".fleet/git"] == []
+    for agent in ("velma", "tank"):
+        found = leaked[agent].patterns.get(leaked.pattern)
+        assert (found.text, found.count("seen"), found.is_present) == ("[REDACTED:purged]", 2, False)
+        assert leaked[agent].patterns.same_text(OTHER) != leaked.pattern
+
+
+def test_without_an_answer_from_the_remote_the_next_sync_brings_it(leaked):
+    away = leaked.remote.with_name("away.git")
+    leaked.remote.rename(away)
+    done = leaked.purge("velma", leaked.pattern)
+    assert not done.shared
+    told = {place.path.partition(",")[0] for place in done.remains}
+    assert set(leaked.holders("velma")) <= told == {".fleet/git", ".fleet/state-2.db", "agents/velma/corrections.md"}
+    away.rename(leaked.remote)
+    leaked.sync("velma")
+    assert SECRET not in leaked.tip()
+    assert leaked.holders("velma") == [".fleet/git"], "the history that was fetched before"
+    leaked.purge("velma", leaked.pattern)
+    assert leaked.holders("velma") == []
+
+
+def test_a_repository_without_its_history_goes_on_fetching_and_pushing(leaked):
+    leaked.purge("velma", leaked.pattern)
+    leaked.correct("tank", "after the purge, by tank")
+    leaked.sync("tank")
+    leaked.correct("velma", "after the purge, by velma")
+    leaked.sync("velma", "tank", "velma")
+    for agent in ("velma", "tank"):
+        texts = {each.text for each in leaked[agent].patterns.lessons()}
+        assert texts == {OTHER, "after the purge, by tank", "after the purge, by velma"}
+    assert SECRET not in leaked.tip()
+    assert leaked.holders("velma") == []
+
+
+def test_an_honest_later_edit_lives_and_a_stale_copy_does_not_come_back(leaked):
+    learning.edit(leaked["tank"], "tank", leaked.pattern, ["category=doors"])
+    old = {path: path.read_bytes() for path in leaked["tank"].clan.rglob("*") if path.is_file()}
+    leaked.purge("velma", leaked.pattern)
+    leaked.sync("tank", "velma")
+    assert leaked["velma"].patterns.get(leaked.pattern).category == "doors"
+    leaked["tank"].close()
+    for path, data in old.items():  # a checkout puts the old files back
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    leaked.sync("tank", "velma", "tank")
+    assert SECRET not in leaked.tip()
+    assert [each for each in leaked.holders("tank") if each != ".fleet/git"] == []
+
+
+@pytest.mark.parametrize("has_heard", [False, True])
+def test_who_said_the_words_before_and_logs_them_again_does_not_bring_them_back(leaked, has_heard):
+    leaked.purge("velma", leaked.pattern)
+    if has_heard:
+        leaked.sync("tank")
+    leaked.correct("tank", SECRET)
+    leaked.sync("tank", "velma", "tank")
+    for agent in ("velma", "tank"):
+        found = leaked[agent].patterns.get(leaked.pattern)
+        assert (found.text, found.count("seen")) == ("[REDACTED:purged]", 3)
+    assert SECRET not in leaked.tip()
+    sharing.compact(leaked["tank"], "tank")
+    assert SECRET not in leaked.tip()
+
+
+def test_every_writers_value_goes_edits_of_the_future_too(clan):
+    lesson = clan.correct("velma", "harmless words", right=SECRET)
+    clan.sync("velma", "tank")
+    clan.now_ms += 5 * DAY_MS  # tank's clock runs ahead
+    learning.edit(clan["tank"], "tank", lesson, [f"category={SECRET}"])
+    clan.sync("tank")
+    clan.now_ms -= 5 * DAY_MS
+    clan.sync("velma")
+    assert clan["velma"].db.late() == [lesson]
+    clan.purge("velma", lesson)
+    assert SECRET not in clan.tip()
+    assert clan.holders("velma") == []
+    clan.now_ms += 6 * DAY_MS
+    found = clan["velma"].patterns.get(lesson)
+    assert SECRET not in json.dumps(found.fields)
+
+
+def test_a_private_lesson_leaves_its_notes_too(clan):
+    lesson = clan.correct("velma", SECRET)
+    learning.edit(clan["velma"], "velma", lesson, ["scope=private"])
+    notes = clan["velma"].notes_file("velma")
+    assert SECRET in notes.read_text()
+    clan.purge("velma", lesson)
+    assert SECRET not in notes.read_text()
+    assert clan["velma"].notes("velma").get(lesson).text == "[REDACTED:purged]"
+    clan.sync("velma")
+    assert clan.holders("velma") == []
+
+
+def test_a_line_of_a_newer_version_that_holds_it_goes_and_another_stays(clan):
+    lesson = clan.correct("velma", SECRET)
+    clan.sync("velma")
+    shard = clan["velma"].clan / "patterns.d/tank.0a1b2c3d.jsonl"
+    shard.parent.mkdir(exist_ok=True)
+    rows = [{"id": lesson, "next": {"words": f"so: {SECRET}"}}, {"id": lesson, "next": "harmless"}]
+    shard.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    clan.sync("velma", "tank")
+    assert clan["tank"].db.carried_count() == 2
+    clan.purge("velma", lesson)
+    clan.sync("tank", "velma")
+    assert SECRET not in clan.tip()
+    assert "harmless" in clan.tip()
+    for agent in ("velma", "tank"):
+        assert [json.loads(each.raw)["next"] for each in clan[agent].db.carried(lesson)] == ["harmless"]
+        assert [each for each in clan.holders(agent) if each != ".fleet/git"] == []
+
+
+def test_nothing_that_fleet_keeps_for_itself_holds_it(leaked):
+    space = leaked["velma"]
+    starting.session_start(space, "velma")
+    (space.clan / "patterns.d").mkdir(exist_ok=True)
+    (space.clan / "patterns.d/tank.0a1b2c3d.jsonl").write_text(f'{{"id":"p-1","set":"{SECRET}"}}\n')
+    space.refresh()
+    assert any(SECRET.encode() in kept.raw for kept in space.quarantine.all())
+    (space.clan / "patterns.d/tank.0a1b2c3d.jsonl").unlink()
+    attempts.note_failure(space.root, "velma", "s", f"echo {SECRET}", f"error: {SECRET}", 1)
+    backup = space.local / "upgrade-backup/clan-learnings/patterns.jsonl"
+    backup.parent.mkdir(parents=True)
+    backup.write_text(json.dumps({"id": leaked.pattern, "set": {"text": SECRET}}) + "\n")
+    refused = {"at": "", "path": "x", "line": 1, "reason": "r", "bytes": base64.b64encode(b"harmless").decode()}
+    space.files.append(space.local / "quarantine/refused.jsonl", json.dumps(refused).encode() + b"\n")
+    assert {each.partition("/")[2].partition("/")[0] for each in leaked.holders("velma") if "/" in each} >= {
+        *("ready", "attempts", "upgrade-backup", "git"),
+    }
+    leaked.purge("velma", leaked.pattern)
+    assert leaked.holders("velma") == []
+    kept = [kept.raw for kept in space.quarantine.all()]
+    assert kept == [b"harmless"]
+    assert json.loads(backup.read_text())["set"]["text"] == "[REDACTED:purged]"
+
+
+def test_a_purge_twice_is_one(leaked):
+    leaked.purge("velma", leaked.pattern)
+    before = leaked.tip()
+    leaked.purge("velma", leaked.pattern)
+    leaked.sync("velma", "tank", "velma")
+    assert SECRET not in leaked.tip()
+    assert leaked["velma"].patterns.get(leaked.pattern).count("seen") == 2
+    assert "[REDACTED:purged]" in before
