@@ -22,7 +22,7 @@ from fleet.text.similarity import Near
 
 PAIRS = Path(__file__).with_name("pairs.jsonl")
 LABELS = ("same", "opposite", "other-number", "other-tool", "unrelated")
-CANDIDATES = 40
+
 
 Source = Callable[[str], list[tuple[str, str]]]
 """From a lesson to the candidates for it among all that are known, itself left out."""
@@ -73,10 +73,11 @@ def full_text(known: Iterable[str]) -> Source:
         if not asked:
             return []
         rows = connection.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY bm25(words) LIMIT ?", (asked, CANDIDATES + 1)
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY bm25(words) LIMIT ?",
+            (asked, similarity.CANDIDATES_MAX + 1),
         )
         found = [lessons[row[0] - 1] for row in rows]
-        return [(each, each) for each in found if each != text][:CANDIDATES]
+        return [(each, each) for each in found if each != text][: similarity.CANDIDATES_MAX]
 
     return source
 

@@ -31,8 +31,9 @@ from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, Usa
 from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold
+from fleet.store import semantic
 from fleet.store.workspace import Workspace, Writer
-from fleet.text.similarity import NEAR_MAX, Near, near
+from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
 
 __all__ = [
     "FILE_NAME",
@@ -52,7 +53,7 @@ __all__ = [
     "unfilled",
 ]
 
-FILE_NAME = signals.FILE_NAME
+FILE_NAME = corrections_md.FILE_NAME
 
 WasShown = Callable[[Collection[str], int], bool]
 """Tells whether one of some lessons was shown to the agent before a moment, milliseconds since 1970."""
@@ -249,7 +250,7 @@ def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target
     try:
         with workspace.patient(WAIT_S):
             found = same or private.same_text(workspace, agent, lesson)
-            group = patterns.group(found) or [found]
+            group = next((each for each in merged.groups(patterns.pointing()) if found in each), [found])
             members = [line for each in group if (line := private.whole(workspace, agent, each)) is not None]
     except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever the database says
         workspace.warn(f"what is known already could not be read: {why}")
@@ -376,11 +377,17 @@ def _uncounted(target: _Target, page: bytes) -> int:
 
 
 def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:
-    """Return the lessons nearest to a text, other than the one that it was logged under; of a merged set only one."""
+    """Return the lessons nearest to a text, other than the one that it was logged under; of a merged set only one.
+
+    By words, and where lessons have embeddings, by meaning: never before the correction is durable, nor in a hook.
+    """
     stands_for = {member: group[0] for group in merged.groups(workspace.patterns.pointing()) for member in group}
-    found = [each for each in workspace.patterns.candidates(text) if each.id not in ids]
+    meaning = dict(semantic.nearest(workspace, text, CANDIDATES_MAX))
+    known = {each.id: each.text for each in workspace.patterns.candidates(text)}
+    known |= {each.id: each.text for each in workspace.patterns.some(list(meaning))}
+    found = [(each, said) for each, said in known.items() if each not in ids]
     closest: dict[str, Near] = {}
-    for each in near(text, [(found_.id, found_.text) for found_ in found], len(found)):
+    for each in near(text, found, len(found), meaning):
         closest.setdefault(stands_for.get(each.id, each.id), each)
     return list(closest.values())[:NEAR_MAX]
 

@@ -15,6 +15,7 @@ from contextlib import closing
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fleet.text.screening import strip_controls
@@ -24,6 +25,9 @@ CHARS_MAX = 800
 NEAR_MAX = 3
 NEAR_MIN = 0.35
 """Below, two texts share little more than a word."""
+CLOSE_MIN = 0.5
+"""Cosine from which on a lesson is near whatever its words are."""
+CANDIDATES_MAX = 40
 ALIKE_MIN = 0.6
 """From here on two texts read alike: a hasty reader might take the one for the other."""
 _FUSION = 60  # reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)
@@ -139,7 +143,10 @@ DIFFERENCES = ("number", "version", "name", "negation", "opposite", "order")
 
 
 def near(
-    text: str, candidates: Sequence[tuple[str, str]], count: int = NEAR_MAX, meaning: Sequence[str] = ()
+    text: str,
+    candidates: Sequence[tuple[str, str]],
+    count: int = NEAR_MAX,
+    meaning: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Near]:
     """Return the candidates closest to a text, best first, with what differs.
 
@@ -150,15 +157,14 @@ def near(
         text: of a lesson.
         candidates: id and text of known lessons, best first, as the full-text index supplies them.
         count: at most so many.
-        meaning: ids of candidates that mean much the same, best first; they are near whatever their words are.
+        meaning: cosines of candidates that mean much the same, best first.
     """
     mine, *known = _read([text, *(said for _, said in candidates)])
-    scores = {each: _score(mine, theirs) for (each, _), theirs in zip(candidates, known, strict=True)}
-    by_score = sorted(scores, key=lambda each: -scores[each])
-    wanted = {each for each in scores if scores[each] >= NEAR_MIN} | set(meaning)
-    best = [each for each in fused([each for each, _ in candidates], by_score, meaning) if each in wanted][:count]
-    read = {each: (said, theirs) for (each, said), theirs in zip(candidates, known, strict=True) if each in best}
-    return [Near(each, read[each][0], scores[each], _differences(mine, read[each][1])) for each in best]
+    read = {each: (said, theirs) for (each, said), theirs in zip(candidates, known, strict=True)}
+    scores = {each: _score(mine, theirs) for each, (_, theirs) in read.items()}
+    orders = list(scores), sorted(scores, key=lambda each: -scores[each]), [each for each in meaning if each in scores]
+    wanted = [each for each in fused(*orders) if scores[each] >= NEAR_MIN or meaning.get(each, 0.0) >= CLOSE_MIN]
+    return [Near(each, read[each][0], scores[each], _differences(mine, read[each][1])) for each in wanted[:count]]
 
 
 def fused(*orders: Iterable[str]) -> list[str]:

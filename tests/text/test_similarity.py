@@ -189,7 +189,8 @@ def test_near_gives_the_best_first_and_at_most_three():
 def test_what_means_the_same_is_near_whatever_its_words_are():
     known = [("p-1", "Never commit generated files"), ("p-2", "Rotate credentials at once")]
     assert [n.id for n in near("A leaked secret is to be renewed", known)] == []
-    assert [n.id for n in near("A leaked secret is to be renewed", known, meaning=["p-2"])] == ["p-2"]
+    assert [n.id for n in near("A leaked secret is to be renewed", known, meaning={"p-2": 0.6, "p-9": 0.6})] == ["p-2"]
+    assert [n.id for n in near("A leaked secret is to be renewed", known, meaning={"p-2": 0.4})] == []
 
 
 def test_nothing_is_near_an_empty_text_or_among_no_lessons():
