@@ -184,15 +184,15 @@ def lines(draw: st.DrawFn, values: st.SearchStrategy[Any] = values, line_ids: Se
 
 def lines_of_one_id(values: st.SearchStrategy[Any] = values) -> st.SearchStrategy[Line]:
     """Draw lines that may be joined: of all kinds, or about the same few things."""
-    return lines(values, IDS[:1]) | _disputes(values)
+    return st.one_of(lines(values, IDS[:1]), disputes(values), disputes(values))
 
 
-def _disputes(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Line]:
-    """Draw lines in which two writers dispute one field, and whether the lesson is in."""
+def disputes(values: st.SearchStrategy[Any], parts: Sequence[str] = ()) -> st.SearchStrategy[Line]:
+    """Draw lines in which two writers dispute the same few things: a field, a counter, whether the lesson is in."""
 
-    def line(claims: list[tuple[str, str, str]], value: Any) -> Line:
+    def line(claims: list[tuple[str, str, str, int]], value: Any, other: Any) -> Line:
         made = Line(IDS[0])
-        for writer, part, stamp in claims:
+        for writer, part, stamp, number in claims:
             column = made.w.setdefault(writer, Column())
             match part:
                 case "add":
@@ -202,14 +202,20 @@ def _disputes(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Line]:
                 case "set":
                     column.set = {"text": (stamp, value)}
                 case "first":
-                    column.first = {"text": value}
+                    column.first = {"text": other, "at": stamp} if number == 1 else {"text": other}
                 case "over" | "purge":
-                    setattr(column, part, {REPLICAS[0]: {"text": stamp}})
+                    setattr(column, part, {REPLICAS[0]: {FIELDS[number % 2]: stamp}})
+                case "n":
+                    column.n["seen"] = number
+                case "parts":
+                    column.parts = {"seen": {HASHES[number % 2]: number}}
+                case "later":
+                    column.later = {"zz": value}
         return settled(made)
 
-    parts = ("add", "rem", "set", "set", "first", "over", "purge", "purge")
-    claims = st.tuples(st.sampled_from(REPLICAS[:2]), st.sampled_from(parts), st.sampled_from(STAMPS[1:4]))
-    return st.builds(line, st.lists(claims, min_size=1, max_size=3), values)
+    parts = parts or ("add", "add", "rem", "set", "set", "first", "over", "purge", "n", "parts", "later")
+    claims = st.sampled_from([*product(REPLICAS[:2], parts, STAMPS[1:4], (1, 2, 3))])
+    return st.builds(line, st.lists(claims, min_size=1, max_size=6), values, values)
 
 
 def settled(line: Line) -> Line:
@@ -651,7 +657,8 @@ def what_a_line_has_beyond_another_is_the_smallest(t: Any, whole: Line, base: Li
     said = dict(_atoms(news)) if news is not None else {}
     known, everything = joined_by_definition([base]), joined_by_definition([base, whole])
     for atom, value in said.items():
-        assert _order(atom, everything[atom]) == _order(atom, value)
+        assert _order(atom, everything.get(atom, value)) == _order(atom, value)
+        assert atom in everything
         assert atom not in known or _order(atom, known[atom]) != _order(atom, value)
 
 
@@ -1076,7 +1083,7 @@ def an_honest_edit_outlives_a_purge(t: Any, line: Line, me: str, other: str) -> 
     later = clock.after(clock.after(after(line)))
     purged = codec.join(line, t.purge(line, {"text": "gone"}, me, later))
     told = codec.join(purged, honest)
-    assert told.w[other].set.get("text", ("", ""))[1] == ("honest" if other != me else "gone")
+    assert told.w.get(other, Column()).set.get("text", ("", ""))[1] == ("honest" if other != me else "gone")
 
 
 def a_purge_marks_only_what_is_there(t: Any, line: Line, me: str) -> None:

@@ -365,6 +365,11 @@ histories = st.lists(checks.entries, max_size=6)
 any_line = checks.lines()
 
 
+def disputes(*parts: str) -> st.SearchStrategy[Line]:
+    """Draw lines that dispute some parts alone: what a mutation needs to show is rare among all that can be said."""
+    return checks.disputes(st.sampled_from(("a", "b")), parts)
+
+
 def _line(mutation: str, law: Callable[..., None], *more: st.SearchStrategy[Any], **changes: Any) -> Case:
     return Case(mutation, law, codec, broken(codec, **changes), (line, *more))
 
@@ -542,7 +547,8 @@ def _cut_anywhere(line: Line) -> list[bytes]:
 LINE = [
     _line("totals-summed", checks.idempotent, line,
           join=joining(n=lambda a, b: _summed(a.n, b.n))),
-    _line("last-total-of-a-name-wins", checks.commutative, line, join=joining(n=lambda a, b: {**a.n, **b.n})),
+    Case("last-total-of-a-name-wins", checks.commutative, codec,
+         broken(codec, join=joining(n=lambda a, b: {**a.n, **b.n})), (disputes("n"),) * 2),
     _line("parts-summed", checks.idempotent, line, join=joining(parts=lambda a, b: _summed_nested(a.parts, b.parts))),
     _line("one-part-a-counter", checks.join_covers_both, line,
           join=joining(parts=lambda a, b: {**a.parts, **b.parts})),
@@ -568,22 +574,24 @@ LINE = [
     _line("last-wording-wins", checks.commutative, line, join=joining(first=lambda a, b: {**a.first, **b.first})),
     _line("time-of-first-sight-joins-as-a-wording", checks.the_join_is_what_the_design_says, line, line,
           join=joining(first=lambda a, b: codec._join_largest(a.first, b.first))),
-    _line("one-field-a-writer-in-marks", checks.join_covers_both, line,
-          join=joining(over=lambda a, b: {**a.over, **b.over})),
+    Case("one-field-a-writer-in-marks", checks.join_covers_both, codec,
+         broken(codec, join=joining(over=lambda a, b: {**a.over, **b.over})), (disputes("over"),) * 2),
     _line("marks-dropped", checks.join_covers_both, line, join=joining(over=lambda _a, _b: {})),
     _line("purge-marks-collected", checks.the_join_is_what_the_design_says, line, line,
           join=joining(purge=lambda _a, _b: {})),
     _line("purge-covers-nothing", checks.the_join_is_what_the_design_says, line, line,
           join=_purging(_all_marks, lambda _stamp, _mark: False)),
-    _line("purge-covers-an-exact-stamp", checks.associative, line, line,
-          join=_purging(_all_marks, lambda stamp, mark: stamp == mark)),
+    Case("purge-covers-an-exact-stamp", checks.associative, codec,
+         broken(codec, join=_purging(_all_marks, lambda stamp, mark: stamp == mark)),
+         (disputes("set", "purge"),) * 3),
     _line("purge-covers-whatever-comes", checks.the_join_is_what_the_design_says, line, line,
           join=_purging(_all_marks, lambda _stamp, mark: bool(mark))),
     _line("purge-by-my-marks-alone", checks.commutative, line,
           join=_purging(lambda a, _b: a, lambda stamp, mark: stamp <= mark)),
     _line("joins-by-the-wall-clock", checks.join_covers_both, line, join=_by_wall_clock),
     _line("joins-by-the-wall-clock", checks.the_join_is_what_the_design_says, line, line, join=_by_wall_clock),
-    _line("what-was-replaced-leaves-the-join", checks.join_is_monotone, line, line, join=_over_in_the_join),
+    Case("what-was-replaced-leaves-the-join", checks.join_is_monotone, codec, broken(codec, join=_over_in_the_join),
+         (disputes("set", "over"),) * 3),
     _line("tags-along-a-third-counter", checks.join_adds_nothing_of_its_own, line, line,
           join=joining(n=lambda a, b: {**gcounter.join(a.n, b.n), "joined": len(repr(a)) + len(repr(b))})),
     _line("joins-in-place", checks.join_touches_nothing, line, join=_line_in_place),
@@ -762,14 +770,14 @@ FOLDS = [
     _fold("adds-cut", checks.presence_is_the_or_set_of_what_was_said, _of(_cut_adds)),
     _fold("removes-cut", checks.presence_is_the_or_set_of_what_was_said, _of(_cut_removes)),
     _fold("removes-of-the-blocked-count", checks.presence_is_the_or_set_of_what_was_said,
-          _changing(live=_live_whoever_removed)),
+          _changing(live=_live_whoever_removed), st.lists(disputes("add", "rem"), min_size=1), checks.policies),
     _fold("remove-wins", checks.presence_is_the_or_set_of_what_was_said, _changing(live=_remove_wins_live)),
     _fold("first-wordings-by-writer", checks.fields_are_the_registers_of_what_was_said,
           _changing(fields=_fields_by_writer)),
     _fold("edits-ignore-the-writer-in-ties", checks.fields_are_the_registers_of_what_was_said,
-          _changing(fields=_fields_of_smaller_writers)),
+          _changing(fields=_fields_of_smaller_writers), st.lists(disputes("set"), min_size=1), checks.policies),
     _fold("what-was-replaced-comes-back", checks.fields_are_the_registers_of_what_was_said,
-          _changing(fields=_fields_without_over)),
+          _changing(fields=_fields_without_over), st.lists(disputes("set", "over"), min_size=1), checks.policies),
     _fold("edits-from-the-future-count", checks.fields_are_the_registers_of_what_was_said,
           lambda line, policy=pattern.EVERYTHING: fold(line, policy._replace(cut=checks.FOREVER))),
     _fold("time-of-first-sight-is-a-field", checks.fields_are_the_registers_of_what_was_said,
@@ -789,7 +797,7 @@ FOLDS = [
           _changing(late=lambda line, policy: max((s for s in fold(line, policy).adds.values() if s > policy.cut),
                                                   default=""))),
     _fold("hidden-by-the-future", checks.a_first_wording_is_never_hidden_by_an_edit_from_the_future,
-          _of(_hidden_by_the_future), line, checks.policies, st.sampled_from(checks.FIELDS)),
+          _of(_hidden_by_the_future), disputes("set", "first"), checks.policies, st.just("text")),
     _fold("tidies-the-record", checks.a_fold_touches_nothing, _emptying, line, checks.policies),
     _fold("counts-of-the-blocked-kept", checks.who_is_blocked_is_as_one_who_never_wrote,
           _changing(totals=lambda line, _p: fold(line).totals), line, checks.policies),
@@ -797,7 +805,7 @@ FOLDS = [
           lambda line, policy=pattern.EVERYTHING: fold(
               Line(line.id, {w: c if checks._allowed(w, policy) else Column(over=c.over) for w, c in line.w.items()}),
               Policy(policy.cut)),
-          line, checks.policies),
+          disputes("set", "over"), checks.policies),
     _fold("bare-agents-not-blocked", checks.who_is_blocked_is_as_one_who_never_wrote,
           lambda line, policy=pattern.EVERYTHING: fold(
               line, policy._replace(blocked=policy.blocked & {*REPLICAS})), line, checks.policies),
@@ -921,12 +929,12 @@ EDITS = [
           st.sampled_from(checks.FIELDS), checks.values,
           confirm=lambda line, me, stamp, *, fields=None, **more: edits.confirm(line, me, stamp, **more)
           if fold(line).fields.keys() >= fields.keys() else edits.confirm(line, me, stamp, fields=fields, **more)),
-    _edit("a-log-is-an-edit", checks.a_log_says_what_nobody_has_said, replicas,
-          st.sampled_from(checks.FIELDS), checks.values, confirm=_confirm_as_edit),
+    Case("a-log-is-an-edit", checks.a_log_says_what_nobody_has_said, edits, broken(edits, confirm=_confirm_as_edit),
+         (disputes("set", "first", "purge"), st.just(REPLICAS[0]), st.just("text"), checks.values)),
     _edit("parts-are-totals", checks.a_part_counts_once_whoever_tells_it, replicas, replicas, part=_part_as_total),
     _edit("who-imports-has-logged", checks.who_imports_is_no_witness, replicas, part=_part_by_nobody),
-    _edit("retires-what-is-live", checks.a_retire_takes_out_all_that_it_saw, replicas, checks.policies,
-          retire=_retire_live),
+    Case("retires-what-is-live", checks.a_retire_takes_out_all_that_it_saw, edits,
+         broken(edits, retire=_retire_live), (disputes("add", "rem"), replicas, checks.policies)),
     _edit("retires-nothing", checks.a_retire_takes_out_all_that_it_saw, replicas, checks.policies,
           retire=lambda line, _me: Line(line.id)),
     _edit("retires-for-good", checks.a_retire_covers_only_what_it_saw, replicas, retire=_retire_forever),
