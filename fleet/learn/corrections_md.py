@@ -23,6 +23,7 @@ from fleet.model import names
 from fleet.model.lesson_id import pattern_id
 from fleet.text import dates, markdown
 
+FILE_NAME = "corrections.md"
 INDENT = "    "
 DASH = "—"
 TO_BE_INFERRED = "_to be inferred at promotion time_"
@@ -321,13 +322,16 @@ def records_of(patterns: Collection[str], page: bytes) -> list[Record]:
 
     Also those in a code fence, which do not count: a caller must not take them for news.
     """
-    found: list[Record] = []
-    for piece in page.split(b"<!-- fleet c-")[1:] if patterns else ():
-        if piece[17:35].decode("ascii", "replace") in patterns:
-            record = read_record("fleet c-" + piece.partition(b"-->")[0].decode("utf-8", "replace"), 0)
-            if record is not None:
-                found.append(record)
-    return found
+    found: list[tuple[int, Record]] = []
+    for pattern in patterns:
+        at, wanted = 0, f" {pattern} replica=".encode()
+        while (at := page.find(wanted, at)) >= 0:
+            start, end = page.rfind(b"<!--", 0, at), page.find(b"-->", at)
+            piece = page[start + 4 : end if end >= 0 else len(page)].decode("utf-8", "replace") if start >= 0 else ""
+            if (record := read_record(piece, 0)) is not None and record.pattern == pattern:
+                found.append((at, record))
+            at += len(wanted)
+    return [record for _, record in sorted(found, key=lambda each: each[0])]
 
 
 def latest(records: Iterable[Record]) -> list[Record]:

@@ -10,10 +10,11 @@ none, and a retired lesson does not come back by itself.
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
-from fleet.learn import corrections_md, echoes, private, signals
+from fleet.learn import corrections_md, echoes, private
 from fleet.learn.corrections_md import PART, RELAPSED, Bound, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
@@ -29,7 +30,10 @@ WAIT_S = 0.3
 MINUTE_MS = 60_000
 _SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
-log_file = signals.log_file
+
+def log_file(workspace: Workspace, agent: str) -> Path:
+    """Return the path of an agent's log."""
+    return workspace.home(agent) / corrections_md.FILE_NAME
 
 
 class Occurrence(NamedTuple):
@@ -318,11 +322,11 @@ class _Owing:
         own words, its text and right way, though they differ.
         """
         here = fold(known).fields
-        alike = {known.id, pattern_id(str(here.get("text", "")))}
+        text = str(here.get("text", ""))
         found: dict[str, object] = {}
         for entry in (self._entries[record.id] for record in records if record.id in self._entries):
             said = self._said(entry)
-            may_differ = ("text", "correct") if pattern_id(str(said["text"])) in alike else ()
+            may_differ = ("text", "correct") if text and _is_alike(str(said["text"]), text, known.id) else ()
             for field, value in said.items():
                 if value and field not in found and (field not in here or field in may_differ):
                     found[field] = value
@@ -353,6 +357,11 @@ def _clean(text: str) -> str:
     clean = screening.one_line(screening.screen(text).text)
     is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
     return clean if is_short else ""
+
+
+def _is_alike(said: str, text: str, pattern: str) -> bool:
+    """Tell whether somebody said a lesson in its own words: as it reads now, or as it was first logged."""
+    return said == text or pattern_id(said) in {pattern, pattern_id(text)}
 
 
 def _lesson_text(entry: Entry) -> str:

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from fleet.learn import corrections_md
 from fleet.model import limits, names
 from fleet.model.errors import UsageError
+from fleet.store.files import Files
 from fleet.text import dates, screening
 
 if TYPE_CHECKING:  # a hook that logs a failure needs no phrases, and has no time for a whole workspace
-    from fleet.store.workspace import Workspace
     from fleet.text.signals import Signal
 
-FILE_NAME = "corrections.md"
 Kind = Literal["human", "agent", "failure", "self"]
 
 TAIL_BYTES = 256 * 1024  # a repeat is looked for in so much of the log's end: a hundred of the largest signals
@@ -40,6 +40,36 @@ _MARK = re.compile(
 )
 _RECORD = re.compile(rb"<!-- fleet (c-[0-9a-f]{16}) p-")
 _CONFIDENCE = re.compile(r"[a-z0-9.]{1,16}", re.ASCII)
+
+
+class Ground(Protocol):
+    """The part of a workspace that a signal needs: a hook has no time to open the rest."""
+
+    @property
+    def files(self) -> Files:
+        """All writes below the root."""
+
+    @property
+    def world(self) -> Clocked:
+        """Where the time comes from."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nobody may write here."""
+
+    def home(self, agent: str) -> Path:
+        """Return the folder of one agent's own files."""
+
+    def log_lock(self, agent: str, wait_s: float = ...) -> AbstractContextManager[None]:
+        """Hold the lock of one agent's log."""
+
+
+class Clocked(Protocol):
+    """Whoever has a wall clock."""
+
+    @property
+    def wall_ms(self) -> Callable[[], int]:
+        """Reads it, milliseconds since 1970."""
 
 
 class Flag(NamedTuple):
@@ -129,7 +159,7 @@ def message(signal: Signal) -> Flag:
 
 
 def flag(
-    workspace: Workspace, agent: str, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S
+    workspace: Ground, agent: str, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S
 ) -> Flagged:
     """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
 
@@ -154,7 +184,7 @@ def flag(
         raise UsageError("this workspace is only read here, and no replica was lent to it: the signal was not logged")
     title, wrong, source, secrets = _screened(signal)
     word = corrections_md.session_word(session) if session else ""
-    path = log_file(workspace, agent)
+    path = workspace.home(agent) / corrections_md.FILE_NAME
     with workspace.log_lock(agent, wait_s):
         known = workspace.files.read(path)
         now_ms = workspace.world.wall_ms()
@@ -176,17 +206,12 @@ def flag(
     return Flagged(entry, is_new=True, secrets=secrets)
 
 
-def log_file(workspace: Workspace, agent: str) -> Path:
-    """Return the path of an agent's log."""
-    return workspace.home(agent) / FILE_NAME
-
-
-def waiting(workspace: Workspace, agent: str, session: str = "") -> list[Waiting]:
+def waiting(workspace: Ground, agent: str, session: str = "") -> list[Waiting]:
     """Return the entries whose lesson is still to be stated, in file order; of one session, when it is named.
 
     For a session that owes nothing the log is searched and not parsed.
     """
-    known = workspace.files.read(log_file(workspace, agent))
+    known = workspace.files.read(workspace.home(agent) / corrections_md.FILE_NAME)
     here = {mark.id: mark for mark in _marks(known)}
     if session:
         word, counted = corrections_md.session_word(session), {found[1].decode() for found in _RECORD.finditer(known)}
