@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from fleet.learn import journal
 from fleet.learn.corrections_md import parse_log
-from fleet.learn.signals import log_file
+from fleet.learn.counting import log_file
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.recall import search as recall
