@@ -409,8 +409,8 @@ def _tree(workspace: Workspace) -> Iterator[Finding]:
 def _rows(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
     """Make the database anew in a second file, and compare."""
     path = workspace.db.database.path
-    if path is None or not path.exists() or not os.access(path.parent, os.W_OK):
-        return
+    if path is None or not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
+        return  # told under "rights"
     try:
         wrong = workspace.db.differences()
     except TROUBLE as why:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.keep import limits
+from fleet.model import limits
 from tests.faults.test_log_and_shard import MEMORY_MB_MAX, peak_mb
 from tests.faults.test_sync import LESSON, SLOT, TOKEN, Bench, line
 
@@ -57,7 +57,8 @@ def deep_within_a_line() -> bytes:
 
 
 def deep_but_closed() -> bytes:
-    return (b'{"id":"p-3f9c1a2b7d4e5f60","set":{"x":' + b"[" * 30_000 + b"]" * 30_000 + b"}}\n") * 17
+    begins = b'{"id":"p-3f9c1a2b7d4e5f60","w":{"a.00000001":{"first":{"x":'
+    return (begins + b"[" * 30_000 + b"]" * 30_000 + b"}}}}\n") * 17
 
 
 def many_bad_lines() -> bytes:
@@ -405,7 +406,7 @@ def test_a_hostile_tree_writes_nothing_outside_and_others_still_sync(bench, name
     assert not list(bench.folder.rglob("pwned"))
     assert (bench.folder / "velma/fleet.toml").read_bytes() == config
     allowed = re.compile(
-        r"(patterns|discoveries)\.jsonl|patterns\.md|(patterns|discoveries)\.d(/[a-z]+\.[0-9a-f]{8}\.jsonl)?"
+        r"(patterns|discoveries)\.jsonl|patterns\.md|(patterns|discoveries)\.d(/[a-z]+\.[0-9a-f]{8}\.jsonl)?|\.fleet-format"
     )
     for agent in ("velma", "tank"):
         wanted = {"good": 1, "lesson of velma": 1, "lesson of tank": 1}
@@ -473,8 +474,9 @@ LINKED = {
     "the page": "clan-learnings/patterns.md",
     "the clock": ".fleet/clock",
     "the locks": ".fleet/locks",
-    "the database": ".fleet/state.db",
-    "the mirror of the remote": ".fleet/base",
+    "the database": ".fleet/state-2.db",
+    "what this machine alone knows": ".fleet/local.db",
+    "the copy of the remote": ".fleet/git",
     "the quarantine": ".fleet/quarantine",
     "who writes here": ".fleet/replica.toml",
 }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.keep.screening import for_terminal, markdown_escape, redact, screen, secret_kinds, strip_controls
+from fleet.text.screening import for_terminal, markdown_escape, redact, screen, secret_kinds, strip_controls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 TOKEN = "gh" + "p_" + "a1B2c3" * 6

@@ -73,7 +73,7 @@ def fill(folder: Path, left_bytes: int) -> None:
 
 def kept(folder: Path) -> dict[str, bytes]:
     """Return what agents and people read, and what the exchange goes by."""
-    roots = [folder / "agents", folder / "clan-learnings", folder / ".fleet/base", folder / ".fleet/replica.toml"]
+    roots = [folder / "agents", folder / "clan-learnings", folder / ".fleet/replica.toml"]
     files = [path for root in roots for path in ([root] if root.is_file() else sorted(root.rglob("*")))]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
 

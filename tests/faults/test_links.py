@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.keep.disk import Disk
-from fleet.keep.reading import PATTERNS
-from fleet.keep.store import Store
-from fleet.keep.unchanged import Looks
+from fleet.store.ingest import clan_sources
 from tests.faults.test_sync import LESSON, SLOT, Bench, line
 
 COMMANDS = {
@@ -37,14 +34,14 @@ PLACES = [
     "clan-learnings/patterns.md",
     "clan-learnings/discoveries.d/{replica}.jsonl",
     "clan-learnings/members.toml",
-    ".fleet/base",
-    ".fleet/base/patterns.jsonl",
     ".fleet/clock",
+    ".fleet/generation",
     ".fleet/git",
+    ".fleet/local.db",
     ".fleet/locks/write.lock",
     ".fleet/quarantine",
     ".fleet/replica.toml",
-    ".fleet/state.db",
+    ".fleet/state-2.db",
 ]
 
 
@@ -174,11 +171,9 @@ def test_a_folder_of_shards_that_is_a_link_holds_none_of_them(tmp_path: Path):
     (tmp_path / "clan").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / f"{SLOT}.jsonl").write_bytes(line(LESSON) + b"\n")
-    store = Store(Disk(tmp_path), tmp_path / "clan", tmp_path / "base")
     folder = tmp_path / "clan/patterns.d"
     folder.symlink_to(tmp_path / "elsewhere")
-    assert store.paths(PATTERNS) == []
-    assert Looks(store).signature() == []
+    assert clan_sources(tmp_path / "clan") == []
     folder.unlink()
     (tmp_path / "elsewhere").rename(folder)
-    assert store.paths(PATTERNS) == [path for path, *_ in Looks(store).signature()] == [f"patterns.d/{SLOT}.jsonl"]
+    assert [source.path for source in clan_sources(tmp_path / "clan")] == [f"patterns.d/{SLOT}.jsonl"]

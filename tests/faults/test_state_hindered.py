@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fleet.keep import limits
 from tests.cli.conftest import Stage
 from tests.faults.test_full_disk import fill, mounted
 from tests.faults.test_sync import Bench
@@ -46,24 +45,30 @@ def log_of(stage: Stage) -> bytes:
     return (stage.folder / "velma/agents/velma/corrections.md").read_bytes()
 
 
-def test_a_database_that_may_not_be_read_is_done_without_and_that_is_told(plain):
-    state = plain.folder / "velma/.fleet/state.db"
+def test_a_database_that_may_not_be_read_is_done_without(plain):
+    [state] = (plain.folder / "velma/.fleet").glob("state-*.db")
     state.chmod(0)
     for words in READING:
         done = plain.run("velma", *words)
         assert LESSON in done.stdout or words == ("status",)
-        assert ("lessons are safe" in done.stderr or "no lesson is in it alone" in done.stderr) or words in (
-            ("patterns",),
-            ("start",),
-        ), "these need none"
     plain.correct("velma", "Logged all the same")
-    done = plain.run("velma", "sync", expect=6)
-    assert "lessons are safe in their files" in done.stderr
-    assert "cannot be read: .fleet/state.db" in plain.run("velma", "doctor", expect=1).stdout
+    assert f"cannot be read: .fleet/{state.name}" in plain.run("velma", "doctor", expect=1).stdout
     state.chmod(0o644)
     plain.run("velma", "sync")
     assert plain.seen("velma") == {LESSON: 1, "Logged all the same": 1}
-    assert not list(state.parent.glob("state.damaged-*")), "nothing was wrong with it"
+
+
+def test_a_local_database_that_may_not_be_read_shares_nothing_and_logs_all_the_same(plain):
+    state = plain.folder / "velma/.fleet/local.db"
+    state.chmod(0)
+    plain.correct("velma", "Logged all the same")
+    done = plain.run("velma", "sync", expect=None)
+    assert done.returncode
+    assert "local.db" in done.stderr
+    assert "Lessons are safe" in done.stderr
+    state.chmod(0o644)
+    plain.run("velma", "sync")
+    assert plain.seen("velma") == {LESSON: 1, "Logged all the same": 1}
 
 
 def test_a_folder_of_another_users_is_told_and_what_needs_it_not_still_works(plain):
@@ -71,9 +76,7 @@ def test_a_folder_of_another_users_is_told_and_what_needs_it_not_still_works(pla
     local.chmod(0)
     try:
         assert LESSON in plain.run("velma", "patterns").stdout
-        done = plain.run("velma", "search", "log")
-        assert LESSON in done.stdout
-        assert "the files themselves were searched" in done.stderr
+        assert LESSON in plain.run("velma", "search", "log").stdout
         for words in (("correct", "--wrong", "w", "--right", "r", "--pattern", "p"), ("sync",), ("compact",)):
             done = plain.run("velma", *words, expect=6)
             assert "Permission denied" in done.stderr
@@ -91,9 +94,7 @@ def test_a_file_in_the_place_of_the_folder_hinders_no_search(plain):
     local = plain.folder / "velma/.fleet"
     local.rename(plain.folder / "kept")
     local.write_text("not a folder")
-    done = plain.run("velma", "search", "log")
-    assert LESSON in done.stdout
-    assert "cannot be used" in done.stderr
+    assert LESSON in plain.run("velma", "search", "log").stdout
     local.unlink()
     (plain.folder / "kept").rename(local)
     plain.run("velma", "sync")
@@ -106,8 +107,7 @@ def test_no_command_needs_a_folder_for_temporary_files(plain):
 
 
 @pytest.mark.parametrize("harm", ["full", "read-only"])
-def test_an_index_that_cannot_be_brought_up_to_date_is_done_without(tmp_path, monkeypatch, harm):
-    monkeypatch.setattr(limits, "VIEW_BYTES_MIN", 0)
+def test_an_index_that_cannot_be_brought_up_to_date_is_done_without(tmp_path, harm):
     bench, disk = Bench(tmp_path), tmp_path / "small"
     disk.mkdir()
     if not mounted(disk):
@@ -126,7 +126,6 @@ def test_an_index_that_cannot_be_brought_up_to_date_is_done_without(tmp_path, mo
         for words in READING:
             done = bench.run("small/w", *words)
             assert LESSON in done.stdout or words == ("status",)
-        assert "the files themselves were searched" in bench.run("small/w", "search", "log").stderr
         if harm == "full":
             (disk / "filler").unlink()
         else:
@@ -134,6 +133,5 @@ def test_an_index_that_cannot_be_brought_up_to_date_is_done_without(tmp_path, mo
         assert log.read_bytes() == before
         bench.run("small/w", "sync")
         assert bench.seen("small/w") == {LESSON: 1, "Another lesson": 1}
-        assert not list((disk / "w/.fleet").glob("state.damaged-*"))
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)
