@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from fleet.app import reflecting
 from fleet.app.finding import find
 from fleet.learn import corrections, discoveries, editing, private, signals
 from fleet.learn.corrections import Correction, Logged, Stated
@@ -124,9 +123,17 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
     known = find(workspace, same).id if same else ""
     seen = _was_shown(workspace, agent)
     logged = corrections.correct(workspace, agent, told, session=session, same=known, was_shown=seen)
-    if not logged.is_echo:
-        logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen)
+    _promote(workspace, agent, logged)
     return logged
+
+
+def _promote(workspace: Workspace, agent: str, logged: Logged) -> None:
+    """Take a lesson into memory at once if this was the occurrence that it takes."""
+    settings = workspace.config.promotion
+    if not logged.is_echo and logged.seen >= min(settings.own, settings.clan_seen):
+        from fleet.app import reflecting  # 40 ms that most corrections need not spend
+
+        logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen)
 
 
 def state_lesson(
@@ -155,7 +162,7 @@ def state_lesson(
     done = corrections.state_lesson(
         workspace, agent, entry, pattern, right, same=known, session=session, was_shown=seen
     )
-    done.logged.promoted = reflecting.promote_logged(workspace, agent, done.logged.id, done.logged.seen)
+    _promote(workspace, agent, done.logged)
     return done
 
 
@@ -218,6 +225,8 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
         NoError: there is no such lesson, or it is retired already.
     """
     done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
+    from fleet.app import reflecting
+
     for each in workspace.agents_here():
         reflecting.take_out_retired(workspace, each)
     return done
