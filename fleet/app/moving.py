@@ -119,9 +119,12 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
     Raises:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
     """
-    for agent in ("", *workspace.agents_here()):
-        exposure.adopt(workspace.state, agent, ())  # the table that a backup's rows go into
-    done = restore.restore(workspace, source)
+
+    def take_local(data: bytes) -> None:
+        exposure.adopt(workspace.state, "", ())  # the table that some of the rows go into
+        archive.join_local(workspace.state, data, workspace.world.machine())
+
+    done = restore.restore(workspace, source, take_local)
     workspace.refresh()
     return done
 

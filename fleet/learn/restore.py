@@ -19,6 +19,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.line import Line, Refused
+from fleet.model.version_1 import is_version_1
 from fleet.store import backup, lines, members, replica
 from fleet.store.backup import Member
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
@@ -47,8 +48,13 @@ class Restored(msgspec.Struct):
     refused: list[Refused] = []
 
 
-def restore(workspace: Workspace, source: Path) -> Restored:
+def restore(workspace: Workspace, source: Path, take_local: Callable[[bytes], object]) -> Restored:
     """Join a backup into a workspace. Doing it twice changes nothing.
+
+    Args:
+        workspace: where.
+        source: the archive.
+        take_local: is given the rows of the local database.
 
     Raises:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
@@ -58,7 +64,7 @@ def restore(workspace: Workspace, source: Path) -> Restored:
         pass
     done = Restored()
     with workspace.locked():
-        join = _Restore(workspace, done)
+        join = _Restore(workspace, done, take_local)
         for number, member in enumerate(backup.members(source), 1):
             if member.refused:
                 done.refused.append(Refused(f"{source.name}: {member.path[:200]}", number, member.refused, member.data))
@@ -76,8 +82,9 @@ def restore(workspace: Workspace, source: Path) -> Restored:
 class _Restore:
     """One restoring while it runs."""
 
-    def __init__(self, workspace: Workspace, done: Restored) -> None:
+    def __init__(self, workspace: Workspace, done: Restored, take_local: Callable[[bytes], object]) -> None:
         self._workspace = workspace
+        self._take_local = take_local
         self._done = done
         self._joined: dict[tuple[str, str], Line] = {}  # what is here by now, by (agent or "", id)
 
@@ -90,7 +97,7 @@ class _Restore:
         if path == backup.REPLICAS:
             _join_replicas(workspace, member.data)
         elif path == backup.LOCAL:
-            backup.join_local(workspace.state, member.data, workspace.world.machine())
+            self._take_local(member.data)
         elif kind is not None:
             self._join_lines(kind, path, member.data, self._covers)
         elif is_own and path.endswith("/notes.jsonl"):
@@ -98,8 +105,8 @@ class _Restore:
             self._join_lines(PATTERNS, path, member.data, lambda entry: self._covers_private(agent, entry))
         elif path == "clan-learnings/members.toml":
             _join_members(workspace, member.data)
-        elif path in _RENDERED:
-            return  # made anew from the lines
+        elif path in _RENDERED or path == backup.SENT:
+            return  # made anew from the lines, or needed by no later version
         elif path == _FORMAT:
             if not (workspace.root / path).exists():
                 workspace.files.replace(workspace.root / path, member.data)
@@ -116,7 +123,12 @@ class _Restore:
         for raw, entry in lines.entries(kind, [data], f"backup: {path}", read):
             if raw not in known and not covers(entry):
                 missing.append(raw)
-        self._done.refused += read.refused
+        # Lines of fleet 0.1 come back as they are: `fleet upgrade` reads them.
+        old = [each.raw for each in read.refused if is_version_1(each.raw)] if kind is PATTERNS else []
+        missing += [raw for raw in old if raw not in known]
+        if old:
+            self._workspace.warn("lines of fleet 0.1 came back: run `fleet upgrade`, which converts them")
+        self._done.refused += [each for each in read.refused if each.raw not in old]
         self._done.lines += len(missing)
         if missing:
             self._workspace.files.append(target, b"".join(raw + b"\n" for raw in missing))
@@ -153,7 +165,9 @@ class _Restore:
         more = ("\n" + "\n\n".join(piece.strip("\n") for piece in pieces) + "\n") if pieces else ""
         records = {(record.id, record.replica, record.at) for record in (*mine.records, *parse(more).records)}
         stated = {*mine.statements, *parse(more).statements}
-        more += "".join(f"\n{corrections_md.format_statement(each)}" for each in theirs.statements if each not in stated)
+        more += "".join(
+            f"\n{corrections_md.format_statement(each)}" for each in theirs.statements if each not in stated
+        )
         more += "".join(
             f"{corrections_md.format_record(record)}\n"
             for record in theirs.records

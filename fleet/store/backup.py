@@ -36,7 +36,10 @@ LOCAL = ".fleet/local.jsonl"
 CLAN = "clan-learnings"
 HOMES = "agents"
 
-_SINGLE = frozenset({CONFIG, REPLICAS, LOCAL})
+SENT = ".fleet/sent"
+"""File of marks in the backups of fleet 0.1."""
+
+_SINGLE = frozenset({CONFIG, REPLICAS, LOCAL, SENT})
 _CLAN_FILES = frozenset(
     {"patterns.md", "members.toml", ".gitattributes", ".fleet-format", *(kind.edition for kind in KINDS)}
 )
@@ -144,7 +147,7 @@ def _collect(root: Path) -> tuple[list[str], list[str]]:
 
     No link is followed.
     """
-    taken = [path for path in sorted(_SINGLE - {LOCAL}) if _is_plain(root / path)]
+    taken = [path for path in sorted(_SINGLE - {LOCAL, SENT}) if _is_plain(root / path)]
     left: list[str] = []
     for top in (CLAN, HOMES):
         if (root / top).is_symlink():

@@ -1,8 +1,10 @@
 """``fleet backup`` and ``restore-backup``: a join. Nothing newer is overwritten, nothing in the archive is trusted."""
 
+import contextlib
 import gzip
 import io
 import json
+import sqlite3
 import tarfile
 
 import pytest
@@ -39,19 +41,25 @@ def listed(stage):
 
 
 def everything(folder):
-    skipped = ("state.db", "locks", ".fleet/git")
+    """Return what a workspace holds, but for what is derived; a database by what it says."""
+    skipped = ("state-", "private-", "generation", "locks", ".fleet/git")
     return {
-        str(p.relative_to(folder)): p.read_bytes()
+        str(p.relative_to(folder)): rows_of(p) if p.suffix == ".db" else p.read_bytes()
         for p in folder.rglob("*")
         if p.is_file() and not any(part in str(p.relative_to(folder)) for part in skipped)
     }
 
 
+def rows_of(database):
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return [row for row in connection.iterdump() if row.startswith("INSERT")]
+
+
 def test_a_backup_is_a_plain_tar_of_what_cannot_be_fetched_and_the_same_each_time(saved):
     names = set(listed(saved))
-    assert {"fleet.toml", ".fleet/replica.toml", ".fleet/sent", "agents/velma/corrections.md"} <= names
+    assert {"fleet.toml", ".fleet/replica.toml", ".fleet/local.jsonl", "agents/velma/corrections.md"} <= names
     assert "clan-learnings/patterns.jsonl" in names
-    assert not [name for name in names if "lock" in name or "/git/" in name or "state.db" in name]
+    assert not [name for name in names if "lock" in name or "/git/" in name or ".db" in name]
     first = archive(saved).read_bytes()
     assert archive(saved).stat().st_mode & 0o777 == 0o600
     assert "there already" in saved.run("velma", "backup", "../b.tar.gz", expect=1).stderr
@@ -218,11 +226,8 @@ def test_nothing_is_written_through_a_link_that_lies_here(saved):
 
 def test_bad_lines_and_identities_go_to_quarantine_and_the_good_beside_them_come_back(stage):
     stage.run("alone", "init", "--agent", "velma")
-    good = {
-        "add": {"tank.0a1b2c3d": "2026-11-20T00:00:00.000Z-0000"},
-        "id": "p-3f9c1a2b7d4e5f60",
-        "set": {"text": LESSON},
-    }
+    column = {"add": "2026-11-20T00:00:00.000Z-0000", "first": {"text": LESSON}}
+    good = {"id": "p-3f9c1a2b7d4e5f60", "w": {"tank.0a1b2c3d": column}}
     lines = b"rubbish\n" + json.dumps(good).encode() + b"\n"
     hostile = (
         b'default_agent = ""\n[[replica]]\nname = "velma.0a1b2c3d"\nmachine = "\\"\\nx = 1"\nfolder = ""\nminted = ""\n'
@@ -289,3 +294,65 @@ def test_a_restore_asks_first_and_needs_a_workspace_or_a_word_of_one(saved):
 
 def test_a_backup_that_cannot_be_written_leaves_nothing(saved):
     assert "no backup was made" in saved.run("velma", "backup", "../no/such/b.tar.gz", expect=6).stderr
+
+
+def test_what_only_this_machine_knew_comes_back_with_it(saved):
+    saved.run("velma", "start", "--session", "host-1")
+    saved.run("velma", "pause", "--minutes", "60")
+    private = saved.correct("velma", "the office is in Lisbon")
+    saved.run("velma", "edit", private, "--set", "scope=private")
+    saved.run("velma", "backup", "../b.tar.gz", "--yes")
+    known = rows_of(home(saved) / ".fleet/local.db")
+    home(saved).rename(saved.folder / "gone")
+    saved.run("velma", "restore-backup", "../b.tar.gz", "--yes")
+    back = rows_of(home(saved) / ".fleet/local.db")
+    for table in ("consent", "exposure", "session"):
+        mine = [row for row in known if f'INTO "{table}"' in row or f"INTO {table}" in row]
+        assert mine
+        assert set(mine) <= set(back)
+    assert "paused" in saved.run("velma", "sync").stdout
+    assert "the office is in Lisbon" in (home(saved) / "agents/velma/notes.jsonl").read_text()
+    assert "Lisbon" not in "".join(p.read_text() for p in (home(saved) / "clan-learnings").rglob("*.jsonl"))
+
+
+def test_no_archive_agrees_to_a_remote_for_another_machine(saved):
+    rows = listed(saved)[".fleet/local.jsonl"].decode().splitlines()
+    assert any(json.loads(row)[0] == "consent" for row in rows)
+    foreign = [json.dumps(["machine", "fedcba9876543210"]), *rows[1:]]
+    forged = [*foreign, json.dumps(["sqlite_master", "x"]), json.dumps(["value", "mark", "x"]), "[", "7"]
+    made(saved, (".fleet/local.jsonl", tarfile.REGTYPE, "\n".join(forged).encode(), ""))
+    saved.run("alone", "init", "--agent", "velma")
+    saved.run("alone", "restore-backup", "../b.tar.gz", "--yes")
+    rows = rows_of(home(saved, "alone") / ".fleet/local.db")
+    assert not [row for row in rows if "consent" in row or "mark" in row]
+
+
+def test_a_backup_that_fleet_0_1_made_comes_back_and_is_converted_by_an_upgrade(stage):
+    old = {
+        "add": {"tank.0a1b2c3d": "2026-11-20T00:00:00.000Z-0000"},
+        "id": "p-3f9c1a2b7d4e5f60",
+        "set": {"text": LESSON},
+    }
+    made(
+        stage,
+        ("fleet.toml", tarfile.REGTYPE, b"", ""),
+        (".fleet/sent", tarfile.REGTYPE, b"00\n", ""),
+        ("clan-learnings/patterns.jsonl", tarfile.REGTYPE, json.dumps(old).encode() + b"\n", ""),
+    )
+    done = stage.run("alone", "restore-backup", "../b.tar.gz", "--yes")
+    assert "fleet upgrade" in done.stderr
+    stage.run("alone", "upgrade")
+    assert stage.seen("alone") == {LESSON: 0}
+
+
+def test_a_hand_written_entry_that_nobody_counted_yet_is_in_the_backup_as_one(saved):
+    log = home(saved) / "agents/velma/corrections.md"
+    with log.open("a") as file:
+        file.write("\n## 2026-03-15 14:30Z — by hand\n**Wrong:** a\n**Pattern:** by hand\n")
+    saved.run("velma", "backup", "../b.tar.gz", "--yes")
+    assert b"by hand" in b"".join(data for name, data in listed(saved).items() if name.startswith("clan-learnings/"))
+    saved.run("elsewhere", "restore-backup", "../b.tar.gz", "--yes")
+    saved.run("velma", "sync")
+    saved.run("elsewhere", "sync", "--yes")
+    saved.run("velma", "sync")
+    assert saved.seen("velma")["by hand"] == saved.seen("elsewhere")["by hand"] == 1
