@@ -86,7 +86,7 @@ class Files:
                     raise
             finally:
                 os.close(handle)
-            if is_new and is_durable:
+            if is_new:  # also where nobody waits: a later line that is waited for must be in a file that is there
                 self._fsync_folder(path.parent)
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:

@@ -5,9 +5,9 @@ Consent, pause, sessions and exposures. Never derived, never deleted by fleet; `
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+from urllib.parse import quote
 
 from crdt import clock
 from fleet.model.errors import BusyError, FleetError
@@ -100,7 +100,8 @@ class Local:
         row = self._read("SELECT id, last_ms FROM session WHERE agent = ?", agent)
         session = str(row[0]) if row and 0 <= now_ms - int(row[1]) <= idle_ms else fresh()
         connection = self.connection()
-        connection.execute("PRAGMA synchronous = OFF")  # a session that a power failure forgets begins anew
+        if self._durable:
+            connection.execute("PRAGMA synchronous = NORMAL")  # a session that a power failure forgets begins anew
         self._write(("INSERT OR REPLACE INTO session VALUES (?, ?, ?)", [(agent, session, now_ms)]))
         if self._durable:
             connection.execute("PRAGMA synchronous = FULL")
@@ -160,11 +161,15 @@ class Local:
 def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
     try:
-        if not durable:
-            connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         connection.execute("PRAGMA secure_delete = ON")
-        with suppress(sqlite3.OperationalError):  # a folder that may only be read: the tables are there already
-            connection.executescript(_SCHEMA)
+        connection.executescript(_SCHEMA)
+    except sqlite3.OperationalError as why:
+        connection.close()
+        if "readonly" not in str(why) and "unable to open" not in str(why):
+            raise
+        return sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True, check_same_thread=False)
     except BaseException:
         connection.close()
         raise

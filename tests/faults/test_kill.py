@@ -37,8 +37,7 @@ WAIT_S = 60.0
 
 NURSERY = """
 import ctypes, json, os, sys, time, traceback
-import fleet.cli.app, fleet.cli.wiring, fleet.cli.setup, fleet.cli.upkeep, fleet.keep.pause
-import fleet.learn.corrections, fleet.learn.discoveries, fleet.share.exchange, fleet.share.git
+import fleet.cli.corrections, fleet.cli.clan, fleet.cli.lessons, fleet.share.git, rapidfuzz.fuzz
 from fleet.cli import main
 
 PR_SET_PTRACER, PR_SET_CHILD_SUBREAPER = 0x59616D61, 36

@@ -3,7 +3,8 @@
 A recorder notes every change that fleet makes below the workspace: bytes written, files and folders made, renamed,
 removed, and each fsync. Then the power fails after every one of them: what was synced before stays, and of the rest any
 part may have reached the disk, in any order, cut anywhere, or as zeros (POSIX promises no more; Pillai et al., "All
-File Systems Are Not Created Equal", OSDI 2014). ``state.db`` is SQLite's own care: here it is lost, or an older copy.
+File Systems Are Not Created Equal", OSDI 2014). Databases are SQLite's own care: the derived one is lost, or an older
+copy; the local one is as it was. The fetched tree is git's care: its ref is where it was.
 """
 
 import itertools
@@ -18,20 +19,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fleet.cli import wiring
-from fleet.keep import edits, notebook
-from fleet.keep.disk import Disk
-from fleet.keep.errors import DiskError
-from fleet.keep.reading import PATTERNS
-from fleet.keep.workspace import Workspace, World
-from fleet.learn import corrections, discoveries
+from fleet.app import learning, sharing
+from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
+from fleet.model.errors import DiskError
 from fleet.share.memory import MemoryRemote, MemoryServer
+from fleet.store.files import Files
+from fleet.store.tree import MemoryTree
+from fleet.store.workspace import Workspace, World
 
 EVERY = os.environ.get("FLEET_FAULTS") == "all"
 SUBSETS = 8 if EVERY else 1
-DATABASE = ".fleet/state.db"
+DATABASE, LOCAL = ".fleet/state-2.db", ".fleet/local.db"
 LESSON = "Always use awk over sed for user-provided input substitution"
 
 
@@ -292,6 +292,9 @@ class Clan:
         self.server = MemoryServer()
         self.heads: list[tuple[int, str]] = []
         self.databases: list[tuple[int, bytes]] = [(0, b"")]
+        self.locals: list[tuple[int, bytes]] = [(0, b"")]
+        self.tree = MemoryTree()
+        self.taken: list[tuple[int, str]] = [(0, "")]
         self.root.mkdir()
         (self.root / "fleet.toml").write_text("")
         self.recorder = Recorder(self.root)
@@ -299,13 +302,23 @@ class Clan:
 
     def does(self, what: str, work: Callable[[Workspace], object]) -> None:
         """Do one thing in a fresh workspace, on the record; then it is acknowledged."""
+        taken, events = self.taken, self.recorder.events
+
+        class Noted(MemoryTree):
+            def move(self, commit: str) -> None:
+                super().move(commit)
+                taken.append((len(events), commit))
+
+        tree = self.tree
+        tree.__class__ = Noted
         with self.recorder.watching():
-            workspace = Workspace(self.root)
+            workspace = Workspace(self.root, World(tree=lambda _: tree))
             work(workspace)
             workspace.close()
         self.recorder.said(what)
-        path = self.root / DATABASE
-        self.databases.append((len(self.recorder.events), path.read_bytes() if path.exists() else b""))
+        for kept, name in ((self.databases, DATABASE), (self.locals, LOCAL)):
+            path = self.root / name
+            kept.append((len(self.recorder.events), path.read_bytes() if path.exists() else b""))
 
     def remote(self) -> MemoryRemote:
         """Return a way to the server that notes when its head moves."""
@@ -321,33 +334,31 @@ class Clan:
 
     def corrects(self, lesson: str) -> None:
         told = Correction("w", "r", lesson)
-        self.does(f"correct {lesson}", lambda w: corrections.correct(w, "velma", told, session="s"))
+        self.does(f"correct {lesson}", lambda w: learning.correct(w, "velma", told, session="s"))
 
     def discovers(self, problem: str) -> None:
         told = Finding(problem, "s", "", "discovery", "medium", None, [])
-        self.does(f"discover {problem}", lambda w: discoveries.discover(w, "velma", told))
+        self.does(f"discover {problem}", lambda w: learning.discover(w, "velma", told))
 
     def retires(self, lesson: str) -> None:
-        self.does(f"retire {lesson}", lambda w: change(w, lesson, edits.retired))
+        self.does(f"retire {lesson}", lambda w: learning.retire(w, "velma", lesson_id(w, lesson)))
 
     def syncs(self, *, compact: bool = False) -> None:
         self.does("sync", lambda w: sync(w, self.remote(), compact=compact))
 
     def works_offline(self) -> None:
-        self.does("sync", lambda w: wiring.sync(w, None))
+        self.does("sync", lambda w: sharing.synced(w, None))
 
 
-def change(workspace: Workspace, lesson: str, edit: Callable) -> None:
-    held = corrections.settle_all(workspace)
-    with workspace.writing("velma") as writer:
-        [line] = [each for each in held.notebook.patterns.values() if notebook.text(each) == lesson]
-        writer.append(PATTERNS, [edit(line, writer.name, writer.tick())])
+def lesson_id(workspace: Workspace, lesson: str) -> str:
+    [found] = [each.id for each in workspace.patterns.records() if each.text == lesson]
+    return found
 
 
 def sync(workspace: Workspace, remote: MemoryRemote, *, agent: str = "velma", compact: bool = False):
     with workspace.writing(agent):
         pass
-    return wiring.sync(workspace, remote, rng=random.Random(1), sleep=lambda _: None, compact=compact)
+    return sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None, compact=compact)
 
 
 def server_at(clan: Clan, moment: int) -> MemoryServer:
@@ -373,21 +384,28 @@ def lay(root: Path, files: list[tuple[str, bytes | None]]) -> None:
             (root / name).write_bytes(data)
 
 
-class Unsynced(Disk):
+class Unsynced(Files):
     """A disk that waits for nothing: the power does not fail twice."""
 
     def _fsync(self, handle: int) -> None:
         pass
 
 
-def opened(root: Path) -> Workspace:
-    return Workspace(root, World(durable=False), Unsynced(root))
+def opened(root: Path, tree: MemoryTree | None = None) -> Workspace:
+    tree = MemoryTree() if tree is None else tree
+    return Workspace(root, World(durable=False, tree=lambda _: tree), Unsynced(root))
+
+
+def tree_at(clan: Clan, moment: int) -> MemoryTree:
+    """Return the tree store as it stood at a moment. Its commits do not change, so the later ones do no harm."""
+    tree = MemoryTree()
+    tree.__dict__.update({**clan.tree.__dict__, "_head": max(each for each in clan.taken if each[0] <= moment)[1]})
+    return tree
 
 
 def counts(workspace: Workspace) -> dict[str, int]:
     """Return text to count; a retired lesson counts 0."""
-    found = workspace.load().notebook.patterns.values()
-    return {notebook.text(each): notebook.count(each, "seen") * notebook.is_present(each) for each in found}
+    return {each.text: each.count("seen") * each.is_present for each in workspace.patterns.records()}
 
 
 class Promised(NamedTuple):
@@ -482,7 +500,7 @@ def others_say(clan: Clan, lesson: str) -> None:
     root.mkdir()
     (root / "fleet.toml").write_text("")
     workspace = opened(root)
-    corrections.correct(workspace, "tank", Correction("w", "r", lesson), session="t")
+    learning.correct(workspace, "tank", Correction("w", "r", lesson), session="t")
     sync(workspace, MemoryRemote(clan.server), agent="tank")
     workspace.close()
     clan.heads.append((len(clan.recorder.events), clan.server.head))
@@ -515,33 +533,38 @@ def test_after_the_power_failed_anywhere_all_that_was_acknowledged_is_there_and_
             if key not in seen:
                 seen.add(key)
                 lay(clan.root, files)
-                if database and (clan.root / ".fleet").is_dir():
-                    (clan.root / DATABASE).write_bytes(database)
-                check(clan, wanted, server_at(clan, moment), with_peer)
+                local = max(each for each in clan.locals if each[0] <= moment)[1]
+                if (clan.root / ".fleet").is_dir():
+                    for name, content in ((DATABASE, database), (LOCAL, local)):
+                        if content:
+                            (clan.root / name).write_bytes(content)
+                check(clan, wanted, server_at(clan, moment), tree_at(clan, moment), with_peer)
     assert len(seen) > 50
 
 
-def check(clan: Clan, wanted: Promised, server: MemoryServer, with_peer: dict[str, int]) -> None:
+def check(clan: Clan, wanted: Promised, server: MemoryServer, tree: MemoryTree, with_peer: dict[str, int]) -> None:
     """Recover, and hold what is there against what was promised."""
-    workspace = opened(clan.root)
-    corrections.settle_all(workspace)
+    workspace = opened(clan.root, tree)
+    corrections.reconcile_all(workspace)
     assert_between(counts(workspace), wanted, with_peer)
-    problems = {each.problem for each in workspace.load().findings.entries.values()}
+    problems = {each.problem for each in workspace.discoveries.shown()}
     assert wanted.findings_min <= problems <= wanted.findings_max
     workspace.close()
     # Life goes on: the next thing is logged behind whatever the crash left, and counts once.
-    workspace = opened(clan.root)
-    corrections.correct(workspace, "velma", Correction("w", "r", "The next lesson"), session="s")
+    workspace = opened(clan.root, tree)
+    learning.correct(workspace, "velma", Correction("w", "r", "The next lesson"), session="s")
     workspace.close()
-    workspace = opened(clan.root)
+    workspace = opened(clan.root, tree)
     remote = MemoryRemote(server)
     sync(workspace, remote)
     sync(workspace, remote)
     after = counts(workspace)
     assert after.pop("The next lesson") == 1
     assert_between(after, wanted, with_peer)
-    assert {each.problem for each in workspace.load().findings.entries.values()} == problems
-    pages = {name: workspace.store.read(name) for name in ("patterns.jsonl", "discoveries.jsonl", "patterns.md")}
+    assert {each.problem for each in workspace.discoveries.shown()} == problems
+    assert workspace.db.differences() == []
+    names = ("patterns.jsonl", "discoveries.jsonl", "patterns.md")
+    pages = {name: workspace.files.read(workspace.clan / name) for name in names}
     workspace.close()
     assert {name: server.tree().get(name, b"") for name in pages} == pages, "this machine and the clan have the same"
 
@@ -559,12 +582,17 @@ def assert_between(found: dict[str, int], wanted: Promised, with_peer: dict[str,
 def check_recording(clan: Clan) -> None:
     """All events together must make what the folder holds: else the recorder misses something."""
     media = after(clan.recorder.events)
-    there = sorted(path for path in clan.root.rglob("*") if not str(path.relative_to(clan.root)).startswith(DATABASE))
-    assert [name for name, _ in sorted(media.files(clan.recorder.folders), key=lambda each: Path(each[0]))] == [
+    there = sorted(path for path in clan.root.rglob("*") if not is_database(str(path.relative_to(clan.root))))
+    made = [each for each in media.files(clan.recorder.folders) if not is_database(each[0])]
+    assert [name for name, _ in sorted(made, key=lambda each: Path(each[0]))] == [
         str(path.relative_to(clan.root)) for path in there
     ]
-    for name, data in media.files(clan.recorder.folders):
+    for name, data in made:
         assert data is None or data == (clan.root / name).read_bytes(), name
+
+
+def is_database(name: str) -> bool:
+    return name.startswith((DATABASE, LOCAL))
 
 
 # --- one file ---------------------------------------------------------------------------------------------------------
@@ -573,7 +601,7 @@ def check_recording(clan: Clan) -> None:
 def test_a_page_that_is_replaced_is_the_old_one_or_the_new_one_and_after_it_was_said_the_new_one(tmp_path):
     recorder = Recorder(tmp_path)
     old, new = b"old line\n" * 50, b"the new line\n" * 40
-    disk = Disk(tmp_path)
+    disk = Files(tmp_path)
     with recorder.watching():
         disk.replace(tmp_path / "folder/page", old)
         recorder.said("old")
@@ -591,7 +619,7 @@ def test_a_page_that_is_replaced_is_the_old_one_or_the_new_one_and_after_it_was_
 def test_what_was_appended_and_said_stands_whole_behind_whatever_was_there(tmp_path):
     recorder = Recorder(tmp_path)
     rows = [b"%d %b\n" % (number, b"x" * 100) for number in range(5)]
-    disk = Disk(tmp_path)
+    disk = Files(tmp_path)
     with recorder.watching():
         for row in rows:
             disk.append(tmp_path / "folder/log", row)
@@ -606,7 +634,7 @@ def test_what_was_appended_and_said_stands_whole_behind_whatever_was_there(tmp_p
 
 
 def test_what_is_taken_back_after_a_failed_append_is_no_half_line(tmp_path, monkeypatch):
-    disk, path = Disk(tmp_path), tmp_path / "log"
+    disk, path = Files(tmp_path), tmp_path / "log"
     disk.append(path, b"first\n")
     real = os.write
     done = iter([3])
