@@ -277,7 +277,11 @@ def _session(workspace: Workspace, agent: str, named: str) -> str:
         return corrections_md.session_word(named)
     idle_ms = workspace.config.recall.session_idle_minutes * 60_000
     fresh: Callable[[], str] = lambda: "s-" + workspace.world.entropy(6).hex()  # noqa: E731
-    return workspace.state.session(agent, workspace.world.wall_ms(), idle_ms, fresh)
+    try:
+        return workspace.state.session(agent, workspace.world.wall_ms(), idle_ms, fresh)
+    except FleetError as why:  # the log comes first
+        workspace.warn(f"the correction is logged without a session: {why}")
+        return ""
 
 
 def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.app import moving
 from fleet.app.learning import Correction, correct, state_lesson
-from fleet.learn import corrections, corrections_md, restore, signals
+from fleet.learn import corrections, corrections_md, signals
 from fleet.learn.corrections_md import Statement, format_entry, format_statement, parse_log
 from fleet.learn.signals import Flag, flag
 from fleet.model.errors import NoError, RefusedError, UsageError
@@ -364,11 +365,11 @@ def test_a_backup_brings_a_lesson_back(workspace):
     entry = flagged(workspace)
     before = log_of(workspace).read_bytes()
     state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
-    backed_up = log_of(workspace).read_bytes()
+    moving.backup(workspace, workspace.root.parent / f"{workspace.root.name}.tar.gz")
     log_of(workspace).write_bytes(before)
     forget_counts(workspace)
     for _ in range(2):
-        restore._Restore(workspace, restore.Restored())._join_log("agents/velma/corrections.md", backed_up)
+        moving.restore_backup(workspace, workspace.root.parent / f"{workspace.root.name}.tar.gz")
     (bound,) = bound_of(workspace)
     assert (bound.entry.pattern, bound.entry.right) == (LESSON, "pnpm install")
     assert log_of(workspace).read_text().count("## Learned from") == 1
