@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet.app.searching import search
-from fleet.learn import corrections, journal, mutations
+from fleet.learn import counting, journal, mutations
 from fleet.learn.mutations import Declared, Open, Proposal
 from fleet.recall.search import Answer, render
 from fleet.store.workspace import Workspace
@@ -60,6 +60,6 @@ def handover(workspace: Workspace, agent: str, session: str) -> Handover:
         path,
         journal.last_lines(workspace, agent),
         mutations.open_attempts(workspace, agent, session),
-        corrections.unfilled(workspace, agent),
+        counting.unfilled(workspace, agent),
         mutations.proposals(workspace, agent),
     )

@@ -1,11 +1,14 @@
 """The lessons as a list, and one as ``--json`` shows it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fleet.app.finding import sources
+from fleet.learn import private
+from fleet.learn.counting import reconcile_all
 from fleet.model import merged
-from fleet.model.pattern import Pattern
+from fleet.model.errors import FleetError
+from fleet.model.pattern import Pattern, fold
 from fleet.recall.ranking import not_working, ranked
 from fleet.store.query import Patterns
 from fleet.store.workspace import Workspace
@@ -27,15 +30,47 @@ class Listing(NamedTuple):
 
 
 def listed(workspace: Workspace, count: int | None, *, everything: bool = False) -> Listing:
-    """Return the best lessons, or all; with ``everything`` retired ones and each merged record, too."""
-    looked, refused = sources(workspace), workspace.db.refused_count()
+    """Return the best lessons, or all; with ``everything`` retired ones and each merged record, too.
+
+    What the logs owe is counted first, where anything may be written.
+    """
+    with suppress(FleetError):
+        reconcile_all(workspace)
+    patterns, mine, refused = workspace.patterns, _private(workspace), workspace.db.refused_count()
     if everything:
-        into = {each.id: (each, other) for source in looked for each, other in _everything(source)}
+        into = {each.id: (each, other) for each, other in _everything(patterns)} | {
+            id_: (mine[id_], "") for id_ in mine
+        }
         lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight", everything=True)]
         return Listing(lessons[:count], len(lessons), refused)
-    some = [each for source in looked for each in (source.lessons() if count is None else source.best("sight", count))]
-    found = ranked(some, "sight")[:count]
-    return Listing([(each, "") for each in found], sum(source.count() for source in looked), refused)
+    shared = patterns.lessons() if count is None else patterns.best("sight", count + len(mine))
+    found = ranked([*(each for each in shared if each.id not in mine), *mine.values()], "sight")
+    return Listing([(each, "") for each in found[:count]], _count(patterns, mine), refused)
+
+
+def counted(workspace: Workspace) -> int:
+    """Return how many lessons are listed, the private ones of the agents here among them."""
+    return _count(workspace.patterns, _private(workspace))
+
+
+def _count(patterns: Patterns, mine: Mapping[str, Pattern]) -> int:
+    both = sum(each.is_listed for each in patterns.some(list(mine)))
+    return patterns.count() - both + sum(each.is_listed for each in mine.values())
+
+
+def _private(workspace: Workspace) -> dict[str, Pattern]:
+    """Return the private lessons of the agents here, with what the clan knows of them."""
+    found = {}
+    try:
+        agents = workspace.agents_here()
+    except FleetError:  # nobody knows who writes here: what the clan has can be read all the same
+        return {}
+    for agent in agents:
+        if workspace.notes_file(agent).is_file():
+            for each in workspace.notes(agent).records():
+                if each.scope == private.PRIVATE and (whole := private.whole(workspace, agent, each.id)) is not None:
+                    found[each.id] = fold(whole, workspace.policy())
+    return found
 
 
 def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
@@ -43,7 +78,7 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
 
     A record that stands for others is the whole lesson, the others are as they were logged.
     """
-    whole = {}
+    whole: dict[str, Pattern] = {}
     for group in merged.groups(patterns.pointing()):
         if members := patterns.some(group):
             whole |= dict.fromkeys([member.id for member in members], merged.united(members))

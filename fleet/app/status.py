@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from shutil import which
 from typing import Any
 
-from fleet.app import founding, installing, reflecting, sharing, starting
-from fleet.app.finding import sources
-from fleet.learn import corrections
+from fleet.app import founding, installing, listing, reflecting, sharing, starting
+from fleet.learn import counting
 from fleet.model.errors import FleetError
 from fleet.store import doctor
 from fleet.store.doctor import Finding
@@ -39,11 +38,11 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "stale": sharing.stale(workspace),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "clock": workspace.clock.reading().wrong,
-        "patterns": sum(source.count() for source in sources(workspace)),
+        "patterns": listing.counted(workspace),
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
-        "unfilled": corrections.unfilled(workspace, agent) if agent else 0,
+        "unfilled": counting.unfilled(workspace, agent) if agent else 0,
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,
@@ -185,7 +184,7 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
 
 def _log(workspace: Workspace) -> Iterator[Finding]:
     for agent in workspace.agents_here():
-        if number := corrections.unfilled(workspace, agent):
+        if number := counting.unfilled(workspace, agent):
             yield Finding(
                 "unfilled",
                 "note",
