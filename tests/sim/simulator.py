@@ -51,7 +51,7 @@ YEAR_MS = 8_766 * HOUR_MS
 SETTLING_ROUNDS_MAX = 5
 # One long history finds what ten short ones do not, and costs as much as three: one in five is long.
 LONG_SHARE = 0.2
-SHORT_STEPS, LONG_STEPS = (5, 14), (18, 45)
+SHORT_STEPS, LONG_STEPS = (6, 18), (25, 60)
 SHORT_MACHINES, LONG_MACHINES = (2, 3), (3, 5)
 MACHINES_MAX = 6
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
@@ -84,6 +84,8 @@ class Simulation:
         self.happened: Counter[str] = Counter()
         self.is_busy = False  # somebody syncs: a faster one must not start a third
         self.number = 0
+        # What became private stands in older copies of the shared files; nobody brings those back in such a history.
+        self.has_private = self.rng.random() < 0.5
         # Small limits make editions and dropping happen within a few lines.
         self.edition_bytes = self.rng.choice([0, 600, 2_000, 262_144])
         is_long = self.rng.random() < LONG_SHARE
@@ -100,12 +102,12 @@ class Simulation:
     def actions(self) -> list[Callable[[Machine], object]]:
         """Return what may happen, as often as it does."""
         return [
-            *[self.correct] * 8,
+            *[self.correct] * 9,
             *[self.sync] * 8,
             *[self.write_by_hand] * 2,
             *[self.discover] * 2,
             *[self.retire] * 2,
-            *[self.edit] * 3,
+            *[self.edit] * 4,
             *[self.keep_private] * 2,
             *[self.word_a_secret] * 3,
             *[self.purge] * 2,
@@ -113,10 +115,10 @@ class Simulation:
             *[self.jump] * 2,
             *[self.merge] * 2,
             *[self.edit_by_hand] * 2,
-            *(self.restore, self.merge_lessons, self.cut_off, self.copy, self.run_twice, self.compact),
-            *(self.back_up, self.back_up, self.bring_back, self.bring_back, self.rewind, self.revert),
-            *(self.carry, self.carry, self.supersede, self.lose_database, self.lose_git, self.change_schema),
-            *(self.delete_by_hand, self.remember_clan, self.bring_old_clan_back),
+            *[self.restore, self.merge_lessons, self.back_up, self.bring_back, self.carry] * 2,
+            *(self.cut_off, self.copy, self.run_twice, self.compact, self.rewind, self.revert, self.supersede),
+            *(self.lose_database, self.lose_git, self.change_schema, self.delete_by_hand),
+            *(self.remember_clan, self.bring_old_clan_back, self.bring_old_clan_back),
         ]
 
     def run(self) -> str:
@@ -310,7 +312,7 @@ class Simulation:
 
     def keep_private(self, machine: Machine) -> bool:
         """Log a lesson that never leaves, or once more one that is there."""
-        if machine.others or self.people_may_copy(machine):
+        if machine.others or not self.has_private:
             return False
         words = f"qzprivate{machine.agent}{self.rng.randint(0, 1)}"
         lesson = f"The code of the {words} is written under the mat"
@@ -323,10 +325,6 @@ class Simulation:
         self.ledger.private.add(words)
         self.check_private(machine)
         return not known
-
-    def people_may_copy(self, machine: Machine) -> bool:
-        """Tell whether an old copy of this folder's shared files is about, made before something became private."""
-        return False
 
     def word_a_secret(self, machine: Machine) -> bool:
         """Log a lesson with a secret in it, or word another one into it."""
@@ -371,6 +369,7 @@ class Simulation:
         for words, about, field, writer, stamp in self.ledger.words:
             if about == each and stamp <= marks.get((writer, field), ""):
                 self.ledger.purged.add(words)
+        self.ledger.purged_carried |= codec.purged_carried(record)
         return True
 
     # --- sync --------------------------------------------------------------------------------------------------------
@@ -475,7 +474,7 @@ class Simulation:
 
     def run_twice(self, machine: Machine) -> bool:
         """Start a second machine of one image: the same path, the same replica."""
-        if len(self.machines) >= MACHINES_MAX or machine.others or self.ledger.private:
+        if len(self.machines) >= MACHINES_MAX or machine.others or self.has_private:
             return False
         self.shut(machine)
         apart = self.folder / f"apart{self.new_number()}"
@@ -611,7 +610,7 @@ class Simulation:
     def delete_by_hand(self, machine: Machine) -> bool:
         """Delete a file of the clan's here, or all of them."""
         clan = self.hurt(machine)
-        files = [path for path in sorted(clan.rglob("*.jsonl"))]
+        files = sorted(clan.rglob("*.jsonl"))
         if not files:
             return False
         if self.rng.random() < 0.3:
@@ -624,7 +623,7 @@ class Simulation:
         """Keep a copy of the clan's files, as a commit of the project's does."""
         clan = machine.root / "clan-learnings"
         self._put_in_place(machine)
-        if not clan.exists() or self.ledger.private:
+        if not clan.exists() or self.has_private:
             return False
         machine.old_clan = self.folder / f"clan{self.new_number()}"
         shutil.copytree(clan, machine.old_clan)
@@ -642,7 +641,7 @@ class Simulation:
     def edit_by_hand(self, machine: Machine) -> bool:
         """Take a line out of a file, put one into it, cut it, or break it."""
         clan = self.hurt(machine)
-        files = [path for path in sorted(clan.rglob("*.jsonl"))]
+        files = sorted(clan.rglob("*.jsonl"))
         if not files:
             return False
         path = self.rng.choice(files)
@@ -681,14 +680,21 @@ class Simulation:
     def revert(self, _: Machine) -> bool:
         """The remote's content goes back in a new commit."""
         self.forget_what_was_sent()
-        return self.people.revert()
+        return self._noting_what_goes(self.people.revert)
 
     def merge(self, _: Machine) -> bool:
         """Somebody merges an old clone with plain git, and pushes."""
         lesson = self.rng.choice(LESSONS)
         self.forget_what_was_sent()
         self.ledger.maybe[lesson] += 1  # they may write a line; a revert may take it out before anybody has read it
-        return self.people.merge(pattern_id(lesson))
+        return self._noting_what_goes(lambda: self.people.merge(pattern_id(lesson)))
+
+    def _noting_what_goes(self, act: Callable[[], bool]) -> bool:
+        """Note which lines of a newer version an ordinary commit takes out, as one does that understands them."""
+        before = held_in(self.server.tree()).carried
+        is_done = act()
+        self.ledger.superseded |= before.keys() - held_in(self.server.tree()).carried.keys()
+        return is_done
 
     def carry(self, _: Machine) -> bool:
         """A newer version pushes a line that nobody here understands, maybe one with a secret in it."""
@@ -705,9 +711,8 @@ class Simulation:
         carried = sorted(held_in(self.server.tree()).carried.items())
         if not carried:
             return False
-        part, raw = self.rng.choice(carried)
-        self.ledger.superseded.add(part)
-        return self.people.supersede(raw)
+        _, raw = self.rng.choice(carried)
+        return self._noting_what_goes(lambda: self.people.supersede(raw))
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -775,13 +780,17 @@ class Simulation:
 
     def check_purged(self, tree: dict[str, bytes]) -> None:
         """What was purged stands nowhere: in no path of the tree, and in nobody's shared files."""
-        places = [("the tree", tree)] + [
-            (each.root.name, self.files_of(each)) for each in self.machines if not each.apart
-        ]
+        places = [("the tree", tree)]
+        places += [(each.root.name, self.files_of(each)) for each in self.machines if not each.apart]
         for where, files in places:
+            carried = held_in(files).carried
             for path, data in files.items():
-                found = [words for words in self.ledger.purged if _holds(data, words)]
+                # A newer version's line that came after the purge was not known to whoever purged.
+                lines = [raw for raw in data.splitlines() if raw not in carried.values()]
+                found = [words for words in self.ledger.purged if _holds(b"\n".join(lines), words)]
                 assert not found, f"{found} were purged, and stand in {path} of {where}"
+            back = carried.keys() & self.ledger.purged_carried
+            assert not back, f"carried lines were purged, and stand in {where}: {back}"
 
 
 def _holds(data: bytes, words: str) -> bool:

@@ -14,16 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli import wiring
-from fleet.keep import config, notebook
-from fleet.keep.normal import pattern_id
-from fleet.keep.workspace import Workspace, World
+from fleet.app import sharing
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
+from fleet.model.lesson_id import pattern_id
+from fleet.model.pattern import fold
 from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.share.remote import Files, Mark, Moved
+from fleet.store import config
+from fleet.store.tree import MemoryTree
+from fleet.store.workspace import Workspace, World
 from tests.sim.people import held_in
-from tests.sim.world import START_MS, SimDisk
+from tests.sim.world import START_MS, SimFiles
 
 AGENTS = 100
 ATTEMPTS_MAX = 15
@@ -114,8 +116,15 @@ def agent(root: Path, number: int) -> Workspace:
     root.mkdir()
     (root / config.FILE_NAME).write_text("[keep]\nedition_always_bytes = 0\n")
     entropy = random.Random(number).randbytes
-    world = World(wall_ms=lambda: START_MS + number, entropy=entropy, machine=lambda: "m", durable=False)
-    workspace = Workspace(root, world, SimDisk(root))
+    tree = MemoryTree()
+    world = World(
+        wall_ms=lambda: START_MS + number,
+        entropy=entropy,
+        machine=lambda: "m",
+        durable=False,
+        tree=lambda _: tree,
+    )
+    workspace = Workspace(root, world, SimFiles(root))
     for lesson in (COMMON, f"The lesson of agent {number}"):
         corrections.correct(workspace, f"agent{number}", Correction("w", "r", lesson), session=str(number))
     return workspace
@@ -131,7 +140,8 @@ def compact_at_once(folder: Path, agents: int, call_s: float) -> tuple[MemorySer
         def run() -> None:
             workspace, rng = workspaces[number], random.Random(1_000 + number)
             workspace.close()  # the database was opened by another thread
-            wiring.sync(workspace, remotes[number], rng=rng, sleep=schedule.wait, clock=schedule.clock, compact=True)
+            how = {"rng": rng, "sleep": schedule.wait, "monotonic": schedule.clock}
+            sharing.synced(workspace, remotes[number], compact=True, **how)
             workspace.close()
 
         return run
@@ -149,5 +159,5 @@ def test_a_hundred_that_compact_at_once_settle_within_fifteen_attempts(call_s, t
     assert refused >= AGENTS, "they did not meet"
     assert pulls[-1] <= ATTEMPTS_MAX
     held = held_in(server.tree())
-    assert len(held.notebook.patterns) == AGENTS + 1
-    assert notebook.count(held.notebook.patterns[pattern_id(COMMON)], "seen") == AGENTS
+    assert len(held.records) == AGENTS + 1
+    assert fold(held.records[pattern_id(COMMON)]).count("seen") == AGENTS

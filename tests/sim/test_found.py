@@ -1,60 +1,99 @@
-"""Bugs that the histories found, each as short as it could be made."""
+"""Bugs that the histories found, and rare ones that rules of the store stand against, each as short as can be."""
 
 import random
+import shutil
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from fleet.cli import wiring
-from fleet.keep import config
-from fleet.keep.normal import pattern_id
-from fleet.keep.workspace import Workspace, World
+from fleet.app import sharing
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
-from fleet.share.memory import MemoryRemote, MemoryServer
-from tests.sim.world import START_MS, CrashError, SimDisk
+from fleet.model.errors import NoError, RefusedError
+from fleet.model.lesson_id import pattern_id
+from fleet.share.memory import MemoryServer
+from fleet.store import config
+from fleet.store.ingest import Ingest
+from fleet.store.workspace import Workspace, World
+from tests.sim.world import POWERS, START_MS, CrashError, SimFiles, SimRemote, SimTree, simulated
 
 LESSON = "Quote every path"
+MINUTE_MS = 60_000
+
+
+@pytest.fixture(autouse=True)
+def _simulated():
+    with simulated():
+        yield
 
 
 class Agent:
     """One agent's folder on a simulated disk."""
 
-    def __init__(self, folder, name: str, server: MemoryServer) -> None:
+    def __init__(self, folder: Path, name: str, server: MemoryServer, *, keep: str = "") -> None:
         self.root, self.name, self.server = folder / name, name, server
+        self.tree = SimTree()
+        self.now_ms = START_MS
         self.root.mkdir()
-        (self.root / config.FILE_NAME).write_text("")
+        (self.root / config.FILE_NAME).write_text(keep)
 
     def open(self) -> Workspace:
-        entropy = random.Random(self.name).randbytes
-        world = World(wall_ms=lambda: START_MS, entropy=entropy, machine=lambda: "m", durable=False)
-        return Workspace(self.root, world, SimDisk(self.root))
+        self.now_ms += MINUTE_MS
+        world = World(
+            wall_ms=lambda: self.now_ms,
+            entropy=random.Random(f"{self.name} {self.now_ms}").randbytes,
+            machine=lambda: "m",
+            durable=False,
+            tree=lambda _: self.tree,
+        )
+        workspace = Workspace(self.root, world, SimFiles(self.root))
+        self.tree.power = POWERS[self.root]
+        return workspace
 
     def correct(self, lesson: str) -> None:
         workspace = self.open()
         corrections.correct(workspace, self.name, Correction("w", "r", lesson), session="s")
         workspace.close()
 
-    def sync(self, *, crash_at: int = -1, torn_share: float = 0.0) -> None:
+    def sync(self, *, crash_at: int = -1, torn_share: float = 0.0, compact: bool = False) -> sharing.Synced:
         workspace = self.open()
-        workspace.disk.writes_left, workspace.disk.torn_share = crash_at, torn_share
+        with workspace.writing(self.name):
+            pass
+        power = POWERS[self.root]
+        power.steps_left, power.torn_share = crash_at, torn_share
         try:
-            wiring.sync(workspace, MemoryRemote(self.server), rng=random.Random(1), sleep=lambda _: None)
+            remote = SimRemote(self.server, self.tree)
+            return sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None, compact=compact)
         finally:
+            power.steps_left = -1
             workspace.close()
 
+    def lose_database(self) -> None:
+        for each in (self.root / ".fleet").glob("state-*.db*"):
+            each.unlink()
+
     def lessons(self) -> set[str]:
-        held = self.open().store.load("~").notebook
-        return {str(line.set.get("text")) for line in held.patterns.values()}
+        return {each.text for each in self.open().patterns.records()}
+
+    def seen(self, lesson: str) -> int:
+        found = self.open().patterns.get(pattern_id(lesson))
+        return found.count("seen") if found is not None else 0
 
 
-@pytest.mark.parametrize("torn_share", [0.0, 1.0])
-@pytest.mark.parametrize("crash_at", range(12))
-def test_a_crash_while_a_reverted_tree_is_taken_in_loses_nothing(crash_at, torn_share, tmp_path):
-    """A revert moves a line from the edition back into a shard. Taken in edition first, it stood in neither for a
-    moment; a crash then, and a second revert that takes the shard as well, and the line was gone from this machine."""
+def _holds(tree: dict[str, bytes], folder: str) -> bool:
+    return any(path.startswith(folder) and pattern_id(LESSON).encode() in data for path, data in tree.items())
+
+
+# --- a crash while a tree is taken in -------------------------------------------------------------------------------
+
+
+def after_a_crash_while_a_revert_comes_in(folder: Path, crash_at: int, torn_share: float) -> set[str]:
+    """Return what is known where power failed while a revert moved a line from the edition back into a shard, then the
+    database was lost, and a second revert took the shard as well."""
     server = MemoryServer()
-    tank, velma = Agent(tmp_path, "tank", server), Agent(tmp_path, "velma", server)
+    tank, velma = Agent(folder, "tank", server), Agent(folder, "velma", server)
     tank.correct("Something else")
     tank.sync()
     before = server.tree()
@@ -68,10 +107,150 @@ def test_a_crash_while_a_reverted_tree_is_taken_in_loses_nothing(crash_at, torn_
     server.commit(line_in_shard)
     with suppress(CrashError):
         tank.sync(crash_at=crash_at, torn_share=torn_share)
+    tank.lose_database()
+    tank.tree = SimTree()
     server.commit(before)
     tank.sync()
-    assert LESSON in tank.lessons()
+    return tank.lessons()
 
 
-def _holds(tree: dict[str, bytes], folder: str) -> bool:
-    return any(path.startswith(folder) and pattern_id(LESSON).encode() in data for path, data in tree.items())
+@pytest.mark.parametrize("torn_share", [0.0, 1.0])
+@pytest.mark.parametrize("crash_at", range(16))
+def test_a_crash_while_a_reverted_tree_is_taken_in_loses_nothing(crash_at, torn_share, tmp_path):
+    assert LESSON in after_a_crash_while_a_revert_comes_in(tmp_path, crash_at, torn_share)
+
+
+def test_files_that_lose_lines_before_others_gain_them_would_lose_one(tmp_path, monkeypatch):
+    plan = Ingest._plan
+
+    def in_one_pass(self: Ingest, *rest: object) -> object:
+        made = plan(self, *rest)
+        return made._replace(leaving=b"", gains=made.gains or bool(made.leaving))
+
+    monkeypatch.setattr(Ingest, "_plan", in_one_pass)
+    known = []
+    for crash_at in range(16):
+        (tmp_path / str(crash_at)).mkdir()
+        known.append(after_a_crash_while_a_revert_comes_in(tmp_path / str(crash_at), crash_at, 1.0))
+    assert any(LESSON not in lessons for lessons in known)
+
+
+# --- a folder put back from a snapshot ------------------------------------------------------------------------------
+
+
+def counted_after_a_snapshot(folder: Path) -> int:
+    """Return how often a lesson counts that was logged, folded into the edition, and logged again by a snapshot."""
+    server = MemoryServer()
+    velma, tank = Agent(folder, "velma", server), Agent(folder, "tank", server)
+    velma.correct("Something else")
+    velma.sync()
+    tree = velma.tree.copied()
+    shutil.copytree(velma.root, folder / "snapshot")
+    velma.correct(LESSON)
+    velma.sync()
+    for _ in range(2):
+        tank.correct("anything")
+        tank.sync(compact=True)
+    assert not _holds(server.tree(), "patterns.d/")
+    shutil.rmtree(velma.root)
+    shutil.copytree(folder / "snapshot", velma.root)
+    velma.tree = tree
+    velma.correct(LESSON)
+    velma.sync()
+    tank.sync()
+    velma.sync()
+    assert tank.seen(LESSON) == velma.seen(LESSON)
+    return tank.seen(LESSON)
+
+
+def test_a_folder_put_back_from_a_snapshot_swallows_no_count_though_its_shard_was_folded_away(tmp_path):
+    assert counted_after_a_snapshot(tmp_path) == 2
+
+
+def test_without_looking_for_it_one_count_would_be_swallowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sharing, "_give_up_names", lambda *_: None)
+    assert counted_after_a_snapshot(tmp_path) == 1
+
+
+# --- what stands here and in the tree -------------------------------------------------------------------------------
+
+
+def clan_of_two(folder: Path) -> tuple[MemoryServer, Agent, Agent]:
+    server = MemoryServer()
+    velma, tank = Agent(folder, "velma", server), Agent(folder, "tank", server)
+    velma.correct(LESSON)
+    velma.sync()
+    tank.correct("Something else")
+    tank.sync()
+    velma.sync()
+    return server, velma, tank
+
+
+def deleted(clan: Path) -> None:
+    shutil.rmtree(clan)
+
+
+def emptied(clan: Path) -> None:
+    (clan / "patterns.jsonl").write_bytes(b"")
+
+
+def set_back(clan: Path) -> None:
+    edition = clan / "patterns.jsonl"
+    edition.write_bytes(edition.read_bytes().splitlines(keepends=True)[0])
+
+
+@pytest.mark.parametrize("harm", [deleted, emptied, set_back], ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("loses_database", [False, True])
+def test_what_the_tree_holds_and_the_files_here_lack_is_put_back_and_said(
+    harm: Callable[[Path], None], loses_database: bool, tmp_path: Path
+):
+    server, velma, _ = clan_of_two(tmp_path)
+    head = server.head
+    harm(velma.root / "clan-learnings")
+    if loses_database:
+        velma.lose_database()
+    done = velma.sync()
+    assert "patterns.jsonl" in done.put_back
+    assert server.head == head, "nothing is pushed for it"
+    assert velma.lessons() == {LESSON, "Something else"}
+    assert len((velma.root / "clan-learnings/patterns.jsonl").read_bytes().splitlines()) == 2
+    assert not velma.sync().put_back
+
+
+def test_nothing_is_said_to_be_put_back_where_nothing_was_missing(tmp_path):
+    server, velma, tank = clan_of_two(tmp_path)
+    for agent in (velma, tank, velma):
+        agent.correct("Something new")
+        assert not agent.sync().put_back
+    velma.tree = SimTree()
+    assert not velma.sync().put_back
+    velma.lose_database()
+    assert not velma.sync().put_back
+    server.rewind(2)
+    done = velma.sync()
+    assert not done.put_back
+    assert done.lost
+
+
+# --- other formats --------------------------------------------------------------------------------------------------
+
+
+def test_a_tree_of_a_newer_format_is_left_alone_and_one_of_version_1_is_to_be_upgraded(tmp_path):
+    server, velma, tank = clan_of_two(tmp_path)
+    whole = server.tree()
+    assert whole[".fleet-format"] == b"2\n"
+    server.commit(whole | {".fleet-format": b"3\n"})
+    head, before = server.head, velma.lessons()
+    velma.correct("Something new")
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="upgrade fleet"):
+            velma.sync()
+    assert server.head == head
+    assert velma.lessons() == before | {"Something new"}
+    old = b'{"add":{"a.00000001":"2026-11-20T00:00:00.000Z-0000"},"id":"p-%016x","set":{"text":"old"}}\n' % 1
+    server.commit({"patterns.jsonl": old})
+    with pytest.raises(NoError, match="fleet upgrade"):
+        tank.sync()
+    server.commit(whole)
+    assert velma.sync().out == 1
+    assert tank.sync().patterns_in == 1

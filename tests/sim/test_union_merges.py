@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.keep.line import Line, decode, encode
-from fleet.keep.notebook import Notebook
+from fleet.model.line import Column, Line, decode, encode
+from fleet.store.lines import PATTERNS
+from tests.sim.people import Held
 from tests.sim.union import merge_trees, union
 
 HISTORIES = int(os.environ.get("FLEET_UNION_HISTORIES", "1000"))
@@ -28,23 +29,23 @@ def line_of(rng: random.Random, step: int, replica: str, totals: dict) -> Line:
     stamp = STAMP.format(step // 1000, step % 1000)
     match rng.randrange(4):
         case 0:
-            return Line(id=pattern, at=stamp, by=replica, rem={replica: stamp})
+            said = Column(rem={replica: stamp})
         case 1:
-            return Line(
-                id=pattern, set={"category": f"c{step}"}, when={"category": (stamp, replica)}, at=stamp, by=replica
-            )
+            said = Column(set={"category": (stamp, f"c{step}")})
         case _:
             totals[pattern, replica] = totals.get((pattern, replica), 0) + 1
-            seen = {"seen": {replica: totals[pattern, replica]}}
-            return Line(id=pattern, at=stamp, by=replica, add={replica: stamp}, n=seen, set={"text": pattern})
+            said = Column(add=stamp, n={"seen": totals[pattern, replica]}, first={"text": pattern})
+    return Line(pattern, {replica: said})
 
 
-def joined(*files: bytes) -> Notebook:
-    """Return the join of all lines of some files."""
-    notebook = Notebook()
+def joined(*files: bytes) -> bytes:
+    """Return the edition of all lines of some files."""
+    held = Held()
     for file in files:
-        notebook.add_all(decode(raw) for raw in file.splitlines() if raw)
-    return notebook
+        for raw in file.splitlines():
+            if raw:
+                held.add(decode(raw))
+    return held.edition(PATTERNS)
 
 
 def git_union(folder: Path, mine: bytes, base: bytes, theirs: bytes) -> bytes:
@@ -57,7 +58,7 @@ def git_union(folder: Path, mine: bytes, base: bytes, theirs: bytes) -> bytes:
     return done.stdout
 
 
-def keeps_everything(seed: int, compact=lambda file: joined(file).edition(), merge=union) -> bool:
+def keeps_everything(seed: int, compact=joined, merge=union) -> bool:
     """Run one history on one file with three writers; tell whether the last merge has all that was ever written."""
     rng = random.Random(seed)
     totals: dict = {}
@@ -79,7 +80,7 @@ def keeps_everything(seed: int, compact=lambda file: joined(file).edition(), mer
         for side in sides[1:]:
             merged = merge(merged, base, side)
         base = compact(merged) if rng.random() < 0.5 else merged
-    return joined(base).edition() == joined(b"\n".join(written)).edition()
+    return joined(base) == joined(b"\n".join(written))
 
 
 @pytest.mark.parametrize("start", range(0, HISTORIES, BATCH))

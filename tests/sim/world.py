@@ -246,6 +246,7 @@ class Ledger:
         replaced: (id, field, writer, stamp) of edits that somebody saw and replaced.
         purged: (words, id, field, writer, stamp) of what a purge covered.
         words: (words, id, field, writer, stamp) of all that was worded as a secret.
+        purged_carried: hashes of the lines of a newer version that a purge covered.
         superseded: hashes of carried lines that a newer version took out.
     """
 
@@ -257,4 +258,5 @@ class Ledger:
     replaced: set[tuple[str, str, str, str]] = field(default_factory=set)
     purged: set[str] = field(default_factory=set)
     words: list[tuple[str, str, str, str, str]] = field(default_factory=list)
+    purged_carried: set[str] = field(default_factory=set)
     superseded: set[str] = field(default_factory=set)
