@@ -6,16 +6,20 @@ is read only if it is a plain file at one of the clan's own paths, and not too l
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fleet.model import names
 from fleet.model.errors import FleetError
-from fleet.store.git import FETCHED, Bare, Entry
-from fleet.store.gitprocess import GitDamaged, GitFailed, GitTimeout, GitTooMuch
 
+if TYPE_CHECKING:
+    from fleet.store.git import Bare, Entry
+
+FETCHED = "refs/fleet/fetched"
+"""The ref of the tree that is taken in."""
 MEMBERS = "members.toml"
 PAGE = "patterns.md"
 ATTRIBUTES = ".gitattributes"
@@ -112,7 +116,7 @@ class Sorted(NamedTuple):
     """Paths that are larger than a file, or than what is left of a tree, may be."""
 
 
-def sort_entries(listing: Mapping[str, Entry]) -> Sorted:
+def sort_entries(listing: "Mapping[str, Entry]") -> Sorted:
     """Return which entries of a tree are read, editions first."""
     found = Sorted({}, [], [])
     total = 0
@@ -144,11 +148,19 @@ class GitTree:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._bare = Bare(folder)
+        self._folder = folder
+
+    @cached_property
+    def _bare(self) -> "Bare":
+        from fleet.store.git import Bare  # processes and temporary files: most commands need none
+
+        return Bare(self._folder)
 
     def head(self) -> str:
         """Return the commit that is taken in. Costs a read of one small file, and no process."""
-        return self._bare.ref(FETCHED)
+        with suppress(OSError, ValueError):
+            return (self._folder / FETCHED).read_bytes().decode("ascii").strip()
+        return self._bare.ref(FETCHED) if (self._folder / "packed-refs").exists() else ""
 
     def paths(self, commit: str) -> Paths:
         """Return the clan's files in a commit's tree."""
@@ -189,6 +201,8 @@ class GitTree:
 
 @contextmanager
 def _gone() -> Iterator[None]:
+    from fleet.store.gitprocess import GitDamaged, GitFailed, GitTimeout, GitTooMuch
+
     try:
         yield
     except (GitDamaged, GitFailed, GitTimeout, GitTooMuch, FileNotFoundError) as why:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,6 @@ class Workspace:
         self.config: Config = config.load(self.config_file)
         self.warnings: list[str] = list(self.config.problems)
         self.state = Local(self.local / "local.db", durable=self.world.durable)
-        self.quarantine = Quarantine(self.files, self.local / "quarantine" / "refused.jsonl")
         self.tree = self.world.tree(self.local / "git")
         self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", lambda: ingest.clan_sources(self.clan), self.tree)
         self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)
@@ -112,6 +112,11 @@ class Workspace:
             warn=self.warn,
             changed=self._note_generation if tree is not None else bool,
         )
+
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        """The refused lines that were read here."""
+        return Quarantine(self.files, self.local / "quarantine" / "refused.jsonl")
 
     def _keep_refused(self, refused: list[Refused]) -> None:
         self.quarantine.keep(refused, self.wall())

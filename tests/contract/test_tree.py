@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.store.git import FETCHED, Bare, Entry
-from fleet.store.tree import GitTree, MemoryTree, TreeGoneError, TreeStore, sort_entries
+from fleet.store.git import Bare, Entry
+from fleet.store.tree import FETCHED, GitTree, MemoryTree, TreeGoneError, TreeStore, sort_entries
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
