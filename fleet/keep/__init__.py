@@ -1,1 +1,0 @@
-"""Keep: what this machine holds. Lines, the notebook that joins them, and the files they lie in."""
