@@ -20,6 +20,7 @@ from fleet.model import limits
 from fleet.model.errors import FleetError, UsageError
 from fleet.serve import schedule, units
 from fleet.serve.units import Unit
+from fleet.share.remote import RemoteUnavailable
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from fleet.serve.auth import Rules
+    from fleet.share.live.client import Online
 
 ON_CHARS_MAX = 120
 _MANAGER_S = 30
@@ -273,7 +275,7 @@ def _say_on(workspace: Workspace, agent: str, text: str) -> str:
     return told
 
 
-def _online(workspace: Workspace) -> list[Any]:
+def _online(workspace: Workspace) -> "list[Online]":
     """Ask the room that the configuration names.
 
     Raises:
@@ -283,6 +285,13 @@ def _online(workspace: Workspace) -> list[Any]:
     settings = workspace.config.live
     if not settings.url and not settings.serve:
         raise UsageError("no live room is named: set url in [live] of fleet.toml, or serve = true")
-    from fleet.serve import live_task  # with the libraries of live sync
+    from fleet.serve.live_task import where  # with the libraries of live sync
+    from fleet.share.live import client
 
-    return live_task.who(settings)
+    try:
+        return asyncio.run(client.who(where(settings)))
+    except client.UNREACHABLE as why:
+        raise RemoteUnavailable(
+            f"the live server did not answer ({client.told(why)}); nothing is lost. "
+            "Is `fleet live serve`, or a sidecar with serve = true, running?"
+        ) from why
