@@ -30,9 +30,9 @@ import msgspec
 
 from crdt import clock, gcounter, lww, orset
 from fleet.model import limits, names
+from fleet.model.lesson_id import PREFIX
 from fleet.model.strict import BadLineError, canonical, check_name, check_value, strict_object
 
-PREFIX = "p-"
 AT = "at"
 """Reserved name among first wordings: when the writer first saw the lesson, where that is before its newest add."""
 CARRIED = "carried"
@@ -463,6 +463,27 @@ def said(line: Line) -> Iterator[tuple[str, Any]]:
         yield from ((name, None) for name in (*column.n, *column.parts))
         for marks in (column.over, column.purge):
             yield from ((field, None) for fields in marks.values() for field in fields)
+
+
+def is_empty(line: Line) -> bool:
+    """Tell whether a line says nothing at all."""
+    return not line.w
+
+
+def without_field(line: Line, field: str) -> Line:
+    """Return a line without any wording and edit of a field, and without what edits of it replaced."""
+    columns = {writer: _column_without_field(column, field) for writer, column in line.w.items()}
+    return Line(line.id, {writer: column for writer, column in columns.items() if column != NOTHING})
+
+
+def _column_without_field(column: Column, field: str) -> Column:
+    over = {w: {f: stamp for f, stamp in marks.items() if f != field} for w, marks in column.over.items()}
+    return msgspec.structs.replace(
+        column,
+        first={f: value for f, value in column.first.items() if f != field},
+        over={writer: marks for writer, marks in over.items() if marks},
+        set={f: edit for f, edit in column.set.items() if f != field},
+    )
 
 
 def add_of(line: Line, writer: str) -> str:

@@ -57,6 +57,16 @@ def test_parts_that_are_taken_and_what_is_left_are_the_whole(whole):
         assert all(codec.add_of(rest, ANNA) == "" and not column.n for w, column in rest.w.items() if w == ANNA)
 
 
+@given(line)
+def test_a_line_without_a_field_says_all_but_that(whole):
+    rest = codec.without_field(whole, "text")
+    kinds = {"first", "set", "over"}
+    kept = {atom for atom, _ in checks._atoms(whole) if not (atom[1] in kinds and atom[-1] == "text")}
+    assert {atom for atom, _ in checks._atoms(rest)} == kept
+    assert codec.is_empty(rest) == (not kept)
+    assert codec.encode(codec.decode(codec.encode(rest))) == codec.encode(rest)
+
+
 @given(line, line)
 def test_a_line_without_what_anothers_marks_cover_joins_to_the_same(whole, marked):
     bare = codec.without_purged(whole, marked)
