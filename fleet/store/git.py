@@ -228,37 +228,45 @@ class Bare:
         Raises:
             GitDamaged: one is not here.
         """
-        asked = [*oids]
-        if not asked:
-            return
-        self._check()
-        with self.scratch() as stdin:
-            stdin.write("".join(f"{oid}\n" for oid in asked).encode())
-            stdin.seek(0)  # flushes too
-            command = (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch", "--buffer")
-            with subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env=self._env,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            ) as child:
-                try:
-                    for oid in asked:
-                        yield self._blob(child.stdout, oid)
-                finally:
-                    child.kill()
+        child: subprocess.Popen[bytes] | None = None
+        try:
+            for oid in oids:
+                child = child or self._reader()
+                yield self._blob(child, oid)
+        except BrokenPipeError as why:
+            raise GitDamaged(f"{self.folder}: objects cannot be read") from why
+        finally:
+            if child is not None:
+                child.kill()
+                child.communicate()
 
-    def _blob(self, out: IO[bytes] | None, oid: str) -> bytes:
-        """Return the next answer of ``cat-file --batch``: ``<id> blob <size>``, a line end, the bytes, a line end."""
-        head = out.readline(256).split() if out else []
-        if out is None or len(head) != 3 or head[:2] != [oid.encode(), b"blob"]:
+    def _reader(self) -> "subprocess.Popen[bytes]":
+        """Start a ``cat-file --batch``. It is asked for one blob after the other: so that nothing is written to a disk."""
+        self._check()
+        command = (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch")
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self._env,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _blob(self, child: "subprocess.Popen[bytes]", oid: str) -> bytes:
+        """Return the answer to one question: ``<id> blob <size>``, a line end, the bytes, a line end."""
+        if child.stdin is None or child.stdout is None:
+            raise ValueError("both ends of the child must be pipes")
+        child.stdin.write(f"{oid}\n".encode())
+        child.stdin.flush()
+        head = child.stdout.readline(256).split()
+        if len(head) != 3 or head[:2] != [oid.encode(), b"blob"]:
             raise GitDamaged(f"{self.folder}: objects are missing")
         size = int(head[2])
-        data = out.read(size)
-        if len(data) != size or out.read(1) != b"\n":
+        data = child.stdout.read(size)
+        if len(data) != size or child.stdout.read(1) != b"\n":
             raise GitDamaged(f"{self.folder}: objects are missing")
         return data
 
@@ -319,7 +327,10 @@ class Bare:
 
     def scratch(self) -> IO[bytes]:
         """Return an empty file without a name, for what a command reads."""
-        return tempfile.TemporaryFile(dir=self.folder)
+        try:
+            return tempfile.TemporaryFile(dir=self.folder)
+        except OSError:  # read-only, or full: the system's own folder may do
+            return tempfile.TemporaryFile()
 
     def words(self, done: Done) -> str:
         """Return what git said, fit to be shown."""

@@ -124,7 +124,7 @@ class Workspace:
     def _note_generation(self, generation: int) -> None:
         """Note the generation where a hook finds it without a database."""
         with suppress(DiskError):
-            self.files.replace(self.local / "generation", f"{generation}\n".encode(), is_durable=False)
+            self.files.note(self.local / "generation", f"{generation:<20}\n".encode())
 
     # --- names and places --------------------------------------------------------------------------------------------
 
