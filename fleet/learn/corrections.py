@@ -26,7 +26,7 @@ from fleet.learn.counting import (
     rights,
     unfilled,
 )
-from fleet.model import merged, names
+from fleet.model import merged
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
 from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
@@ -264,8 +264,7 @@ def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target
 
 def _writer(workspace: Workspace, agent: str) -> Writer:
     """Return the agent's writer for the log alone. Only where a replica has to be minted the write lock is taken."""
-    name = next((each for each in workspace.current_replicas() if names.agent_of(each) == agent), "")
-    if name and not workspace.clock.reading().is_ahead and not workspace.is_read_only:
+    if name := workspace.replica_name(agent):
         return Writer(workspace, name)
     with workspace.writing(agent) as writer:
         return writer

@@ -8,8 +8,6 @@ the records that the clan has not counted move to a new name (STORE, section 1, 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from fleet.learn import corrections_md, counting
 from fleet.learn.corrections_md import Record
 from fleet.model import names
@@ -48,7 +46,7 @@ def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str],
         fetched: the tree's records, as many of them as our rows do not cover.
         before: returns the record in the tree that was fetched before.
     """
-    mine = {name for name in workspace.current_replicas() if name != workspace.lease()}
+    mine = set(workspace.current_replicas())
     logs: dict[str, dict[tuple[str, str], set[str]]] = {}
     conflicts = []
     for line in fetched:
@@ -108,7 +106,7 @@ def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, st
     agent = names.agent_of(old)
     with workspace.log_lock(agent):
         moved = [
-            msgspec.structs.replace(record, replica=fresh, at=workspace.clock.tick())
+            record._replace(replica=fresh, at=workspace.clock.tick())
             for record in corrections_md.latest(counting.read_log(workspace, agent).records)
             if record.replica == old and record.at > adds.get(record.pattern, "~")
         ]

@@ -6,7 +6,9 @@ from collections import Counter
 
 import pytest
 
-from fleet.keep.normal import pattern_id
+from fleet.model.lesson_id import pattern_id
+from fleet.model.line import decode
+from fleet.model.pattern import fold
 from tests.faults.test_sync import Bench
 
 LESSON = "Retry with jittered backoff"
@@ -53,9 +55,10 @@ def test_what_two_agents_import_on_two_machines_counts_once(bench, shared):
     bench.run("tank", "import", *map(str, paths), expect=3)
     for agent in ("tank", "velma", "tank"):
         bench.run(agent, "sync")
-    rows = bench.edition()
-    assert len({row["id"] for row in rows}) == len(rows), "every lesson has one line"
-    assert {row["id"]: sum(row["n"]["seen"].values()) for row in rows} == wanted(shared)
+    records = bench.edition()
+    assert len({each.id for each in records}) == len(records), "every lesson has one line"
+    assert {each.id: each.count("seen") for each in records} == wanted(shared)
+    assert not any(each.totals for each in records), "nobody is a witness of what was imported"
     assert bench.patterns("velma") == bench.patterns("tank")
     findings = bench.git("show", "fleet:discoveries.jsonl", where="clan.git").splitlines()
     assert len(findings) == 3
@@ -72,13 +75,17 @@ def test_what_two_agents_import_on_two_machines_counts_once(bench, shared):
     assert bench.git("rev-parse", "fleet", where="clan.git") == head
 
 
-def test_two_that_import_at_the_same_time_write_the_same_lines(bench, shared):
-    lines = []
+def test_two_that_import_at_the_same_time_say_the_same_and_it_counts_once(bench, shared):
+    said = []
     for agent in ("velma", "tank"):
         bench.join(agent)
         take_in(bench, agent, shared / "corpora/lessons/lessons.jsonl")
-        lines.append(sorted(bench.shard(agent).read_bytes().splitlines()))
-    assert lines[0] == lines[1]
+        folded = [fold(decode(raw)) for raw in bench.shard(agent).read_bytes().splitlines()]
+        said.append(sorted((each.id, sorted(each.parts["seen"].items()), each.at, str(each.fields)) for each in folded))
+    assert said[0] == said[1], "but for whose column it stands in, and when it was imported"
+    bench.sync("velma", "tank", "velma")
+    assert bench.patterns("velma") == bench.patterns("tank")
+    assert sum(bench.seen("velma").values()) == sum(sum(counts for _, counts in parts) for _, parts, _, _ in said[0])
 
 
 def test_bad_lines_are_counted_and_kept_and_the_others_are_in(bench, w):
@@ -192,6 +199,32 @@ def test_a_log_of_another_fleet_workspace_does_not_count_what_came_by_sync(bench
     assert done["patterns_new"] == 0
     bench.sync("tank", "velma")
     assert bench.seen("velma") == bench.seen("tank") == {LESSON: 1}
+
+
+def test_a_lesson_that_was_retired_since_does_not_come_back_with_the_same_record(bench, w):
+    path = bench.folder / "records.jsonl"
+    path.write_text(json.dumps({"title": LESSON, "occurrences": 2}) + "\n")
+    take_in(bench, w, path)
+    bench.run(w, "retire", bench.patterns(w)["patterns"][0]["id"])
+    assert take_in(bench, w, path)["patterns_new"] == 0
+    path.write_text(json.dumps({"title": LESSON, "occurrences": 3}) + "\n")
+    assert take_in(bench, w, path)["patterns_new"] == 1
+    assert bench.seen(w) == {}, "a larger count of the same record is no new occurrence"
+    path.write_text(json.dumps({"title": LESSON, "ts": "2026-01-02"}) + "\n")
+    take_in(bench, w, path)
+    assert bench.seen(w) == {LESSON: 4}, "another record is one"
+
+
+def test_a_record_keeps_its_own_date_and_names_who_logged_it(bench, w):
+    path = bench.folder / "records.jsonl"
+    rows = [{"title": LESSON, "agent": "joey", "ts": "2026-01-02T03:04:05Z"}, {"title": "undated"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    take_in(bench, w, path)
+    found = {each["text"]: each for each in bench.patterns(w)["patterns"]}
+    assert found[LESSON]["first"] == "2026-01-02T03:04:05.000Z-0000"
+    assert found[LESSON]["agents"] == ["joey"]
+    assert found["undated"]["first"].startswith("1970-")
+    assert found["undated"]["agents"] == ["import"]
 
 
 def test_fleets_own_lines_are_left_out_with_the_advice_to_sync(bench):

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from fleet.learn import attempts
+from fleet.learn import attempts, mutations
+from fleet.store.workspace import Workspace
 
 SAID = ("--failed", "the full pipeline", "--switch", "the first step", "--why", "it is too large")
 
@@ -18,6 +19,14 @@ def tank(stage):
 def fail(stage, times=3):
     for _ in range(times):
         attempts.note_failure(stage.folder / "tank", "tank", "s-1", "pytest -q", "E   KeyError: 'region'", 1)
+
+
+def succeed(stage):
+    """Note a success as a hook does."""
+    workspace = Workspace(stage.folder / "tank")
+    for event in attempts.note_success(workspace.root, "tank", "s-1", "pytest -q"):
+        mutations.record_success(workspace, "tank", event, "pytest -q")
+    workspace.close()
 
 
 def stopped(stage):
@@ -40,11 +49,11 @@ def test_the_way_out_of_a_closed_door_and_into_a_lesson(tank):
             "closed": True,
         }
     ]
-    assert "fleet mutate M5 --failed" in stopped(tank).message()
+    assert "fleet mutate M5 --failed" in mutations.message(stopped(tank))
     said = tank.run("tank", "mutate", "M5", *SAID).stdout
     assert "## MUTATION: M5 (Reduce Scope)\nFailed 3x on: the full pipeline\n" in said
     assert stopped(tank) is None
-    attempts.note_success(tank.folder / "tank", "tank", "s-1", "pytest -q")
+    succeed(tank)
     [proposal] = json.loads(tank.run("tank", "mutate", "--proposed", "--json").stdout)["proposals"]
     assert proposal["command"] in tank.run("tank", "handover").stdout
     tank.run("tank", "mutate", "--drop", proposal["id"])

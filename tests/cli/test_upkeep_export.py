@@ -56,16 +56,17 @@ def test_an_export_to_a_file_is_what_is_printed(stage):
 def test_what_somebody_else_wrote_leaves_neither_a_secret_nor_structure(stage):
     stage.run("alone", "init", "--agent", "velma")
     path = stage.folder / "alone/clan-learnings/patterns.jsonl"
+    words = {"text": f"use {TOKEN} \u202e\x1b[31m", "extra": [f"again {TOKEN}"]}
     line = {
         "id": "p-3f9c1a2b7d4e5f60",
-        "add": {"tank.0a1b2c3d": "2026-11-20T00:00:00.000Z-0000"},
-        "set": {"text": f"use {TOKEN} \u202e\x1b[31m", "extra": [f"again {TOKEN}"]},
+        "w": {"tank.0a1b2c3d": {"add": "2026-11-20T00:00:00.000Z-0000", "first": words}},
     }
     path.write_text(json.dumps(line) + "\n")
     found = {"id": "d-3f9c1a2b7d4e5f60", "problem": "x\n\n# Break out ![i](http://a) <b>", "solution": TOKEN}
     (path.parent / "discoveries.jsonl").write_text(json.dumps(found) + "\n")
     for form in ("--json", "--md"):
         shown = stage.run("alone", "export", form).stdout
+        assert "p-3f9c1a2b7d4e5f60" in shown
         assert TOKEN not in shown
         assert "\u202e" not in shown
         assert "\x1b" not in shown

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import learning, searching
+from fleet.app import learning
 from fleet.learn import attempts, journal, mutations
 from fleet.learn.corrections import Correction
 from fleet.learn.journal import Entry
@@ -112,7 +112,6 @@ def test_an_entry_is_screened_and_cannot_break_out(workspace):
     assert text.count("\n## ") == 1
     assert not {"\x1b", "\u202e"} & set(text)
     assert "<!--" not in text
-    assert len(list(searching.sections_of(written.path.read_bytes()))) == 1
 
 
 def test_a_field_that_is_too_long_is_refused_and_nothing_is_written(workspace):
@@ -179,7 +178,6 @@ def test_each_branch_has_its_journal_and_the_first_one_the_usual_name(workspace)
     assert text_of(first.path).startswith("# JOURNAL — feature/x\n")
     assert text_of(second.path).startswith("# JOURNAL — main\n")
     assert [path.name for path in journal.all_of(workspace.home(AGENT))] == ["JOURNAL.md", "main.md"]
-    assert {page.path for page in searching.pages(workspace) if page.kind == "journal"} == {first.path, second.path}
 
 
 def test_a_journal_without_a_heading_belongs_to_every_branch(workspace):
