@@ -241,7 +241,7 @@ class Bare:
                 child.communicate()
 
     def _reader(self) -> "subprocess.Popen[bytes]":
-        """Start a ``cat-file --batch``. It is asked for one blob after the other: so that nothing is written to a disk."""
+        """Start a ``cat-file --batch``. It is asked for one blob after the other: so no disk needs room for a list."""
         self._check()
         command = (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch")
         pipe = subprocess.PIPE
