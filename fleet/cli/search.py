@@ -34,7 +34,8 @@ def search(
     """Search lessons, discoveries, corrections and journals."""
     query = " ".join(words)
     with output.opened(directory) as workspace:
-        found = searching.search(workspace, query, kinds=tuple(kind or ()), everything=everything, limit=count)
+        with output.waiting("Searching", workspace):
+            found = searching.search(workspace, query, kinds=tuple(kind or ()), everything=everything, limit=count)
         _tell(found, query, count, as_json=as_json)
     if not found.hits:
         raise typer.Exit(output.EXIT_NO)
@@ -59,12 +60,12 @@ def _tell(found: Answer, query: str, count: int, *, as_json: bool) -> None:
         ]
         output.say_json({"results": results, "query": asked, "exact": not found.is_near, "more": found.is_more})
     elif found.hits:
+        if found.is_near:
+            output.note(f"nothing has all words of {asked[:80]!r}; nearest:")
         output.say(render(found))
     if not found.hits:
         output.note(
             f"nothing is known about {asked[:80]!r}. Try fewer or shorter words; --all looks at retired lessons too"
         )
-    elif found.is_near and not as_json:
-        output.note(f"nothing has all words of {asked[:80]!r}; nearest:")
     if found.is_more and not as_json:
         output.note(f"there are more: -n {count * 5} shows them")

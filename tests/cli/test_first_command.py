@@ -1,4 +1,4 @@
-"""The first commands in a large clan whose search index is missing: they say what they always say, and nobody waits."""
+"""The first commands in a large clan whose database is missing: they say what they always say, and lose nothing."""
 
 import json
 import os
@@ -13,29 +13,38 @@ from contextlib import closing, suppress
 
 import pytest
 
-from benchmarks.data import edition
-from fleet.keep.index import Index
 from tests.cli.conftest import Stage
 from tests.faults.test_full_disk import mounted
 from tests.faults.test_read_only import allow
 
 LESSON = "Quote every path that comes from user input before a shell script reads it"
 SIMILAR = "Quote each path which comes from user input before some shell script reads it"
-PATTERNS = 16_000  # 11 MB: so much that nobody waits for it
+PATTERNS = 16_000  # 9 MB: so much that a hook does not wait for it
 DELIMITER = re.compile(r"fleet-[0-9a-f]{16}")
+
+
+def edition() -> bytes:
+    """Return an edition of so many patterns of other machines."""
+    rows = []
+    for number in range(PATTERNS):
+        right = f"Do it the other way, {number}. " + "And look twice. " * 20
+        first = {"correct": right, "text": f"Lesson {number} of many"}
+        column = {"add": f"2026-11-20T00:00:00.{number % 1000:03d}Z-0000", "first": first, "n": {"seen": 1}}
+        line = {"id": f"p-{number:016x}", "w": {f"tank.{number % 7:08x}": column}}
+        rows.append(json.dumps(line, separators=(",", ":"), sort_keys=True))
+    return ("\n".join(rows) + "\n").encode()
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Stage:
-    """A large clan in ``w``, indexed, with a lesson that another one is near to."""
+    """A large clan in ``w`` with its database, and a lesson that another one is near to."""
     stage = Stage(tmp_path_factory.mktemp("large"))
     stage.run("w", "init", "--agent", "velma")
-    (stage.folder / "w/clan-learnings").mkdir(exist_ok=True)
-    (stage.folder / "w/clan-learnings/patterns.jsonl").write_bytes(edition(PATTERNS))
+    (stage.folder / "w/clan-learnings/patterns.jsonl").write_bytes(edition())
     stage.correct("w", LESSON)
     stage.run("w", "discover", "--type", "tip", "--problem", "a finding", "--solution", "s")
     stage.run("w", "sync")
-    assert is_indexed(stage)
+    assert databases(stage)
     return stage
 
 
@@ -45,21 +54,14 @@ def unindexed(large) -> Stage:
     return large
 
 
-def database(stage: Stage, where: str = "w"):
-    return closing(sqlite3.connect(stage.folder / where / ".fleet/state.db", isolation_level=None))
+def databases(stage: Stage) -> list:
+    return list((stage.folder / "w/.fleet").glob("state-*.db"))
 
 
-def forget(stage: Stage, where: str = "w") -> None:
-    """Take the index away, and what was made ready from it."""
-    with database(stage, where) as connection:
-        Index(connection).drop()
-    for path in (stage.folder / where / ".fleet/ready").glob("*"):
+def forget(stage: Stage) -> None:
+    """Take the database away, and what was made ready from it."""
+    for path in [*(stage.folder / "w/.fleet").glob("state-*"), *(stage.folder / "w/.fleet/ready").glob("*")]:
         path.unlink()
-
-
-def is_indexed(stage: Stage, where: str = "w") -> bool:
-    with database(stage, where) as connection:
-        return bool(Index(connection).generation())
 
 
 def lesson_id(stage: Stage) -> str:
@@ -74,86 +76,52 @@ def said(stage: Stage, *words: str) -> str:
     "words",
     [
         ("start",),
-        ("start", "--json"),
-        ("gossip",),
         ("gossip", "--json"),
-        ("show", "ID"),
         ("show", "ID", "--json"),
         ("edit", "ID"),
-        ("status",),
         ("status", "--json"),
         ("stats",),
-        ("stats", "--json"),
-        ("patterns", "-n", "7"),
         ("patterns", "-n", "7", "--json"),
         ("patterns", "--all", "-n", "3"),
+        ("search", "twice", "-n", "5"),
         ("handover",),
         ("learn", "--waiting"),
     ],
     ids=" ".join,
 )
-def test_what_is_read_is_what_the_index_says(large, words):
+def test_what_is_read_without_a_database_is_what_is_read_with_one(large, words):
     pattern = lesson_id(large)
     asked = [pattern if word == "ID" else word for word in words]
-    assert is_indexed(large)
-    for path in (large.folder / "w/.fleet/ready").glob("*"):
-        path.unlink()
     with_it = said(large, *asked)
     forget(large)
     assert said(large, *asked) == with_it
-    assert not is_indexed(large)
 
 
 def test_what_is_written_is_written_and_near_lessons_are_told(large):
     lesson = lesson_id(large)
-    assert is_indexed(large)
     words = ("correct", "--wrong", "w", "--right", "r", "--json", "--pattern")
     before = json.loads(large.run("w", *words, f"{SIMILAR}, always").stdout)
     forget(large)
     after = json.loads(large.run("w", *words, f"{SIMILAR}, ever").stdout)
-    assert before["near"][0] == {"id": lesson, "text": LESSON, "score": before["near"][0]["score"], "verdict": "same"}
-    assert [each["id"] for each in after["near"][:2]] == [before["id"], lesson]
+    assert before["near"][0]["id"] == lesson
+    assert before["near"][0]["text"] == LESSON
     one = after["id"]
-    large.run("w", "feedback", one, "--helped")
-    large.run("w", "edit", one, "--set", "category=shell")
-    large.run("w", "merge", one, before["id"], "--force")
-    large.run("w", "unmerge", one)
-    for each in (one, before["id"]):
-        large.run("w", "retire", each)
-    large.run("w", "restore", one)
-    large.run("w", "retire", one)
-    large.run("w", "discover", "--type", "tip", "--problem", "another", "--solution", "s")
-    assert not is_indexed(large)
-    large.run("w", "sync")
-    assert is_indexed(large)
+    for done in (
+        ("feedback", one, "--helped"),
+        ("edit", one, "--set", "category=shell"),
+        ("merge", one, before["id"], "--force"),
+        ("unmerge", one),
+        ("retire", one),
+        ("retire", before["id"]),
+        ("restore", one),
+        ("retire", one),
+        ("discover", "--type", "tip", "--problem", "another", "--solution", "s"),
+    ):
+        forget(large)
+        large.run("w", *done)
+    forget(large)
     shown = json.loads(large.run("w", "show", one, "--json").stdout)
-    assert (shown["state"], shown["category"], shown["helped"]) == ("retired", "shell", 1)
-
-
-def test_an_oracle_does_not_wait_either_and_says_so(unindexed):
-    done = unindexed.run("w", "mutate", "M7", "--failed", LESSON, "--switch", "ask", "--why", "stuck")
-    assert "was not looked for" in done.stderr
-    assert "`fleet sync`" in done.stderr
-    assert not is_indexed(unindexed)
-
-
-def test_doctor_tells_of_an_index_that_is_missing(unindexed):
-    assert "the search index is not made yet" in unindexed.run("w", "doctor").stdout
-    unindexed.run("w", "search", "deploy")
-    assert "search index" not in unindexed.run("w", "doctor").stdout
-
-
-@pytest.mark.parametrize(
-    "words", [("sync",), ("search", "deploy"), ("import", "lessons.jsonl"), ("poll", "--local")], ids=" ".join
-)
-def test_who_is_expected_to_take_a_while_makes_it(unindexed, words):
-    line = {"id": "p-00000000000000aa", "set": {"text": "an imported lesson"}}
-    (unindexed.folder / "w/lessons.jsonl").write_text(json.dumps(line) + "\n")
-    with suppress(FileNotFoundError):
-        (unindexed.folder / "w/.fleet/sidecar.json").unlink()
-    unindexed.correct("w", "Something is due")
-    unindexed.run("w", *words)
-    assert is_indexed(unindexed)
+    assert (shown["state"], shown["category"], shown["helped"], shown["seen"]) == ("retired", "shell", 1, 1)
 
 
 def test_a_hook_does_not_wait_and_leaves_it_to_the_background(unindexed):
@@ -164,7 +132,7 @@ def test_a_hook_does_not_wait_and_leaves_it_to_the_background(unindexed):
     until = time.monotonic() + 60
     while not list((unindexed.folder / "w/.fleet/ready").glob("start-*")) and time.monotonic() < until:
         time.sleep(0.05)
-    assert is_indexed(unindexed)
+    assert databases(unindexed)
     assert "Quote every path" in said(unindexed, "search", LESSON)
 
 
@@ -175,13 +143,13 @@ def test_a_sync_and_everyday_commands_at_once(unindexed):
         env=unindexed.environment(),
         stdout=subprocess.DEVNULL,
     ) as sync:
-        logged = [unindexed.correct("w", f"Logged while somebody makes the index, {number}") for number in range(4)]
+        logged = [unindexed.correct("w", f"Logged while somebody reads it all, {number}") for number in range(4)]
         unindexed.run("w", "status")
         assert sync.wait(60) == 0
-    assert is_indexed(unindexed)
     for each in logged:
         assert json.loads(unindexed.run("w", "show", each, "--json").stdout)["seen"] == 1
-    with database(unindexed) as connection:
+    [path] = databases(unindexed)
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
@@ -193,13 +161,14 @@ def test_a_disk_that_can_only_be_read(large, tmp_path):
         pytest.skip("tmpfs cannot be mounted here")
     try:
         stage.run("disk/w", "init", "--agent", "velma")
-        (disk / "w/clan-learnings").mkdir(exist_ok=True)
-        (disk / "w/clan-learnings/patterns.jsonl").write_bytes(edition(PATTERNS))
+        (disk / "w/clan-learnings/patterns.jsonl").write_bytes(edition())
         stage.correct("disk/w", LESSON)
+        for path in (disk / "w/.fleet").glob("state-*"):
+            path.unlink()
         allow(disk, may_write=False, is_mount=is_mount)
         one = json.loads(stage.run("disk/w", "patterns", "-n", "1", "--json").stdout)["patterns"][0]["id"]
         assert json.loads(stage.run("disk/w", "show", one, "--json").stdout)["id"] == one
-        assert "LESSON" not in stage.run("disk/w", "start").stdout
+        assert stage.run("disk/w", "start").stdout
         assert "16,001 lessons" in stage.run("disk/w", "status").stdout
         assert LESSON in stage.run("disk/w", "search", LESSON).stdout
     finally:
@@ -240,7 +209,7 @@ def on_a_terminal(stage: Stage, *words: str, stream: str) -> str:
     return b"".join(parts).decode()
 
 
-@pytest.mark.parametrize("words", [("sync",), ("search", "deploy")], ids=" ".join)
+@pytest.mark.parametrize("words", [("sync",), ("search", "twice")], ids=" ".join)
 def test_a_bar_tells_that_lessons_are_indexed(unindexed, words):
     assert "Indexing the clan's lessons" in on_a_terminal(unindexed, *words, stream="stderr")
     assert "Indexing" not in on_a_terminal(unindexed, *words, stream="stderr")
