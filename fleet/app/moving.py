@@ -1,6 +1,7 @@
 """Use cases of lessons that come in, go out or go away: import, export, backup, purge, upgrade."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,12 @@ def import_files(
 
 
 def exported(workspace: Workspace) -> dict[str, Any]:
-    """Return everything that this machine knows, the same for the same lines; lessons one after another."""
-    counting.reconcile_all(workspace)
+    """Return everything that this machine knows, the same for the same lines; lessons one after another.
+
+    What the logs owe is counted first, where anything may be written.
+    """
+    with suppress(FleetError):
+        counting.reconcile_all(workspace)
     patterns, found = workspace.patterns, workspace.discoveries
     retracted = found.retracted()
     return {
