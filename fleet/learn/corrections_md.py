@@ -16,8 +16,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Literal, NamedTuple
 
-import msgspec
-
 from crdt import clock
 from fleet.model import names
 from fleet.model.lesson_id import pattern_id
@@ -35,7 +33,7 @@ RELAPSED = ("relapsed", "1")
 """Marks the record of a mistake whose lesson the agent had been shown before."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(NamedTuple):
     """The comment ``<!-- fleet c-<16 hex> p-<16 hex> replica=... at=... session=... -->`` of a counted entry.
 
     Attributes:
@@ -65,7 +63,7 @@ class Statement(NamedTuple):
     text: str
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(NamedTuple):
     """One correction.
 
     Attributes:
@@ -103,7 +101,7 @@ class Entry(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
 
 
-class Log(msgspec.Struct, frozen=True):
+class Log(NamedTuple):
     """A whole page: its entries, all its records, and its statements, each in file order."""
 
     entries: tuple[Entry, ...]
@@ -169,18 +167,16 @@ _AUTO_DETECTED = re.compile(r"[\s(\[]*auto[- ]?detected\b", re.IGNORECASE)
 _PLACEHOLDER_CHARS_MAX = 200
 
 
-class _Block(msgspec.Struct):
+class _Block:
     """A heading and what stands under it, while it is being read."""
 
-    line: int
-    level: int
-    when: str
-    title: str
-    body: list[str] = []  # what stands before the first field
-    values: dict[str, list[list[str]]] = {}
-    current: list[str] | None = None  # the value that further lines belong to; None: the body
-    record: Record | None = None
-    statement: Statement | None = None  # the heading is no entry's, but what was learned from one
+    def __init__(self, line: int, level: int, when: str, title: str, statement: Statement | None = None) -> None:
+        self.line, self.level, self.when, self.title = line, level, when, title
+        self.statement = statement  # the heading is no entry's, but what was learned from one
+        self.body: list[str] = []  # what stands before the first field
+        self.values: dict[str, list[list[str]]] = {}
+        self.current: list[str] | None = None  # the value that further lines belong to; None: the body
+        self.record: Record | None = None
 
     def take(self, row: markdown.Row) -> None:
         """Add a line of content."""
@@ -243,7 +239,7 @@ def _with_statements(entries: list[Entry], stated: dict[str, dict[str, str]]) ->
     """Return the entries, each that has no pattern of its own with the one that was stated later."""
     ids = entry_ids(entry.content for entry in entries)
     return [
-        msgspec.structs.replace(entry, pattern=said.get("pattern", ""), right=said.get("right", entry.right))
+        entry._replace(pattern=said.get("pattern", ""), right=said.get("right", entry.right))
         if not entry.pattern and (said := stated.get(found))
         else entry
         for entry, found in zip(entries, ids, strict=True)

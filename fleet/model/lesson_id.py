@@ -9,7 +9,7 @@ import hashlib
 import re
 import unicodedata
 
-from fleet.model.line import PREFIX
+PREFIX = "p-"
 
 _CODE = re.compile(r"(?<!`)(`+)([^`]+)\1(?!`)")  # without the look-behind, a run of backticks takes quadratic time
 _BARE = re.compile(r"[a-z0-9-]++(?: [a-z0-9-]++)*+")

@@ -16,7 +16,8 @@ import msgspec
 
 from crdt import clock, gcounter, lww, orset
 from fleet.model import names
-from fleet.model.line import AT, PREFIX, Column, Line, is_larger
+from fleet.model.lesson_id import PREFIX
+from fleet.model.line import AT, Column, Line, is_larger
 
 MERGED_INTO = "merged_into"
 """Field by which one record says that it is the same lesson as another."""

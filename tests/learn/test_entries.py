@@ -488,9 +488,7 @@ def test_a_record_with_keys_of_a_later_version_reads_and_writes_back():
 @settings(max_examples=200, deadline=None)
 @given(session=hostile, value=hostile)
 def test_a_record_reads_back_whatever_a_host_calls_its_sessions(session, value):
-    said = Record(
-        **{**{name: getattr(RECORD, name) for name in RECORD.__slots__}, "session": session, "extra": (("k", value),)}
-    )
+    said = RECORD._replace(session=session, extra=(("k", value),))
     text = format_record(said)
     assert "\n" not in text
     (found,) = parse_log("## a\nWrong: x\n" + text + "\n").records
