@@ -268,9 +268,9 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
                 exposure.adopt(workspace.state, agent, rows)
             if found.exposures:
                 done.append("kept in .fleet/local.db: what was shown to whom, and when")
-            converting.finish(workspace, done)
             # The old page may show what is private by now.
             workspace.files.replace(workspace.clan / PAGE, starting.rendered_page(workspace))
+            converting.finish(workspace, done)
         else:
             done.append("the files here have this version's format already")
         done += _upgrade_branch(workspace, yes=yes)

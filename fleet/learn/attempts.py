@@ -80,7 +80,7 @@ class Blocked:
         self.names = names
 
 
-class Try:
+class _Try:
     """The last failure of one command.
 
     Attributes:
@@ -117,10 +117,10 @@ class Streak:
         self.error = error
         self.said = ""
         self.count = 0
-        self.tries: dict[str, Try] = {}
+        self.tries: dict[str, _Try] = {}
 
     @property
-    def last(self) -> Try:
+    def last(self) -> _Try:
         """The newest failure."""
         return next(reversed(self.tries.values()))
 
@@ -186,7 +186,7 @@ def _judged(root: Root, session: str, command: str, cwd: str, data: bytes, setti
         return None
     from fleet.text import shell
 
-    streak = fold(events(data)).streaks.get((session, shell.family(command)))
+    streak = _fold(_events(data)).streaks.get((session, shell.family(command)))
     tried = streak.tries.get(key) if streak is not None else None
     if streak is None or tried is None or tried.is_open or streak.count < 2:
         return None
@@ -241,7 +241,7 @@ def note_success(root: Root, agent: str, session: str, command: str) -> list[Eve
         return []
     from fleet.text import shell
 
-    found = fold(events(data))
+    found = _fold(_events(data))
     family = shell.family(command)
     won = found.waiting(session, family)
     changes_others = any(
@@ -267,7 +267,7 @@ def note_edit(root: Root, agent: str, session: str, path: str = "") -> None:
     data = _read(root, agent)
     if not data or json.dumps(session).encode() not in data or (path and changes.is_own(root, path)):
         return
-    if not all(streak.is_open for streak in fold(events(data)).of(session)):
+    if not all(streak.is_open for streak in _fold(_events(data)).of(session)):
         append(root, agent, {"event": "changed", "session": session})
 
 
@@ -286,7 +286,7 @@ def read_settings(root: Root) -> Attempts:
 
 def state(root: Root, agent: str) -> State:
     """Return what is open."""
-    return fold(events(_read(root, agent)))
+    return _fold(_events(_read(root, agent)))
 
 
 def append(root: Root, agent: str, event: Event) -> None:
@@ -308,12 +308,12 @@ def append(root: Root, agent: str, event: Event) -> None:
             if event["event"] == "failed":
                 files.append(path, b"", is_durable=False)
                 event["at_ns"] = _moment(path)
-            files.append(path, as_line(event), is_durable=False)
+            files.append(path, _as_line(event), is_durable=False)
             data = _read(root, agent)
             if len(data) > FILE_BYTES_MAX:
-                files.replace(path, shortened(data, time.time_ns(), KEPT_BYTES_MAX), is_durable=False)
+                files.replace(path, _shortened(data, time.time_ns(), KEPT_BYTES_MAX), is_durable=False)
             if event["event"] in ("won", "dropped"):
-                won = "".join(f"{each}\n" for each in fold(events(data)).won)
+                won = "".join(f"{each}\n" for each in _fold(_events(data)).won)
                 files.replace(path.with_suffix(".won"), won.encode("ascii", "replace"), is_durable=False)
     except (OSError, DiskError, BusyError) as why:
         raise DiskError(
@@ -357,7 +357,7 @@ def _read(root: Root, agent: str) -> bytes:
 # The fold: lines in, a state out, and back to fewer lines
 
 
-def events(data: bytes) -> Iterator[Event]:
+def _events(data: bytes) -> Iterator[Event]:
     """Yield the lines of a log that can be read; a broken one costs itself alone."""
     for raw in data.split(b"\n"):
         if not raw.startswith(b"{"):
@@ -370,7 +370,7 @@ def events(data: bytes) -> Iterator[Event]:
             yield event
 
 
-def fold(found: Iterable[Event]) -> State:
+def _fold(found: Iterable[Event]) -> State:
     """Return what the events come to, in the order in which they were written."""
     state = State()
     for event in found:
@@ -391,7 +391,7 @@ def _failed(state: State, event: Event) -> None:
     streak.count += times
     streak.said = event.get("said", "")
     streak.tries.pop(key, None)  # the newest stands last
-    streak.tries[key] = Try(event.get("command", ""), at_ns)
+    streak.tries[key] = _Try(event.get("command", ""), at_ns)
 
 
 def _passed(state: State, event: Event) -> None:
@@ -447,14 +447,14 @@ _STEPS = {
 }
 
 
-def shortened(data: bytes, now_ns: int, bytes_max: int) -> bytes:
+def _shortened(data: bytes, now_ns: int, bytes_max: int) -> bytes:
     """Return a log that comes to the same as this one, as far as it is young enough and has room.
 
     Newest first in their claim on the room: what worked, then the streaks.
     """
-    state = fold(events(data))
+    state = _fold(_events(data))
     oldest_ns = now_ns - DAYS_KEPT * _DAY_NS
-    kept = [as_line(event) for event in list(state.won.values())[-WON_KEPT_MAX:]]
+    kept = [_as_line(event) for event in list(state.won.values())[-WON_KEPT_MAX:]]
     room = bytes_max - sum(map(len, kept))
     while kept and room < bytes_max // 2:
         room += len(kept.pop(0))
@@ -467,7 +467,7 @@ def shortened(data: bytes, now_ns: int, bytes_max: int) -> bytes:
             break
         chosen.append(streak)
     waiting = [event for event in state.declared.values() if _at(event) >= oldest_ns]
-    mutations = [as_line(event) for event in waiting[-WON_KEPT_MAX:]]
+    mutations = [_as_line(event) for event in waiting[-WON_KEPT_MAX:]]
     if sum(map(len, mutations)) > room:
         mutations = []
     return b"".join([*kept, *_in_order(chosen, mutations)])
@@ -479,7 +479,7 @@ def _in_order(streaks: list[Streak], mutations: list[bytes]) -> Iterator[bytes]:
     for opened, _ in lines:
         yield from opened
     for session in dict.fromkeys(streak.session for streak in streaks):
-        yield as_line({"event": "changed", "session": session})
+        yield _as_line({"event": "changed", "session": session})
     yield from mutations
     for _, closed in lines:
         yield from closed
@@ -503,7 +503,7 @@ def _lines_of(streak: Streak) -> tuple[list[bytes], list[bytes]]:
             "at_ns": each.at_ns,
             "times": rest,
         }
-        found[not each.is_open].append(as_line(event))
+        found[not each.is_open].append(_as_line(event))
         rest = 1
     return found
 
@@ -513,7 +513,7 @@ def _at(event: Event) -> int:
     return at_ns if type(at_ns) is int else 0
 
 
-def as_line(event: Event) -> bytes:
+def _as_line(event: Event) -> bytes:
     """Return an event as one line."""
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 

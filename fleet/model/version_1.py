@@ -106,7 +106,7 @@ def _as_line(old: _Old) -> Line:
     for name, counts in old.n.items():
         for writer, total in counts.items():
             if total and _is_import(writer):
-                column(writer).parts.setdefault(name, {})[part_of(writer)] = total
+                column(writer).parts.setdefault(name, {})[_part_of(writer)] = total
             elif total:
                 column(writer).n[name] = total
     if old.rem:
@@ -119,7 +119,7 @@ def _as_line(old: _Old) -> Line:
             column(owner).first[field] = value
     for writer in sorted(slots):
         if _is_import(writer):
-            field = author_field(part_of(writer))
+            field = author_field(_part_of(writer))
             column(writer).first.setdefault(field, old.set.get(field, "") if field not in old.when else "")
     if slots and old.at != clock.ZERO:
         # Also where it is the add: another line may move that on.
@@ -131,6 +131,6 @@ def _is_import(writer: str) -> bool:
     return names.agent_of(writer) == names.IMPORT
 
 
-def part_of(slot: str) -> str:
+def _part_of(slot: str) -> str:
     """Return the hash of an imported record, by the slot that it had in fleet 0.1."""
     return f"{slot.rpartition('.')[2]:0<16}"

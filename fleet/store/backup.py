@@ -99,7 +99,7 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
             # Nothing of ours is written meanwhile, so that log and shards are of one moment.
             with workspace.locked():
                 taken, left = _collect(workspace.root)
-                rows = local_rows(workspace.state, workspace.world.machine())
+                rows = _local_rows(workspace.state, workspace.world.machine())
                 _write(file, workspace.root, taken, {LOCAL: rows} if rows else {})
             file.flush()
             os.fsync(file.fileno())
@@ -124,7 +124,7 @@ def _fsync_folder(folder: Path) -> None:
 # --- what is in it --------------------------------------------------------------------------------------------------
 
 
-def is_place(path: str) -> bool:
+def _is_place(path: str) -> bool:
     """Tell whether a backup may hold a file at this path. No path is ever built from another."""
     if path in _SINGLE:
         return True
@@ -160,7 +160,7 @@ def _collect(root: Path) -> tuple[list[str], list[str]]:
                 path = os.path.relpath(Path(folder) / name, root)
                 if _TEMPORARY.fullmatch(name):
                     continue
-                is_fit = is_place(path) and _is_plain(root / path) and _fits(path)
+                is_fit = _is_place(path) and _is_plain(root / path) and _fits(path)
                 (taken if is_fit and (root / path).stat().st_size <= MEMBER_BYTES_MAX else left).append(path)
     return sorted(taken), sorted(left)
 
@@ -198,7 +198,7 @@ def _write(target: IO[bytes], root: Path, paths: list[str], more: dict[str, byte
 # --- the local database ---------------------------------------------------------------------------------------------
 
 
-def local_rows(state: Local, machine: str) -> bytes:
+def _local_rows(state: Local, machine: str) -> bytes:
     """Return the rows of a local database that a backup carries, as JSON lines, sorted; b"" for none."""
     if not state.path.exists():
         return b""
@@ -295,7 +295,7 @@ def _members(packed: gzip.GzipFile) -> Iterator[Member]:
 def _reason(info: tarfile.TarInfo, seen: Iterable[str]) -> str:
     if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
         return "no plain file: a link, a device, a folder or an extension"
-    if not is_place(info.name):
+    if not _is_place(info.name):
         return "no place of a backup"
     if info.name in seen:
         return "the same path twice"

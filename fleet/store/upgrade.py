@@ -34,7 +34,7 @@ _OLD_FILES = (
 """What lies in ``.fleet`` of fleet 0.1 and of no later version."""
 
 
-class Upgraded(NamedTuple):
+class _Upgraded(NamedTuple):
     """Account of an upgrade.
 
     Attributes:
@@ -71,7 +71,7 @@ def number(data: bytes) -> int:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-class Converted(NamedTuple):
+class _Converted(NamedTuple):
     """Content of a line file after its conversion, and how many of its lines were converted, or cannot be read."""
 
     data: bytes
@@ -79,7 +79,7 @@ class Converted(NamedTuple):
     refused: int
 
 
-def converted_file(path: str, data: bytes) -> Converted:
+def _converted_file(path: str, data: bytes) -> _Converted:
     """Return a file of patterns with its old lines converted: an edition joined and sorted, a shard line by line."""
     read = lines.Read()
     done, rows = 0, []
@@ -88,10 +88,10 @@ def converted_file(path: str, data: bytes) -> Converted:
         done += made is not None
         rows.append((raw, made))
     if not done:
-        return Converted(data, 0, 0)
+        return _Converted(data, 0, 0)
     written = _joined(rows) if "/" not in path else [each for raw, made in rows for each in _written(raw, made)]
     refused = sum(made is None and _is_refused(raw) for raw, made in rows) + read.count
-    return Converted(b"".join(raw + b"\n" for raw in written), done, refused)
+    return _Converted(b"".join(raw + b"\n" for raw in written), done, refused)
 
 
 def _written(raw: bytes, made: Line | None) -> list[bytes]:
@@ -130,7 +130,7 @@ def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return what of a branch changes when its lines are converted; nothing where that is done already."""
     news = {}
     for path, data in files.items():
-        if lines.kind_of(path) is PATTERNS and (made := converted_file(path, data)).lines:
+        if lines.kind_of(path) is PATTERNS and (made := _converted_file(path, data)).lines:
             news[path] = made.data
     if files and (news or number(files.get(FORMAT, b"")) < FORMAT_NUMBER):
         news[FORMAT] = FORMAT_BYTES
@@ -140,7 +140,7 @@ def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
 # --- a workspace ----------------------------------------------------------------------------------------------------
 
 
-def upgrade(workspace: Workspace) -> Upgraded:
+def upgrade(workspace: Workspace) -> _Upgraded:
     """Convert what fleet 0.1 left in a workspace: its lines, and what only this machine knows.
 
     The old files are copied first. Each file is replaced whole, and the format's number is written last: after a crash
@@ -164,7 +164,7 @@ def upgrade(workspace: Workspace) -> Upgraded:
         done.append(f"{plans.refused:,} lines that could not be read before stay as they are")
     exposures = _shown(workspace)
     _convert_local(workspace, done)
-    return Upgraded(plans.lines, plans.private, plans.refused, done, exposures)
+    return _Upgraded(plans.lines, plans.private, plans.refused, done, exposures)
 
 
 def is_unfinished(workspace: Workspace) -> bool:
@@ -172,7 +172,7 @@ def is_unfinished(workspace: Workspace) -> bool:
     if number(_read(workspace.clan / FORMAT)) < FORMAT_NUMBER:
         return True
     sources = (source for source in clan_sources(workspace.clan) if source.kind is PATTERNS)
-    return any(converted_file(each.path, workspace.files.read(each.file)).lines for each in sources)
+    return any(_converted_file(each.path, workspace.files.read(each.file)).lines for each in sources)
 
 
 def finish(workspace: Workspace, done: list[str]) -> None:
@@ -198,7 +198,7 @@ def _plan(workspace: Workspace) -> _Plan:
     count = refused = 0
     for source in clan_sources(workspace.clan):
         if source.kind is PATTERNS:
-            made = converted_file(source.path, workspace.files.read(source.file))
+            made = _converted_file(source.path, workspace.files.read(source.file))
             clan[source.path] = made.data
             count += made.lines
             refused += made.refused
@@ -247,7 +247,7 @@ def _notes(workspace: Workspace, private: list[Line]) -> dict[str, bytes]:
 def _shared(workspace: Workspace, private: set[str]) -> dict[str, Line]:
     """Return what the clan already has of private lessons: that stays among its lines."""
     base = workspace.local / "base"
-    found = _records(converted_file(s.path, _read(s.file)).data for s in clan_sources(base) if s.kind is PATTERNS)
+    found = _records(_converted_file(s.path, _read(s.file)).data for s in clan_sources(base) if s.kind is PATTERNS)
     return {each: record for each, record in found.items() if each in private}
 
 

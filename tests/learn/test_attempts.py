@@ -444,20 +444,20 @@ def test_shortening_keeps_what_a_log_comes_to():
         *(failed(key, family="make") for key in "xxx"),
         failed("a", session="s2"),
     ]
-    data = b"".join(map(attempts.as_line, events))
+    data = b"".join(map(attempts._as_line, events))
     for room in (100_000, 3_000):
-        short = attempts.shortened(data, now, room)
-        assert attempts.shortened(short, now, room) == short
+        short = attempts._shortened(data, now, room)
+        assert attempts._shortened(short, now, room) == short
     told = [
         {
             where: (each.count, {key: tried.is_open for key, tried in each.tries.items()})
-            for where, each in attempts.fold(attempts.events(log)).streaks.items()
+            for where, each in attempts._fold(attempts._events(log)).streaks.items()
         }
-        for log in (data, attempts.shortened(data, now, 100_000))
+        for log in (data, attempts._shortened(data, now, 100_000))
     ]
     assert told[0] == told[1]
-    assert attempts.shortened(data, now + 8 * 24 * 3600 * 10**9, 100_000) == b""
-    assert len(attempts.shortened(data, now, 200)) <= 200
+    assert attempts._shortened(data, now + 8 * 24 * 3600 * 10**9, 100_000) == b""
+    assert len(attempts._shortened(data, now, 200)) <= 200
 
 
 def test_twenty_processes_lose_no_line_even_while_the_log_is_shortened(desk):

@@ -423,8 +423,7 @@ def test_a_line_that_grows_beyond_the_limit_is_split(tmp_path):
     }
     raw = json.dumps(old, separators=(",", ":")).encode()
     assert len(raw) < 64 * 1024
-    made = upgrade.converted_file("patterns.jsonl", raw + b"\n")
-    rows = made.data.splitlines()
+    rows = upgrade.converted_tree({"patterns.jsonl": raw + b"\n"})["patterns.jsonl"].splitlines()
     assert len(rows) > 1
     assert max(map(len, rows)) <= 64 * 1024
     joined = Line(old["id"])
