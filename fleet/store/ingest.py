@@ -625,7 +625,7 @@ class Ingest:
             rest, gone = line.parted(entry, writer, parts)
             if gone is not None:
                 taken.append(gone)
-            kept += [line.encode(rest)] if rest.w else []
+            kept += [] if line.is_empty(rest) else [line.encode(rest)]
         self._put_source(source, b"\n".join(kept))
         fold.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
 
