@@ -19,7 +19,7 @@ from tests.faults.test_read_only import allow
 
 LESSON = "Quote every path that comes from user input before a shell script reads it"
 SIMILAR = "Quote each path which comes from user input before some shell script reads it"
-PATTERNS = 16_000  # 9 MB: so much that a hook does not wait for it
+PATTERNS = 16_000  # 11 MB: so much that a hook does not wait for it
 DELIMITER = re.compile(r"fleet-[0-9a-f]{16}")
 
 
@@ -27,7 +27,7 @@ def edition() -> bytes:
     """Return an edition of so many patterns of other machines."""
     rows = []
     for number in range(PATTERNS):
-        right = f"Do it the other way, {number}. " + "And look twice. " * 20
+        right = f"Do it the other way, {number}. " + "And look twice. " * 30
         first = {"correct": right, "text": f"Lesson {number} of many"}
         column = {"add": f"2026-11-20T00:00:00.{number % 1000:03d}Z-0000", "first": first, "n": {"seen": 1}}
         line = {"id": f"p-{number:016x}", "w": {f"tank.{number % 7:08x}": column}}
@@ -146,8 +146,8 @@ def test_a_sync_and_everyday_commands_at_once(unindexed):
         logged = [unindexed.correct("w", f"Logged while somebody reads it all, {number}") for number in range(4)]
         unindexed.run("w", "status")
         assert sync.wait(60) == 0
-    for each in logged:
-        assert json.loads(unindexed.run("w", "show", each, "--json").stdout)["seen"] == 1
+    counts = {each["id"]: each["seen"] for each in unindexed.patterns("w")["patterns"]}
+    assert [counts[each] for each in logged] == [1] * len(logged)
     [path] = databases(unindexed)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
