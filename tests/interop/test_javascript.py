@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.share.live import Where
+from fleet.share.live.client import Where
 from tests.serve.served import HOST, Served, served
 
 pytestmark = pytest.mark.skipif(
@@ -68,8 +68,8 @@ class Browser:
 @pytest.fixture(params=["ours", "any"])
 def stage(request, modules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple]:
     """Two agents, and a JavaScript client: on fleet's server, and on one that lets everybody write everything."""
-    from fleet.serve.door import Rules
-    from fleet.share import live
+    from fleet.serve.auth import Rules
+    from fleet.share.live import client as live
     from tests.serve.test_live import Agent, OpenRooms, until
 
     monkeypatch.setattr(live, "HEAL_S", 0.05)
@@ -86,7 +86,8 @@ def stage(request, modules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def texts(rows: dict[str, str | None]) -> set[str]:
-    return {json.loads(text)["set"]["text"] for text in rows.values() if text}
+    said = [column for text in rows.values() if text for column in json.loads(text)["w"].values()]
+    return {column["first"]["text"] for column in said if "first" in column}
 
 
 def undisturbed(server: Served, one, two, browser: Browser) -> bool:
@@ -102,7 +103,7 @@ def test_it_reads_the_lessons_and_sees_a_new_one_arrive(stage: tuple):
     _, one, two, browser = stage
     assert texts(browser.do("rows")) == {LESSON}
     line = json.loads(next(iter(browser.do("rows").values())))
-    assert line["n"]["seen"] == {one.replica(): 1}
+    assert line["w"][one.replica()]["n"]["seen"] == 1
     two.correct("A lesson while it looks on")
     assert until(lambda: texts(browser.do("rows")) == {LESSON, "A lesson while it looks on"})
 
