@@ -288,9 +288,8 @@ def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
             news = converting.converted_tree(files)
             if not news:
                 return ["the clan's branch has this version's format already, or nothing is there yet"]
-            count = sum(path.endswith(".jsonl") for path in news)
             if not isinstance(remote.push(news, mark, message="fleet: lines converted to format 2"), Moved):
-                return [f"the clan's branch was converted: {count} files. Upgrade fleet on every machine of the clan"]
+                return ["the clan's branch was converted. Upgrade fleet on every other machine of the clan"]
     except FleetError as why:
         return [f"the clan's branch was not converted ({why}). Run `fleet upgrade` again when it can be reached"]
     return ["the clan's branch was not converted: others were faster each time. Run `fleet upgrade` again"]

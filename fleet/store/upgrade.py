@@ -157,14 +157,20 @@ def upgrade(workspace: Workspace) -> _Upgraded:
     for path, data in plans.files.items():
         _put(workspace, workspace.root / path, data)
     if plans.lines:
-        done.append(f"{plans.lines:,} lines converted in {len(plans.files)} files of clan-learnings")
+        count = sum(path.startswith("clan-learnings/patterns") for path in plans.files)
+        done.append(f"{_counted(plans.lines, 'line')} converted in {_counted(count, 'file')} of clan-learnings")
     if plans.private:
-        done.append(f"{plans.private:,} private lessons moved to agents/*/notes.jsonl: nothing shared reads those")
+        told = "moved to agents/*/notes.jsonl, which nothing shared reads"
+        done.append(f"{_counted(plans.private, 'private lesson')} {told}")
     if plans.refused:
-        done.append(f"{plans.refused:,} lines that could not be read before stay as they are")
+        done.append(f"{_counted(plans.refused, 'line')} that could not be read before: as they were")
     exposures = _shown(workspace)
     _convert_local(workspace, done)
     return _Upgraded(plans.lines, plans.private, plans.refused, done, exposures)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def is_unfinished(workspace: Workspace) -> bool:

@@ -4,9 +4,11 @@
 """
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -21,6 +23,7 @@ from fleet.reflect import exposure
 from fleet.store import replica, upgrade
 from fleet.store.workspace import Workspace, World
 
+ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).parent / "data"
 EXPORT = json.loads((DATA / "velma-export.json").read_text("utf-8"))
 MACHINE = "0123456789abcdef"
@@ -430,3 +433,44 @@ def test_a_line_that_grows_beyond_the_limit_is_split(tmp_path):
     for row in rows:
         joined = join(joined, decode(row))
     assert len(pattern.fold(joined).live) == 1200
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def fleet(folder, *words):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEET_", "GIT_"))}
+    env = kept | {"PYTHONPATH": str(ROOT), "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+    command = [sys.executable, "-m", "fleet", *words]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_every_command_names_the_way_out_and_the_upgrade_tells_what_it_did(tmp_path, remote):
+    root = old_workspace(tmp_path / "velma", remote)
+    before = files_of(root)
+    for words in (("patterns",), ("sync", "--yes"), ("search", "awk")):
+        done = fleet(root, *words)
+        assert done.returncode != 0
+        assert "fleet upgrade" in done.stderr
+    assert {path: data for path, data in files_of(root).items() if path.startswith("clan")} == {
+        path: data for path, data in before.items() if path.startswith("clan")
+    }
+    done = fleet(root, "upgrade", "--yes")
+    assert done.returncode == 0, done.stderr
+    for part in ("11 lines converted in 2 files", "1 private lesson moved", "upgrade-backup", "branch was converted"):
+        assert part in done.stdout
+    assert "Use awk over sed" in fleet(root, "patterns").stdout
+    assert fleet(root, "sync").returncode in (0, 3), "3: a line cannot be read, as before"
+
+
+def test_a_correction_is_logged_whatever_waits_for_an_upgrade(tmp_path, remote):
+    root = old_workspace(tmp_path / "velma", remote)
+    done = fleet(root, "correct", "--wrong", "w", "--right", "r", "--pattern", "logged before the upgrade")
+    log = (root / "agents/velma/corrections.md").read_text()
+    assert ("logged before the upgrade" in log) == (done.returncode == 0)
+    assert "fleet upgrade" in done.stderr
+    fleet(root, "upgrade")
+    shown = json.loads(fleet(root, "patterns", "--json").stdout)["patterns"]
+    found = {each["text"]: each["seen"] for each in shown}
+    assert found.get("logged before the upgrade", 0) == (done.returncode == 0)
+    assert found["Use awk over sed for user input"] == 3
