@@ -18,7 +18,7 @@ from fleet.model.discovery import Discovery, smaller
 from fleet.model.errors import NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold
-from fleet.recall import page, ranking
+from fleet.recall import page
 from fleet.share import outgoing, policy
 from fleet.share.git import GitRemote, guess_remote, is_tracked
 from fleet.share.outgoing import Outgoing
@@ -28,7 +28,8 @@ from fleet.share.sync import exchange as exchange_with
 from fleet.store import config, members
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
 from fleet.store.local import Pause
-from fleet.store.tree import MEMBERS, PAGE
+from fleet.store.query import ranked
+from fleet.store.tree import MEMBERS, PAGE, GitTree
 from fleet.store.workspace import Workspace
 
 _REMOTE, _LEFT = "remote", "left"
@@ -266,14 +267,14 @@ def _best(lessons: bytes, count: int) -> tuple[list[Pattern], int]:
             total += 1
             best.append(each)
             if len(best) > 4 * count:
-                best = ranking.ranked(best, "sight")[: 2 * count]
+                best = ranked(best, "sight")[: 2 * count]
     groups = merged.groups({each.id: each.merged_into for each in pointing.values()})
     ends = {member for group in groups for member in group} - pointing.keys()
     known = pointing | {each.id: each for each in (_folded(lessons) if ends else ()) if each.id in ends}
     united = [merged.united(here) for group in groups if (here := [known[each] for each in group if each in known])]
     listed = [whole for whole in united if whole.is_listed]
     total += len(listed) - sum(known[each].is_listed for each in ends if each in known)
-    return ranking.ranked([*(each for each in best if each.id not in ends), *listed], "sight")[:count], total
+    return ranked([*(each for each in best if each.id not in ends), *listed], "sight")[:count], total
 
 
 def _folded(lessons: bytes) -> Iterator[Pattern]:
@@ -378,7 +379,8 @@ def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
             origin = "named in fleet.toml by somebody else" if share.remote else "the origin of the repository around"
             raise ConsentNeededError(f"{redact_url(url)}, branch {branch}", origin)
         agree(workspace, url)
-    return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s)
+    mirror = workspace.tree if isinstance(workspace.tree, GitTree) else None
+    return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s, mirror=mirror)
 
 
 def agree(workspace: Workspace, url: str) -> None:

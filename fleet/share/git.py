@@ -77,6 +77,7 @@ class GitRemote:
         timeout_s: how long one pull or push may take in all.
         author: whose name the commits bear.
         clock: the seconds since 1970, for the commits' dates.
+        mirror: the tree store of the same repository, where there is one: so that trees are listed once.
 
     Raises:
         BadRemote: the url or the branch is not one that we hand to git.
@@ -91,6 +92,7 @@ class GitRemote:
         timeout_s: float = 60,
         author: str = AUTHOR,
         clock: Callable[[], float] = time.time,
+        mirror: tree.GitTree | None = None,
     ) -> None:
         self.warnings: list[str] = []
         self.skipped = 0
@@ -101,7 +103,8 @@ class GitRemote:
         self._author = re.sub(r"[\x00-\x1f\x7f<>]", "", author).strip() or AUTHOR
         self._clock = clock
         self._has_turned = False
-        self._copy = Bare(git_dir, timeout_s, secrets_in(self._url))
+        listings = mirror.listings if mirror is not None else None
+        self._copy = Bare(git_dir, timeout_s, secrets_in(self._url), listings)
 
     def fetch(self, since: Mark) -> Mark:
         """Bring the branch into the local copy; return its head, "" where it is gone.

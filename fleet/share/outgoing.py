@@ -296,7 +296,10 @@ def edition(workspace: Workspace, *, always: bool = False) -> Edition:
     for kind in KINDS:
         if always or _is_due(workspace, paths, kind):
             data = workspace.db.edition(kind)
-            if data and data != _content(workspace, paths, kind.edition):
+            is_same = len(data) == paths.get(kind.edition, ("", 0))[1] and data == _content(
+                workspace, paths, kind.edition
+            )
+            if data and not is_same:
                 files[kind.edition] = data
     lessons = files.get(PATTERNS.edition, b"")
     if always and not lessons and PATTERNS.edition in paths:

@@ -120,6 +120,10 @@ class _Exchange:
 
     def run(self, *, compact: bool) -> Exchanged:
         """Do all of it."""
+        with self.workspace.tree.reading():
+            return self._run(compact=compact)
+
+    def _run(self, *, compact: bool) -> Exchanged:
         self._put_back()
         out = self._push_lines()
         self._push_edition(always=compact or out.purges)
@@ -137,7 +141,6 @@ class _Exchange:
         workspace = self.workspace
         with workspace.locked():
             if head := workspace.tree.head():
-                policy.check_format(workspace.tree, head)
                 self.done.put_back = workspace.take(head).put_back
                 paths = workspace.tree.paths(head)
                 if MEMBERS in paths and not workspace.files.read(workspace.clan / MEMBERS):
@@ -155,7 +158,8 @@ class _Exchange:
             is_whole = isinstance(files, Whole)
             commit = tree.put(files, "" if is_whole else tree.head()) if files or is_whole else tree.head()
         with workspace.locked():
-            policy.check_format(tree, commit)
+            if commit != tree.head():
+                policy.check_format(tree, commit)
             self._take(commit, mark)
         if workspace.lease() and not workspace.state.get("pulled"):
             workspace.state.put(pulled=workspace.lease())  # from here on it is known what was written under the lease

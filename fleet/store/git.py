@@ -38,6 +38,7 @@ _CONFIGS = {
     "sha1": _CONFIG % 0,
     "sha256": _CONFIG % 1 + b"[extensions]\n\tobjectformat = sha256\n",
 }
+_LISTINGS_MAX = 8
 _PACKS_MAX = 100
 _LOOSE_PER_PACK = 50
 _LEFT_LOCKS = (f"{FETCHED}.lock", f"{SEEN}.lock", f"{NEXT}.lock", "packed-refs.lock", "shallow.lock")
@@ -63,15 +64,25 @@ class Bare:
         folder: where it is; its lock lies beside it.
         timeout_s: how long one ``alone`` may take.
         hidden: strings that must not be shown, such as the password of an address.
+        listings: commit to what stands in its tree, shared by who works in the same repository. It is never stale.
     """
 
-    def __init__(self, folder: Path, timeout_s: float = 60.0, hidden: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        timeout_s: float = 60.0,
+        hidden: Sequence[str] = (),
+        listings: dict[str, dict[str, Entry]] | None = None,
+    ) -> None:
         self.folder = folder.absolute()
         self._timeout_s = timeout_s
         self._hidden = hidden
+        self._listings = {} if listings is None else listings
         self._until = 0.0
         self._env = environment(os.environ, min(timeout_s, _CONNECT_S_MAX))
         self._is_ssh_settled = "GIT_SSH_COMMAND" in os.environ
+        self._reader: subprocess.Popen[bytes] | None = None
+        self._is_reading = False
 
     # --- the repository itself --------------------------------------------------------------------------------------
 
@@ -99,6 +110,7 @@ class Bare:
     def rebuild(self, object_format: str = "") -> None:
         """Throw the mirror away and make a new, empty one, with the same object format unless another one is named."""
         object_format = object_format or self.object_format() or "sha1"
+        self._listings.clear()
         shutil.rmtree(self.folder, ignore_errors=True)
         self._create(object_format)
 
@@ -189,6 +201,7 @@ class Bare:
         commits = sorted({commit for name in (FETCHED, SEEN, NEXT) if (commit := self.ref(name))})
         if not commits:
             return
+        self._listings.clear()
         self.set_ref(NEXT, "")
         commits = sorted({commit for name in (FETCHED, SEEN) if (commit := self.ref(name))}) or commits
         Files(self.folder).replace(self.folder / "shallow", "".join(f"{each}\n" for each in commits).encode())
@@ -209,8 +222,8 @@ class Bare:
             GitDamaged: the commit or its trees are not here.
             GitTooMuch: the tree is too large to list.
         """
-        if not commit:
-            return {}
+        if not commit or commit in self._listings:
+            return self._listings.get(commit, {})
         done = self.git("ls-tree", "-r", "-l", "-z", "--full-tree", commit)
         if done.code:
             raise self.trouble(done)
@@ -220,7 +233,20 @@ class Bare:
             mode, _, oid, size = fields.decode("ascii").split()
             number = int(size) if size.isdecimal() else -1
             found[path.decode("utf-8", "backslashreplace")] = Entry(mode, oid, number)
+        if len(self._listings) >= _LISTINGS_MAX:
+            self._listings.clear()
+        self._listings[commit] = found
         return found
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let one git answer all that is read while the block runs."""
+        self._is_reading = True
+        try:
+            yield
+        finally:
+            self._is_reading = False
+            self._stop_reader()
 
     def blobs(self, oids: Iterable[str]) -> Iterator[bytes]:
         """Yield the content of each blob, one at a time: never are all of them in memory.
@@ -228,47 +254,54 @@ class Bare:
         Raises:
             GitDamaged: one is not here.
         """
-        child: subprocess.Popen[bytes] | None = None
         try:
             for oid in oids:
-                child = child or self._reader()
-                yield self._blob(child, oid)
-        except BrokenPipeError as why:
-            raise GitDamaged(f"{self.folder}: objects cannot be read") from why
+                is_new = self._reader is None
+                try:
+                    data = self._blob(oid)
+                except GitDamaged:
+                    self._stop_reader()
+                    if is_new:
+                        raise
+                    data = self._blob(oid)  # the repository was made anew since the reader was started
+                yield data
         finally:
-            if child is not None:
-                child.kill()
-                child.communicate()
+            if not self._is_reading:
+                self._stop_reader()
 
-    def _reader(self) -> "subprocess.Popen[bytes]":
-        """Start a ``cat-file --batch``. It is asked for one blob after the other: so no disk needs room for a list."""
-        self._check()
-        command = (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch")
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self._env,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    def _blob(self, oid: str) -> bytes:
+        """Return the answer to one question: ``<id> blob <size>``, a line end, the bytes, a line end.
 
-    def _blob(self, child: "subprocess.Popen[bytes]", oid: str) -> bytes:
-        """Return the answer to one question: ``<id> blob <size>``, a line end, the bytes, a line end."""
-        if child.stdin is None or child.stdout is None:
+        Asked for one blob after the other, so that no disk needs room for a list.
+        """
+        if self._reader is None:
+            self._check()
+            self._reader = subprocess.Popen(
+                (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
+                cwd=self.folder,
+                env=self._env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        asked, answers = self._reader.stdin, self._reader.stdout
+        if asked is None or answers is None:
             raise ValueError("both ends of the child must be pipes")
-        child.stdin.write(f"{oid}\n".encode())
-        child.stdin.flush()
-        head = child.stdout.readline(256).split()
-        if len(head) != 3 or head[:2] != [oid.encode(), b"blob"]:
-            raise GitDamaged(f"{self.folder}: objects are missing")
-        size = int(head[2])
-        data = child.stdout.read(size)
-        if len(data) != size or child.stdout.read(1) != b"\n":
+        with suppress(BrokenPipeError):
+            asked.write(f"{oid}\n".encode())
+            asked.flush()
+        head = answers.readline(256).split()
+        data = answers.read(int(head[2])) if len(head) == 3 and head[1] == b"blob" else b""
+        if head[:2] != [oid.encode(), b"blob"] or len(data) != int(head[2]) or answers.read(1) != b"\n":
             raise GitDamaged(f"{self.folder}: objects are missing")
         return data
+
+    def _stop_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.kill()
+            self._reader.communicate()
+            self._reader = None
 
     def commit(
         self, files: Mapping[str, bytes], on: str, *, message: str, author: str = AUTHOR, at_s: float = 1.0

@@ -6,7 +6,7 @@ is read only if it is a plain file at one of the clan's own paths, and not too l
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -31,6 +31,8 @@ BLOB_BYTES_MAX = 100 * 1024 * 1024
 TREE_BYTES_MAX = 512 * 1024 * 1024
 """What is read of one tree at most, so that many files just below the limit of one do not fill the memory either."""
 
+_SMALL_MAX = 16
+_SMALL_BYTES_MAX = 16 * 1024
 _FILES = frozenset({"patterns.jsonl", "discoveries.jsonl", PAGE, MEMBERS, ATTRIBUTES, FORMAT})
 _FOLDERS = frozenset({"patterns.d", "discoveries.d"})
 _PLAIN = "100644"
@@ -73,6 +75,10 @@ class TreeStore(Protocol):
         Raises:
             TreeGoneError: it is not here.
         """
+        ...
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a block in which much is read."""
         ...
 
     def move(self, commit: str) -> None:
@@ -145,16 +151,21 @@ class GitTree:
 
     Args:
         folder: of the repository; need not exist.
+
+    Attributes:
+        listings: commit to what stands in its tree, for a remote that works in the same repository.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.listings: dict[str, dict[str, Entry]] = {}
+        self._small: dict[str, bytes] = {}  # what is named by its content is never stale
 
     @cached_property
     def _bare(self) -> "Bare":
         from fleet.store.git import Bare  # processes and temporary files: most commands need none
 
-        return Bare(self._folder)
+        return Bare(self._folder, listings=self.listings)
 
     def head(self) -> str:
         """Return the commit that is taken in. Costs a read of one small file, and no process."""
@@ -167,6 +178,12 @@ class GitTree:
         with _gone():
             return sort_entries(self._bare.listing(commit)).files
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let one git answer all that is read while the block runs."""
+        with self._bare.reading():
+            yield
+
     def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
         """Yield the bytes behind each id, of one git for all of them."""
         with _gone():
@@ -174,7 +191,14 @@ class GitTree:
 
     def read(self, oid: str) -> bytes:
         """Return the bytes behind one id."""
-        return next(self.contents([oid]))
+        if oid in self._small:
+            return self._small[oid]
+        data = next(self.contents([oid]))
+        if len(data) <= _SMALL_BYTES_MAX:
+            if len(self._small) >= _SMALL_MAX:
+                self._small.clear()
+            self._small[oid] = data
+        return data
 
     def move(self, commit: str) -> None:
         """Let the ref name another commit."""
@@ -189,6 +213,7 @@ class GitTree:
 
     def forget_history(self) -> None:
         """Let go of every object behind the commit that is taken in."""
+        self._small.clear()
         if self.head():
             with _gone(), self._bare.alone():
                 self._bare.forget_history()
@@ -241,6 +266,10 @@ class MemoryTree:
         if oid not in self._blobs:
             raise TreeGoneError(f"the content {oid} is not here")
         return self._blobs[oid]
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a block in which much is read."""
+        return nullcontext()
 
     def move(self, commit: str) -> None:
         """Take a commit for the one that is taken in."""
