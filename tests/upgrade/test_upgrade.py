@@ -338,6 +338,34 @@ def test_two_machines_upgrade_in_any_order_and_nothing_doubles(tmp_path, remote,
     assert len(rows) == len({json.loads(row)["id"] for row in rows})
 
 
+def test_a_machine_that_was_not_upgraded_pushes_once_more_and_nothing_of_it_is_lost(workspace, remote, tmp_path):
+    moving.upgrade(workspace)
+    sharing.sync(workspace, "velma")
+    late = {
+        "add": {"tank.6f01daa4": "2026-11-22T13:30:00.000Z-0000"},
+        "at": "2026-11-22T13:30:00.000Z-0000",
+        "by": "tank.6f01daa4",
+        "id": "p-3f9c1a2b7d4e5f60",
+        "n": {"seen": {"tank.6f01daa4": 1}},
+        "set": {"text": "pushed by fleet 0.1 after the upgrade"},
+    }
+    git(tmp_path, "clone", "-q", "-b", "fleet", str(remote), "old")
+    (tmp_path / "old/patterns.d").mkdir(exist_ok=True)
+    (tmp_path / "old/patterns.d/tank.6f01daa4.jsonl").write_text(json.dumps(late) + "\n")
+    git(tmp_path / "old", "add", "-A")
+    git(tmp_path / "old", "commit", "-q", "-m", "fleet 0.1")
+    git(tmp_path / "old", "push", "-q", "origin", "fleet")
+    sharing.sync(workspace, "velma")
+    assert workspace.patterns.get("p-3f9c1a2b7d4e5f60") is None
+    moving.upgrade(workspace)
+    sharing.sync(workspace, "velma")
+    assert workspace.patterns.get("p-3f9c1a2b7d4e5f60").count("seen") == 1
+    assert not any("fleet upgrade" in reason for _, _, reason in workspace.db.refused())
+    rows = [row for name, text in branch(remote).items() if name.startswith("patterns") for row in text.splitlines()]
+    assert any("pushed by fleet 0.1" in row and '"w":' in row for row in rows)
+    assert not any("pushed by fleet 0.1" in row and '"by":' in row for row in rows)
+
+
 # --- lines ----------------------------------------------------------------------------------------------------------
 
 
