@@ -77,7 +77,7 @@ def answer(call: Call, payload: Payload) -> Reply:
 def _session_start(call: Call, payload: Payload) -> Reply:
     """At a start, a resume, a clear, and after a compaction: whatever is in the context of a session may be gone."""
     began_ms = local.now_ms()
-    text, is_whole = ready.text(call.root, call.agent), True
+    text, is_whole = ready.Ready(call.root, call.agent).text(), True
     if text is None:
         with _opened(call) as workspace:
             text, is_whole = _made_in_time(call, workspace)
@@ -146,7 +146,7 @@ def _before_a_tool(call: Call, payload: Payload) -> Reply:
 
 def _lessons_for(call: Call, payload: Payload) -> str:
     """Return the lessons that this very step is due, each once a session."""
-    rows = ready.rows(call.root, call.agent)
+    rows = ready.Ready(call.root, call.agent).rows()
     if not rows:
         return ""
     known = [word.split()[1] for word in call.told.words() if word.startswith("lesson ")]
@@ -177,7 +177,7 @@ def _after_a_tool(call: Call, payload: Payload) -> Reply:
 def _stop(call: Call, payload: Payload) -> Reply:
     """The agent is done for now: what needs its attention is named, else what it will start with next is made ready."""
     reason = "" if payload.is_stopping else _unstated(call)
-    if not reason and ready.is_stale(call.root, call.agent):
+    if not reason and ready.Ready(call.root, call.agent).is_stale():
         _leave(call, AT_THE_START)
     return Reply(go_on=reason)
 

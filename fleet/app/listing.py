@@ -9,8 +9,8 @@ from fleet.learn.counting import reconcile_all
 from fleet.model import merged
 from fleet.model.errors import FleetError
 from fleet.model.pattern import Pattern, fold
-from fleet.recall.ranking import not_working, ranked
-from fleet.store.query import Patterns
+from fleet.recall.wording import not_working
+from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
 from fleet.text.screening import screened
 
@@ -41,10 +41,11 @@ def listed(workspace: Workspace, count: int | None, *, everything: bool = False)
         into = {each.id: (each, other) for each, other in _everything(patterns)} | {
             id_: (mine[id_], "") for id_ in mine
         }
-        lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight", everything=True)]
+        lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight")]
         return Listing(lessons[:count], len(lessons), refused)
     shared = patterns.lessons() if count is None else patterns.best("sight", count + len(mine))
-    found = ranked([*(each for each in shared if each.id not in mine), *mine.values()], "sight")
+    own = [each for each in mine.values() if each.is_listed]
+    found = ranked([*(each for each in shared if each.id not in mine), *own], "sight")
     return Listing([(each, "") for each in found[:count]], _count(patterns, mine), refused)
 
 

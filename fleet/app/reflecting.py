@@ -8,7 +8,7 @@ from fleet.learn import counting
 from fleet.model import limits, merged
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
-from fleet.recall.ranking import not_working
+from fleet.recall.wording import not_working
 from fleet.reflect import evidence, exposure, promotion
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import Left, Outcome, Promoted, Standing

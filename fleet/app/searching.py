@@ -2,19 +2,34 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from fleet.learn import journal
 from fleet.learn.corrections_md import parse_log
 from fleet.learn.counting import log_file
 from fleet.model import names
-from fleet.model.errors import UsageError
 from fleet.recall import search as recall
-from fleet.recall.search import CORRECTION, JOURNAL, KINDS, Answer, Page, Section
+from fleet.recall.search import CORRECTION, JOURNAL, Answer, Page, Section
+from fleet.store import semantic
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
 from fleet.text.dates import WHEN
 
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
+
+INSTALL = "in a checkout of fleet: `uv tool install '.[semantic]'`, or pipx or pip install with the same words"
+
+
+class Embedding(NamedTuple):
+    """How search by meaning stands.
+
+    Attributes:
+        state: on; off by the configuration; unagreed: nobody said yes to its endpoint; missing: not installed.
+        what: the endpoint, or how to install it.
+    """
+
+    state: Literal["on", "off", "unagreed", "missing"]
+    what: str = ""
 
 
 def search(
@@ -32,12 +47,30 @@ def search(
     Raises:
         UsageError: there is nothing to look for in it, or no such kind.
     """
-    wanted = tuple(dict.fromkeys(kinds)) or KINDS
-    if unknown := [name for name in wanted if name not in KINDS]:
-        raise UsageError(f"there is no kind {unknown[0][:40]!r}; --kind takes {', '.join(KINDS)}")
-    if not recall.terms(query):
-        raise UsageError("there is nothing to look for in that; give a word or a sign that can be seen")
-    return recall.search(workspace, query, _pages(workspace), kinds=wanted, everything=everything, limit=limit)
+    return recall.search(workspace, query, _pages(workspace), kinds=kinds, everything=everything, limit=limit)
+
+
+def embed(workspace: Workspace) -> int:
+    """Embed lessons that are new, where an embedding is installed or agreed to; return how many. Takes a while."""
+    return semantic.embed_new(workspace)
+
+
+def embedding(workspace: Workspace) -> Embedding:
+    """Return how search by meaning stands here."""
+    settings = workspace.config.semantic
+    if settings.off:
+        return Embedding("off")
+    if settings.url and not workspace.state.agrees(semantic.CONSENT, settings.url):
+        return Embedding("unagreed", settings.url)
+    if semantic.source(workspace) is None:
+        return Embedding("missing", INSTALL)
+    return Embedding("on")
+
+
+def agree_to_embed(workspace: Workspace) -> None:
+    """Note a person's yes to the endpoint that the configuration names: lessons are sent there."""
+    workspace.state.disagree(semantic.CONSENT)
+    workspace.state.agree(semantic.CONSENT, workspace.config.semantic.url, workspace.wall())
 
 
 def _pages(workspace: Workspace) -> list[Page]:

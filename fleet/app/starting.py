@@ -14,10 +14,10 @@ from fleet.app.finding import sources
 from fleet.learn import counting, mutations
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError
-from fleet.recall import page, ready, triggers
-from fleet.recall.gossip import newest_first, render_gossip
-from fleet.recall.ranking import counted
-from fleet.recall.session_context import LESSON_CHARS_MIN, session_context
+from fleet.recall import page, ready
+from fleet.recall.ready import Ready
+from fleet.recall.session_context import LESSON_CHARS_MIN, session_context, trigger_table
+from fleet.recall.wording import counted, newest_first, render_gossip
 from fleet.reflect import exposure, memory_md, promotion
 from fleet.store import members
 from fleet.store.workspace import Workspace
@@ -32,7 +32,7 @@ _TIDY_S = 2.0
 
 def start(workspace: Workspace, agent: str, *, session: str = "") -> str:
     """Return what an agent reads when its session starts; in a named session, note that it was shown."""
-    context = ready.text(os.fspath(workspace.root), agent) if is_ready(workspace, agent) else None
+    context = _ready(workspace, agent).text() if is_ready(workspace, agent) else None
     if context is None:
         context = session_start(workspace, agent, may_tidy=True)
     if session:
@@ -42,8 +42,12 @@ def start(workspace: Workspace, agent: str, *, session: str = "") -> str:
 
 def is_ready(workspace: Workspace, agent: str) -> bool:
     """Tell whether the agent's text lies ready and is up to date with all that was written by now."""
-    root, generation = os.fspath(workspace.root), str(workspace.patterns.generation)
-    return ready.generation(root) == generation and ready.text(root, agent) is not None
+    generation, lies_ready = str(workspace.patterns.generation), _ready(workspace, agent)
+    return lies_ready.generation() == generation and lies_ready.text() is not None
+
+
+def _ready(workspace: Workspace, agent: str) -> Ready:
+    return Ready(os.fspath(workspace.root), agent)
 
 
 def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -> str:
@@ -54,7 +58,8 @@ def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -
     if may_tidy and not workspace.is_read_only:
         reflecting.take_out_retired(workspace, agent, _TIDY_S)
     # Asked before anything is read: what is written meanwhile makes the text outdated.
-    files, generation = ready.sums(os.fspath(workspace.root), agent), str(workspace.patterns.generation)
+    lies_ready = _ready(workspace, agent)
+    files, generation = lies_ready.sums(), str(workspace.patterns.generation)
     chars_max, delimiter = workspace.config.recall.start_chars, f"fleet-{workspace.world.entropy(8).hex()}"
     known = sources(workspace, agent)
     standing = [each for source in known for each in source.best("evidence", chars_max // LESSON_CHARS_MIN)]
@@ -74,9 +79,9 @@ def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -
     )
     with suppress(DiskError):  # a read-only disk: it is made each time
         made = ready.rendered(context, delimiter, generation, files)
-        _put(workspace, ready.start_file(agent), made)
-        table = triggers.table(pattern for source in known for pattern in source.triggered())
-        _put(workspace, ready.triggers_file(agent), ready.rendered_rows(table, generation) if table else b"")
+        _put(workspace, lies_ready.start_file, made)
+        table = trigger_table(pattern for source in known for pattern in source.triggered())
+        _put(workspace, lies_ready.triggers_file, ready.rendered_rows(table, generation) if table else b"")
     return context
 
 

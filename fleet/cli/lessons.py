@@ -10,7 +10,7 @@ from fleet.app import learning, listing, starting
 from fleet.cli import output
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
-from fleet.recall.ranking import not_working
+from fleet.recall.wording import not_working
 from fleet.text import screening
 
 ON_A_TERMINAL = 100

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from fleet.hosts import answers, local
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, Alarm, Call, TimeUpError, explained
 from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload, parse
-from fleet.recall import ready
+from fleet.recall.ready import Ready
 
 WORK_S = 8.0
 """How long a call may take: hosts wait for their hooks, and so does whoever typed."""
@@ -105,7 +105,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
     event = payload.event
     if event in ("PreToolUse", "PostToolUse"):
         return os.path.exists(local.path_of(call.root, "attempts", f"{call.agent}.jsonl")) or (
-            event == "PreToolUse" and os.path.exists(os.path.join(call.root, ready.triggers_file(call.agent)))
+            event == "PreToolUse" and Ready(call.root, call.agent).has_rows()
         )
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended
@@ -113,7 +113,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
         return bool(payload.prompt.strip()) and _might_signal(call, payload.prompt)
     if event == "Stop":
         words = () if payload.is_stopping else call.told.words()
-        return any(word.startswith("flag ") for word in words) or ready.is_stale(call.root, call.agent)
+        return any(word.startswith("flag ") for word in words) or Ready(call.root, call.agent).is_stale()
     return event in ("SessionStart", "SessionEnd")
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fleet.model import limits, names
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
-from fleet.recall import ranking
-from fleet.recall.gossip import newest_first
-from fleet.recall.ranking import counted
+from fleet.recall.wording import LOG_A_CORRECTION, UNREADABLE, counted, day, named, newest_first
+from fleet.store.query import ranked
 from fleet.text.screening import markdown_escape, screened
 
 _GENERAL = "General"
@@ -30,7 +29,7 @@ Rendered by `fleet` from `patterns.jsonl` and never read back: an edit made here
 _EMPTY = f"""{_HEADER}
 Nothing yet. The first correction that an agent logs appears here:
 
-    {ranking.LOG_A_CORRECTION}
+    {LOG_A_CORRECTION}
 
 {_ORIGIN}"""
 
@@ -57,7 +56,7 @@ def render_page(
         lessons_max: so many are shown, published ones first, then the most seen; the page says how many are not.
         total: how many there are, when ``patterns`` are only those that may be among the best.
     """
-    listed = ranking.ranked(patterns, "sight")
+    listed = ranked((each for each in patterns if each.is_listed), "sight")
     shown = listed[: max(lessons_max, 0)]
     total = len(listed) if total is None else total
     if not total:
@@ -79,8 +78,8 @@ def render_all(
 
 def _discovery(entry: Discovery, members: Mapping[str, str]) -> str:
     """Return a discovery as one list item of one line: whatever it says, it structures nothing."""
-    author = ranking.named(entry.by.rpartition(".")[0], members)
-    filed = [ranking.day(entry.at), markdown_escape(author), _escaped(entry.type)]
+    author = named(entry.by.rpartition(".")[0], members)
+    filed = [day(entry.at), markdown_escape(author), _escaped(entry.type)]
     where = _escaped(entry.context)
     parts = [
         " · ".join(filter(None, filed)),
@@ -131,7 +130,7 @@ def _heading(category: str, count: int) -> str:
 
 def _item(pattern: Pattern, members: Mapping[str, str]) -> str:
     """Return one lesson as one list item of up to three paragraph lines: the lesson, the right way, the evidence."""
-    text = _words(pattern.text) or ranking.UNREADABLE.split()
+    text = _words(pattern.text) or UNREADABLE.split()
     parts = [["**" + text[0], *text[1:]]]
     parts[0][-1] += "**"
     if correct := _words(pattern.correct):
@@ -175,7 +174,7 @@ def _evidence(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
         words += ["by", *by]
     if pattern.state == "published":
         words = ["published", "· " + words[0], *words[1:]]
-    if since := ranking.day(pattern.at):
+    if since := day(pattern.at):
         words.append(f"· since {since}")
     return [*words, f"· `{pattern.id}`"]
 
@@ -183,7 +182,7 @@ def _evidence(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
 def _authors(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
     logged_by = pattern.agents()
     agents = [agent for agent in logged_by if agent != names.IMPORT]
-    shown = [markdown_escape(ranking.named(agent, members)) for agent in agents[:_NAMES_MAX]]
+    shown = [markdown_escape(named(agent, members)) for agent in agents[:_NAMES_MAX]]
     if len(agents) > _NAMES_MAX:
         shown.append(f"{len(agents) - _NAMES_MAX:,} more")
     if len(agents) < len(logged_by):

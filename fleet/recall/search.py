@@ -17,8 +17,9 @@ from typing import NamedTuple
 from crdt import clock
 from fleet.model import merged, names
 from fleet.model.discovery import Discovery
+from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
-from fleet.recall.ranking import UNREADABLE, day
+from fleet.recall.wording import UNREADABLE, day
 from fleet.store import semantic
 from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
 from fleet.store.passages import Passages
@@ -31,7 +32,6 @@ KINDS = PATTERN, DISCOVERY, CORRECTION, JOURNAL = ("pattern", "discovery", "corr
 
 QUERY_CHARS_MAX = 2_000
 TERMS_MAX = 32
-HITS = 20
 SNIPPET_CHARS = 100
 _POOL_MIN = 100  # so many are compared by their evidence, too
 _WORD_CHARS_MIN = 3
@@ -43,7 +43,7 @@ _TERM = re.compile(r'"([^"]*)("?)|([^\s"]+)')
 _WORD = re.compile(r"[^\W_]+")
 
 
-class Term(NamedTuple):
+class _Term(NamedTuple):
     """One thing to look for: a word, or a quoted phrase."""
 
     text: str
@@ -77,7 +77,7 @@ class Page(NamedTuple):
     sections: Callable[[bytes], Iterable[Section]]
 
 
-class Hit(NamedTuple):
+class _Hit(NamedTuple):
     """One thing found, fit to be shown.
 
     Attributes:
@@ -112,12 +112,12 @@ class Answer(NamedTuple):
         is_near: nothing has all words; these are the nearest.
     """
 
-    hits: tuple[Hit, ...] = ()
+    hits: tuple[_Hit, ...] = ()
     is_more: bool = False
     is_near: bool = False
 
 
-def terms(query: str) -> list[Term]:
+def _terms(query: str) -> list[_Term]:
     """Return the words and phrases of a query. A quote that is never closed ends with the query."""
     found = []
     for quoted, closed, word in _TERM.findall(_clean(query)[:QUERY_CHARS_MAX]):
@@ -125,7 +125,7 @@ def terms(query: str) -> list[Term]:
         if _WORD.search(text):
             text = text.rstrip(_FINAL)  # a full stop behind a word says nothing
         if text:
-            found.append(Term(text, bool(closed)))
+            found.append(_Term(text, bool(closed)))
     return list(dict.fromkeys(found))[:TERMS_MAX]
 
 
@@ -134,9 +134,9 @@ def search(
     query: str,
     pages: Sequence[Page] = (),
     *,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = (),
     everything: bool = False,
-    limit: int = HITS,
+    limit: int = 20,
 ) -> Answer:
     """Return the hits of a query, those with all its words first.
 
@@ -144,13 +144,19 @@ def search(
         workspace: whose lessons and discoveries are searched.
         query: words, and phrases in quotes; anything is safe. Beyond ``QUERY_CHARS_MAX`` and ``TERMS_MAX`` it is cut.
         pages: corrections and journals of the agents here.
-        kinds: only these.
+        kinds: only these; none: all.
         everything: retired lessons, too.
         limit: at most so many hits.
+
+    Raises:
+        UsageError: there is nothing to look for in it, or no such kind.
     """
-    asked = _Asked.of(terms(query))
-    if not asked.terms or limit < 1:
-        return Answer()
+    kinds = kinds or KINDS
+    if unknown := [name for name in kinds if name not in KINDS]:
+        raise UsageError(f"there is no kind {unknown[0][:40]!r}; --kind takes {', '.join(KINDS)}")
+    asked = _Asked.of(_terms(query))
+    if not asked.terms:
+        raise UsageError("there is nothing to look for in that; give a word or a sign that can be seen")
     sources: list[_Source] = []
     if PATTERN in kinds:
         sources.append(_Lessons(workspace, everything=everything, query=query))
@@ -199,14 +205,14 @@ def _once(sources: "Sequence[_Source]", found: Sequence[_Place]) -> list[_Place]
 class _Asked(NamedTuple):
     """A query as full-text expressions: all of it, any of it, its words without signs; and its parts as typed."""
 
-    terms: list[Term]
+    terms: list[_Term]
     all: str
     any: str
     bare: str
     parts: list[str]
 
     @classmethod
-    def of(cls, asked: list[Term]) -> "_Asked":
+    def of(cls, asked: list[_Term]) -> "_Asked":
         telling = [term for term in asked if term.is_quoted or not similarity.is_stop(term.text)] or asked
         each = [expression for term in telling if (expression := _expression(term))]
         quoted = [expression for term in telling if term.is_quoted and (expression := _expression(term))]
@@ -221,7 +227,7 @@ class _Asked(NamedTuple):
         )
 
 
-def _expression(term: Term) -> str:
+def _expression(term: _Term) -> str:
     """Return the full-text expression of a term, "" when there is nothing in it that is indexed."""
     found = similarity.phrases(term.text)
     if not found:
@@ -452,18 +458,18 @@ def _bytes(path: Path) -> bytes:
 # --- how it is shown ------------------------------------------------------------------------------------------------
 
 
-def _hit(shown: _Shown, asked: _Asked) -> Hit:
+def _hit(shown: _Shown, asked: _Asked) -> _Hit:
     text = readable(shown.head) or UNREADABLE
     # Screened whole, then cut: half of a secret is not known as one.
     rest = readable(shown.body)
     looked_for = [term.text for term in asked.terms]
     at, at_rest = _place(text, looked_for), _place(rest, looked_for)
-    return Hit(
+    return _Hit(
         kind=shown.kind,
         id=shown.id,
         where=readable(shown.where),
         text=text,
-        snippet=snippet(rest, at_rest) if at < 0 <= at_rest else snippet(text, max(at, 0)),
+        snippet=_snippet(rest, at_rest) if at < 0 <= at_rest else _snippet(text, max(at, 0)),
         who=readable(shown.who),
         at=readable(shown.at) if shown.at != clock.ZERO else "",
         seen=shown.seen,
@@ -471,7 +477,7 @@ def _hit(shown: _Shown, asked: _Asked) -> Hit:
     )
 
 
-def snippet(text: str, at: int = 0, chars: int = SNIPPET_CHARS) -> str:
+def _snippet(text: str, at: int = 0, chars: int = SNIPPET_CHARS) -> str:
     """Return at most ``chars`` characters of a text, with the place that a hit stands at."""
     if len(text) <= chars:
         return text
@@ -516,10 +522,10 @@ def render(answer: Answer) -> str:
     return "\n".join(_rendered(hit) for hit in answer.hits)
 
 
-def _rendered(hit: Hit) -> str:
+def _rendered(hit: _Hit) -> str:
     often = f"{hit.seen}x" if hit.kind == "pattern" else ""
     filed = [hit.kind, often, hit.who, day(hit.at), "retired" if hit.is_gone else ""]
-    said = snippet(hit.text)
+    said = _snippet(hit.text)
     rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, filed))}", f"  {said}"]
     if hit.snippet.strip("…") not in said:
         rows.append(f"  > {hit.snippet}")

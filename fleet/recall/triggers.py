@@ -6,15 +6,12 @@ a colon and a pattern: ``Bash:git push*``, ``Edit:*.sql``, ``Bash``, ``mcp__gith
 each command in it (``cd x && git push`` has two), from its beginning; a file's against its whole path and against its
 end. ``Edit`` stands for every tool that writes a file. Nothing before the colon means any tool; ``\,`` is a comma.
 
-Matching imports little of the standard library: it runs before a tool call, on a table that lies ready (``table``).
+Matching imports little of the standard library: it runs before a tool call, on a table that lies ready
+(:class:`fleet.recall.ready.Ready`).
 """
 
 import fnmatch
 from collections.abc import Iterable, Sequence
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # what `typing` says, without its milliseconds
-    from fleet.model.pattern import Pattern
 
 SHOWN_MAX = 3
 TABLE_MAX = 200
@@ -23,7 +20,6 @@ PATTERN_CHARS_MAX = 200
 STARS_MAX = 8
 SUBJECT_CHARS_MAX = 4_096
 PARTS_MAX = 64
-ROW_CHARS_MAX = 1_200
 
 OPENING = (
     "What stands between this mark and its repetition at the end are lessons that agents logged about a step like this "
@@ -49,15 +45,6 @@ def parse(trigger: str) -> Trigger:
         if len(pattern) <= PATTERN_CHARS_MAX and pattern.count("*") <= STARS_MAX:
             found.append((tool or "*", pattern))
     return tuple(found[:ENTRIES_MAX])
-
-
-def table(patterns: Iterable["Pattern"]) -> list[list[str]]:
-    """Return ``[id, trigger, row]`` of the lessons that have a trigger, best-evidenced first, each row fit to show."""
-    from fleet.recall.ranking import ranked  # not at the top: a hook that matches a command has no time for the model
-
-    standing = (pattern for pattern in patterns if pattern.state != "retired" and parse(pattern.trigger))
-    best = ranked(standing, "evidence")[:TABLE_MAX]
-    return [[pattern.id, pattern.trigger, _row(pattern)] for pattern in best]
 
 
 def due(rows: object, told: Sequence[str], tool: str, command: str, path: str) -> list[tuple[str, str]]:
@@ -87,17 +74,6 @@ def framed(rows: Iterable[str], delimiter: str) -> str:
     """Return rows between two marks that no record can know, as data."""
     inner = "\n".join([OPENING, *rows]).replace(delimiter, "[…]")
     return f"{delimiter}\n{inner}\n{delimiter}"
-
-
-def _row(pattern: "Pattern") -> str:
-    from fleet.recall.ranking import UNREADABLE
-    from fleet.text.screening import readable
-
-    right = readable(pattern.correct)
-    text = f"- {readable(pattern.text) or UNREADABLE}{f' — right: {right}' if right else ''}"
-    if len(text) > ROW_CHARS_MAX:
-        text = f"{text[:ROW_CHARS_MAX]} … (it goes on: `fleet show {pattern.id}`)"
-    return f"{text} ({pattern.id})"
 
 
 def _split(trigger: str) -> list[str]:

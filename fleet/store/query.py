@@ -30,6 +30,27 @@ _AT_ONCE = 500
 _LIKE_CHARS_MAX = 5_000  # SQLite refuses patterns of 50,000 bytes
 
 
+def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
+    """Return lessons, best first, in the order of ``Patterns.best``.
+
+    Published lessons come first. Behind them ``sight`` counts occurrences, as a page does; ``evidence`` counts agents,
+    then sessions, then occurrences. Of two alike the newest comes first; the id only makes the order the same
+    everywhere.
+    """
+    counted = _by_sight if order == "sight" else _by_evidence
+    found = sorted(patterns, key=lambda each: each.id)
+    found.sort(key=lambda each: each.last_seen, reverse=True)
+    return sorted(found, key=lambda each: (each.state != "published", *counted(each)))
+
+
+def _by_sight(each: Pattern) -> tuple[int, ...]:
+    return (-each.count("seen"),)
+
+
+def _by_evidence(each: Pattern) -> tuple[int, ...]:
+    return (-each.witnesses(), -each.count("sessions"), -each.count("seen"))
+
+
 class Patterns:
     """The patterns of one database.
 
@@ -90,9 +111,7 @@ class Patterns:
         alone = [each for each in self._folded(asked, count + len(grouped)) if each.id not in grouped]
         found = [*alone[:count], *self._united(order)]
         if len(found) > len(alone[:count]):
-            found.sort(key=lambda each: each.id)
-            found.sort(key=lambda each: each.last_seen, reverse=True)
-            found.sort(key=lambda each: _rank(each, order))
+            found = ranked(found, order)
         return found[:count]
 
     def _united(self, order: Order) -> Iterator[Pattern]:
@@ -262,10 +281,3 @@ def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> It
 
 def _is_listed(each: Pattern, order: Order) -> bool:
     return each.is_listed and (order == "sight" or each.state != "retired")
-
-
-def _rank(each: Pattern, order: Order) -> tuple[object, ...]:
-    seen, is_unpublished = each.count("seen"), each.state != "published"
-    if order == "sight":
-        return (is_unpublished, -seen)
-    return (is_unpublished, -each.witnesses(), -each.count("sessions"), -seen)

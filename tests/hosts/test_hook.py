@@ -280,7 +280,7 @@ def test_a_failure_that_teaches_nothing_leaves_what_lies_ready(place):
     for _ in range(3):
         place.hook("PostToolUseFailure", failed("ls nowhere"))
     place.hook("Stop")
-    assert ready.text(str(place.folder), "tank")
+    assert ready.Ready(str(place.folder), "tank").text()
     assert made_at(place) == before
 
 
@@ -290,12 +290,12 @@ def test_what_a_turn_changed_is_made_ready_when_it_ends(place, is_stopping):
     assert not (place.folder / ".fleet/ready").exists()  # nobody starts sessions here
     place.context("SessionStart")
     place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
-    assert ready.text(str(place.folder), "tank") is None
+    assert ready.Ready(str(place.folder), "tank").text() is None
     place.hook("Stop", {"stop_hook_active": is_stopping})
     until = time.monotonic() + 60
-    while ready.text(str(place.folder), "tank") is None and time.monotonic() < until:
+    while ready.Ready(str(place.folder), "tank").text() is None and time.monotonic() < until:
         time.sleep(0.05)
-    assert "Use awk for user input" in ready.text(str(place.folder), "tank")
+    assert "Use awk for user input" in ready.Ready(str(place.folder), "tank").text()
 
 
 # --- prompts --------------------------------------------------------------------------------------------------------
@@ -559,7 +559,7 @@ def test_whether_a_sessions_end_syncs_is_configurable(place):
     assert told == "settled; nothing was sent: [hook] sync_at_end is false in fleet.toml"
     assert json.loads(place.fleet("status", "--json").stdout)["waiting"]["lines"]
     assert not list((place.home / "clan.git/refs/heads").iterdir())
-    assert "Use awk for user input" in ready.text(str(place.folder), "tank")
+    assert "Use awk for user input" in ready.Ready(str(place.folder), "tank").text()
 
 
 def test_what_is_logged_is_said_back_without_secrets_or_escapes(place):

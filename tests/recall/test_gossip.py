@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.model.discovery import Discovery
-from fleet.recall.gossip import in_one_line, render_gossip
+from fleet.recall.wording import in_one_line, render_gossip
 
 NAUGHTY = Path(__file__).resolve().parents[2].parent / "shared/corpora/strings/blns.json"
 MEMBERS = {"velma": "🔍"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.recall.ranking import not_working
+from fleet.recall.wording import not_working
 from tests.records import pattern
 
 EARLY, PROMOTED, LATE = (f"2026-11-2{day}T12:00:00.000Z-0000" for day in (0, 1, 2))

@@ -14,7 +14,7 @@ from fleet.app.starting import session_start
 from fleet.learn.corrections import Correction, correct
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
-from fleet.recall import ready
+from fleet.recall.ready import Ready
 from fleet.store import config
 from fleet.store.lines import DISCOVERIES, PATTERNS
 from fleet.store.workspace import Workspace, World
@@ -42,7 +42,7 @@ def workspace(tmp_path):
 
 
 def text(workspace) -> str | None:
-    return ready.text(str(workspace.root), "velma")
+    return Ready(str(workspace.root), "velma").text()
 
 
 def bare(context: str) -> str:
@@ -157,7 +157,7 @@ def test_a_file_that_went_away_is_noticed(workspace):
     session_start(workspace, "velma")
     (workspace.home("velma") / "memory.md").unlink()
     assert text(workspace) is None
-    assert ready.is_stale(str(workspace.root), "velma")
+    assert Ready(str(workspace.root), "velma").is_stale()
 
 
 def test_what_is_written_while_it_is_made_is_not_missed(workspace, monkeypatch):
@@ -180,16 +180,16 @@ def test_what_is_written_while_it_is_made_is_not_missed(workspace, monkeypatch):
 )
 def test_a_damaged_file_is_none(workspace, data):
     session_start(workspace, "velma")
-    for name in (ready.start_file("velma"), ready.triggers_file("velma")):
+    for name in (Ready("", "velma").start_file, Ready("", "velma").triggers_file):
         (workspace.root / name).write_bytes(data)
     assert text(workspace) is None
-    assert ready.is_stale(str(workspace.root), "velma")
-    assert not isinstance(ready.rows(str(workspace.root), "velma"), str)
+    assert Ready(str(workspace.root), "velma").is_stale()
+    assert not isinstance(Ready(str(workspace.root), "velma").rows(), str)
 
 
 def test_a_head_that_names_other_files_is_none(workspace):
     session_start(workspace, "velma")
-    file = workspace.root / ready.start_file("velma")
+    file = workspace.root / Ready("", "velma").start_file
     head, _, made = file.read_text().partition("\n")
     told = json.loads(head)
     del told["files"]["agents/velma/memory.md"]
@@ -199,20 +199,20 @@ def test_a_head_that_names_other_files_is_none(workspace):
 
 def test_a_foreign_delimiter_never_stands_in_the_text(workspace):
     session_start(workspace, "velma")
-    file = workspace.root / ready.start_file("velma")
+    file = workspace.root / Ready("", "velma").start_file
     delimiter = json.loads(file.read_text().splitlines()[0])["delimiter"]
     assert file.read_text().count(delimiter) == 3  # in the head, and at the two ends
 
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(workspace):
-    (workspace.root / ready.start_file("velma")).mkdir(parents=True)  # a folder where the file belongs
+    (workspace.root / Ready("", "velma").start_file).mkdir(parents=True)  # a folder where the file belongs
     assert "the first lesson" in session_start(workspace, "velma")
 
 
 def test_no_link_is_followed(workspace, tmp_path):
     """A hostile repository may hold a ``.fleet`` of its own."""
     session_start(workspace, "velma")
-    file = workspace.root / ready.start_file("velma")
+    file = workspace.root / Ready("", "velma").start_file
     file.rename(tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
     assert text(workspace) is None
@@ -226,13 +226,13 @@ def test_the_table_of_triggers_is_each_agents_own_and_goes_when_there_is_none(wo
     for agent in ("velma", "slash"):
         session_start(workspace, agent)
     root = str(workspace.root)
-    assert [row[0] for row in ready.rows(root, "velma")] == [shared.id, private.id]
-    assert [row[0] for row in ready.rows(root, "slash")] == [shared.id]
+    assert [row[0] for row in Ready(root, "velma").rows()] == [shared.id, private.id]
+    assert [row[0] for row in Ready(root, "slash").rows()] == [shared.id]
     out = line(shared.id, {}, rem={"tank.00000001": AT})
     write(workspace, "patterns.jsonl", out)
     session_start(workspace, "slash")
-    assert ready.rows(root, "slash") == []
-    assert not (workspace.root / ready.triggers_file("slash")).exists()
+    assert Ready(root, "slash").rows() == []
+    assert not (workspace.root / Ready("", "slash").triggers_file).exists()
 
 
 def test_a_private_lesson_is_told_to_its_agent_alone(workspace):

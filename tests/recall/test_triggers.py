@@ -6,7 +6,8 @@ import pytest
 
 from fleet.model.pattern import Pattern
 from fleet.recall import triggers
-from fleet.recall.triggers import due, framed, parse, table
+from fleet.recall.session_context import trigger_table
+from fleet.recall.triggers import due, framed, parse
 from tests.records import AT, pattern
 
 
@@ -87,16 +88,16 @@ def test_the_table_holds_what_stands_and_has_a_trigger_best_first():
         lesson(5, trigger=7),
         lesson(6, trigger="not a trigger"),
     ]
-    assert [row[0] for row in table(lines)] == ["p-" + "0" * 15 + "2", "p-" + "0" * 15 + "1"]
+    assert [row[0] for row in trigger_table(lines)] == ["p-" + "0" * 15 + "2", "p-" + "0" * 15 + "1"]
 
 
 def test_rows_are_screened_one_line_and_capped():
     secret = "ghp_" + "a1B2" * 9
-    [row] = table([lesson(1, f"Say \x1b[31m{secret}\nnever", trigger="Bash", correct="x" * 8000)])
+    [row] = trigger_table([lesson(1, f"Say \x1b[31m{secret}\nnever", trigger="Bash", correct="x" * 8000)])
     assert secret not in row[2]
     assert "\x1b" not in row[2]
     assert "\n" not in row[2]
-    assert len(row[2]) < triggers.ROW_CHARS_MAX + 100
+    assert len(row[2]) < 1_300
 
 
 def test_nobody_breaks_out_of_the_frame():
