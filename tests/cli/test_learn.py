@@ -16,7 +16,8 @@ def velma(stage):
 
 
 def flagged(stage, where, signal=None, session="s-1"):
-    return flag(Workspace(stage.folder / where), where, signal or Flag("human", "no, use pnpm here"), session=session).id
+    workspace = Workspace(stage.folder / where)
+    return flag(workspace, where, signal or Flag("human", "no, use pnpm here"), session=session).id
 
 
 def learn(stage, where, *words, **more):
