@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from shutil import which
 from typing import Any
 
-from fleet.app import founding, installing, listing, reflecting, sharing, starting
+from fleet.app import founding, installing, listing, reflecting, searching, sharing, starting
 from fleet.learn import counting
 from fleet.model.errors import FleetError
+from fleet.share.remote import redact_url
 from fleet.store import doctor
 from fleet.store.doctor import Finding
 from fleet.store.ingest import clan_sources
@@ -85,6 +86,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool
         _ignores(workspace, fix=fix),
         _log(workspace),
         _kept_back(workspace),
+        _embedding(workspace),
         installing.findings(workspace, agent, lambda each: starting.session_start(workspace, each)),
     ):
         found += _made(check)
@@ -205,6 +207,18 @@ def _kept_back(workspace: Workspace) -> Iterator[Finding]:
             "the clan does not get them",
             "`fleet edit ID --set field=value` says it without the secret; `fleet sync --dry-run` tells of each",
         )
+
+
+def _embedding(workspace: Workspace) -> Iterator[Finding]:
+    found = searching.embedding(workspace)
+    if found.state == "unagreed":
+        what = f"fleet.toml names {redact_url(found.what)} for embeddings, and nobody on this machine agreed to that"
+        yield Finding("semantic", "note", what, "lessons are found by their words alone", "`fleet init` asks")
+    elif found.state == "missing":
+        what = "no embedding is installed: lessons are found by their words, and not by what they mean"
+        yield Finding("semantic", "note", what, "half of all rewordings of a lesson are not noticed", found.what)
+    else:
+        yield Finding("semantic", "ok", f"search by meaning is {found.state}")
 
 
 def _online(workspace: Workspace) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import founding, sharing, status
+from fleet.app import founding, searching, sharing, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
@@ -50,11 +50,23 @@ def init(
         done.append(f".gitignore: {len(added)} single files of agents/ and clan-learnings/, which fleet writes")
     for line in done:
         say(line)
+    _offer_embedding(workspace, yes=yes)
     if not remote and not workspace.config.share.remote:
         say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
     for warning in workspace.warnings:
         note(f"warning: {warning}")
     workspace.close()
+
+
+def _offer_embedding(workspace: Workspace, *, yes: bool) -> None:
+    found = searching.embedding(workspace)
+    if found.state == "missing":
+        say(f"optional: lessons are also found by what they mean, with the extra `semantic`; {found.what}")
+    if found.state == "unagreed":
+        question = f"Send the clan's lessons to {found.what}, so that they are found by what they mean?"
+        if yes or (sys.stdin.isatty() and typer.confirm(question, default=False)):
+            searching.agree_to_embed(workspace)
+            say(f"lessons are embedded by {found.what}")
 
 
 # --- sync -----------------------------------------------------------------------------------------------------------
@@ -78,6 +90,7 @@ def sync(
         with output.waiting("Syncing", workspace):
             done = _agreed(lambda yes: sharing.sync(workspace, who, yes=yes), yes=yes)
         _tell_synced(done)
+        searching.embed(workspace)
         if done.is_partial:
             raise typer.Exit(EXIT_REFUSED)
 

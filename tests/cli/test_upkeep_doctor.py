@@ -55,16 +55,18 @@ def database(stage):
 
 
 def everything(stage):
-    files = (stage.folder / "velma").rglob("*")
-    made = ("ready", "locks")  # what a session starts with is made anew by whoever looks at it
-    return {p: p.read_bytes() for p in files if p.is_file() and p.suffix != ".db-shm" and not {*made} & {*p.parts}}
+    files = (path for path in (stage.folder / "velma").rglob("*") if path.is_file())
+    made = {"ready", "locks"}  # what a session starts with is made anew by whoever looks at it
+    found = {path: path.read_bytes() for path in files if path.suffix != ".db-shm" and not made & {*path.parts}}
+    return {path: data for path, data in found.items() if data or path.suffix != ".db-wal"}
 
 
 def test_a_healthy_workspace_has_nothing_to_mend_and_is_left_as_it_is(synced):
     before = everything(synced)
     found = doctor(synced, "--fix")
-    hosts = {"client", "hooks", "fired"}  # no host is set up here: that is worth a word, and no harm
-    assert {f["level"] for name, f in found.items() if name not in hosts} == {"ok"}
+    # No host is set up here, and no extra is installed: that is worth a word, and no harm.
+    noted = {"client", "hooks", "fired", "semantic"}
+    assert {f["level"] for name, f in found.items() if name not in noted} == {"ok"}
     assert everything(synced) == before
     shown = synced.run("velma", "doctor").stdout
     assert all(line.startswith(("ok ", "note ", "  ")) for line in shown.splitlines() if line)
@@ -273,6 +275,23 @@ def test_the_remote_is_asked_only_on_demand(synced):
     assert doctor(synced, "--online", expect=1)["remote"]["level"] == "error"
     (synced.folder / "away.git").rename(synced.remote)
     assert doctor(synced, "--online")["remote"]["level"] == "ok"
+
+
+def test_the_extra_for_search_by_meaning_is_named_and_its_endpoint_asked_for(stage):
+    stage.join("velma")
+    assert "'.[semantic]'" in stage.run("velma", "init").stdout
+    assert "'.[semantic]'" in doctor(stage)["semantic"]["do"]
+    config = stage.folder / "velma/fleet.toml"
+    config.write_text(
+        config.read_text().replace("[semantic]\n", '[semantic]\nurl = "https://user:word@example.org/v1"\n')
+    )
+    found = doctor(stage)["semantic"]
+    assert "nobody on this machine agreed" in found["what"]
+    assert "word" not in found["what"].replace("words", "")
+    stage.run("velma", "init", "--yes")
+    assert "agreed" not in doctor(stage)["semantic"]["what"]
+    config.write_text(config.read_text().replace("[semantic]\n", "[semantic]\noff = true\n"))
+    assert doctor(stage)["semantic"]["level"] == "ok"
 
 
 def test_without_git_the_doctor_still_works(synced):
