@@ -25,8 +25,8 @@ T = TypeVar("T")
 app = output.commands()
 
 
-@app.command()
-def init(
+@app.command("init")
+def _init(
     agent: output.Agent = "",
     remote: Annotated[str, typer.Option("--remote", metavar="URL", help="The clan's git remote.")] = "",
     branch: Annotated[str, typer.Option("--branch", help="Its branch; 'fleet' unless told otherwise.")] = "",
@@ -72,8 +72,8 @@ def _offer_embedding(workspace: Workspace, *, yes: bool) -> None:
 # --- sync -----------------------------------------------------------------------------------------------------------
 
 
-@app.command()
-def sync(
+@app.command("sync")
+def _sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every outgoing line; send nothing.")] = False,
     yes: output.Confirmed = False,
     agent: output.Agent = "",
@@ -158,8 +158,8 @@ def _tell_synced(done: Synced) -> None:
         say(f"promoted into memory.md: {output.cleaned(text)}")
 
 
-@app.command()
-def compact(
+@app.command("compact")
+def _compact(
     yes: output.Confirmed = False,
     agent: output.Agent = "",
     as_json: output.Json = False,
@@ -191,8 +191,8 @@ def _size(size: dict[str, int]) -> str:
     return f"{size['bytes']:,} bytes in {counted(size['files'], 'file')}"
 
 
-@app.command()
-def pause(
+@app.command("pause")
+def _pause(
     minutes: Annotated[
         int | None, typer.Option("--minutes", min=1, max=527_040, help="It ends by itself after so many.")
     ] = None,
@@ -204,8 +204,8 @@ def pause(
         say(f"sharing is paused {held}; lessons are still logged, and wait here")
 
 
-@app.command()
-def resume(directory: output.Directory = "") -> None:
+@app.command("resume")
+def _resume(directory: output.Directory = "") -> None:
     """End a pause. Nothing is sent by this itself."""
     with output.opened(directory) as workspace:
         was_paused = workspace.state.paused(workspace.wall()) is not None
@@ -213,8 +213,8 @@ def resume(directory: output.Directory = "") -> None:
         say("sharing goes on with the next `fleet sync`" if was_paused else "sharing was not paused")
 
 
-@app.command()
-def leave(yes: output.Yes = False, directory: output.Directory = "") -> None:
+@app.command("leave")
+def _leave(yes: output.Yes = False, directory: output.Directory = "") -> None:
     """Take this machine out of the clan. It forgets the remote and keeps every line it has."""
     with output.opened(directory) as workspace:
         for line in _told(sharing.what_stays(workspace)):
@@ -240,7 +240,7 @@ def _told(stays: sharing.Stays) -> list[str]:
 
 
 @app.command("status")
-def status_(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
+def _status(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Tell how this workspace stands. What waits to go out, what was quarantined and why, who is in the clan."""
     with output.opened(directory) as workspace:
         who = output.agent_named(agent) or workspace.replicas().default_agent
@@ -324,8 +324,8 @@ def _left_rows(left: list[dict[str, str]]) -> list[str]:
     return rows
 
 
-@app.command()
-def doctor(
+@app.command("doctor")
+def _doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without losing anything.")] = False,
     online: Annotated[bool, typer.Option("--online", help="Ask the remote whether it answers, too.")] = False,
     as_json: output.Json = False,

@@ -19,8 +19,8 @@ Same = Annotated[str, typer.Option("--same", metavar="ID", help="Count it as thi
 Tag = Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")]
 
 
-@app.command()
-def correct(
+@app.command("correct")
+def _correct(
     wrong: Annotated[str, typer.Option("--wrong", help="What went wrong.")],
     right: Right,
     pattern: Pattern,
@@ -46,8 +46,8 @@ def correct(
         _tell_logged(logged, {}, as_json=as_json)
 
 
-@app.command()
-def discover(
+@app.command("discover")
+def _discover(
     problem: Annotated[str, typer.Option("--problem", help="What was found.")],
     solution: Annotated[str, typer.Option("--solution", help="What to do about it.")],
     context: Annotated[str, typer.Option("--context", help="Where it holds.")] = "",
@@ -69,8 +69,8 @@ def discover(
         output.tell({"id": entry.id, "new": is_new}, text, as_json=as_json)
 
 
-@app.command()
-def learn(
+@app.command("learn")
+def _learn(
     correction: Annotated[
         str, typer.Argument(metavar="[ID]", help="A correction's id, c-...; a unique beginning is enough.")
     ] = "",

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-from fleet import hook as entry
+from fleet import hook
 from fleet.app import installing
 from fleet.app.installing import CLAUDE_CODE, Changed
 from fleet.cli import output
@@ -28,8 +28,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change
 app = output.commands()
 
 
-@app.command()
-def install(
+@app.command("install")
+def _install(
     host: Host,
     project: Project = False,
     user: User = False,
@@ -59,8 +59,8 @@ def install(
         )
 
 
-@app.command()
-def uninstall(
+@app.command("uninstall")
+def _uninstall(
     host: Host,
     project: Project = False,
     user: User = False,
@@ -79,14 +79,14 @@ def uninstall(
         output.say(f"{path} does not call fleet any more; what was learned stays where it is")
 
 
-@app.command()
-def hook(event: Annotated[str, typer.Argument(metavar="EVENT", help="SessionStart, PreToolUse, ...")]) -> None:
+@app.command("hook")
+def _hook(event: Annotated[str, typer.Argument(metavar="EVENT", help="SessionStart, PreToolUse, ...")]) -> None:
     """Answer a host's hook: its payload on stdin. Hosts call this; exits 0 whatever happens, or 2 to block a tool."""
-    raise typer.Exit(entry.main([event]))
+    raise typer.Exit(hook.main([event]))
 
 
-@app.command()
-def completion(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
+@app.command("completion")
+def _completion(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
     """Print a completion script. In bash: `source <(fleet completion bash)`, best in ~/.bashrc."""
     # Printed, never installed: a shell's files are a person's.
     if shell not in SHELLS:

@@ -16,8 +16,8 @@ from fleet.store.workspace import Workspace
 app = output.commands()
 
 
-@app.command()
-def mutate(
+@app.command("mutate")
+def _mutate(
     code: Annotated[str, typer.Argument(metavar="CODE", help="M1 to M8, or a name; --list says which for what.")] = "",
     failed: Annotated[str, typer.Option("--failed", metavar="T", help="What did not work.")] = "",
     switch: Annotated[str, typer.Option("--switch", metavar="T", help="What you do instead.")] = "",
@@ -95,8 +95,8 @@ def _tell_proposals(found: list[Proposal], *, as_json: bool) -> None:
     output.tell({"proposals": rows}, text or "no mutation waits to become a lesson", as_json=as_json)
 
 
-@app.command()
-def journal(
+@app.command("journal")
+def _journal(
     title: Annotated[str, typer.Option("--title", metavar="T", help="What you worked on.")],
     intent: Annotated[str, typer.Option("--intent", metavar="T", help="What it is for.")] = "",
     approach: Annotated[str, typer.Option("--approach", metavar="T", help="How.")] = "",
@@ -124,8 +124,8 @@ def journal(
         output.tell_secrets(written.secrets)
 
 
-@app.command()
-def handover(
+@app.command("handover")
+def _handover(
     agent: output.Agent = "",
     session: output.Session = "",
     directory: output.Directory = "",

@@ -24,8 +24,8 @@ app = output.commands()
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-@app.command()
-def gossip(
+@app.command("gossip")
+def _gossip(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 20,
     as_json: output.Json = False,
     directory: output.Directory = "",
@@ -38,8 +38,8 @@ def gossip(
             output.say(starting.gossip(workspace, count).rstrip())
 
 
-@app.command()
-def patterns(
+@app.command("patterns")
+def _patterns(
     everything: Annotated[bool, typer.Option("--all", help="Retired ones and each merged record, too.")] = False,
     count: Annotated[
         int | None,
@@ -77,8 +77,8 @@ def _as_row(each: Pattern, into: str) -> str:
     return f"{each.id}  {each.count('seen'):>3}x  {output.fit(each.text)}{gone}"
 
 
-@app.command()
-def show(pattern: output.PatternId, as_json: output.Json = False, directory: output.Directory = "") -> None:
+@app.command("show")
+def _show(pattern: output.PatternId, as_json: output.Json = False, directory: output.Directory = "") -> None:
     """Show all that is known of one lesson."""
     with output.opened(directory) as workspace:
         shown = learning.show(workspace, pattern)
@@ -125,8 +125,8 @@ _LABELS = (("right", "correct"), ("category", "category"))
 # --- changing -------------------------------------------------------------------------------------------------------
 
 
-@app.command()
-def retire(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
+@app.command("retire")
+def _retire(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
 
     A discovery (d-...) is taken back for good.
@@ -142,8 +142,8 @@ def retire(pattern: output.PatternId, agent: output.Agent = "", directory: outpu
         output.say(f"{id_} retired{_also(done.others)}: {text}\n`fleet restore {id_}` brings it back")
 
 
-@app.command()
-def restore(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
+@app.command("restore")
+def _restore(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Bring a retired lesson back, with its history."""
     with output.opened(directory) as workspace:
         done = learning.restore(workspace, output.agent_in(workspace, agent), pattern)
@@ -154,8 +154,8 @@ def _also(others: list[str]) -> str:
     return f", with {', '.join(others)}, which is merged with it" if others else ""
 
 
-@app.command()
-def edit(
+@app.command("edit")
+def _edit(
     pattern: output.PatternId,
     said: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="May be given several times.")
@@ -195,8 +195,8 @@ def _tell_history(pattern: str, fields: dict[str, Any], *, as_json: bool) -> Non
         output.say(f"  {field + ':':<12}{screening.one_line(value)}\n  {'':<12}{when}")
 
 
-@app.command()
-def merge(
+@app.command("merge")
+def _merge(
     one: Annotated[str, typer.Argument(metavar="A", help="A pattern's id; a unique beginning is enough.")],
     other: Annotated[str, typer.Argument(metavar="B", help="The id of the same lesson in other words.")],
     force: Annotated[
@@ -215,8 +215,8 @@ def merge(
         )
 
 
-@app.command()
-def unmerge(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
+@app.command("unmerge")
+def _unmerge(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Undo a merge. Either of the two ids will do."""
     with output.opened(directory) as workspace:
         done = learning.unmerge(workspace, output.agent_in(workspace, agent), pattern)
@@ -225,8 +225,8 @@ def unmerge(pattern: output.PatternId, agent: output.Agent = "", directory: outp
         output.say(f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {output.fit(done.pattern.text)}")
 
 
-@app.command()
-def feedback(
+@app.command("feedback")
+def _feedback(
     pattern: output.PatternId,
     helped: Annotated[bool, typer.Option("--helped", help="The lesson kept you from a mistake.")] = False,
     hurt: Annotated[bool, typer.Option("--hurt", help="The lesson led you astray.")] = False,

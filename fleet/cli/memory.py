@@ -10,8 +10,8 @@ from fleet.cli import output
 app = output.commands()
 
 
-@app.command()
-def start(
+@app.command("start")
+def _start(
     as_json: output.Json = False,
     agent: output.Agent = "",
     session: output.Session = "",
@@ -24,8 +24,8 @@ def start(
         output.tell({"context": context}, context, as_json=as_json)
 
 
-@app.command()
-def promote(
+@app.command("promote")
+def _promote(
     pattern: output.PatternId,
     instead_of: Annotated[
         list[str] | None,
@@ -50,8 +50,8 @@ def promote(
         output.say(f"`fleet demote {done.id}` takes it out again")
 
 
-@app.command()
-def demote(
+@app.command("demote")
+def _demote(
     pattern: output.PatternId,
     agent: output.Agent = "",
     as_json: output.Json = False,

@@ -18,7 +18,7 @@ app = output.commands()
 
 
 @app.command("import")
-def import_(
+def _import(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", exists=True, help="Files, or folders of them.")],
     agent: output.Agent = "",
     directory: output.Directory = "",
@@ -65,8 +65,8 @@ def _tell_refused(told: list[str], what: str, others: str) -> None:
         raise typer.Exit(EXIT_REFUSED)
 
 
-@app.command()
-def export(
+@app.command("export")
+def _export(
     as_json: output.Json = False,
     as_page: Annotated[bool, typer.Option("--md", help="One Markdown page for people.")] = False,
     output_file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
@@ -89,8 +89,8 @@ def export(
         say(f"{counted(lessons, 'lesson')} and {counted(discoveries, 'discovery', 'discoveries')} written to {path}")
 
 
-@app.command()
-def backup(
+@app.command("backup")
+def _backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="A .tar.gz file to write.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace a file that is there.")] = False,
     directory: output.Directory = "",
@@ -106,7 +106,7 @@ def backup(
 
 
 @app.command("restore-backup")
-def restore_backup(
+def _restore_backup(
     source: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Made by fleet backup.")],
     yes: output.Yes = False,
     directory: output.Directory = "",
@@ -132,16 +132,16 @@ def restore_backup(
             raise typer.Exit(EXIT_REFUSED)
 
 
-@app.command()
-def upgrade(yes: output.Confirmed = False, directory: output.Directory = "") -> None:
+@app.command("upgrade")
+def _upgrade(yes: output.Confirmed = False, directory: output.Directory = "") -> None:
     """Convert a workspace that fleet 0.1 made, and its branch. Once; doing it again changes nothing."""
     with output.opened(directory, of_any_version=True) as workspace:
         for line in moving.upgrade(workspace, yes=yes):
             say(line)
 
 
-@app.command()
-def purge(
+@app.command("purge")
+def _purge(
     wanted: Annotated[str, typer.Argument(metavar="ID", help="Of a lesson or a discovery; a beginning is enough.")],
     yes: output.Yes = False,
     agent: output.Agent = "",

@@ -13,8 +13,8 @@ app = output.commands()
 
 
 # A word such as -D is a word here. One that is an option of ours needs "--" before it.
-@app.command(context_settings={"ignore_unknown_options": True})
-def search(
+@app.command("search", context_settings={"ignore_unknown_options": True})
+def _search(
     words: Annotated[
         list[str],
         typer.Argument(

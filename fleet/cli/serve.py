@@ -38,8 +38,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be don
 app = output.commands()
 
 
-@app.command()
-def poll(
+@app.command("poll")
+def _poll(
     local: Annotated[bool, typer.Option("--local", help="Only what concerns this machine; no sync.")] = False,
     as_json: output.Json = False,
     agent: output.Agent = "",
@@ -63,7 +63,7 @@ sidecar_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None, name="si
 
 
 @sidecar_app.callback(invoke_without_command=True)
-def sidecar(context: typer.Context, agent: output.Agent = "", directory: output.Directory = "") -> None:
+def _sidecar(context: typer.Context, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Look after a workspace until stopped. Takes in what is written by hand, renders, syncs."""
     if context.invoked_subcommand is not None:
         output.chosen.agent = agent or output.chosen.agent
@@ -77,8 +77,8 @@ def sidecar(context: typer.Context, agent: output.Agent = "", directory: output.
             say(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` tells more")
 
 
-@sidecar_app.command()
-def install(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
+@sidecar_app.command("install")
+def _install(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Let the system start this sidecar with every login. A systemd user unit, or a launchd agent."""
     with output.opened(directory) as workspace:
         named = output.agent_in(workspace, agent)
@@ -94,8 +94,8 @@ def install(dry_run: DryRun = False, agent: output.Agent = "", directory: output
         _call(found.start, dry_run=dry_run)
 
 
-@sidecar_app.command()
-def uninstall(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
+@sidecar_app.command("uninstall")
+def _uninstall(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Take out what `fleet sidecar install` made, and nothing else. No lesson is touched."""
     with output.opened(directory) as workspace:
         found = _unit(workspace, output.agent_in(workspace, agent))
@@ -129,8 +129,8 @@ def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:
         say(f"run: {shlex.join(words)}")
 
 
-@sidecar_app.command()
-def status(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
+@sidecar_app.command("status")
+def _status(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Tell whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
     with output.opened(directory) as workspace:
         named = output.agent_in(workspace, agent)
@@ -190,12 +190,12 @@ live_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Serve 
 
 
 @live_app.callback()
-def live() -> None:
+def _live() -> None:
     """Serve live sync: neighbours hear of a lesson in a moment."""
 
 
-@live_app.command()
-def serve(
+@live_app.command("serve")
+def _serve(
     host: Annotated[str, typer.Option("--host", help="Where to listen; beyond this machine, a token and TLS.")] = (
         "127.0.0.1"
     ),
@@ -212,10 +212,10 @@ def serve(
 
     token, certificate = room.token_in(token_file), room.certificate_of(tls_cert, tls_key)
     auth.check(host, token, has_certificate=certificate is not None)
-    asyncio.run(_serve(auth.Rules(host, token, tuple(origin or ())), port, certificate))
+    asyncio.run(_served(auth.Rules(host, token, tuple(origin or ())), port, certificate))
 
 
-async def _serve(rules: "Rules", port: int, certificate: "SSLContext | None") -> None:
+async def _served(rules: "Rules", port: int, certificate: "SSLContext | None") -> None:
     from fleet.serve.room import Rooms, open_server, port_of
 
     ending = asyncio.Event()
@@ -242,8 +242,8 @@ async def _serve(rules: "Rules", port: int, certificate: "SSLContext | None") ->
 app.add_typer(live_app)
 
 
-@app.command()
-def who(
+@app.command("who")
+def _who(
     on: Annotated[str | None, typer.Option("--on", metavar="TEXT", help="Say what you are on, for others.")] = None,
     as_json: output.Json = False,
     agent: output.Agent = "",

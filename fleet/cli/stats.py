@@ -5,8 +5,7 @@ import sys
 
 from fleet.app import reflecting
 from fleet.cli import output
-from fleet.reflect.plot import render
-from fleet.reflect.stats import as_found
+from fleet.reflect.stats import as_found, render
 from fleet.text.screening import readable
 
 WIDTH_MAX = 120
@@ -15,8 +14,8 @@ WIDTH_PIPED = 100
 app = output.commands()
 
 
-@app.command()
-def stats(as_json: output.Json = False, directory: output.Directory = "") -> None:
+@app.command("stats")
+def _stats(as_json: output.Json = False, directory: output.Directory = "") -> None:
     """Show whether the fleet learns: corrections per week, relapses, lessons that do not work."""
     with output.opened(directory) as workspace:
         found = reflecting.stats(workspace)

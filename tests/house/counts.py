@@ -28,6 +28,7 @@ STAT_MODULES_MAX = 2
 ENTERED_MAX = 20
 
 SHOWN_MAX = 8
+WIDTH = 42
 
 STAT = re.compile(r"\b(?:st_[mc]time(?:_ns)?|st_ino|get[mc]time)\b")
 """A file's times of change and its inode, by ``os.stat`` or ``os.path``."""
@@ -263,18 +264,21 @@ def counts(known: dict[str, Module]) -> list[Count]:
 def main() -> int:
     """Print every count beside its limit; return 1 if one is above."""
     found = counts(sources())
+    _show(found)
     ran = entered_by_correct()
     which = tuple(f"{name}: {', '.join(sorted(ran[name])[:SHOWN_MAX])}" for name in sorted(ran))
     found.append(Count("modules entered by `fleet correct`", len(ran), ENTERED_MAX, which))
-    width = max(len(count.what) for count in found)
+    _show(found[-1:])
+    return 0 if all(count.is_within for count in found) else 1
+
+
+def _show(found: list[Count]) -> None:
     for count in found:
-        print(
-            f"{count.what:<{width}}  {count.found:>7,}  at most {count.limit:>6,}{'' if count.is_within else '  ABOVE'}"
-        )
+        above = "" if count.is_within else "  ABOVE"
+        print(f"{count.what:<{WIDTH}}  {count.found:>7,}  at most {count.limit:>6,}{above}", flush=True)
         if not count.is_within or "--all" in sys.argv:
             for which in count.which:
                 print(f"    {which}")
-    return 0 if all(count.is_within for count in found) else 1
 
 
 if __name__ == "__main__":
