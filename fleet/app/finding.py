@@ -1,9 +1,18 @@
-"""Lookup of a lesson by its id, or by the beginning of one, as a person types it."""
+"""Lookup of lessons: by an id, or the beginning of one; as a list; and one as ``--json`` shows it."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from fleet.learn import private
+from fleet.learn.counting import reconcile_all
+from fleet.model import merged
 from fleet.model.errors import FleetError, NoError
-from fleet.model.pattern import Pattern
-from fleet.store.query import Patterns
+from fleet.model.pattern import Pattern, fold
+from fleet.recall.wording import not_working
+from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
+from fleet.text.screening import screened
 
 
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
@@ -31,3 +40,104 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
         if found and (pattern := source.get(found[0])) is not None:
             return pattern
     raise NoError(f"no pattern begins with {prefix[:40]!r}. `fleet patterns --all` lists them")
+
+
+class Listing(NamedTuple):
+    """The lessons that were asked for.
+
+    Attributes:
+        lessons: each with the id that it is merged into, "" for none; best first.
+        total: how many there are in all.
+        refused: how many lines could not be read.
+    """
+
+    lessons: list[tuple[Pattern, str]]
+    total: int
+    refused: int
+
+
+def listed(workspace: Workspace, count: int | None, *, everything: bool = False) -> Listing:
+    """Return the best lessons, or all; with ``everything`` retired ones and each merged record, too.
+
+    What the logs owe is counted first, where anything may be written.
+    """
+    with suppress(FleetError):
+        reconcile_all(workspace)
+    patterns, mine, refused = workspace.patterns, _private(workspace), workspace.db.refused_count()
+    if everything:
+        into = {each.id: (each, other) for each, other in _everything(patterns)} | {
+            id_: (mine[id_], "") for id_ in mine
+        }
+        lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight")]
+        return Listing(lessons[:count], len(lessons), refused)
+    shared = patterns.lessons() if count is None else patterns.best("sight", count + len(mine))
+    own = [each for each in mine.values() if each.is_listed]
+    found = ranked([*(each for each in shared if each.id not in mine), *own], "sight")
+    return Listing([(each, "") for each in found[:count]], _count(patterns, mine), refused)
+
+
+def counted(workspace: Workspace) -> int:
+    """Return how many lessons are listed, the private ones of the agents here among them."""
+    return _count(workspace.patterns, _private(workspace))
+
+
+def _count(patterns: Patterns, mine: Mapping[str, Pattern]) -> int:
+    both = sum(each.is_listed for each in patterns.some(list(mine)))
+    return patterns.count() - both + sum(each.is_listed for each in mine.values())
+
+
+def _private(workspace: Workspace) -> dict[str, Pattern]:
+    """Return the private lessons of the agents here, with what the clan knows of them."""
+    found = {}
+    try:
+        agents = workspace.agents_here()
+    except FleetError:  # nobody knows who writes here: what the clan has can be read all the same
+        return {}
+    for agent in agents:
+        if workspace.notes_file(agent).is_file():
+            for each in workspace.notes(agent).records():
+                if each.scope == private.PRIVATE and (whole := private.whole(workspace, agent, each.id)) is not None:
+                    found[each.id] = fold(whole, workspace.policy())
+    return found
+
+
+def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
+    """Yield every record that has a text, and the id it is shown under if that is another's.
+
+    A record that stands for others is the whole lesson, the others are as they were logged.
+    """
+    whole: dict[str, Pattern] = {}
+    for group in merged.groups(patterns.pointing()):
+        if members := patterns.some(group):
+            whole |= dict.fromkeys([member.id for member in members], merged.united(members))
+    for each in patterns.records():
+        lesson = whole.get(each.id, each)
+        if lesson.id == each.id and lesson.text:
+            yield lesson, ""
+        elif each.text:
+            yield each, lesson.id
+
+
+def lesson_as_json(lesson: Pattern, *, is_merged: bool = False) -> dict[str, Any]:
+    """Return a lesson as ``--json`` shows it: the same on every machine that has the same lines."""
+    state = (screened(lesson.state) or "candidate") if lesson.is_present else "retired"
+    return {
+        "id": lesson.id,
+        "text": screened(lesson.text),
+        "correct": screened(lesson.correct),
+        "category": screened(lesson.category),
+        "tags": [screened(tag) for tag in lesson.tags],
+        "seen": lesson.count("seen"),
+        "sessions": lesson.count("sessions"),
+        "agents": lesson.agents(),
+        "state": "merged" if is_merged else state,
+        "first": lesson.at,
+        "last": lesson.last_seen,
+        **_use(lesson),
+    }
+
+
+def _use(lesson: Pattern) -> dict[str, Any]:
+    """Return what became of a lesson where it was read; nothing for one that nobody has told or noted anything of."""
+    counters = {counter: lesson.count(counter) for counter in ("shown", "relapsed", "helped", "hurt")}
+    return counters | {"not_working": not_working(lesson)} if any(counters.values()) else {}

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from fleet.app import reflecting, sharing, starting
-from fleet.app.finding import find
-from fleet.app.listing import lesson_as_json
+from fleet.app.finding import find, lesson_as_json
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn import purge as purging
 from fleet.learn.importer import Imported

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shutil import which
 from typing import Any
 
-from fleet.app import founding, installing, listing, reflecting, searching, sharing, starting
+from fleet.app import finding, reflecting, searching, setup, sharing, starting
 from fleet.learn import counting
 from fleet.model.errors import FleetError
 from fleet.share.remote import redact_url
@@ -39,7 +39,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "stale": sharing.stale(workspace),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "clock": workspace.clock.reading().wrong,
-        "patterns": listing.counted(workspace),
+        "patterns": finding.counted(workspace),
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
@@ -87,7 +87,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool
         _log(workspace),
         _kept_back(workspace),
         _embedding(workspace),
-        installing.findings(workspace, agent, lambda each: starting.session_start(workspace, each)),
+        setup.findings(workspace, agent, lambda each: starting.session_start(workspace, each)),
     ):
         found += _made(check)
     if online:
@@ -129,7 +129,7 @@ def _git(workspace: Workspace) -> Iterator[Finding]:
             "install git",
         )
         return
-    said = founding.git_says(workspace.root, "--version")
+    said = setup.git_says(workspace.root, "--version")
     version = tuple(map(int, re.findall(r"\d+", said)[:2]))
     if version < GIT_WANTED:
         yield Finding(
@@ -144,9 +144,9 @@ def _git(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
-    if not founding.git_says(workspace.root, "rev-parse", "--show-toplevel"):
+    if not setup.git_says(workspace.root, "rev-parse", "--show-toplevel"):
         return
-    tracked = founding.tracked(workspace)
+    tracked = setup.tracked(workspace)
     if local := [path for path in tracked if path.startswith(".fleet/")]:
         yield Finding(
             "ignore",
@@ -155,9 +155,9 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
             "this machine's own state would travel with the project",
             f"`git rm --cached -- {' '.join(local[:3])}` takes it out of the next commit; the file itself stays here",
         )
-    if missing := founding.lacking(workspace.root, founding.LOCAL_IGNORES):
+    if missing := setup.lacking(workspace.root, setup.LOCAL_IGNORES):
         if fix:
-            founding.ignore(workspace, founding.LOCAL_IGNORES)
+            setup.ignore(workspace, setup.LOCAL_IGNORES)
         yield Finding(
             "ignore",
             "warning",
@@ -174,7 +174,7 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
             "whoever can read the project can read what went wrong here",
             "nothing, if that is meant; these files alone, and not their folder, are fleet's",
         )
-    if hidden := founding.hidden_folders(workspace.root):
+    if hidden := setup.hidden_folders(workspace.root):
         yield Finding(
             "ignore",
             "note",

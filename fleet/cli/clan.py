@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import founding, searching, sharing, status
+from fleet.app import searching, setup, sharing, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
@@ -39,14 +39,14 @@ def _init(
     """Make a workspace here, or join the one that is here. Doing it twice changes nothing."""
     root = output.root_for(directory)
     output.check_version(root)
-    made = founding.found(root, output.agent_named(agent), remote, branch, ephemeral=ephemeral)
+    made = setup.found(root, output.agent_named(agent), remote, branch, ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
-    done += [f".gitignore: {line}" for line in founding.ignore(workspace, founding.LOCAL_IGNORES)]
+    done += [f".gitignore: {line}" for line in setup.ignore(workspace, setup.LOCAL_IGNORES)]
     question = "Keep what fleet writes in agents/ and clan-learnings/ out of this folder's own git commits?"
-    is_new = bool(founding.lacking(root, founding.OWN_IGNORES))
+    is_new = bool(setup.lacking(root, setup.OWN_IGNORES))
     # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
     if is_new and (yes or not sys.stdin.isatty() or typer.confirm(question, default=True)):
-        added = founding.ignore(workspace, founding.OWN_IGNORES)
+        added = setup.ignore(workspace, setup.OWN_IGNORES)
         done.append(f".gitignore: {len(added)} single files of agents/ and clan-learnings/, which fleet writes")
     for line in done:
         say(line)

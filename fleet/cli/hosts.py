@@ -11,8 +11,8 @@ import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from fleet import hook
-from fleet.app import installing
-from fleet.app.installing import CLAUDE_CODE, Changed
+from fleet.app import setup
+from fleet.app.setup import CLAUDE_CODE, Changed
 from fleet.cli import output
 from fleet.hosts.install import plugin_folder
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -40,12 +40,12 @@ def _install(
     directory: output.Directory = "",
 ) -> None:
     """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
-    installing.check_host(host)
+    setup.check_host(host)
     if plugin_dir:
         print(plugin_folder())
         return
     path = _path(project=project, user=user, directory=directory)
-    done = installing.install(path, dry_run=dry_run)
+    done = setup.install(path, dry_run=dry_run)
     if not done.is_other:
         output.say(f"{path} calls fleet already; nothing was changed")
     elif dry_run:
@@ -68,9 +68,9 @@ def _uninstall(
     directory: output.Directory = "",
 ) -> None:
     """Take fleet's hooks out of a host's settings, and nothing else. No lesson is touched."""
-    installing.check_host(host)
+    setup.check_host(host)
     path = _path(project=project, user=user, directory=directory)
-    done = installing.uninstall(path, dry_run=dry_run)
+    done = setup.uninstall(path, dry_run=dry_run)
     if not done.is_other:
         output.say(f"{path} does not call fleet; nothing was changed")
     elif dry_run:
@@ -103,7 +103,7 @@ def _path(*, project: bool, user: bool, directory: str) -> Path:
     """
     if project and user:
         raise UsageError("--project or --user, not both. Nothing was changed")
-    return installing.user_settings() if user else installing.project_settings(_root(directory))
+    return setup.user_settings() if user else setup.project_settings(_root(directory))
 
 
 def _root(directory: str) -> Path:
@@ -117,7 +117,7 @@ def _note_others(path: Path, directory: str) -> None:
     except NoError:
         root = None
     with suppress(FleetError, OSError):  # the doctor tells of a settings file that cannot be read
-        if others := installing.callers(root, but=path)[0]:
+        if others := setup.callers(root, but=path)[0]:
             output.note(f"fleet is called by {' and '.join(others)}, too: one place is enough, keep the one you want")
 
 

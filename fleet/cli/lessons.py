@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import learning, listing, starting
+from fleet.app import finding, learning, starting
 from fleet.cli import output
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
@@ -52,9 +52,9 @@ def _patterns(
     if count is None and not as_json and sys.stdout.isatty():
         count = ON_A_TERMINAL
     with output.opened(directory) as workspace:
-        found = listing.listed(workspace, count, everything=everything)
+        found = finding.listed(workspace, count, everything=everything)
         if as_json:
-            rows = [listing.lesson_as_json(each, is_merged=bool(into)) for each, into in found.lessons]
+            rows = [finding.lesson_as_json(each, is_merged=bool(into)) for each, into in found.lessons]
             output.say_json({"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": found.refused})
             return
         for each, into in found.lessons:
@@ -82,7 +82,7 @@ def _show(pattern: output.PatternId, as_json: output.Json = False, directory: ou
     """Show all that is known of one lesson."""
     with output.opened(directory) as workspace:
         shown = learning.show(workspace, pattern)
-        found = listing.lesson_as_json(shown.pattern)
+        found = finding.lesson_as_json(shown.pattern)
         others = [each for each in shown.members if each.id != shown.pattern.id]
         if as_json:
             output.say_json(found | ({"merged": [each.id for each in shown.members]} if others else {}))

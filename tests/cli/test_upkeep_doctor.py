@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 
-from fleet.app import founding, status
+from fleet.app import setup, status
 from fleet.store import doctor as store_doctor
 from fleet.store.workspace import Workspace
 
@@ -314,7 +314,7 @@ def test_a_link_is_told(synced):
 
 
 def test_no_advice_destroys_anything():
-    for module in (store_doctor, status, founding):
+    for module in (store_doctor, status, setup):
         source = inspect.getsource(module)
         for word in ("rm -r", "`rm ", "reset --hard", "clean -f", "delete the", "remove the file"):
             assert word not in source, word

@@ -272,10 +272,10 @@ def test_the_doctor_knows_the_plugin():
 
 
 def test_a_client_that_hangs_does_not_hold_the_doctor(place, tmp_path, monkeypatch):
-    from fleet.app import installing
+    from fleet.app import setup
 
     (tmp_path / "claude").write_text("#!/bin/sh\nexec sleep 30\n")
     (tmp_path / "claude").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(installing, "_CLIENT_S", 0.2)
-    assert "does not tell its version" in installing._client().what
+    monkeypatch.setattr(setup, "_CLIENT_S", 0.2)
+    assert "does not tell its version" in setup._client().what
