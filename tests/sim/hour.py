@@ -13,20 +13,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fleet.cli import polling, wiring
 from fleet.keep import config, edits, notebook
 from fleet.keep.errors import FleetError
 from fleet.keep.line import Line
 from fleet.keep.normal import pattern_id
 from fleet.keep.reading import PATTERNS
 from fleet.keep.workspace import Workspace, World
+from fleet.serve.looks import Looks
+from fleet.serve.tick import Exchanged, Memory, Tick, Ticked
+
+from fleet.cli import polling, wiring
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding, discover
 from fleet.serve import looks, watching
-from fleet.serve.looks import Looks
 from fleet.serve.sidecar import Hands, Sidecar
-from fleet.serve.tick import Exchanged, Memory, Tick, Ticked
 from fleet.share import live as living
 from fleet.share.live import Live, Where
 from fleet.share.memory import MemoryServer

@@ -254,8 +254,7 @@ class Simulation:
         """Log a discovery."""
         told = Finding(f"problem {self.rng.randint(0, 9)}", "solution")
         entry, _ = learning.discover(self.open(machine), machine.agent, told)
-        self.ledger.discoveries.add(entry.id)
-        machine.logged.append([entry.id, False])
+        self._do(machine, self.ledger.discoveries, entry.id)
 
     def retire(self, machine: Machine) -> bool:
         """Retire a lesson that is in."""
@@ -296,8 +295,14 @@ class Simulation:
         for writer, said in codec.by_writer(before).items() if before is not None else ():
             for field, (stamp, _) in said.w[writer].set.items():
                 if field == "category":
-                    self.ledger.replaced.add((lesson, field, writer, stamp))
+                    self._do(machine, self.ledger.replaced, (lesson, field, writer, stamp))
         return True
+
+    def _do(self, machine: Machine, done: set, what: object) -> None:
+        """Note what was done, until the machine is put back as it was before that went out."""
+        if what not in done:
+            done.add(what)
+            machine.logged.append([(done, what), False])
 
     def merge_lessons(self, machine: Machine) -> bool:
         """Call two lessons one."""
@@ -332,7 +337,7 @@ class Simulation:
         each = pattern_id(lesson)
         workspace = self.open(machine)
         record = workspace.patterns.line(each)
-        if each in {words[1] for words in self.ledger.words if words[0] in self.ledger.purged}:
+        if each in {purged[0] for purged in self.ledger.purged}:
             return False
         if record is None:
             corrections.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
@@ -366,10 +371,10 @@ class Simulation:
         assert record is not None
         marks = codec.purges(record)
         self.ledger.retired.add(each)
-        for words, about, field, writer, stamp in self.ledger.words:
-            if about == each and stamp <= marks.get((writer, field), ""):
-                self.ledger.purged.add(words)
-        self.ledger.purged_carried |= codec.purged_carried(record)
+        for (writer, field), stamp in marks.items():
+            self._do(machine, self.ledger.purged, (each, field, writer, stamp))
+        for part in codec.purged_carried(record):
+            self._do(machine, self.ledger.purged_carried, part)
         return True
 
     # --- sync --------------------------------------------------------------------------------------------------------
@@ -486,7 +491,7 @@ class Simulation:
         twin.others, machine.others = [machine], [twin]
         machine.snapshot = None
         for lesson, is_sent in machine.logged:
-            if lesson in LESSONS and not is_sent:
+            if isinstance(lesson, str) and not is_sent:
                 self.ledger.maybe[lesson] += 1
         self.machines.append(twin)
         return True
@@ -516,11 +521,11 @@ class Simulation:
         machine.kept = Held()
         # What was logged since is there only if the clan has it.
         for what, is_sent in machine.logged:
-            if what in LESSONS and not is_sent:
+            if isinstance(what, str) and not is_sent:
                 self.ledger.seen[what] -= 1
                 self.ledger.maybe[what] += 1
             elif not is_sent:
-                self.ledger.discoveries.discard(what)
+                what[0].discard(what[1])
         machine.logged = []
         return True
 
@@ -698,7 +703,8 @@ class Simulation:
 
     def carry(self, _: Machine) -> bool:
         """A newer version pushes a line that nobody here understands, maybe one with a secret in it."""
-        secrets = [words for words in self.ledger.words if words[0] not in self.ledger.purged and words[2] == "text"]
+        gone = {purged[0] for purged in self.ledger.purged}
+        secrets = [words for words in self.ledger.words if words[1] not in gone and words[2] == "text"]
         about, text = pattern_id(self.rng.choice(LESSONS)), f"newer {self.new_number()}"
         if secrets and self.rng.random() < 0.5:
             words, about, *_ = self.rng.choice(secrets)
@@ -780,6 +786,10 @@ class Simulation:
 
     def check_purged(self, tree: dict[str, bytes]) -> None:
         """What was purged stands nowhere: in no path of the tree, and in nobody's shared files."""
+        worded: dict[str, bool] = {}
+        for words, *said in self.ledger.words:
+            worded[words] = worded.get(words, True) and self._is_purged(*said)
+        purged = sorted(words for words, is_purged in worded.items() if is_purged)
         places = [("the tree", tree)]
         places += [(each.root.name, self.files_of(each)) for each in self.machines if not each.apart]
         for where, files in places:
@@ -787,10 +797,13 @@ class Simulation:
             for path, data in files.items():
                 # A newer version's line that came after the purge was not known to whoever purged.
                 lines = [raw for raw in data.splitlines() if raw not in carried.values()]
-                found = [words for words in self.ledger.purged if _holds(b"\n".join(lines), words)]
+                found = [words for words in purged if _holds(b"\n".join(lines), words)]
                 assert not found, f"{found} were purged, and stand in {path} of {where}"
             back = carried.keys() & self.ledger.purged_carried
             assert not back, f"carried lines were purged, and stand in {where}: {back}"
+
+    def _is_purged(self, each: str, field: str, writer: str, stamp: str) -> bool:
+        return any(purged[:3] == (each, field, writer) and stamp <= purged[3] for purged in self.ledger.purged)
 
 
 def _holds(data: bytes, words: str) -> bool:

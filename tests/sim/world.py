@@ -203,7 +203,8 @@ class Machine:
         kept: what the rows said last.
         others: the other machines of the same image, which lie elsewhere while this one runs.
         apart: where this one lies while another of its image runs.
-        logged: what it logged since its snapshot was made: (lesson or id, whether the clan has it for sure).
+        logged: what it did since its snapshot was made, and whether the clan has it for sure: a lesson that it logged,
+            or a set of the ledger's and what was added to it.
     """
 
     root: Path
@@ -244,7 +245,7 @@ class Ledger:
         discoveries: ids.
         private: words of lessons that never leave.
         replaced: (id, field, writer, stamp) of edits that somebody saw and replaced.
-        purged: (words, id, field, writer, stamp) of what a purge covered.
+        purged: (id, field, writer, stamp) of the marks of a purge.
         words: (words, id, field, writer, stamp) of all that was worded as a secret.
         purged_carried: hashes of the lines of a newer version that a purge covered.
         superseded: hashes of carried lines that a newer version took out.
@@ -256,7 +257,7 @@ class Ledger:
     discoveries: set[str] = field(default_factory=set)
     private: set[str] = field(default_factory=set)
     replaced: set[tuple[str, str, str, str]] = field(default_factory=set)
-    purged: set[str] = field(default_factory=set)
+    purged: set[tuple[str, str, str, str]] = field(default_factory=set)
     words: list[tuple[str, str, str, str, str]] = field(default_factory=list)
     purged_carried: set[str] = field(default_factory=set)
     superseded: set[str] = field(default_factory=set)
