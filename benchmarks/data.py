@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
-from fleet.keep.line import Line, encode, join
+from fleet.model.line import Column, Line, encode, join
 
 AGENTS = ["popashot", "cantona", "splinter", "velma", "tank", "zerocool", "slash"]
 REPLICAS = [f"{agent}.{n:08x}" for agent in AGENTS for n in range(3)]
@@ -37,25 +37,23 @@ def patterns(count: int, seed: int = 1) -> list[Line]:
     made = []
     for number in range(count):
         at_ms = START_MS + number * 997
-        seen = {replica: rng.randint(1, 9) for replica in rng.sample(REPLICAS, rng.randint(1, 4))}
-        add = {replica: clock.pack(at_ms + rng.randrange(10_000_000)) for replica in seen}
-        first = min((stamp, replica) for replica, stamp in add.items())
-        made.append(
-            Line(
-                id=f"p-{rng.getrandbits(64):016x}",
-                at=first[0],
-                by=first[1],
-                add=add,
-                n={"seen": seen, "sessions": {replica: max(1, total // 2) for replica, total in seen.items()}},
-                set={
-                    "text": f"{_said(rng, 12)} {number}",
-                    "correct": _said(rng, 16),
-                    "category": rng.choice(["shell", "ci", "git", "databases", "testing"]),
-                    "tags": rng.sample(COMMON, 2),
-                },
-            )
-        )
+        writers = {
+            writer: Column(add=clock.pack(at_ms + rng.randrange(10_000_000)), n=_counted(rng.randint(1, 9)))
+            for writer in rng.sample(REPLICAS, rng.randint(1, 4))
+        }
+        first = min(writers, key=lambda writer: (writers[writer].add, writer))
+        writers[first].first = {
+            "text": f"{_said(rng, 12)} {number}",
+            "correct": _said(rng, 16),
+            "category": rng.choice(["shell", "ci", "git", "databases", "testing"]),
+            "tags": rng.sample(COMMON, 2),
+        }
+        made.append(Line(f"p-{rng.getrandbits(64):016x}", writers))
     return sorted(made, key=lambda line: line.id)
+
+
+def _counted(seen: int) -> dict[str, int]:
+    return {"seen": seen, "sessions": max(1, seen // 2)}
 
 
 def _said(rng: random.Random, words: int) -> str:
@@ -93,14 +91,11 @@ def changes(base: list[Line], replica: int) -> Iterator[Change]:
     for turn, number in enumerate(sorted(rng.sample(range(len(base)), len(base) // CHANGED))):
         known = base[number]
         stamp = clock.pack(START_MS + 2_000_000_000 + turn * 1_000 + replica)
-        delta = Line(id=known.id, at=known.at, by=known.by)
         if turn % 3 == 2:
-            delta.set, delta.when = {"category": rng.choice(COMMON)}, {"category": (stamp, me)}
+            said = Column(set={"category": (stamp, rng.choice(COMMON))})
         else:
-            delta.add, delta.n = {me: stamp}, {"seen": {me: rng.randint(1, 9)}}
-            if turn % 3:
-                delta.n["sessions"] = {me: 1}
-        yield Change(number, join(known, delta))
+            said = Column(add=stamp, n={"seen": rng.randint(1, 9)} | ({"sessions": 1} if turn % 3 else {}))
+        yield Change(number, join(known, Line(known.id, {me: said})))
 
 
 def full_replicas(count: int, folder: Path) -> list[Path]:

@@ -1,141 +1,144 @@
-"""What fleet does within a process, each piece of work prepared by a function that returns it."""
+"""Work of fleet's that is measured within a process, each piece prepared by a function that returns it."""
 
 import os
+import random
 import shutil
 import tempfile
-import time
 from itertools import count as counting
 from pathlib import Path
 
-from benchmarks.data import FULL_REPLICAS, cached, full_replicas, patterns
-from benchmarks.workers import Prepared, UnmeasuredError, Work
-from fleet.keep.disk import Disk
-from fleet.keep.store import Store
+from benchmarks.data import FULL_REPLICAS, WEIGHTS, WORDS, cached, full_replicas
+from benchmarks.workers import Prepared, Work
+from crdt import clock
+from fleet.app import learning
+from fleet.model.line import Column, Line, encode
+from fleet.store import config
+from fleet.store.workspace import Workspace
+
+BEST = 30
+SHARD = "zerocool.0a0a0a0a"
 
 
-def _folder(cache: Path) -> Path:
-    return Path(tempfile.mkdtemp(prefix="inside-", dir=cache))
-
-
-def _store_with(cache: Path, edition: Path) -> Store:
-    root = _folder(cache)
-    (root / "clan").mkdir()
-    shutil.copy(edition, root / "clan" / "patterns.jsonl")
-    return Store(Disk(root), root / "clan", root / ".fleet" / "base")
-
-
-def _workspace(cache: Path, edition: Path | None = None):
-    from fleet.keep import config
-    from fleet.keep.workspace import Workspace
-
-    root = _folder(cache)
+def _folder(cache: Path, editions: list[Path]) -> Path:
+    """Return a workspace's folder: the first file is its edition, the others are shards."""
+    root = Path(tempfile.mkdtemp(prefix="inside-", dir=cache))
     (root / "fleet.toml").write_text(config.render("", "fleet"))
-    if edition is not None:
-        (root / "clan-learnings").mkdir()
-        shutil.copy(edition, root / "clan-learnings" / "patterns.jsonl")
-    return Workspace(root)
+    shards = root / "clan-learnings" / "patterns.d"
+    shards.mkdir(parents=True)
+    names = [Path("../patterns.jsonl"), *(Path(f"{name}.jsonl") for name in FULL_REPLICAS[1:])]
+    for name, edition in zip(names, editions, strict=False):
+        os.link(edition, shards / name)
+    return root
 
 
-def _indexed(cache: Path, count: int):
-    """Return a workspace whose search index is up to date, as after a sync."""
-    from fleet.keep import view
-
-    workspace = _workspace(cache, cached(count, cache))
-    workspace.waits = True
-    view.opened(workspace)
-    workspace.waits = False
+def _workspace(cache: Path, count: int = 0) -> Workspace:
+    """Return a workspace with so many lessons and an up-to-date database."""
+    workspace = Workspace(_folder(cache, [cached(count, cache)] if count else []))
+    workspace.refresh()
     return workspace
 
 
-def load_first(cache: Path, count: int) -> Work:
-    """Load an edition that nobody has checked yet: every line is decoded, checked and joined."""
-    store = _store_with(cache, cached(count, cache))
+def _built(root: Path, count: int) -> Workspace:
+    workspace = Workspace(root)
+    workspace.refresh()
+    assert workspace.patterns.count() == count
+    assert workspace.db.refused_count() == 0
+    workspace.close()
+    return workspace
+
+
+def _without_database(root: Path) -> None:
+    shutil.rmtree(root / ".fleet", ignore_errors=True)
+
+
+def build(cache: Path, count: int) -> Work:
+    """Make the database from an edition."""
+    root = _folder(cache, [cached(count, cache)])
+    return Prepared(lambda: _without_database(root), lambda _: _built(root, count))
+
+
+def build_of_seven(cache: Path, count: int) -> Work:
+    """Make the database from seven editions of the same patterns, one as the edition and six as shards."""
+    root = _folder(cache, full_replicas(count, cache))
+    return Prepared(lambda: _without_database(root), lambda _: _built(root, count))
+
+
+def build_for_memory(cache: Path, count: int) -> Work:
+    """Make the database in a process that has done nothing else: the edition must be there already."""
+    root = _folder(cache, [cache / f"edition-{count}.jsonl"])
+    return lambda: _built(root, count)
+
+
+def best(cache: Path, count: int) -> Work:
+    """Open the database, as a new process does, and return the best lessons."""
+    root = _workspace(cache, count).root
 
     def work() -> object:
-        (store.base.parent / "trusted.json").unlink(missing_ok=True)
-        return store.load("~")
+        found = Workspace(root).patterns.best("evidence", BEST)
+        assert len(found) == BEST
+        return found
 
     return work
 
 
-def load_again(cache: Path, count: int) -> Work:
-    """Load an edition that was checked before: a record stays bytes until somebody asks for it."""
-    store = _store_with(cache, cached(count, cache))
-    store.load("~")
-    return lambda: store.load("~")
+def take_in(cache: Path, count: int) -> Work:
+    """Take in one line that somebody else's shard gained, until a search finds it."""
+    workspace, rng, numbers = _workspace(cache, count), random.Random("take in"), counting()
+    shard = workspace.clan / "patterns.d" / f"{SHARD}.jsonl"
+
+    def written() -> str:
+        word = f"zzword{next(numbers)}"
+        text = " ".join([*rng.choices(WORDS, cum_weights=WEIGHTS, k=11), word])
+        said = Column(add=clock.nearest(workspace.world.wall_ms()), first={"text": text}, n={"seen": 1})
+        with shard.open("ab") as file:
+            file.write(encode(Line(f"p-{rng.getrandbits(64):016x}", {SHARD: said})) + b"\n")
+        return word
+
+    def work(word: object) -> object:
+        found = workspace.patterns.matching(str(word), 1)
+        assert len(found) == 1
+        return found
+
+    return Prepared(written, work)
 
 
-def join_seven_first(cache: Path, count: int) -> Work:
-    """Load seven editions of the same patterns that nobody has checked yet, one as the edition and six as shards."""
-    return _join_seven(cache, count, is_first=True)
+def nearest(cache: Path, count: int) -> Work:
+    """Find the lessons nearest to a new one, as ``fleet correct`` does."""
+    from fleet.text import similarity
 
-
-def join_seven_again(cache: Path, count: int) -> Work:
-    """The same where this machine's own edition was checked before, and the six others are new."""
-    return _join_seven(cache, count, is_first=False)
-
-
-def _join_seven(cache: Path, count: int, *, is_first: bool) -> Work:
-    paths = full_replicas(count, cache)
-    store = _store_with(cache, paths[0])
-    (store.clan / "patterns.d").mkdir()
-    for name, path in zip(FULL_REPLICAS[1:], paths[1:], strict=True):
-        os.link(path, store.clan / "patterns.d" / f"{name}.jsonl")
+    workspace, numbers = _workspace(cache, count), counting()
 
     def work() -> object:
-        if is_first:
-            (store.base.parent / "trusted.json").unlink(missing_ok=True)
-        held = store.load("~")
-        assert len(held.notebook.patterns) == count
-        assert held.read.count == 0
-        return held
+        lesson = f"Validate the input of a deploy script before the rollback {next(numbers)}"
+        known = workspace.patterns.candidates(lesson)
+        return similarity.near(lesson, [(each.id, each.text) for each in known])
 
     work()
     return work
 
 
-def load_for_memory(cache: Path, count: int) -> Work:
-    """Load an edition for the first time, in a process that has done nothing else."""
-    root = _folder(cache)
-    (root / "clan").mkdir()
-    os.link(cache / f"edition-{count}.jsonl", root / "clan" / "patterns.jsonl")
-    store = Store(Disk(root), root / "clan", root / ".fleet" / "base")
+def log_in_process(cache: Path, count: int) -> Work:
+    """Log a correction, as a program does that goes on: until it returns, when it is durable and counted."""
+    workspace, numbers = _workspace(cache, count), counting()
 
     def work() -> object:
-        held = store.load("~")
-        assert len(held.notebook.patterns) == count
-        return held
-
-    return work
-
-
-def log_in_process(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
-    """Log a correction, as a program does that goes on: until it returns, when it is durable and counted.
-
-    Lessons that are near are looked for when somebody asks for them (``near_lookup``).
-    """
-    from fleet.keep import unchanged
-    from fleet.learn.corrections import Correction, correct
-
-    workspace, numbers = _workspace(cache), counting()
-
-    def work() -> object:
-        return correct(workspace, "velma", Correction("w", "r", f"lesson {next(numbers)}"), session="s")
+        return _log(workspace, f"lesson {next(numbers)}")
 
     work()
-    time.sleep(1.1 * unchanged.SETTLED_NS / 1e9)  # folders made this moment are listed again each time
     return work
+
+
+def _log(workspace: Workspace, lesson: str) -> object:
+    return learning.correct(workspace, "velma", learning.Correction("w", "r", lesson), session="s")
 
 
 def append_bare(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
     """Append and fsync as many bytes as the entry of one correction has."""
-    from fleet.learn.corrections import Correction, correct
-
     workspace = _workspace(cache)
-    correct(workspace, "velma", Correction("w", "r", "lesson 1"), session="s")
+    _log(workspace, "lesson 1")
     log = workspace.home("velma") / "corrections.md"
     before = log.stat().st_size
-    correct(workspace, "velma", Correction("w", "r", "lesson 2"), session="s")
+    _log(workspace, "lesson 2")
     entry, path = b"x" * (log.stat().st_size - before), log.with_name("bare")
 
     def work() -> None:
@@ -143,47 +146,6 @@ def append_bare(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape fo
         os.write(handle, entry)
         os.fsync(handle)
         os.close(handle)
-
-    work()
-    return work
-
-
-def page_after_change(cache: Path, count: int) -> Work:
-    """Render ``patterns.md`` and replace it on the disk. Logging the change and loading the clan are not counted."""
-    from fleet.cli import wiring
-    from fleet.keep import view
-    from fleet.keep.workspace import Workspace
-    from fleet.learn.corrections import Correction, correct
-    from fleet.share.tree import PAGE
-
-    workspace = _indexed(cache, count)
-    first = max(patterns(count), key=lambda line: sum(line.n["seen"].values())).id  # it stands in the page
-
-    def change() -> object:
-        correct(workspace, "velma", Correction("w", "r", "once more"), session="s", same=first)
-        fresh = Workspace(workspace.root)  # as the next process sees it
-        return fresh, view.glance(fresh)
-
-    def work(made: tuple) -> None:
-        fresh, held = made
-        assert fresh.store.write(PAGE, wiring.page(fresh, held.notebook))
-
-    return Prepared(change, work)
-
-
-def near_lookup(cache: Path, count: int) -> Work:
-    """Find the lessons nearest to a new one, as ``fleet correct`` does, the search index being up to date."""
-    from fleet.keep import matching, view
-
-    workspace = _indexed(cache, count)
-    shown = view.opened(workspace)
-    if shown is None:
-        raise UnmeasuredError(f"with {count} patterns the index is not asked")
-    numbers = counting()
-
-    def work() -> object:
-        lesson = f"Validate the input of a deploy script before the rollback {next(numbers)}"
-        return matching.near(lesson, matching.indexed(lesson, shown.index))
 
     work()
     return work

@@ -24,6 +24,10 @@ from benchmarks.data import WEIGHTS, WORDS
 from benchmarks.table import Row, render, under
 from benchmarks.table import told as in_ms
 from benchmarks.workers import UnmeasuredError
+from fleet.app import learning
+from fleet.model.line import Column, Line
+from fleet.store.lines import PATTERNS
+from fleet.store.workspace import Workspace
 
 AGENTS = 7
 SINGLES = 40
@@ -268,18 +272,13 @@ def _burst(stage: Stage) -> tuple[float, float]:
 
 def _at_once(stage: Stage) -> float:
     """Write many lines with one write, as a sync or an import does; return how long until they are everywhere."""
-    from fleet.keep.line import Line
-    from fleet.keep.reading import PATTERNS
-    from fleet.keep.workspace import Workspace
-
     workspace, rng = Workspace(stage.roots[0]), random.Random("at once")
     time.sleep(2)
     with workspace.writing("agent0") as writer:
         stamp = writer.tick()
         ids = [f"p-{rng.getrandbits(64):016x}" for _ in range(BURST)]
         lines = [
-            Line(id=each, at=stamp, by=writer.name, add={writer.name: stamp}, set={"text": _said(rng, 8)})
-            for each in ids
+            Line(each, {writer.name: Column(add=stamp, first={"text": _said(rng, 8)}, n={"seen": 1})}) for each in ids
         ]
         writer.append(PATTERNS, lines)
     began = time.perf_counter()
@@ -289,16 +288,12 @@ def _at_once(stage: Stage) -> float:
 
 def _log(stage: Stage, lesson: str, count: int, *, pause_s: float = 0.0) -> list[str]:
     """Log so many corrections at the first agent, in this process; return the ids of their patterns."""
-    from fleet.keep.workspace import Workspace
-    from fleet.learn import corrections
-    from fleet.learn.corrections import Correction
-
     workspace = Workspace(stage.roots[0])
     ids, rng = [], random.Random(lesson)
     for number in range(count):
         text, right = f"{lesson} {number}: {_said(rng, 8)}", _said(rng, 10)
-        told = Correction("w", right, text)
-        ids.append(corrections.correct(workspace, "agent0", told, session="bench").id)
+        told = learning.Correction("w", right, text)
+        ids.append(learning.correct(workspace, "agent0", told, session="bench").id)
         time.sleep(pause_s)
     workspace.close()
     return ids

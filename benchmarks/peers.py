@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.data import AGENTS, cached, changes, patterns
 from benchmarks.workers import Work
-from fleet.keep.line import Line, encode
+from fleet.model.line import Line, encode
 
 
 def _value(line: Line) -> dict:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from benchmarks import live, processes, sidecar, syncing, workers
 from benchmarks.data import cached
 from benchmarks.processes import MODULE, PYTHON, SCRIPT, Call, Clans
-from benchmarks.table import Row, at_most, faster, only_told, told, under, unmeasured
+from benchmarks.table import Row, at_most, only_told, told, under, unmeasured
 from benchmarks.workers import UnmeasuredError
 
 PEERS = {"Loro": "loro", "Automerge 0.1": "automerge", "pycrdt": "pycrdt"}
@@ -43,64 +43,60 @@ class Group(NamedTuple):
     measure: Callable[[Bench], Iterator[Row]]
 
 
-LOAD_FIRST, LOAD_AGAIN = "load and join an edition of N, first time", "load and join an edition of N, checked before"
-JOIN_FIRST = "join seven full replicas of N that differ in 10%, first time"
-JOIN_AGAIN = "join seven full replicas of N that differ in 10%, own edition checked before"
-MEMORY, MEMORY_TENFOLD = "peak memory, N", "peak memory, ten times N"
-PAGE, NEAR = "`patterns.md` after one change, beyond loading, N", "the nearest known lessons, index up to date, N"
+BUILD, BEST = "the database of N, from nothing", "open the database of N and answer the best 30"
+SEVEN = "seven full replicas of N that differ in 10 %, taken in"
+MEMORY = "peak memory, the database of N from nothing"
+TAKE_IN, NEAR = "one line taken in and searchable, N", "the nearest known lessons, N"
 LOGGING = "log one correction, in process"
 COMMANDS = ("correct", "start", "gossip")
+BYTECODE, NO_BYTECODE = "`fleet correct`, 100, whole process", "`fleet correct`, 100, whole process without bytecode"
 ABOUT_ALL = ("patterns -n 20", "stats", "doctor")
 SOON_MS_MAX = 1_000
-MAKING = "`fleet sync`, N, which makes the search index that is missing"
 SYNC_LARGE, SYNC_SMALL = "sync of one line each way, N", "sync of one line each way, 1,000"
+SYNC_SHARDS = "sync of one line each way, 1,000 in the edition and 1,000 shards"
+REWRITTEN = "another's rewritten edition of N that brings nothing new, `fleet sync`"
+REWRITTEN_MEMORY = f"{REWRITTEN}: peak memory"
 AFTER_CHANGE = "`fleet hook`, session start, N, after a change"
 HOOKS = ("nothing to do", "session start, N", "logging a failure")
+PASS = "`python -I -c pass`"
 
 
-def loading(bench: Bench) -> Iterator[Row]:
-    """Fleet against msgspec's decoding alone, and against the peers: to values, from bytes in memory."""
-    names = ["load_first", "load_again", "msgspec_decodes", *(f"{name}_reads" for name in PEERS.values())]
-    took = workers.alternated(names, bench.cache, bench.count, 5)
-    for work, ours in ((LOAD_FIRST, took["load_first"]), (LOAD_AGAIN, took["load_again"])):
-        yield _against(at_most, work, ours, took["msgspec_decodes"], "msgspec decodes", 2.5)
-        for peer, name in PEERS.items():
-            yield _against(faster, work, ours, took[f"{name}_reads"], peer, 3)
+def database(bench: Bench) -> Iterator[Row]:
+    """The database from nothing, and its first answer, against the peers: from bytes in memory to all values."""
+    peers = [f"{name}_reads" for name in PEERS.values()]
+    took = workers.alternated(["build", "best", "msgspec_decodes", *peers], bench.cache, bench.count, 3)
+    yield _against(BUILD, took["build"], took["loro_reads"], "Loro imports and reads", 2)
+    for peer, name in PEERS.items():
+        if peer != "Loro":
+            yield _against(BUILD, took["build"], took[f"{name}_reads"], peer)
+    yield _against(BUILD, took["build"], took["msgspec_decodes"], "msgspec decodes")
+    yield _against(BEST, took["best"], took["loro_reads"], "Loro imports and reads", 0.01)
 
 
 def joining(bench: Bench) -> Iterator[Row]:
     """Fleet against the peers; Automerge's package gives no saved bytes away, so there is nothing to join."""
-    names = ["join_seven_first", "join_seven_again", "loro_joins", "pycrdt_joins"]
-    took = workers.alternated(names, bench.cache, bench.count, 3)
-    for work, ours in ((JOIN_FIRST, took["join_seven_first"]), (JOIN_AGAIN, took["join_seven_again"])):
-        for peer, name in (("Loro", "loro_joins"), ("pycrdt", "pycrdt_joins")):
-            yield _against(faster, work, ours, took[name], peer, 2)
+    took = workers.alternated(["build_of_seven", "loro_joins", "pycrdt_joins"], bench.cache, bench.count, 3)
+    for peer in ("Loro", "pycrdt"):
+        yield _against(SEVEN, took["build_of_seven"], took[f"{peer.lower()}_joins"], peer, 1)
 
 
-def _against(
-    compared: Callable[..., Row],
-    work: str,
-    ours: float | UnmeasuredError,
-    other: float | UnmeasuredError,
-    of: str,
-    aim: float,
-) -> Row:
+def _against(work: str, ours: float | UnmeasuredError, other: float | UnmeasuredError, of: str, most: float = 0) -> Row:
     for found in (ours, other):
         if isinstance(found, UnmeasuredError):
-            return unmeasured(work, f"{aim:g}x", f"{of}: {found}")
-    return compared(work, ours, other, of, aim)
+            return unmeasured(work, f"at most {most:g}x" if most else "", f"{of}: {found}")
+    return at_most(work, ours, other, of, most) if most else only_told(work, ours, other, of)
 
 
-def memory(bench: Bench, *, work: str, times: int, most_mb: int) -> Iterator[Row]:
-    """The peak of a process that loads an edition for the first time."""
-    cached(times * bench.count, bench.cache)
-    yield under(work, workers.peak_mb("load_for_memory", bench.cache, times * bench.count), most_mb, "MB")
+def memory(bench: Bench) -> Iterator[Row]:
+    """The peak of a process that makes the database."""
+    cached(bench.count, bench.cache)
+    yield under(MEMORY, workers.peak_mb_of("build_for_memory", bench.cache, bench.count), 100, "MB")
 
 
 def in_process(bench: Bench) -> Iterator[Row]:
     """Logging against the disk's own time."""
-    took = workers.alternated(["log_in_process", "append_bare"], bench.cache, 1, 101)
-    yield _against(at_most, LOGGING, took["log_in_process"], took["append_bare"], "append and fsync", 2)
+    took = workers.alternated(["log_in_process", "append_bare"], bench.cache, 100, 101)
+    yield _against(LOGGING, took["log_in_process"], took["append_bare"], "append and fsync", 2)
 
 
 def alone(bench: Bench, *, work: str, name: str, most_ms: int) -> Iterator[Row]:
@@ -113,34 +109,37 @@ def alone(bench: Bench, *, work: str, name: str, most_ms: int) -> Iterator[Row]:
 
 
 def command(bench: Bench, *, name: str) -> Iterator[Row]:
-    """A command in a large clan against a small one, and in the small one against an interpreter that does nothing."""
-    small, large = (bench.clans.of(size) / "velma" for size in (100, bench.count))
+    """A command in clans of other sizes, and in one with odd lines, against a small one."""
+    sizes = dict.fromkeys([300, 3_000, bench.count])
+    folders = {f"{size:,}": bench.clans.of(size) / "velma" for size in sizes}
+    small, odd = bench.clans.of(100) / "velma", bench.clans.odd(bench.count)
+    calls = {label: processes.command(name, folder) for label, folder in {"100": small, **folders, "odd": odd}.items()}
+    took = processes.alternated(calls)
+    for label in folders:
+        yield at_most(_work_of(name, label), took[label], took["100"], "with 100", 1.2)
+    yield at_most(_odd(name), took["odd"], took[f"{bench.count:,}"], "without", 1.1)
+
+
+def whole_process(bench: Bench) -> Iterator[Row]:
+    """A correction in a process of its own, with and without bytecode, against an interpreter that does nothing."""
+    small = bench.clans.of(100) / "velma"
+    call = processes.correct(small)
     calls = {
-        "small": processes.command(name, small),
-        "large": processes.command(name, large),
+        "with": call,
+        "without": processes.without_bytecode(call, bench.cache),
         "python": Call(PYTHON, small),
     }
     took = processes.alternated(calls)
-    yield at_most(_work_of(name), took["large"], took["small"], "with 100", 1.2)
-    if name != "gossip":
-        yield at_most(f"{_work_of(name)}, whole process", took["large"], took["python"], "python -I -c pass", 8)
-        yield at_most(f"fleet {name}, 100, whole process", took["small"], took["python"], "python -I -c pass", 8)
+    yield at_most(BYTECODE, took["with"], took["python"], PASS, 12)
+    yield at_most(NO_BYTECODE, took["without"], took["python"], PASS, 18)
 
 
-def missing_index(bench: Bench, *, name: str) -> Iterator[Row]:
-    """A command when the search index and what is made ready from it are gone: in a large clan, and in a small one."""
+def missing_database(bench: Bench, *, name: str) -> Iterator[Row]:
+    """A command when the database was deleted: in a large clan, and in a small one."""
     folders = {size: bench.clans.of(size) / "velma" for size in (100, bench.count)}
-    calls = {size: processes.without_index(processes.command(name, folder)) for size, folder in folders.items()}
-    took = processes.alternated({"small": calls[100], "large": calls[bench.count]}, 5)
-    of = f"with 100, index missing too {told(took['small'])}"
-    yield _soon(_missing(name), took["large"], took["small"], of)
-
-
-def making_the_index(bench: Bench) -> Iterator[Row]:
-    """How long it takes until a missing index is there: whoever syncs makes it."""
-    call = processes.command("sync", bench.clans.of(bench.count) / "velma")
-    took = processes.alternated({"with": call, "without": processes.without_index(call)}, 3, unused=0)
-    yield only_told(MAKING, took["without"], took["with"], "index up to date")
+    calls = {str(size): processes.without_database(processes.command(name, folder)) for size, folder in folders.items()}
+    took = processes.alternated(calls, 3)
+    yield only_told(_missing(name), took[str(bench.count)], took["100"], "with 100, database missing too")
 
 
 def reading_all(bench: Bench, *, words: str) -> Iterator[Row]:
@@ -149,28 +148,32 @@ def reading_all(bench: Bench, *, words: str) -> Iterator[Row]:
     calls = {str(size): Call([*MODULE, *words.split()], folder) for size, folder in folders.items()}
     took = processes.alternated(calls, 5)
     large, small = took[str(bench.count)], took["100"]
-    yield _soon(_work_of(words), large, small, f"with 100 {told(small)}")
+    row = under(_work_of(words), large * 1000, SOON_MS_MAX, "ms", f"with 100 {told(small)}")
+    yield row._replace(ratio=f"{large / small:.2f}x")
 
 
-def _soon(work: str, large: float, small: float, of: str) -> Row:
-    """Return a row of what a person waits for: under a second, and told beside what it takes in a small clan."""
-    return under(work, large * 1000, SOON_MS_MAX, "ms", of)._replace(ratio=f"{large / small:.2f}x")
+def _work_of(name: str, label: str = "N") -> str:
+    return f"`fleet {name}`, {label}"
 
 
-def _work_of(name: str) -> str:
-    return f"fleet {name}, N"
+def _odd(name: str) -> str:
+    return f"`fleet {name}`, N, with an unreadable line and one of a newer version"
 
 
 def _missing(name: str) -> str:
-    return f"fleet {name}, N, the first time after the index is missing"
+    return f"`fleet {name}`, N, the first time after the database was deleted"
 
 
 def sync_large(bench: Bench) -> Iterator[Row]:
-    """A sync in a large clan against one in a small clan."""
-    took = syncing.alternated(
-        {"small": syncing.Synced(bench.clans.of(1_000)), "large": syncing.Synced(bench.clans.of(bench.count))}
-    )
+    """A sync in a large clan, and in one with many shards, against one in a small clan."""
+    clans = {
+        "small": bench.clans.of(1_000),
+        "large": bench.clans.of(bench.count),
+        "shards": bench.clans.of(1_000, 1_000),
+    }
+    took = syncing.alternated({name: syncing.Synced(clan) for name, clan in clans.items()})
     yield at_most(SYNC_LARGE, took["large"], took["small"], "with 1,000", 1.5)
+    yield at_most(SYNC_SHARDS, took["shards"], took["small"], "without shards", 1.5)
 
 
 def sync_small(bench: Bench) -> Iterator[Row]:
@@ -179,6 +182,13 @@ def sync_small(bench: Bench) -> Iterator[Row]:
     clan.once()  # now both have a shard in the tree
     took = syncing.alternated({"fleet": clan, "git": syncing.Bare(bench.clans.of(1_000), bench.cache)})
     yield at_most(SYNC_SMALL, took["fleet"], took["git"], "fetch, diff-tree, cat-file, fast-import, push", 4)
+
+
+def rewritten(bench: Bench) -> Iterator[Row]:
+    """A sync that finds a new edition of what this machine knows already."""
+    took_s, peak_mb = syncing.rewritten(bench.clans.of(bench.count))
+    yield under(REWRITTEN, took_s * 1000, 3_000, "ms")
+    yield under(REWRITTEN_MEMORY, peak_mb, 100, "MB")
 
 
 def hook(bench: Bench, *, work: str) -> Iterator[Row]:
@@ -207,7 +217,7 @@ def hook(bench: Bench, *, work: str) -> Iterator[Row]:
     if grown != (work == HOOKS[2]):
         raise UnmeasuredError("something was logged" if grown else "nothing was logged")
     for words, name in (("fleet hook", "script"), ("python -m fleet hook", "module")):
-        yield at_most(f"`{words}`, {work}", took[name], took["python"], "python -I -c pass", most)
+        yield at_most(f"`{words}`, {work}", took[name], took["python"], PASS, most)
 
 
 def start_after_change(bench: Bench) -> Iterator[Row]:
@@ -231,27 +241,24 @@ def idling(bench: Bench) -> Iterator[Row]:
 
 
 GROUPS = (
-    Group((LOAD_FIRST, LOAD_AGAIN), loading),
-    Group((JOIN_FIRST, JOIN_AGAIN), joining),
-    Group((MEMORY,), partial(memory, work=MEMORY, times=1, most_mb=350)),
-    Group((MEMORY_TENFOLD,), partial(memory, work=MEMORY_TENFOLD, times=10, most_mb=2_500)),
-    Group((LOGGING,), in_process),
-    Group((PAGE,), partial(alone, work=PAGE, name="page_after_change", most_ms=50)),
-    Group((NEAR,), partial(alone, work=NEAR, name="near_lookup", most_ms=10)),
     *(
-        Group(
-            (_work_of(name), f"{_work_of(name)}, whole process", f"fleet {name}, 100, whole process"),
-            partial(command, name=name),
-        )
+        Group((*(_work_of(name, size) for size in ("300", "3,000", "N")), _odd(name)), partial(command, name=name))
         for name in COMMANDS
     ),
-    Group((SYNC_LARGE,), sync_large),
+    Group((SYNC_LARGE, SYNC_SHARDS), sync_large),
     Group((SYNC_SMALL,), sync_small),
-    Group((AFTER_CHANGE,), start_after_change),
-    *(Group((_missing(name),), partial(missing_index, name=name)) for name in COMMANDS),
-    Group((MAKING,), making_the_index),
-    *(Group((_work_of(words),), partial(reading_all, words=words)) for words in ABOUT_ALL),
+    Group((BYTECODE, NO_BYTECODE), whole_process),
     *(Group((f"`fleet hook`, {work}", f"`python -m fleet hook`, {work}"), partial(hook, work=work)) for work in HOOKS),
+    Group((AFTER_CHANGE,), start_after_change),
+    Group((LOGGING,), in_process),
+    Group((BUILD, BEST), database),
+    Group((SEVEN,), joining),
+    Group((MEMORY,), memory),
+    Group((TAKE_IN,), partial(alone, work=TAKE_IN, name="take_in", most_ms=20)),
+    Group((NEAR,), partial(alone, work=NEAR, name="nearest", most_ms=20)),
+    Group((REWRITTEN, REWRITTEN_MEMORY), rewritten),
+    *(Group((_missing(name),), partial(missing_database, name=name)) for name in COMMANDS),
+    *(Group((_work_of(words),), partial(reading_all, words=words)) for words in ABOUT_ALL),
     Group(sidecar.WORKS, idling),
     Group(live.WORKS, live_sync),
 )

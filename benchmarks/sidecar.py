@@ -17,6 +17,10 @@ from benchmarks.data import WEIGHTS, WORDS
 from benchmarks.processes import MODULE, environment
 from benchmarks.table import Row, under
 from benchmarks.workers import UnmeasuredError
+from fleet.model.line import Column, Line
+from fleet.share.live.bridge import ROOM_PATTERNS
+from fleet.store.lines import PATTERNS
+from fleet.store.workspace import Workspace
 
 SETTLED_S = 12.0
 """By then the first work and the first sync are done, and the room is filled."""
@@ -98,25 +102,20 @@ def _workspace(place: Path, env: dict[str, str], live: str) -> Path:
 
 def _fill(place: Path) -> None:
     """Write as many patterns as one room holds."""
-    from fleet.keep.line import Line
-    from fleet.keep.reading import PATTERNS
-    from fleet.keep.workspace import Workspace
-    from fleet.share.bridge import ROOM_PATTERNS
-
     rng, workspace = random.Random("idle"), Workspace(place)
 
     def said() -> str:
         return " ".join(rng.choices(WORDS, cum_weights=WEIGHTS, k=10))
 
     with workspace.writing(place.name) as writer:
-        at, by = writer.tick(), writer.name
+        me, stamp = writer.name, writer.tick()
         lines = [
             Line(
-                id=f"p-{rng.getrandbits(64):016x}", at=at, by=by, add={by: at}, n={"seen": {by: 1}},
-                set={"text": said(), "correct": said()},
+                f"p-{rng.getrandbits(64):016x}",
+                {me: Column(add=stamp, first={"text": said(), "correct": said()}, n={"seen": 1})},
             )
             for _ in range(ROOM_PATTERNS - 1)
-        ]  # fmt: skip
+        ]
         writer.append(PATTERNS, lines)
     workspace.close()
 

@@ -1,7 +1,7 @@
 """A sync that sends one line and receives one, and the bare git plumbing that it needs, taken in turns.
 
-The floor is what ``fleet.share.git`` runs for such a sync, command for command and with the same settings (all is
-fsynced, all that comes is checked), without anything of fleet's around it: fetch, diff-tree, cat-file, fast-import,
+The floor is what git must do for such a sync, with the settings of ``fleet.share.git`` (all is fsynced, all that comes
+is checked) and without anything of fleet's around it: fetch, diff-tree, cat-file, fast-import,
 push. It starts from a process that is running already, and neither joins nor keeps anything.
 """
 
@@ -9,13 +9,12 @@ import re
 import statistics
 import subprocess
 import tempfile
-import time
 from itertools import count as counting
 from pathlib import Path
 
 from benchmarks import processes
-from benchmarks.workers import UnmeasuredError
-from fleet.share.gitprocess import GIT
+from benchmarks.workers import UnmeasuredError, now
+from fleet.store.gitprocess import GIT
 
 RUNS = 15
 _BRANCH = "refs/heads/fleet"
@@ -95,19 +94,35 @@ class Bare:
         self._commit(self._far, self._theirs, self._head, _BRANCH)
         near, before = self._near, self._head
         url, options = str(self._far), ("--quiet", "--no-tags", "--no-auto-maintenance", "--no-write-fetch-head")
-        began = time.perf_counter()
+        began = now()
         self._git(near, "fetch", *options, "--", url, f"+{_BRANCH}:{_FETCHED}")
         head = (near / _FETCHED).read_text("ascii").strip()
         changed = self._git(near, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", before, head, "--")
         blobs = [fields.split()[3] for fields in changed.split(b"\0")[:-1:2]]
-        self._git(near, "cat-file", "--batch-check", "--buffer", stdin=b"\n".join(blobs) + b"\n")
         self._git(near, "cat-file", "--batch", "--buffer", stdin=b"\n".join(blobs) + b"\n")
         mine = self._commit(near, self._mine, head, "refs/fleet/next")
         lease = f"--force-with-lease={_BRANCH}:{head}"
         self._git(near, "push", "--porcelain", "--no-verify", lease, "--", url, f"+{mine}:{_BRANCH}")
-        took = time.perf_counter() - began
+        took = now() - began
         self._head = mine
         return took
+
+
+def rewritten(clan: Path, runs: int = 3) -> tuple[float, float]:
+    """Return the median seconds, and the largest peak of memory in MB, of a sync that finds an edition made anew.
+
+    Velma has synced all that she knows, and tank has folded it into the edition: nothing in it is new to her.
+    """
+    took, peaks = [], []
+    for _ in range(runs):
+        processes.run(processes.correct(clan / "velma"))
+        processes.fleet(clan / "velma", "sync")
+        processes.fleet(clan / "tank", "compact")
+        call = processes.with_peak(processes.Call([*processes.MODULE, "sync"], clan / "velma"))
+        seconds, peak = processes.ran(call)
+        took.append(seconds)
+        peaks.append(float(peak))
+    return statistics.median(took), max(peaks)
 
 
 def alternated(works: dict[str, Synced | Bare], runs: int = RUNS) -> dict[str, float]:

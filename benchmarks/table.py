@@ -35,12 +35,6 @@ def at_most(work: str, ours: float, floor: float, of: str, most: float) -> Row:
     return Row(work, told(ours), f"{of} {told(floor)}", f"{ratio:.2f}x", f"at most {most:g}x", ratio <= most)
 
 
-def faster(work: str, ours: float, peer: float, of: str, least: float) -> Row:
-    """Return a row that must be so many times faster than a peer."""
-    ratio = peer / ours
-    return Row(work, told(ours), f"{of} {told(peer)}", f"{ratio:.1f}x faster", f"at least {least:g}x", ratio >= least)
-
-
 def under(work: str, figure: float, most: float, unit: str, of: str = "") -> Row:
     """Return a row that must stay below a figure of its own."""
     shown = f"{figure:,.0f}" if figure >= 10 else f"{figure:.1f}" if figure >= 1 else f"{figure:.2f}"
