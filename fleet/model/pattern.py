@@ -140,8 +140,9 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def last_seen(self) -> str:
-        """Stamp of the newest live add that is no clock's from the future, else of when it was first seen."""
-        return max((stamp for stamp in self.live.values() if stamp <= self.cut), default=min(self.at, self.cut))
+        """Stamp of the newest live add, else of when it was first seen; "" where all of that is from the future."""
+        first = self.at if self.at <= self.cut else ""
+        return max((stamp for stamp in self.live.values() if stamp <= self.cut), default=first)
 
     def count(self, name: str) -> int:
         """Return the value of a counter: all totals, and all parts."""
