@@ -6,10 +6,8 @@ from typing import NamedTuple
 from fleet.app.searching import search
 from fleet.learn import counting, journal, mutations
 from fleet.learn.mutations import Declared, Open, Proposal
-from fleet.recall.search import Answer, render
+from fleet.recall.search import Answer
 from fleet.store.workspace import Workspace
-
-__all__ = ["Answer", "Handover", "declare", "handover", "render"]
 
 ORACLE = "M7"
 ORACLE_HITS = 5

@@ -9,13 +9,15 @@ from fleet.learn.corrections_md import parse_log
 from fleet.learn.counting import log_file
 from fleet.model import names
 from fleet.recall import search as recall
-from fleet.recall.search import CORRECTION, JOURNAL, Answer, Page, Section
+from fleet.recall.search import CORRECTION, JOURNAL, Answer, Page, Section, render
 from fleet.store import semantic
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
 from fleet.text.dates import WHEN
 
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
+
+__all__ = ["Answer", "Embedding", "agree_to_embed", "embed", "embedding", "render", "search"]
 
 INSTALL = "in a checkout of fleet: `uv tool install '.[semantic]'`, or pipx or pip install with the same words"
 
