@@ -187,8 +187,10 @@ def _is_about(raw: bytes, needles: list[bytes]) -> bool:
 
 def remains(workspace: Workspace, purged: str, texts: Iterable[str]) -> list[Place]:
     """Return where the texts still stand on this machine, sorted. Nobody's own file is ever changed."""
-    needles = _needles(texts)
-    found = set(_entries_of(workspace, purged))
+    entries = list(_entries_of(workspace, purged))
+    # What the logs told is known even where a purge before this one took it out of the record.
+    needles = _needles({*texts, *(text for _, told in entries for text in told)})
+    found = {place for place, _ in entries}
     for top in (workspace.clan, workspace.root / "agents", workspace.local):
         for path in sorted(top.rglob("*")) if top.is_dir() else []:
             if not _is_looked_at(workspace, path):
@@ -242,11 +244,12 @@ def _lines_with(data: bytes, needles: list[bytes]) -> Iterator[int]:
                 yield number
 
 
-def _entries_of(workspace: Workspace, pattern: str) -> Iterator[Place]:
-    """Yield the entries of the logs that told the lesson: their words may differ from the lesson's."""
+def _entries_of(workspace: Workspace, pattern: str) -> Iterator[tuple[Place, tuple[str, str]]]:
+    """Yield the entries of the logs that told the lesson, and their words: these may differ from the lesson's."""
     for agent in workspace.agents_here():
         path = workspace.home(agent) / "corrections.md"
         log = corrections_md.parse_log(workspace.files.read(path))
         for bound in corrections_md.bind(log):
             if bound.record is not None and bound.record.pattern == pattern:
-                yield Place(path.relative_to(workspace.root).as_posix(), bound.entry.line)
+                at = Place(path.relative_to(workspace.root).as_posix(), bound.entry.line)
+                yield at, (bound.entry.pattern, bound.entry.right)

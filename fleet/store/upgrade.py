@@ -150,6 +150,8 @@ def upgrade(workspace: Workspace) -> _Upgraded:
         DiskError: something could not be written; what was not converted yet is as it was.
     """
     done: list[str] = []
+    # What was fetched has the old lines, and files here are healed from it: it is unknown until the next fetch.
+    workspace.tree.move("")
     plans = _plan(workspace)
     is_old = any((workspace.local / name).exists() for name in _OLD_FILES)
     if plans.lines or is_old:

@@ -27,6 +27,14 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).parent / "data"
 EXPORT = json.loads((DATA / "velma-export.json").read_text("utf-8"))
 MACHINE = "0123456789abcdef"
+MIRROR = b"""\
+# This repository is fleet's own: a copy of the clan's branch, made anew when it is gone. Do not edit: fleet does not
+# run git on a repository with another configuration, since that could name programs to run.
+[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = true
+"""
 NOW_MS = 1_795_353_000_000  # some seconds after the last line
 LAST_SYNC = "2026-11-22T13:08:42.339Z-0000"
 
@@ -59,6 +67,12 @@ def old_workspace(root, remote):
         for mark, value in words.items():
             text = text.replace(mark, value)
         (root / name).write_text(text)
+    mirror = root / ".fleet/git"
+    git(root, "clone", "-q", "--bare", str(remote), str(mirror))
+    git(mirror, "update-ref", "refs/fleet/fetched", "fleet")
+    git(mirror, "update-ref", "-d", "refs/heads/fleet")
+    (mirror / "packed-refs").unlink(missing_ok=True)
+    (mirror / "config").write_bytes(MIRROR)
     with sqlite3.connect(root / ".fleet/state.db") as connection:
         connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
         connection.executemany("INSERT INTO meta VALUES (?, ?)", [("last_sync", LAST_SYNC), ("mark", "ffff")])
@@ -98,6 +112,12 @@ def known_here(workspace):
                 "agents": each.agents(),
             }
     return found
+
+
+def old_lines(root):
+    """Return the lines of fleet 0.1 that stand in the clan's files."""
+    found = [raw for path in (root / "clan-learnings").rglob("*.jsonl") for raw in path.read_bytes().splitlines()]
+    return [raw for raw in found if converted(raw) is not None]
 
 
 def files_of(root):
@@ -179,7 +199,7 @@ def test_what_only_this_machine_knew_is_in_the_local_database(workspace, remote)
     assert workspace.state.get("last_sync") == LAST_SYNC
     assert workspace.state.get("mark") == ""
     assert workspace.state.paused(workspace.wall())
-    spans = exposure.known(workspace.state, "velma")
+    spans = exposure._spans(workspace.state, "velma")
     assert len(spans) == 7
     assert exposure.was_shown(workspace.state, "velma", ["p-ee3229f9e5ce4319"], NOW_MS)
     session = workspace.state.session("velma", 1_795_352_950_000, 1_800_000, lambda: "s-another")
@@ -209,7 +229,7 @@ def test_showings_are_kept_with_their_times_and_counted_once(tmp_path, remote):
     (root / ".fleet/shown/velma.when.json").write_text(json.dumps(spans))
     workspace = opened(root)
     moving.upgrade(workspace)
-    found = exposure.known(workspace.state, "velma")
+    found = exposure._spans(workspace.state, "velma")
     assert sum(span.number for span in found[lesson]) == 6, "five that were folded, one of the day that was not"
     assert sum(span.number for span in found[other]) == 3
     assert found[lesson][0] == (1_795_000_000_000, 1_795_100_000_000, 5)
@@ -267,7 +287,7 @@ def test_killed_at_any_write_the_next_run_ends_as_one_that_was_not(tmp_path, rem
     for path, data in files_of(whole).items():
         if path.startswith(("clan-learnings", "agents")):
             assert (root / path).read_bytes() == data, path
-    assert exposure.known(again.state, "velma") == exposure.known(opened(whole).state, "velma")
+    assert exposure._spans(again.state, "velma") == exposure._spans(opened(whole).state, "velma")
 
 
 def test_a_workspace_of_this_version_needs_no_upgrade(tmp_path):
@@ -302,7 +322,8 @@ def test_the_branch_is_converted_once_and_a_sync_goes_on_from_there(workspace, r
     moving.upgrade(workspace)
     assert git(remote, "rev-parse", "fleet") == head
     before = known_here(workspace)
-    sharing.sync(workspace, "velma")
+    assert sharing.sync(workspace, "velma").put_back == (), "nothing is healed from the tree that was fetched before"
+    assert old_lines(workspace.root) == []
     assert known_here(workspace) == before
     assert "Not sent before the upgrade" in "".join(branch(remote).values())
     assert "A private thing" not in git(remote, "log", "-p", "fleet")
@@ -329,6 +350,7 @@ def test_two_machines_upgrade_in_any_order_and_nothing_doubles(tmp_path, remote,
         sharing.sync(spaces[name], "velma" if name == "velma" else "tank")
     wanted = {each["id"]: as_known(each) for each in EXPORT["patterns"]}
     assert known_here(spaces["velma"]) == wanted
+    assert old_lines(spaces["velma"].root) == old_lines(spaces["other"].root) == []
     private = next(each["id"] for each in EXPORT["patterns"] if each["text"].startswith("A private"))
     shared = {each: known for each, known in wanted.items() if each != private}
     assert {each.id: each.count("seen") for each in spaces["other"].patterns.records()} == {
@@ -364,6 +386,7 @@ def test_a_machine_that_was_not_upgraded_pushes_once_more_and_nothing_of_it_is_l
     rows = [row for name, text in branch(remote).items() if name.startswith("patterns") for row in text.splitlines()]
     assert any("pushed by fleet 0.1" in row and '"w":' in row for row in rows)
     assert not any("pushed by fleet 0.1" in row and '"by":' in row for row in rows)
+    assert old_lines(workspace.root) == []
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------
