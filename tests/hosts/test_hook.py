@@ -47,7 +47,7 @@ def showings(place) -> dict[str, int]:
     """Return how often each lesson was shown to tank here."""
     state = Local(place.folder / ".fleet" / "local.db")
     try:
-        return {each: sum(span.number for span in spans) for each, spans in exposure.known(state, "tank").items()}
+        return {each: sum(span.number for span in spans) for each, spans in exposure._spans(state, "tank").items()}
     finally:
         state.close()
 
@@ -693,8 +693,11 @@ def refuses_folder(path, *more, **named):
 os.open, os.mkdir = refuses, refuses_folder
 
 import sqlite3
-connect = sqlite3.connect
-sqlite3.connect = lambda path, **how: connect(f"file:{path}?mode=ro", uri=True, **how)
+
+def refuses_database(*_, **__):  # as SQLite does where it cannot make the files that go with a write-ahead log
+    raise sqlite3.OperationalError("unable to open database file")
+
+sqlite3.connect = refuses_database
 from fleet import hook
 sys.exit(hook.main(sys.argv[1:]))
 """
