@@ -88,10 +88,17 @@ def late_imports(module: Module) -> list[int]:
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
+    importers = IMPORTERS | {
+        alias.asname
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname and alias.name in IMPORTERS
+    }
     odd = {
         node
         for node in ast.walk(module.tree)
-        if (isinstance(node, ast.Call) and _called(node.func) in IMPORTERS)
+        if (isinstance(node, ast.Call) and _called(node.func) in importers)
         or (isinstance(node, FUNCTIONS) and node.name == "__getattr__")
     }
     return sorted(node.lineno for node in inside | odd)
