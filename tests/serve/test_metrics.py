@@ -7,9 +7,9 @@ import socket
 import anyio
 import pytest
 
-from fleet.store.config import Config
 from fleet.serve import metrics
 from fleet.serve.metrics import Figures
+from fleet.store.config import Config
 from tests.serve.conftest import until
 
 PORT = 9099
