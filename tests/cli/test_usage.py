@@ -222,6 +222,26 @@ def test_a_heading_is_in_utc_in_whatever_zone_the_machine_is(bench, w, zone):
     assert at == when.replace(" ", "T") or before.minute != after.minute
 
 
+# --- a workspace of fleet 0.1 ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [CORRECT, DISCOVER, ("patterns",), ("sync",), ("start",), ("status",), ("doctor",), ("init",)]
+)
+def test_a_workspace_of_an_earlier_version_says_what_to_run_and_is_left_alone(bench, words):
+    folder = bench.folder / "old"
+    (folder / "clan-learnings").mkdir(parents=True)
+    (folder / "fleet.toml").write_text("[share]\n")
+    line = {"add": {"velma.00000001": "2026-11-20T00:00:00.000Z-0000"}, "at": "2026-11-20T00:00:00.000Z-0000"}
+    line |= {"by": "velma.00000001", "id": "p-3f9c1a2b7d4e5f60", "n": {"seen": {"velma.00000001": 1}}}
+    (folder / "clan-learnings/patterns.jsonl").write_text(json.dumps(line | {"set": {"text": LESSON}}) + "\n")
+    before = files(folder)
+    done = bench.run("old", *words, expect=1)
+    assert "made by fleet 0.1; run `fleet upgrade`" in done.stderr
+    assert done.stdout == ""
+    assert files(folder) == before
+
+
 # --- init -----------------------------------------------------------------------------------------------------------
 
 
