@@ -10,9 +10,10 @@ from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import not_working
 from fleet.reflect import evidence, exposure, promotion
+from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import FILE_NAME
-from fleet.reflect.promotion import Left, Outcome, Promoted, Standing
-from fleet.reflect.stats import Exposure, Happened, Stats, measure
+from fleet.reflect.promotion import Left, Lessons, Outcome, Standing
+from fleet.reflect.stats import Happened, Stats, measure
 from fleet.store.workspace import Workspace, Writer
 
 _PROMISING = 100
@@ -39,28 +40,9 @@ class Decided(NamedTuple):
     left: tuple[str, ...] = ()
 
 
-class Known:
-    """All records that an agent may have in its memory: the clan's, and its private ones.
-
-    Args:
-        workspace: where.
-        agent: whose private lessons.
-    """
-
-    def __init__(self, workspace: Workspace, agent: str) -> None:
-        self._sources = sources(workspace, agent)
-
-    def get(self, pattern_id: str) -> Pattern | None:
-        """Return a folded record."""
-        return next((found for each in self._sources if (found := each.get(pattern_id)) is not None), None)
-
-    def lesson(self, pattern_id: str) -> Pattern | None:
-        """Return the lesson that a record is, or is a part of."""
-        return next((found for each in self._sources if (found := each.lesson(pattern_id)) is not None), None)
-
-    def group(self, pattern_id: str) -> list[str]:
-        """Return the ids of the merged set that a record belongs to, itself included."""
-        return next((found for each in self._sources if (found := each.group(pattern_id))), [])
+def known(workspace: Workspace, agent: str) -> Lessons:
+    """Return the records that an agent may have in its memory: the clan's, and its private ones."""
+    return Lessons(sources(workspace, agent))
 
 
 def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequence[str] = ()) -> Decided:
@@ -79,7 +61,7 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
     with workspace.writing(agent) as writer:
         inside = promotion.standing(workspace, agent).lessons
         leaving = tuple(_in_memory(each, inside) for each in instead_of)
-        lessons, asked = Known(workspace, agent), find(workspace, prefix)
+        lessons, asked = known(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(asked.id) or asked
         done = promotion.promote(writer, lesson, lessons, right=lesson.correct, instead_of=leaving)
     return Decided(done.id, promotion.standing(workspace, agent), done.text, done.reason, done.evidence, leaving)
@@ -93,7 +75,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
     """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
-        lessons = Known(workspace, agent)
+        lessons = known(workspace, agent)
         try:
             first = _in_memory(prefix, promotion.standing(workspace, agent).lessons)
         except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
@@ -123,12 +105,12 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int)
     settings = workspace.config.promotion
     if settings.mode == "off" or (seen < settings.own and seen < settings.clan_seen):
         return ""
-    lesson = Known(workspace, agent).lesson(pattern_id)
+    lesson = known(workspace, agent).lesson(pattern_id)
     if lesson is None or not evidence.due([lesson], agent, settings, set()):
         return ""
     try:
         with workspace.writing(agent) as writer:
-            lessons = Known(workspace, agent)
+            lessons = known(workspace, agent)
             again = lessons.lesson(pattern_id)
             done = _promote_due(writer, [again] if again is not None else [], lessons)
     except FleetError as why:
@@ -137,20 +119,20 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int)
     return f"agents/{agent}/{FILE_NAME}" if done.promoted else ""
 
 
-def promote_all(workspace: Workspace) -> list[Promoted]:
+def promote_all(workspace: Workspace) -> list[Due]:
     """Bring each agent's memory here up to date with what was logged and with what came in; return what entered.
 
     What has the evidence by now enters, what the clan retired leaves, and what was shown is counted. Each log has been
     counted before. What goes wrong with one agent's memory is a warning: lessons are safe, and the next sync tries
     again.
     """
-    promoted: list[Promoted] = []
+    promoted: list[Due] = []
     if workspace.is_read_only:
         return promoted
     for agent in workspace.agents_here():
         try:
             with workspace.writing(agent) as writer:
-                lessons = Known(workspace, agent)
+                lessons = known(workspace, agent)
                 _tell_left(workspace, agent, promotion.take_out_retired(workspace, agent, lessons))
                 if workspace.config.promotion.mode != "off":
                     promoted += _promote_promising(writer, lessons).promoted
@@ -161,7 +143,7 @@ def promote_all(workspace: Workspace) -> list[Promoted]:
     return promoted
 
 
-def _promote_promising(writer: Writer, lessons: Known) -> Outcome:
+def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     """Look at the best-evidenced lessons, at those that wait, and at those that changed since this was done last."""
     workspace, agent = writer.workspace, writer.agent
     patterns, noted = workspace.patterns, f"promoted.{agent}"
@@ -170,7 +152,7 @@ def _promote_promising(writer: Writer, lessons: Known) -> Outcome:
     is_all = patterns.count() <= _PROMISING
     if not is_all:
         changed = patterns.changed(int(since)) if since.isdigit() else []
-        waiting = [each.id for each in promotion.waiting(workspace, agent)]
+        waiting = [each.id for each in promotion.standing(workspace, agent).waiting]
         looked |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
     done = _promote_due(writer, list(looked.values()), lessons, is_all=is_all)
     if str(generation) != since:
@@ -186,7 +168,7 @@ def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
     return [each for each in found if each is not None and each.count("seen") >= least]
 
 
-def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Known, *, is_all: bool = False) -> Outcome:
+def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:
     def rights() -> Mapping[str, str]:
         return counting.rights(writer.workspace, writer.agent)
 
@@ -195,9 +177,8 @@ def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Known, *, i
 
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
     """Take out of an agent's memory what the clan retired, and warn of it. What goes wrong is a warning, too."""
-    lessons = Known(workspace, agent)
-    inside = promotion.standing(workspace, agent).lessons
-    if not any(promotion.is_retired(lessons.lesson(each)) for each in inside) and not promotion.left(workspace, agent):
+    lessons, stands = known(workspace, agent), promotion.standing(workspace, agent)
+    if not any(promotion.is_retired(lessons.lesson(each)) for each in stands.lessons) and not stands.left:
         return
     try:
         with workspace.locked(wait_s):
@@ -219,16 +200,16 @@ def forget(workspace: Workspace, pattern_id: str) -> None:
     for agent in workspace.agents_here():
         if pattern_id in promotion.standing(workspace, agent).lessons:
             with workspace.writing(agent) as writer:
-                promotion.demote(writer, [pattern_id], Known(workspace, agent))
+                promotion.demote(writer, [pattern_id], known(workspace, agent))
         with workspace.locked():
             promotion.forget(workspace, agent, pattern_id)
 
 
 def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return how an agent's memory stands, as ``fleet status --json`` shows it."""
-    lessons = Known(workspace, agent)
-    left = [each for each in promotion.left(workspace, agent) if promotion.is_retired(lessons.lesson(each.id))]
-    return as_found(promotion.standing(workspace, agent)) | {"left": [each._asdict() for each in left]}
+    lessons, stands = known(workspace, agent), promotion.standing(workspace, agent)
+    left = [each._asdict() for each in stands.left if promotion.is_retired(lessons.lesson(each.id))]
+    return as_found(stands) | {"left": left}
 
 
 def as_found(stands: Standing) -> dict[str, Any]:
@@ -244,35 +225,21 @@ def as_found(stands: Standing) -> dict[str, Any]:
 
 def stats(workspace: Workspace) -> Stats:
     """Return the figures of what was logged and shown here: corrections, relapses, lessons that do not work."""
-    agents = workspace.agents_here()
+    agents, patterns = workspace.agents_here(), workspace.patterns
     happened = [Happened(*each) for agent in agents for each in counting.occurrences(workspace, agent)]
-    lessons = list(workspace.patterns.lessons())
-    groups = {member: group for group in merged.groups(workspace.patterns.pointing()) for member in group}
-    return measure(
-        lessons,
-        happened,
-        _exposures(workspace, agents, lessons, groups),
-        failing=not_working,
-        members=lambda pattern_id: groups.get(pattern_id, (pattern_id,)),
-        unfilled=sum(counting.unfilled(workspace, agent) for agent in agents),
-    )
-
-
-def _exposures(
-    workspace: Workspace, agents: Sequence[str], lessons: Sequence[Pattern], groups: Mapping[str, Sequence[str]]
-) -> dict[str, Exposure]:
-    """Return what was shown to the agents here, by pattern."""
+    groups = {member: group for group in merged.groups(patterns.pointing()) for member in group}
+    lessons = list(patterns.lessons())
     promoted = {
         member: at_ms
         for lesson in lessons
         if (at_ms := exposure.promoted_ms(lesson)) is not None
         for member in groups.get(lesson.id, (lesson.id,))
     }
-    found: dict[str, Exposure] = {}
-    for agent in agents:
-        for pattern_id, spans in exposure.known(workspace.state, agent).items():
-            known = found.get(pattern_id, Exposure(0, 0))
-            before = exposure.before(spans, promoted[pattern_id]) if pattern_id in promoted else 0
-            both = None if known.before is None or before is None else known.before + before
-            found[pattern_id] = Exposure(known.shown + sum(each.number for each in spans), both)
-    return found
+    return measure(
+        lessons,
+        happened,
+        exposure.shown(workspace.state, agents, promoted),
+        failing=not_working,
+        members=lambda pattern_id: groups.get(pattern_id, (pattern_id,)),
+        unfilled=sum(counting.unfilled(workspace, agent) for agent in agents),
+    )

@@ -93,7 +93,7 @@ def at_once(workspace: Workspace, agent: str) -> str:
         memory=memory_md.hot(whole),
         patterns=(),
         discoveries=(),
-        waiting=[each.in_one_line() for each in promotion.waiting(workspace, agent)],
+        waiting=[each.in_one_line() for each in promotion.standing(workspace, agent).waiting],
         delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
         chars_max=workspace.config.recall.start_chars,
         members=emoji(workspace),
@@ -132,7 +132,7 @@ def emoji(workspace: Workspace) -> Mapping[str, str]:
 def _memory(workspace: Workspace, agent: str) -> str:
     """Return the memory as the agent reads it, without the lessons that the clan retired."""
     whole = memory_md.parse(workspace.files.read(promotion.memory_file(workspace, agent)))
-    kept = promotion.without_retired(whole, reflecting.Known(workspace, agent))
+    kept = promotion.without_retired(whole, reflecting.known(workspace, agent))
     return memory_md.hot(kept.render().decode("utf-8", "replace"))
 
 
@@ -144,8 +144,9 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
             f"{counted(unfilled, 'correction', 'corrections')} without a lesson yet: `fleet learn --waiting` lists "
             'them, and `fleet learn ID --pattern "..."` states one'
         )
-    lines += [each.in_one_line() for each in promotion.waiting(workspace, agent)]
-    if left := promotion.left(workspace, agent):
+    stands = promotion.standing(workspace, agent)
+    lines += [each.in_one_line() for each in stands.waiting]
+    if left := stands.left:
         lines.append(
             f"{counted(len(left), 'lesson', 'lessons')} left this memory, since the clan retired "
             f"{'it' if len(left) == 1 else 'them'}: `fleet status` says which, and how to keep one"

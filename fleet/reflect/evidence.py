@@ -32,16 +32,18 @@ class Due(NamedTuple):
 
     Attributes:
         id: of the pattern.
+        text: its words, fit to be shown.
         reason: ``own``, ``clan`` or ``person``.
         evidence: what speaks for it now, in words.
     """
 
     id: str
+    text: str
     reason: str
     evidence: str
 
 
-class Independent(NamedTuple):
+class _Independent(NamedTuple):
     """Evidence for a lesson apart from those who had read it.
 
     Attributes:
@@ -73,7 +75,7 @@ def due(patterns: Iterable[Pattern], agent: str, settings: Promotion, known: set
     for pattern in sorted(patterns, key=lambda pattern: (pattern.last_seen, pattern.id), reverse=True):
         if pattern.id in known or pattern.count("seen") < least_seen(settings):
             continue
-        own, others = pattern.seen_by(agent), independent(pattern)
+        own, others = pattern.seen_by(agent), _independent(pattern)
         if own >= settings.own:
             found.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {agent}"))
         elif _is_enough(others, settings):
@@ -81,8 +83,8 @@ def due(patterns: Iterable[Pattern], agent: str, settings: Promotion, known: set
             found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
     found.sort(key=lambda each: each[0])
     # Screening is dear, and is left to those that have the numbers.
-    standing = (Due(pattern.id, why, told) for _, pattern, why, told in found if can_be_promoted(pattern))
-    return list(islice(standing, _DUE_MAX))
+    standing = ((each, why, told) for _, each, why, told in found if can_be_promoted(each))
+    return [Due(each.id, readable(each.text), why, told) for each, why, told in islice(standing, _DUE_MAX)]
 
 
 def least_seen(settings: Promotion) -> int:
@@ -90,7 +92,7 @@ def least_seen(settings: Promotion) -> int:
     return min(settings.own, settings.clan_seen)
 
 
-def independent(pattern: Pattern) -> Independent:
+def _independent(pattern: Pattern) -> _Independent:
     """Return the evidence that does not lean on the lesson itself."""
     relapsed, met_in = pattern.totals.get("relapsed", {}), pattern.totals.get("sessions", {})
     seen: dict[str, int] = defaultdict(int)
@@ -106,10 +108,10 @@ def independent(pattern: Pattern) -> Independent:
         if fresh := sum(number for entry, number in entries.items() if entry not in told):
             seen[agent] += fresh
         told |= entries.keys()
-    return Independent(sum(seen.values()), len(seen), sum(max(1, sessions[agent]) for agent in seen))
+    return _Independent(sum(seen.values()), len(seen), sum(max(1, sessions[agent]) for agent in seen))
 
 
-def _is_enough(found: Independent, settings: Promotion) -> bool:
+def _is_enough(found: _Independent, settings: Promotion) -> bool:
     return (
         found.seen >= settings.clan_seen
         and found.agents >= settings.clan_agents

@@ -13,7 +13,7 @@ late, still finds exact times. Only where one falls inside a joined span is the 
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdt import clock
@@ -46,7 +46,14 @@ CREATE INDEX IF NOT EXISTS exposure_unsaid ON exposure (agent, first_ms) WHERE s
 """
 
 
-class Span(NamedTuple):
+class Exposure(NamedTuple):
+    """Showings of one lesson to the agents here: their number, and that until its promotion; None: not known."""
+
+    shown: int
+    before: int | None
+
+
+class _Span(NamedTuple):
     """Showings of one lesson: from when until when, milliseconds since 1970, and how many."""
 
     first: int
@@ -102,16 +109,34 @@ def was_shown(state: "Local", agent: str, ids: Iterable[str], before_ms: int) ->
     return bool(_rows(state, asked.format(marks), agent, before_ms, *wanted))
 
 
-def known(state: "Local", agent: str) -> dict[str, list[Span]]:
+def shown(state: "Local", agents: Iterable[str], promoted: Mapping[str, int]) -> dict[str, Exposure]:
+    """Return how often each lesson was shown to these agents here, by pattern.
+
+    Args:
+        state: the local database.
+        agents: who read them.
+        promoted: when a pattern was promoted for the clan, milliseconds since 1970.
+    """
+    found: dict[str, Exposure] = {}
+    for agent in agents:
+        for pattern, spans in _spans(state, agent).items():
+            sofar = found.get(pattern, Exposure(0, 0))
+            before = _before(spans, promoted[pattern]) if pattern in promoted else 0
+            both = None if sofar.before is None or before is None else sofar.before + before
+            found[pattern] = Exposure(sofar.shown + sum(each.number for each in spans), both)
+    return found
+
+
+def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
     """Return when each lesson was shown to this agent here, oldest first."""
-    found: dict[str, list[Span]] = defaultdict(list)
+    found: dict[str, list[_Span]] = defaultdict(list)
     asked = "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ? ORDER BY first_ms, last_ms"
     for pattern, first, last, number in _rows(state, asked, agent):
-        found[pattern].append(Span(first, last, number))
+        found[pattern].append(_Span(first, last, number))
     return dict(found)
 
 
-def before(spans: Iterable[Span], at_ms: int) -> int | None:
+def _before(spans: Iterable[_Span], at_ms: int) -> int | None:
     """Return how many showings there were until a point in time; None where a span lies on both sides of it."""
     total = 0
     for each in spans:
@@ -168,7 +193,7 @@ def roll_up(writer: "Writer") -> int:
     return len(deltas)
 
 
-def _shortened(spans: Sequence[Span], most: int, cut_ms: int | None) -> list[Span]:
+def _shortened(spans: Sequence[_Span], most: int, cut_ms: int | None) -> list[_Span]:
     """Return at most so many spans: the oldest are joined, none across ``cut_ms``, the promotion, if it is known."""
     found = list(spans)
     at = 0
@@ -177,7 +202,7 @@ def _shortened(spans: Sequence[Span], most: int, cut_ms: int | None) -> list[Spa
         if cut_ms is not None and one.last <= cut_ms < next_one.first and at + 2 < len(found):
             at += 1  # there is one such place at most: what follows is joined instead
             continue
-        found[at : at + 2] = [Span(one.first, max(one.last, next_one.last), one.number + next_one.number)]
+        found[at : at + 2] = [_Span(one.first, max(one.last, next_one.last), one.number + next_one.number)]
     return found
 
 
@@ -223,7 +248,7 @@ def _shorten_one(connection: sqlite3.Connection, agent: str, pattern: str, most:
         where,
     ).fetchall()
     replica, total = rows[-1][3:]
-    spans = _shortened([Span(*row[:3]) for row in rows], most, cut_ms)
+    spans = _shortened([_Span(*row[:3]) for row in rows], most, cut_ms)
     connection.execute("DELETE FROM exposure WHERE agent = ? AND pattern = ? AND said = 1", where)
     connection.executemany(
         "INSERT INTO exposure VALUES (?, ?, '', ?, ?, ?, ?, ?, 1)",

@@ -60,17 +60,55 @@ class Memory(NamedTuple):
         whole = self.head + self.opening + "".join(self.rows) + self.closing + self.tail
         return whole.encode("utf-8", "surrogateescape")
 
-    def ids(self) -> list[str]:
-        """Return the ids of the lessons in the block, in their order."""
-        return list(dict.fromkeys(found for row in self.rows if (found := id_of(row))))
+    def lessons(self) -> dict[str, str]:
+        """Return the lines of the lessons in the block by id, in their order."""
+        return {found: row.rstrip("\r\n") for row in self.rows if (found := _id_of(row))}
 
     def known(self) -> set[str]:
         """Return the ids in the block, and those that were and were taken out."""
-        return {*self.ids(), *(pattern for row in self.rows for pattern in _promoted(row))}
+        return {*self.lessons(), *(pattern for row in self.rows for pattern in _promoted(row))}
 
     def size(self) -> int:
         """Return how many characters of it an agent reads."""
         return len(hot(self.render().decode("utf-8", "replace")))
+
+    def with_lesson(self, row: str, agent: str) -> "Memory":
+        """Return the memory with one more lesson, and its id remembered. A file without a block gets one."""
+        whole = self._with_block(agent)
+        at = next((n for n, known in enumerate(whole.rows) if _PROMOTED.fullmatch(known.rstrip("\r\n"))), None)
+        rows = [*whole.rows]
+        rows.insert(len(rows) if at is None else at, row + whole.eol)
+        return whole._replace(rows=tuple(rows))._remembering([_id_of(row)])
+
+    def without(self, ids: Sequence[str], agent: str) -> "Memory":
+        """Return the memory without these lessons, which are remembered: they do not come back by themselves."""
+        return self._with_block(agent)._less(ids)._remembering(ids)
+
+    def released(self, ids: Sequence[str]) -> "Memory":
+        """Return the memory without these lessons, and without a word that they ever were in it."""
+        return self._less(ids)._remembering([], forgotten=ids)
+
+    def _less(self, ids: Sequence[str]) -> "Memory":
+        return self._replace(rows=tuple(row for row in self.rows if _id_of(row) not in ids))
+
+    def _remembering(self, ids: Sequence[str], forgotten: Sequence[str] = ()) -> "Memory":
+        before = [pattern for row in self.rows for pattern in _promoted(row) if pattern not in forgotten]
+        rest = [row for row in self.rows if not _PROMOTED.fullmatch(row.rstrip("\r\n"))]
+        said = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
+        return self._replace(rows=(*rest, f"<!-- fleet:promoted{said} -->{self.eol}"))
+
+    def _with_block(self, agent: str) -> "Memory":
+        if self.opening:
+            return self
+        eol, head, tail = self.eol, self.head, self.tail
+        if not head and not tail:
+            head, tail = f"# Memory — {agent}{eol}{eol}", f"{eol}## Notes{eol}"
+            return Memory(head, OPENING + eol, (), CLOSING + eol, tail, eol)
+        if head.strip(_BOM) and not head.endswith("\n"):
+            head += eol
+        if head.strip(_BOM) and not head.endswith((f"{eol}{eol}", "\n\n")):
+            head += eol
+        return Memory(head, OPENING + eol, (), CLOSING + eol, (eol if tail.strip() else "") + tail, eol)
 
 
 def parse(data: bytes) -> Memory:
@@ -205,7 +243,7 @@ def _inert(words: str) -> str:
     return markdown_escape(clean)
 
 
-def id_of(row: str) -> str:
+def _id_of(row: str) -> str:
     """Return the id at the end of a lesson's line, or ""."""
     found = _EVIDENCE.search(row.rstrip("\r\n"))
     return found[1] if found else ""
@@ -214,45 +252,3 @@ def id_of(row: str) -> str:
 def _promoted(row: str) -> list[str]:
     found = _PROMOTED.fullmatch(row.rstrip("\r\n"))
     return found[1].split() if found else []
-
-
-def with_lesson(memory: Memory, row: str, agent: str) -> Memory:
-    """Return the memory with one more lesson, and its id remembered. A file without a block gets one."""
-    memory = _with_block(memory, agent)
-    at = next((n for n, known in enumerate(memory.rows) if _PROMOTED.fullmatch(known.rstrip("\r\n"))), len(memory.rows))
-    rows = (*memory.rows[:at], row + memory.eol, *memory.rows[at:])
-    return _remembering(memory._replace(rows=rows), [id_of(row)])
-
-
-def without_lessons(memory: Memory, ids: list[str], agent: str) -> Memory:
-    """Return the memory without these lessons, which are remembered, so that they do not come back by themselves."""
-    memory = _with_block(memory, agent)
-    rows = tuple(row for row in memory.rows if id_of(row) not in ids)
-    return _remembering(memory._replace(rows=rows), ids)
-
-
-def released(memory: Memory, ids: list[str]) -> Memory:
-    """Return the memory without these lessons, and without a word that they ever were in it."""
-    rows = tuple(row for row in memory.rows if id_of(row) not in ids)
-    return _remembering(memory._replace(rows=rows), [], forgotten=ids)
-
-
-def _remembering(memory: Memory, ids: Sequence[str], forgotten: Sequence[str] = ()) -> Memory:
-    before = [pattern for row in memory.rows for pattern in _promoted(row) if pattern not in forgotten]
-    rest = [row for row in memory.rows if not _PROMOTED.fullmatch(row.rstrip("\r\n"))]
-    said = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
-    return memory._replace(rows=(*rest, f"<!-- fleet:promoted{said} -->{memory.eol}"))
-
-
-def _with_block(memory: Memory, agent: str) -> Memory:
-    if memory.opening:
-        return memory
-    eol = memory.eol
-    head, tail = memory.head, memory.tail
-    if not head and not tail:
-        return Memory(f"# Memory — {agent}{eol}{eol}", OPENING + eol, (), CLOSING + eol, f"{eol}## Notes{eol}", eol)
-    if head.strip(_BOM) and not head.endswith("\n"):
-        head += eol
-    if head.strip(_BOM) and not head.endswith((f"{eol}{eol}", "\n\n")):
-        head += eol
-    return Memory(head, OPENING + eol, (), CLOSING + eol, (eol if tail.strip() else "") + tail, eol)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeVar
 
 from fleet.model import edits
 from fleet.model.errors import BusyError, NoError
@@ -23,6 +23,7 @@ from fleet.reflect import evidence, memory_md
 from fleet.reflect.evidence import PERSON, RETIRED, Due
 from fleet.reflect.memory_md import FILE_NAME, Memory
 from fleet.store.lines import PATTERNS
+from fleet.store.query import Patterns
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import readable
 
@@ -32,26 +33,27 @@ LEFT_MAX = 50
 _READS_MAX = 5
 
 
-class Lessons(Protocol):
-    """The records as promotion asks for them: ``workspace.patterns``, or that and an agent's private ones."""
+class Lessons:
+    """All records that an agent may have in its memory.
 
-    def get(self, pattern_id: str, /) -> Pattern | None:
+    Args:
+        sources: the clan's records, and the agent's private ones.
+    """
+
+    def __init__(self, sources: Sequence[Patterns]) -> None:
+        self._sources = sources
+
+    def get(self, pattern_id: str) -> Pattern | None:
         """Return a folded record."""
+        return next((found for each in self._sources if (found := each.get(pattern_id)) is not None), None)
 
-    def lesson(self, pattern_id: str, /) -> Pattern | None:
+    def lesson(self, pattern_id: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of: a merged set as one."""
+        return next((found for each in self._sources if (found := each.lesson(pattern_id)) is not None), None)
 
-    def group(self, pattern_id: str, /) -> list[str]:
-        """Return the ids of the merged set that a record belongs to."""
-
-
-class Promoted(NamedTuple):
-    """A lesson that entered a memory: its id and words, why, and on what evidence."""
-
-    id: str
-    text: str
-    reason: str
-    evidence: str
+    def group(self, pattern_id: str) -> list[str]:
+        """Return the ids of the merged set that a record belongs to, itself included."""
+        return next((found for each in self._sources if (found := each.group(pattern_id))), [])
 
 
 class Waiting(NamedTuple):
@@ -76,21 +78,34 @@ class Left(NamedTuple):
     at: str
 
 
+T = TypeVar("T", Waiting, Left)
+
+
 class Outcome(NamedTuple):
     """Result of a promotion: what entered the memory now, and everything that waits for a person."""
 
-    promoted: tuple[Promoted, ...] = ()
+    promoted: tuple[Due, ...] = ()
     waiting: tuple[Waiting, ...] = ()
 
 
 class Standing(NamedTuple):
-    """State of an agent's memory: characters as the agent reads them, their limit, lessons in it, what waits."""
+    """State of an agent's memory.
+
+    Attributes:
+        chars: as the agent reads them.
+        chars_max: their limit.
+        lessons: the ids of those in it.
+        waiting: what waited for a person when promotion was last looked at.
+        trouble: why nothing can be written, or "".
+        left: what left it and was still retired when that was last looked at; newest last.
+    """
 
     chars: int
     chars_max: int
     lessons: tuple[str, ...]
     waiting: tuple[Waiting, ...]
     trouble: str
+    left: tuple[Left, ...]
 
 
 def memory_file(workspace: Workspace, agent: str) -> Path:
@@ -98,30 +113,35 @@ def memory_file(workspace: Workspace, agent: str) -> Path:
     return workspace.home(agent) / FILE_NAME
 
 
-def _waiting_file(workspace: Workspace, agent: str) -> Path:
-    """Return the path of the list of what waits for a person: machine-local, worked out anew with each sync."""
-    return workspace.local / "promotion" / f"{agent}.json"
+def _noted_file(workspace: Workspace, agent: str, kind: type[T]) -> Path:
+    """Return the path of the list of what waits for a person, or of what left: machine-local."""
+    return workspace.local / "promotion" / f"{agent}{'.left' if kind is Left else ''}.json"
 
 
-def _left_file(workspace: Workspace, agent: str) -> Path:
-    """Return the path of the list of what left a memory: machine-local."""
-    return workspace.local / "promotion" / f"{agent}.left.json"
+def _noted(workspace: Workspace, agent: str, kind: type[T]) -> tuple[T, ...]:
+    try:
+        found = json.loads(workspace.files.read(_noted_file(workspace, agent, kind)) or b"[]")
+        return tuple(kind(*map(str, each)) for each in found)
+    except (ValueError, TypeError):
+        return ()  # what waits is worked out anew with the next sync; on what left, nothing else depends
+
+
+def _note(workspace: Workspace, agent: str, kind: type[T], noted: Sequence[T]) -> None:
+    said = json.dumps(noted, ensure_ascii=False).encode()
+    workspace.files.replace(_noted_file(workspace, agent, kind), said)
 
 
 def standing(workspace: Workspace, agent: str) -> Standing:
     """Return how an agent's memory stands."""
     memory = memory_md.parse(workspace.files.read(memory_file(workspace, agent)))
-    chars_max = workspace.config.promotion.hot_chars
-    return Standing(memory.size(), chars_max, tuple(memory.ids()), waiting(workspace, agent), memory.trouble)
-
-
-def waiting(workspace: Workspace, agent: str) -> tuple[Waiting, ...]:
-    """Return what waited for a person when promotion was last looked at."""
-    try:
-        found = json.loads(workspace.files.read(_waiting_file(workspace, agent)) or b"[]")
-        return tuple(Waiting(*map(str, each)) for each in found)
-    except (ValueError, TypeError):
-        return ()  # it is worked out anew with the next sync
+    return Standing(
+        memory.size(),
+        workspace.config.promotion.hot_chars,
+        tuple(memory.lessons()),
+        _noted(workspace, agent, Waiting),
+        memory.trouble,
+        _noted(workspace, agent, Left),
+    )
 
 
 def promote_due(
@@ -166,7 +186,7 @@ def promote_due(
 
 class _Plan(NamedTuple):
     memory: Memory
-    promoted: list[Promoted]
+    promoted: list[Due]
     waiting: list[Waiting]
 
 
@@ -187,13 +207,12 @@ def _planned(
         if known.intersection(part.id for part in parts):
             continue  # it was promoted under another record of the same lesson
         right = next(filter(None, (rights().get(part) for part in (due.id, *(p.id for p in parts)))), "")
-        more = plan.memory if memory.trouble else memory_md.with_lesson(plan.memory, _row(pattern, right, due), agent)
-        said = readable(pattern.text)
+        more = plan.memory if memory.trouble else plan.memory.with_lesson(_row(pattern, right, due), agent)
         if why := _obstacle(workspace, more, evidence.doubt(pattern, parts, agent), due):
-            plan.waiting.append(Waiting(due.id, said, due.evidence, why))
+            plan.waiting.append(Waiting(due.id, due.text, due.evidence, why))
         else:
             plan = plan._replace(memory=more)
-            plan.promoted.append(Promoted(due.id, said, due.reason, due.evidence))
+            plan.promoted.append(due)
     return plan
 
 
@@ -232,7 +251,7 @@ def _no_room(more: Memory, chars_max: int, pattern_id: str) -> str:
 
 def promote(
     writer: Writer, pattern: Pattern, lessons: Lessons, *, right: str = "", instead_of: Sequence[str] = ()
-) -> Promoted:
+) -> Due:
     """Bring one lesson into the agent's memory because a person says so.
 
     Args:
@@ -250,24 +269,24 @@ def promote(
     data, memory = _read_memory(workspace, agent)
     _check(memory)
     parts = [pattern.id, *lessons.group(pattern.id)]
-    if inside := [each for each in memory.ids() if each in parts]:
+    if inside := [each for each in memory.lessons() if each in parts]:
         raise NoError(f"{inside[0]} is in {FILE_NAME} already; nothing was changed")
     if not evidence.can_be_promoted(pattern):
         why = "has no words that can be shown" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
         raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
     for each in instead_of:
-        if each not in memory.ids():
+        if each not in memory.lessons():
             raise NoError(f"{each} is not in {FILE_NAME}, so nothing can stand there instead; nothing changed")
-    due = Due(pattern.id, PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
-    more = memory_md.without_lessons(memory, list(instead_of), agent) if instead_of else memory
-    more = memory_md.with_lesson(more, _row(pattern, right, due), agent)
+    due = Due(pattern.id, readable(pattern.text), PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
+    more = memory.without(instead_of, agent) if instead_of else memory
+    more = more.with_lesson(_row(pattern, right, due), agent)
     if more.size() > chars_max:
         raise NoError(f"{_no_room(more, chars_max, pattern.id)}. Nothing was changed")
     _publish(writer, [pattern])
     if not _swap_memory(workspace, agent, data, more):
         raise BusyError(f"{FILE_NAME} was changed by somebody else just now; run the command again")
     _keep_waiting(workspace, agent, [], [pattern.id], more.known(), is_all=False)
-    return Promoted(pattern.id, readable(pattern.text), due.reason, due.evidence)
+    return due
 
 
 def demote(writer: Writer, ids: Sequence[str], lessons: Lessons) -> None:
@@ -284,11 +303,11 @@ def demote(writer: Writer, ids: Sequence[str], lessons: Lessons) -> None:
     workspace, agent = writer.workspace, writer.agent
     data, memory = _read_memory(workspace, agent)
     _check(memory)
-    inside = [each for each in memory.ids() if each in ids]
-    asked = [one.id for one in waiting(workspace, agent) if one.id in ids]
+    inside = [each for each in memory.lessons() if each in ids]
+    asked = [one.id for one in _noted(workspace, agent, Waiting) if one.id in ids]
     if not inside and not asked:
         raise NoError(f"{ids[0]} is not in {FILE_NAME}; nothing was changed")
-    less = memory_md.without_lessons(memory, list(dict.fromkeys([*inside, *asked])), agent)
+    less = memory.without([*inside, *asked], agent)
     found = [pattern for each in ids if (pattern := lessons.get(each)) is not None] if inside else []
     _append(writer, [pattern.id for pattern in found if pattern.state == edits.PUBLISHED], edits.demote)
     if not _swap_memory(workspace, agent, data, less):
@@ -298,8 +317,8 @@ def demote(writer: Writer, ids: Sequence[str], lessons: Lessons) -> None:
 
 def without_retired(memory: Memory, lessons: Lessons) -> Memory:
     """Return a memory without the lessons that are retired; with nothing to take out, or in trouble, as it is."""
-    gone = [each for each in memory.ids() if is_retired(lessons.lesson(each))]
-    return memory_md.released(memory, gone) if gone else memory
+    gone = [each for each in memory.lessons() if is_retired(lessons.lesson(each))]
+    return memory.released(gone) if gone else memory
 
 
 def take_out_retired(workspace: Workspace, agent: str, lessons: Lessons) -> tuple[Left, ...]:
@@ -311,35 +330,28 @@ def take_out_retired(workspace: Workspace, agent: str, lessons: Lessons) -> tupl
     """
     for _ in range(_READS_MAX):
         data, memory = _read_memory(workspace, agent)
-        rows = {memory_md.id_of(row): row.rstrip("\r\n") for row in memory.rows}
-        found = {each: lessons.lesson(each) for each in memory.ids()}
+        rows = memory.lessons()
+        found = {each: lessons.lesson(each) for each in rows}
         gone = {each: pattern for each, pattern in found.items() if pattern is not None and is_retired(pattern)}
         fresh = tuple(Left(each, readable(gone[each].text), rows[each], workspace.wall()) for each in gone)
         # First it is noted: a crash in between leaves a note about a lesson that is still there, and leaves next time.
-        _keep_left(workspace, agent, fresh, lessons, memory.ids())
-        if not fresh or _swap_memory(workspace, agent, data, memory_md.released(memory, list(gone))):
+        _keep_left(workspace, agent, fresh, lessons, rows)
+        if not fresh or _swap_memory(workspace, agent, data, memory.released(list(gone))):
             return fresh
     raise BusyError(f"agents/{agent}/{FILE_NAME} is being written by somebody else; what is retired leaves later")
 
 
-def left(workspace: Workspace, agent: str) -> tuple[Left, ...]:
-    """Return what left an agent's memory and was still retired when that was last looked at; newest last."""
-    try:
-        found = json.loads(workspace.files.read(_left_file(workspace, agent)) or b"[]")
-        return tuple(Left(*map(str, each)) for each in found)
-    except (ValueError, TypeError):
-        return ()  # it told what was; nothing else depends on it
-
-
 def forget(workspace: Workspace, agent: str, pattern_id: str) -> None:
     """Drop the words of a lesson that left a memory, or waits for one. The caller holds the write lock."""
-    for path, noted in (
-        (_left_file(workspace, agent), left(workspace, agent)),
-        (_waiting_file(workspace, agent), waiting(workspace, agent)),
-    ):
-        kept = [each for each in noted if each.id != pattern_id]
-        if len(kept) < len(noted):
-            workspace.files.replace(path, _as_json(kept))
+    _forget(workspace, agent, Waiting, pattern_id)
+    _forget(workspace, agent, Left, pattern_id)
+
+
+def _forget(workspace: Workspace, agent: str, kind: type[T], pattern_id: str) -> None:
+    noted = _noted(workspace, agent, kind)
+    kept = [each for each in noted if each.id != pattern_id]
+    if len(kept) < len(noted):
+        _note(workspace, agent, kind, kept)
 
 
 def is_retired(pattern: Pattern | None) -> bool:
@@ -352,29 +364,25 @@ def is_retired(pattern: Pattern | None) -> bool:
 def _keep_left(
     workspace: Workspace, agent: str, fresh: tuple[Left, ...], lessons: Lessons, inside: Iterable[str]
 ) -> None:
-    noted = left(workspace, agent)
+    noted = _noted(workspace, agent, Left)
     going = {each.id for each in fresh}
     stays = {*inside} - going
     kept = [each for each in noted if each.id not in going | stays and is_retired(lessons.lesson(each.id))]
     now = (*kept, *fresh)[-LEFT_MAX:]
     if now != noted:
-        workspace.files.replace(_left_file(workspace, agent), _as_json(now))
+        _note(workspace, agent, Left, now)
 
 
 def _keep_waiting(
     workspace: Workspace, agent: str, held_up: list[Waiting], looked: Iterable[str], known: set[str], *, is_all: bool
 ) -> tuple[Waiting, ...]:
     """Note what waits now: of what was not looked at, what waited before, unless it entered since."""
-    noted, judged = waiting(workspace, agent), set(looked)
+    noted, judged = _noted(workspace, agent, Waiting), set(looked)
     kept = [] if is_all else [each for each in noted if each.id not in judged and each.id not in known]
     now = (*kept, *(each for each in held_up if each.id not in known))
     if now != noted:
-        workspace.files.replace(_waiting_file(workspace, agent), _as_json(now))
+        _note(workspace, agent, Waiting, now)
     return now
-
-
-def _as_json(noted: Sequence[tuple[str, ...]]) -> bytes:
-    return json.dumps(noted, ensure_ascii=False).encode()
 
 
 def _read_memory(workspace: Workspace, agent: str) -> tuple[bytes, Memory]:

@@ -1,18 +1,20 @@
-"""Figures of whether the fleet learns: pure, from records and from what the logs counted.
+"""Figures of whether the fleet learns, and their plot: pure, from records and from what the logs counted.
 
 Only what can be known is told. Counters bear no time, so when a lesson was shown and when its mistake was made again is
 known of the notes and logs on this machine.
 """
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Any, NamedTuple
+from unicodedata import combining, east_asian_width
 
 from crdt import clock
 from fleet.model.pattern import Pattern
-from fleet.reflect.exposure import promoted_ms
+from fleet.reflect.exposure import Exposure, promoted_ms
 
 SHOWN_MIN = 20
 """A lesson that was shown less often cannot be said to have failed."""
@@ -20,6 +22,13 @@ SHOWN_MIN = 20
 _DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
 _FIRST_MS = 946_684_800_000  # 2000: what is stamped earlier bears no date
+_WEEKS_SHOWN = 16
+_LESSONS_SHOWN = 10
+_WIDTH_MIN = 40
+_COLUMNS_EACH_MAX = 3  # of one correction: three of them fill no screen
+_FRESH, _AGAIN = "█", "░"
+_WEEK_CHARS = len("2026-W47 ")
+_FIGURES_CHARS = len(" 9999  100% relapses")
 _WEEKS_MAX = 520  # ten years: an entry that tells of an older time is not drawn out to it
 
 
@@ -31,14 +40,7 @@ class Happened(NamedTuple):
     is_relapse: bool
 
 
-class Exposure(NamedTuple):
-    """Showings of one lesson to the agents here: their number, and that until its promotion; None: not known."""
-
-    shown: int
-    before: int | None
-
-
-class Rate(NamedTuple):
+class _Rate(NamedTuple):
     """Relapses over exposures in one stretch of time; None: not known."""
 
     relapsed: int
@@ -50,7 +52,7 @@ class Rate(NamedTuple):
         return self.relapsed / self.shown if self.shown else None
 
 
-class Lesson(NamedTuple):
+class _Lesson(NamedTuple):
     """One lesson that was ever shown or met again.
 
     Attributes:
@@ -63,8 +65,8 @@ class Lesson(NamedTuple):
 
     pattern: Pattern
     published_ms: int | None
-    before: Rate
-    after: Rate | None
+    before: _Rate
+    after: _Rate | None
     failing: str
 
 
@@ -80,7 +82,7 @@ class Stats(NamedTuple):
     """
 
     weeks: Sequence[tuple[str, int, int]]
-    lessons: Sequence[Lesson]
+    lessons: Sequence[_Lesson]
     hours: Mapping[str, float]
     unfilled: int
     unknown: Sequence[str]
@@ -119,13 +121,13 @@ def measure(
         seen = [exposures[member] for member in ids if member in exposures]
         why = failing(pattern)
         if seen or why or pattern.count("shown") or pattern.count("relapsed"):
-            lessons.append(Lesson(pattern, published_ms, *_rates(pattern, mine, seen, published_ms), why))
+            lessons.append(_Lesson(pattern, published_ms, *_rates(pattern, mine, seen, published_ms), why))
     lessons.sort(key=lambda lesson: lesson.pattern.last_seen, reverse=True)
     lessons.sort(key=lambda lesson: -lesson.pattern.count("shown"))
     return Stats(_weeks(happened), lessons, hours, unfilled, _unknown(lessons))
 
 
-def never_helped(lesson: Lesson) -> bool:
+def _never_helped(lesson: _Lesson) -> bool:
     """Tell whether a lesson was shown often, helped nobody, and left its mistake as frequent as it was.
 
     A lesson whose mistake was not made again is not among them: that is what help looks like from outside.
@@ -159,7 +161,7 @@ def as_found(stats: Stats) -> dict[str, Any]:
             for lesson in stats.lessons
             if lesson.failing
         ],
-        "never_helped": [lesson.pattern.id for lesson in stats.lessons if never_helped(lesson)],
+        "never_helped": [lesson.pattern.id for lesson in stats.lessons if _never_helped(lesson)],
         "to_fleet": {
             "median_hours": _rounded(median(stats.hours.values())) if stats.hours else None,
             "lessons": [{"id": each, "hours": _rounded(hours)} for each, hours in sorted(stats.hours.items())],
@@ -168,21 +170,21 @@ def as_found(stats: Stats) -> dict[str, Any]:
     }
 
 
-def _lesson_found(lesson: Lesson) -> dict[str, Any]:
+def _lesson_found(lesson: _Lesson) -> dict[str, Any]:
     pattern = lesson.pattern
     counters = {name: pattern.count(name) for name in ("seen", "shown", "relapsed", "helped", "hurt")}
     return {
         "id": pattern.id,
         "text": pattern.text,
         **counters,
-        "rate": _rounded(Rate(counters["relapsed"], counters["shown"]).value),
+        "rate": _rounded(_Rate(counters["relapsed"], counters["shown"]).value),
         "published": _iso(lesson.published_ms),
         "before": _rate_found(lesson.before),
         "after": _rate_found(lesson.after) if lesson.after is not None else None,
     }
 
 
-def _rate_found(rate: Rate) -> dict[str, Any]:
+def _rate_found(rate: _Rate) -> dict[str, Any]:
     return {"relapsed": rate.relapsed, "shown": rate.shown, "rate": _rounded(rate.value)}
 
 
@@ -192,20 +194,20 @@ def _rounded(number: float | None) -> float | None:
 
 def _rates(
     pattern: Pattern, mine: Sequence[Happened], seen: Sequence[Exposure], published_ms: int | None
-) -> tuple[Rate, Rate | None]:
+) -> tuple[_Rate, _Rate | None]:
     """Return relapses over exposures here, before and after the promotion."""
     shown = sum(each.shown for each in seen)
     relapses = [each.at_ms for each in mine if each.is_relapse]
     if pattern.state != "published":
-        return Rate(len(relapses), shown), None
+        return _Rate(len(relapses), shown), None
     if published_ms is None:  # published before it came here, nobody knows when
-        return Rate(0, 0), Rate(len(relapses), shown)
+        return _Rate(0, 0), _Rate(len(relapses), shown)
     before = sum(at_ms <= published_ms for at_ms in relapses)
     after = len(relapses) - before
     earlier = [each.before for each in seen if each.before is not None]
     if len(earlier) < len(seen):
-        return Rate(before, None), Rate(after, None)
-    return Rate(before, sum(earlier)), Rate(after, shown - sum(earlier))
+        return _Rate(before, None), _Rate(after, None)
+    return _Rate(before, sum(earlier)), _Rate(after, shown - sum(earlier))
 
 
 def _dated(ms: int | None) -> int | None:
@@ -242,7 +244,7 @@ def _week(day: int) -> str:
     return f"{year}-W{week:02d}"
 
 
-def _unknown(lessons: Sequence[Lesson]) -> list[str]:
+def _unknown(lessons: Sequence[_Lesson]) -> list[str]:
     found = ["when other machines' relapses happened: their counters bear no time"]
     mixed = sum(lesson.before.shown is None for lesson in lessons)
     if mixed:
@@ -254,3 +256,110 @@ def _unknown(lessons: Sequence[Lesson]) -> list[str]:
     if undated:
         found.append(f"when {undated} lesson{'s were' if undated > 1 else ' was'} promoted")
     return found
+
+
+# --- for a terminal: plain text and blocks, no colour ----------------------------------------------------------------
+
+
+def render(stats: Stats, width: int, readable: Callable[[object], str]) -> str:
+    """Return the text, several lines.
+
+    Args:
+        stats: the figures.
+        width: columns; below 40 is drawn as 40.
+        readable: makes somebody else's text fit to print.
+    """
+    width = max(width, _WIDTH_MIN)
+    parts = [
+        _drawn_weeks(stats.weeks, width),
+        _drawn_lessons(stats.lessons, readable),
+        _listed("Not working", [(each, each.failing) for each in stats.lessons if each.failing], width, readable),
+        _listed("Never helped", [(each, "") for each in stats.lessons if _never_helped(each)], width, readable),
+        _to_fleet(stats),
+    ]
+    if stats.unfilled:
+        parts.append([f"{stats.unfilled:,} without a lesson yet: fleet learn --waiting"])
+    if stats.weeks or stats.lessons:
+        parts.append([row for each in stats.unknown for row in _wrapped(f"Not known: {each}", width)])
+    return "\n\n".join("\n".join(_cut(row, width) for row in rows) for rows in parts if rows)
+
+
+def _drawn_weeks(weeks: Sequence[tuple[str, int, int]], width: int) -> list[str]:
+    if not weeks:
+        return ["no correction was counted on this machine yet"]
+    drawn = weeks[-_WEEKS_SHOWN:]
+    most = max(made for _, made, _ in drawn) or 1
+    room = max(min(width - _WEEK_CHARS - _FIGURES_CHARS, most * _COLUMNS_EACH_MAX), 8)
+    rows = [f"Corrections per week: {_FRESH} new, {_AGAIN} relapses"]
+    if len(weeks) > len(drawn):
+        rows.append(f"({len(weeks) - len(drawn):,} earlier weeks: --json)")
+    for week, made, again in drawn:
+        length = max(round(room * made / most), 1) if made else 0
+        dim = min(max(round(length * again / made), 1), length) if again else 0
+        bar = _FRESH * (length - dim) + _AGAIN * dim
+        rate = f"  {100 * again / made:3.0f}% relapses" if made else ""
+        rows.append(f"{week} {bar:<{room}} {made:>4}{rate}".rstrip())
+    return rows
+
+
+def _drawn_lessons(lessons: Sequence[_Lesson], readable: Callable[[object], str]) -> list[str]:
+    shown = [each for each in lessons if each.pattern.count("shown") or each.before.shown or each.after is not None]
+    if not shown:
+        return []
+    rows = ["Relapses over exposures: all, then here before > after promotion"]
+    for each in shown[:_LESSONS_SHOWN]:
+        all_of_it = _Rate(each.pattern.count("relapsed"), each.pattern.count("shown"))
+        here = _fraction(each.before) + (f" > {_fraction(each.after)}" if each.after is not None else "")
+        rows.append(f"  {_fraction(all_of_it):>9}   {here:<19} {readable(each.pattern.text)}")
+    if len(shown) > _LESSONS_SHOWN:
+        rows.append(f"  and {len(shown) - _LESSONS_SHOWN:,} more: --json")
+    return rows
+
+
+def _fraction(rate: _Rate) -> str:
+    return f"{rate.relapsed:,}/{'?' if rate.shown is None else f'{rate.shown:,}'}"
+
+
+def _listed(
+    title: str, found: Sequence[tuple[_Lesson, str]], width: int, readable: Callable[[object], str]
+) -> list[str]:
+    if not found:
+        return []
+    rows = [f"{title} ({len(found):,})"]
+    for each, why in found[:_LESSONS_SHOWN]:
+        rows.append(_cut(f"  {each.pattern.id}  {readable(each.pattern.text)}", width))
+        if why:
+            rows += _wrapped(why, width, "    ")
+    return rows
+
+
+def _to_fleet(stats: Stats) -> list[str]:
+    if not stats.hours:
+        return []
+    number = f"{len(stats.hours):,} {'lesson' if len(stats.hours) == 1 else 'lessons'}"
+    middle = _span(median(stats.hours.values()))
+    return [f"From first correction to the fleet's memory: {middle} in the middle of {number}"]
+
+
+def _span(hours: float) -> str:
+    if hours < 1:
+        return f"{hours * 60:.0f} min"
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + "  ")
+
+
+def _cut(row: str, width: int) -> str:
+    """Cut by columns: a Chinese character takes two."""
+    if sum(map(_columns, row)) <= width:
+        return row
+    kept, room = 0, width - 1
+    while (room := room - _columns(row[kept])) >= 0:
+        kept += 1
+    return row[:kept].rstrip() + "…"
+
+
+def _columns(char: str) -> int:
+    return 0 if combining(char) else 2 if east_asian_width(char) in {"W", "F"} else 1

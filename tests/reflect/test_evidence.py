@@ -6,7 +6,7 @@ from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Column, Line
 from fleet.model.merged import united
 from fleet.model.pattern import Pattern, fold
-from fleet.reflect.evidence import CLAN, OWN, Independent, doubt, due, independent
+from fleet.reflect.evidence import CLAN, OWN, _Independent, _independent, doubt, due
 from fleet.store.config import Promotion
 from tests.records import AT, pattern
 
@@ -59,8 +59,8 @@ def test_an_import_is_no_agent():
     record = {"0a0b0c0d00000000": 5}
     assert reasons(lesson({V1: 2}, imported=record), "slash") == []
     assert reasons(lesson({}, imported=record), "porter") == []
-    assert independent(lesson({}, imported=record)) == Independent(0, 0, 0)
-    assert independent(lesson({"import.0a0b0c0d": 5})) == Independent(0, 0, 0)  # of a clan that was upgraded
+    assert _independent(lesson({}, imported=record)) == _Independent(0, 0, 0)
+    assert _independent(lesson({"import.0a0b0c0d": 5})) == _Independent(0, 0, 0)  # of a clan that was upgraded
 
 
 def by_hand(*entries: tuple[str, str]) -> Pattern:
@@ -83,7 +83,7 @@ def test_an_entry_written_by_hand_counts_like_any_other():
 def test_an_entry_that_was_copied_with_its_log_is_evidence_once():
     mine = [(V1, f"{n:016x}") for n in range(2)]
     assert reasons(by_hand(*mine, *((V2, entry) for _, entry in mine)), "velma") == []
-    assert independent(by_hand(*mine, *((T1, entry) for _, entry in mine))) == Independent(2, 1, 1)
+    assert _independent(by_hand(*mine, *((T1, entry) for _, entry in mine))) == _Independent(2, 1, 1)
 
 
 # Attack 3: one key, many lines.
@@ -97,17 +97,17 @@ def test_one_replica_that_says_a_thousand_times_in_a_thousand_sessions_promotes_
 
 def test_a_thousand_replicas_of_one_agent_are_one_agent():
     forged = {f"mallory.{n:08x}": 1 for n in range(1000)}
-    assert independent(lesson(forged, sessions=dict.fromkeys(forged, 1))).agents == 1
+    assert _independent(lesson(forged, sessions=dict.fromkeys(forged, 1))).agents == 1
     assert reasons(lesson(forged, sessions=dict.fromkeys(forged, 1)), "velma") == []
 
 
 def test_what_counts_as_a_session():
     # Ids of sessions stay at home: each replica counts its own, so two agents are two sessions at least.
-    assert independent(lesson({V1: 2, T1: 1})).sessions == 2
-    assert independent(lesson({V1: 2, T1: 1}, sessions={V1: 2, T1: 1})).sessions == 3
+    assert _independent(lesson({V1: 2, T1: 1})).sessions == 2
+    assert _independent(lesson({V1: 2, T1: 1}, sessions={V1: 2, T1: 1})).sessions == 3
     # An occurrence lies in one session: a counter that claims more is not believed.
-    assert independent(lesson({V1: 2, T1: 1}, sessions={V1: 900, T1: 900})).sessions == 3
-    assert independent(lesson({V1: 3}, sessions={V1: 1})).sessions == 1
+    assert _independent(lesson({V1: 2, T1: 1}, sessions={V1: 900, T1: 900})).sessions == 3
+    assert _independent(lesson({V1: 3}, sessions={V1: 1})).sessions == 1
     assert reasons(lesson({V1: 2, T1: 1}), "slash", clan_sessions=3) == []
     assert reasons(lesson({V1: 2, T1: 1}, sessions={V1: 2, T1: 1}), "slash", clan_sessions=3) == [CLAN]
 

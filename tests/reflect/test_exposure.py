@@ -15,7 +15,7 @@ from fleet.model import limits
 from fleet.model.errors import DiskError
 from fleet.model.line import Line, total_of
 from fleet.reflect import exposure
-from fleet.reflect.exposure import Span, _shortened, before, known, note, was_shown
+from fleet.reflect.exposure import _before, _shortened, _Span, _spans, note, was_shown
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -91,7 +91,7 @@ def totals(w) -> dict[str, int]:
 
 def counts(w) -> dict[str, int]:
     """How often each was shown here."""
-    return {pattern: sum(each.number for each in spans) for pattern, spans in known(w.state, "velma").items()}
+    return {pattern: sum(each.number for each in spans) for pattern, spans in _spans(w.state, "velma").items()}
 
 
 def promote(w, at):
@@ -99,7 +99,7 @@ def promote(w, at):
 
 
 def until(w, at, pattern=ONE):
-    return before(known(w.state, "velma").get(pattern, ()), at)
+    return _before(_spans(w.state, "velma").get(pattern, ()), at)
 
 
 # --- what was shown ---------------------------------------------------------------------------------------------------
@@ -113,19 +113,19 @@ def test_what_was_shown_is_found_again(w):
     assert not was_shown(w.state, "tank", [ONE], NOW + 1)
     assert was_shown(w.state, "velma", [UNKNOWN, TWO], NOW + 1)  # one of them is enough: they are merged
     assert not was_shown(w.state, "velma", [], NOW + 1)
-    assert known(w.state, "velma") == {ONE: [Span(NOW, NOW, 1)], TWO: [Span(NOW, NOW, 1)]}
+    assert _spans(w.state, "velma") == {ONE: [_Span(NOW, NOW, 1)], TWO: [_Span(NOW, NOW, 1)]}
 
 
 def test_what_is_no_pattern_or_no_agent_is_not_noted(w):
     assert not see(w, "d-0000000000000001", "p-00", "p-000000000000000G", "../x")
     assert not note(w.state, "", "s", [ONE], NOW)
-    assert known(w.state, "velma") == {}
+    assert _spans(w.state, "velma") == {}
 
 
 def test_where_nothing_was_ever_noted_nothing_is_made(w):
     assert not was_shown(w.state, "velma", [ONE], NOW + 1)
     assert not is_due(w)
-    assert known(w.state, "velma") == {}
+    assert _spans(w.state, "velma") == {}
     assert not w.state.path.exists()
 
 
@@ -139,7 +139,7 @@ def test_nobody_waits_for_a_database_that_refuses(w, harm):
         w.state.path = w.local / "nowhere" / "local.db"
     assert not see(w)
     assert not was_shown(w.state, "velma", [ONE], NOW + 1)
-    assert known(w.state, "velma") == {}
+    assert _spans(w.state, "velma") == {}
 
 
 def test_four_processes_at_once_lose_no_showing(w):
@@ -319,7 +319,7 @@ def test_nothing_is_joined_across_a_known_promotion(w, clock):
         roll(w)
         assert until(w, cut) == 6
     assert counts(w) == {ONE: 200}
-    assert len(known(w.state, "velma")[ONE]) == limits.SHOWN_SPANS_EACH_MAX
+    assert len(_spans(w.state, "velma")[ONE]) == limits.SHOWN_SPANS_EACH_MAX
 
 
 def test_the_table_is_bounded(w, clock, monkeypatch):
@@ -330,7 +330,7 @@ def test_the_table_is_bounded(w, clock, monkeypatch):
         see(w, *ids[hour % 3 :], at=NOW + hour * HOUR)
     clock.now = NOW + 2 * DAY
     roll(w)
-    spans = known(w.state, "velma")
+    spans = _spans(w.state, "velma")
     assert len(spans) == 8
     assert sum(map(len, spans.values())) <= 40
     assert all(sum(each.number for each in spans[pattern]) == 20 for pattern in spans.keys() & ids[2:])
@@ -344,10 +344,10 @@ def test_whatever_is_joined_no_figure_is_wrong(seed):
     cut = rng.randrange(1000)
     known_cut = rng.choice([cut, None])
     most = limits.SHOWN_SPANS_EACH_MAX
-    spans = _shortened([Span(at, at, 1) for at in moments], most, known_cut)
+    spans = _shortened([_Span(at, at, 1) for at in moments], most, known_cut)
     assert len(spans) <= most
     assert sum(each.number for each in spans) == len(moments)
     for at in [cut, *moments, *range(0, 1000, 97)]:
-        assert before(spans, at) in (sum(each <= at for each in moments), None)
+        assert _before(spans, at) in (sum(each <= at for each in moments), None)
     if known_cut is not None:
-        assert before(spans, cut) is not None
+        assert _before(spans, cut) is not None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.reflect.memory_md import CLOSING, OPENING, hot, lesson_row, parse, with_lesson, without_lessons
+from fleet.reflect.memory_md import CLOSING, OPENING, hot, lesson_row, parse
 
 IDS = [f"p-{n:016x}" for n in range(1, 7)]
 
@@ -26,7 +26,7 @@ def outside(data: bytes) -> tuple[bytes, bytes]:
 
 
 def test_a_new_memory_is_golden():
-    made = with_lesson(parse(b""), row(0), "velma")
+    made = parse(b"").with_lesson(row(0), "velma")
     assert made.render().decode() == (
         f"# Memory — velma\n\n{OPENING}\n"
         "- Check the version first — right: run it with --version (seen 3 by velma; p-0000000000000001)\n"
@@ -41,7 +41,7 @@ def test_a_new_memory_is_golden():
 
 def test_a_block_goes_before_the_notes_of_a_memory_that_has_none():
     mine = b"# Memory\n\n## Notes\n\n- mine\n"
-    made = with_lesson(parse(mine), row(0), "velma").render()
+    made = parse(mine).with_lesson(row(0), "velma").render()
     assert outside(made) == (b"# Memory\n\n", b"\n## Notes\n\n- mine\n")
 
 
@@ -72,7 +72,7 @@ def test_a_persons_bytes_stay_whatever_they_are(mine):
     assert memory.trouble == ""
     assert memory.render() == mine
     assert memory.head + memory.tail == mine.decode("utf-8", "surrogateescape")
-    made = with_lesson(memory, row(0), "velma")
+    made = memory.with_lesson(row(0), "velma")
     data = made.render()
     head, tail = (part.encode("utf-8", "surrogateescape") for part in (memory.head, memory.tail))
     assert data.startswith(head)
@@ -83,10 +83,10 @@ def test_a_persons_bytes_stay_whatever_they_are(mine):
     assert IDS[0] in after
     kept = outside(data)
     for change in (
-        lambda m: with_lesson(m, row(1), "velma"),
-        lambda m: without_lessons(m, [IDS[0]], "velma"),
-        lambda m: with_lesson(m, row(0), "velma"),
-        lambda m: without_lessons(m, IDS, "velma"),
+        lambda m: m.with_lesson(row(1), "velma"),
+        lambda m: m.without([IDS[0]], "velma"),
+        lambda m: m.with_lesson(row(0), "velma"),
+        lambda m: m.without(IDS, "velma"),
     ):
         memory = parse(data)
         assert memory.trouble == ""
@@ -135,13 +135,13 @@ def test_no_promotion_or_demotion_touches_what_stands_outside_the_block(mine, st
     for is_promotion, number in steps:
         memory = parse(data)
         assert memory.trouble == ""
-        known = memory.ids()
+        known = [*memory.lessons()]
         if is_promotion and IDS[number] not in known:
-            memory = with_lesson(memory, row(number), "velma")
-            assert memory.ids() == [*known, IDS[number]]
+            memory = memory.with_lesson(row(number), "velma")
+            assert [*memory.lessons()] == [*known, IDS[number]]
         else:
-            memory = without_lessons(memory, [IDS[number]], "velma")
-            assert IDS[number] not in memory.ids()
+            memory = memory.without([IDS[number]], "velma")
+            assert IDS[number] not in memory.lessons()
         assert IDS[number] in memory.known()
         data = memory.render()
         assert data.startswith(head)
@@ -181,15 +181,15 @@ def test_a_block_that_cannot_be_told_is_left_alone_and_said(mine, told):
 
 
 def test_crlf_stays_crlf():
-    made = with_lesson(parse(b"# Memory\r\n\r\n## Notes\r\n"), row(0), "velma").render()
+    made = parse(b"# Memory\r\n\r\n## Notes\r\n").with_lesson(row(0), "velma").render()
     assert made.count(b"\n") == made.count(b"\r\n")
-    assert parse(made).ids() == [IDS[0]]
+    assert [*parse(made).lessons()] == [IDS[0]]
 
 
 def test_what_was_taken_out_by_hand_is_remembered():
-    made = with_lesson(with_lesson(parse(b""), row(0), "velma"), row(1), "velma").render()
+    made = parse(b"").with_lesson(row(0), "velma").with_lesson(row(1), "velma").render()
     cut = b"".join(line for line in made.splitlines(keepends=True) if not line.startswith(b"- ") or b"0002)" in line)
-    assert parse(cut).ids() == [IDS[1]]
+    assert [*parse(cut).lessons()] == [IDS[1]]
     assert parse(cut).known() == {IDS[0], IDS[1]}
 
 
@@ -229,14 +229,14 @@ def assert_harmless(said: str, right: str = "") -> None:
     assert "-->" not in made
     assert not re.search(r"<[A-Za-z/!?]", made)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]", made)
-    data = with_lesson(parse(b"# Memory\n\n## Notes\n\n- mine\n"), made, "velma").render()
+    data = parse(b"# Memory\n\n## Notes\n\n- mine\n").with_lesson(made, "velma").render()
     memory = parse(data)
     assert memory.trouble == ""
-    assert memory.ids() == [IDS[0]]
+    assert [*memory.lessons()] == [IDS[0]]
     assert outside(data) == (b"# Memory\n\n", b"\n## Notes\n\n- mine\n")
     read = hot(data.decode())
     assert read.split("\n") == ["# Memory", "", made.rstrip(), "", "## Notes", "", "- mine"]
-    assert without_lessons(memory, [IDS[0]], "velma").ids() == []
+    assert [*memory.without([IDS[0]], "velma").lessons()] == []
 
 
 @pytest.mark.parametrize("said", BREAKOUTS, ids=range(len(BREAKOUTS)))

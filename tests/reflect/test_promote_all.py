@@ -89,12 +89,12 @@ def test_in_a_large_clan_what_waits_is_looked_at_again(large):
     large.config.promotion.mode = "suggest"
     tell(large, lesson({"velma.00000007": 3}))
     assert promoted(large) == []
-    assert [each.text for each in promotion.waiting(large, "velma")] == [LESSON]
+    assert [each.text for each in promotion.standing(large, "velma").waiting] == [LESSON]
     assert promoted(large) == []
-    assert [each.text for each in promotion.waiting(large, "velma")] == [LESSON]
+    assert [each.text for each in promotion.standing(large, "velma").waiting] == [LESSON]
     tell(large, lesson({}, rem={"velma.00000007": records.AT}))
     assert promoted(large) == []
-    assert promotion.waiting(large, "velma") == ()
+    assert promotion.standing(large, "velma").waiting == ()
 
 
 def test_a_lost_database_promotes_nothing_twice_and_misses_nothing(large):

@@ -5,14 +5,15 @@ import random
 
 import pytest
 
-from fleet.app.reflecting import Known
+from fleet.app.reflecting import known
 from fleet.model import limits
 from fleet.model.errors import BusyError, DiskError, NoError
 from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
 from fleet.reflect import promotion
+from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import hot
-from fleet.reflect.promotion import Outcome, Promoted, promote_due
+from fleet.reflect.promotion import Outcome, promote_due
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -73,20 +74,20 @@ def tell(w: Workspace, *lines: Line) -> None:
 
 def promote(w: Workspace, agent: str = "velma", **more: object) -> Outcome:
     with w.writing(agent) as writer:
-        lessons = Known(w, agent)
+        lessons = known(w, agent)
         looked = [*w.patterns.lessons(), *w.notes(agent).lessons()]
         return promote_due(writer, looked, lessons, is_all=True, **more)
 
 
-def by_hand(w: Workspace, agent: str, pattern: str, **more: object) -> Promoted:
+def by_hand(w: Workspace, agent: str, pattern: str, **more: object) -> Due:
     with w.writing(agent) as writer:
-        lessons = Known(w, agent)
+        lessons = known(w, agent)
         return promotion.promote(writer, lessons.lesson(pattern), lessons, **more)
 
 
 def demote(w: Workspace, agent: str, pattern: str) -> None:
     with w.writing(agent) as writer:
-        promotion.demote(writer, [pattern], Known(w, agent))
+        promotion.demote(writer, [pattern], known(w, agent))
 
 
 def memory(w: Workspace, agent: str = "velma") -> str:
@@ -193,14 +194,14 @@ def test_beyond_its_limit_a_memory_waits_for_a_choice(w):
     [waits] = done.waiting
     assert "of at most 4,000 characters" in waits.why
     assert f"fleet promote {pattern_id(LESSON)} --instead-of ID" in waits.why
-    assert promotion.waiting(w, "velma") == done.waiting
-    assert promotion.waiting(w, "slash") == ()
+    assert promotion.standing(w, "velma").waiting == done.waiting
+    assert promotion.standing(w, "slash").waiting == ()
     with pytest.raises(NoError, match="of at most 4,000"):
         by_hand(w, "velma", pattern_id(LESSON))
     assert memory(w).encode() == notes
     w.files.replace(promotion.memory_file(w, "velma"), MINE)
     assert promote(w).promoted
-    assert promotion.waiting(w, "velma") == ()
+    assert promotion.standing(w, "velma").waiting == ()
 
 
 def test_the_limit_counts_what_an_agent_reads_and_no_comment(w):
@@ -223,7 +224,7 @@ def test_one_lesson_gives_its_place_to_another(w):
     assert "Quote every path" not in memory(w)
     assert "Check the version" in memory(w)
     assert len(hot(memory(w))) <= 180
-    assert promotion.waiting(w, "velma") == ()
+    assert promotion.standing(w, "velma").waiting == ()
     assert promote(w).promoted == ()  # who gave way does not come back by itself
 
 
@@ -237,7 +238,7 @@ def test_modes(w):
     assert [each.id for each in done.waiting] == [pattern_id(LESSON)]
     assert memory(w) == ""
     by_hand(w, "velma", pattern_id(LESSON))
-    assert promotion.waiting(w, "velma") == ()
+    assert promotion.standing(w, "velma").waiting == ()
     assert LESSON in memory(w)
 
 
@@ -249,7 +250,7 @@ def test_what_waits_is_kept_while_others_are_looked_at(w):
         one = w.patterns.lesson(pattern_id(LESSON))
         assert set(promote_due(writer, [one], w.patterns).waiting) == set(both)
     demote(w, "velma", pattern_id(LESSON))
-    assert [each.text for each in promotion.waiting(w, "velma")] == ["Quote every path"]
+    assert [each.text for each in promotion.standing(w, "velma").waiting] == ["Quote every path"]
     assert [each.text for each in promote(w).waiting] == ["Quote every path"]
 
 
@@ -257,8 +258,8 @@ def test_what_waits_is_kept_while_others_are_looked_at(w):
 def test_a_damaged_list_of_what_waits_is_made_anew(w, damage):
     w.config.promotion.mode = "suggest"
     tell(w, line({"velma.00000007": 3}))
-    w.files.replace(promotion._waiting_file(w, "velma"), damage)
-    assert promotion.waiting(w, "velma") == ()
+    w.files.replace(w.local / "promotion" / "velma.json", damage)
+    assert promotion.standing(w, "velma").waiting == ()
     assert len(promote(w).waiting) == 1
 
 
@@ -353,7 +354,7 @@ def test_what_is_private_is_promoted_and_not_published(w):
 
 def take_out(w: Workspace, agent: str = "velma") -> list[str]:
     with w.locked():
-        return [each.id for each in promotion.take_out_retired(w, agent, Known(w, agent))]
+        return [each.id for each in promotion.take_out_retired(w, agent, known(w, agent))]
 
 
 @pytest.mark.parametrize("how", ["removed", "rested"])
@@ -369,7 +370,7 @@ def test_what_the_clan_retired_leaves_and_may_come_back_by_the_evidence_alone(w,
     row = next(row for row in memory(w).splitlines() if LESSON in row)
     assert take_out(w) == [pattern_id(LESSON)]
     assert pattern_id(LESSON) not in memory(w)
-    assert [each.row for each in promotion.left(w, "velma")] == [row]
+    assert [each.row for each in promotion.standing(w, "velma").left] == [row]
     assert take_out(w) == []
     assert promote(w).promoted == ()
     again = w.wall()
@@ -379,7 +380,7 @@ def test_what_the_clan_retired_leaves_and_may_come_back_by_the_evidence_alone(w,
         tell(w, line({}, edits={"state": (again, "tank.00000001", "candidate")}))
     assert len(promote(w).promoted) == 1
     take_out(w)
-    assert promotion.left(w, "velma") == ()
+    assert promotion.standing(w, "velma").left == ()
 
 
 def test_a_lesson_that_nobody_here_ever_logged_stays_in_the_memory(w):

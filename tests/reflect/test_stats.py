@@ -6,8 +6,8 @@ from unicodedata import east_asian_width
 import pytest
 
 from crdt import clock
-from fleet.reflect import plot
-from fleet.reflect.stats import SHOWN_MIN, Exposure, Happened, Lesson, Rate, as_found, measure, never_helped
+from fleet.reflect import stats as plot
+from fleet.reflect.stats import SHOWN_MIN, Exposure, Happened, _Lesson, _never_helped, _Rate, as_found, measure
 from tests.records import pattern
 
 DAY = 86_400_000
@@ -96,47 +96,47 @@ def only(*args, **more):
 
 def test_before_and_after_promotion_when_it_was_shown_only_since():
     found = only([lesson(shown=9, relapsed=3)], relapses(-2, 1, 2), {pid(1): Exposure(8, before=0)})
-    assert (found.before, found.after) == (Rate(1, 0), Rate(2, 8))
+    assert (found.before, found.after) == (_Rate(1, 0), _Rate(2, 8))
     assert found.before.value is None
     assert found.after.value == 0.25
 
 
 def test_before_and_after_promotion_when_it_was_shown_at_both_times():
     stats = stats_of([lesson(shown=9, relapsed=3)], relapses(-2, 1, 2), {pid(1): Exposure(8, before=5)})
-    assert (stats.lessons[0].before, stats.lessons[0].after) == (Rate(1, 5), Rate(2, 3))
+    assert (stats.lessons[0].before, stats.lessons[0].after) == (_Rate(1, 5), _Rate(2, 3))
     assert not any("shown" in each for each in stats.unknown)
 
 
 def test_where_it_is_not_known_when_it_was_shown_that_is_said():
     stats = stats_of([lesson(shown=9)], relapses(-2, 1), {pid(1): Exposure(8, before=None)})
     (found,) = stats.lessons
-    assert (found.before, found.after) == (Rate(1, None), Rate(1, None))
+    assert (found.before, found.after) == (_Rate(1, None), _Rate(1, None))
     assert any("1 lesson was shown before and after" in each for each in stats.unknown)
 
 
 def test_a_lesson_that_was_not_promoted_has_no_after():
     found = only([lesson(published=None, shown=4)], relapses(-2, 1), {pid(1): Exposure(4, before=0)})
-    assert (found.before, found.after) == (Rate(2, 4), None)
+    assert (found.before, found.after) == (_Rate(2, 4), None)
 
 
 def test_a_lesson_that_was_published_when_nobody_knows_has_only_an_after():
     told = lesson(shown=4, published=None, state="published")  # as if it had been logged so
     stats = stats_of([told], relapses(-2, 1), {pid(1): Exposure(4, before=0)})
-    assert (stats.lessons[0].before, stats.lessons[0].after) == (Rate(0, 0), Rate(2, 4))
+    assert (stats.lessons[0].before, stats.lessons[0].after) == (_Rate(0, 0), _Rate(2, 4))
     assert any("when 1 lesson was promoted" in each for each in stats.unknown)
     assert stats.hours == {}
 
 
 def test_an_occurrence_that_is_no_relapse_is_none():
     found = only([lesson(shown=1)], [Happened(pid(1), PROMOTED + DAY, False)], {pid(1): Exposure(3, before=0)})
-    assert found.after == Rate(0, 3)
+    assert found.after == _Rate(0, 3)
 
 
 def test_a_merged_lesson_has_the_relapses_and_exposures_of_its_records():
     happened = [Happened(pid(1), PROMOTED + DAY, True), Happened(pid(2), PROMOTED + DAY, True)]
     exposures = {pid(1): Exposure(3, before=0), pid(2): Exposure(4, before=None)}
     found = only([lesson(shown=1)], happened, exposures, members=lambda pattern: [pid(1), pid(2)])
-    assert (found.before, found.after) == (Rate(0, None), Rate(2, None))
+    assert (found.before, found.after) == (_Rate(0, None), _Rate(2, None))
 
 
 def test_a_lesson_that_nobody_was_shown_and_nobody_met_again_is_not_listed():
@@ -147,16 +147,16 @@ def test_a_lesson_that_nobody_was_shown_and_nobody_met_again_is_not_listed():
 
 
 def judged(*, before=None, after=None, **counters):
-    return never_helped(Lesson(lesson(**counters), PROMOTED, before or Rate(0, 0), after, ""))
+    return _never_helped(_Lesson(lesson(**counters), PROMOTED, before or _Rate(0, 0), after, ""))
 
 
 def test_a_lesson_never_helped_when_it_was_read_often_and_its_mistake_goes_on():
     assert judged(shown=SHOWN_MIN, relapsed=2)
-    assert judged(shown=SHOWN_MIN, relapsed=2, before=Rate(1, 10), after=Rate(1, 10))
+    assert judged(shown=SHOWN_MIN, relapsed=2, before=_Rate(1, 10), after=_Rate(1, 10))
     assert not judged(shown=SHOWN_MIN - 1, relapsed=2)
     assert not judged(shown=SHOWN_MIN, relapsed=2, helped=1)
     assert not judged(shown=SHOWN_MIN, relapsed=0)
-    assert not judged(shown=SHOWN_MIN, relapsed=2, before=Rate(2, 10), after=Rate(1, 10))
+    assert not judged(shown=SHOWN_MIN, relapsed=2, before=_Rate(2, 10), after=_Rate(1, 10))
 
 
 def test_json_says_all_of_it():
@@ -224,7 +224,7 @@ def test_no_line_is_wider_than_asked(width, words):
         failing=lambda pattern: "the mistake was made again " * 10,
     )
     drawn = plot.render(stats, width, str)
-    assert max(map(columns, drawn.split("\n"))) <= max(width, plot.WIDTH_MIN)
+    assert max(map(columns, drawn.split("\n"))) <= max(width, plot._WIDTH_MIN)
     assert "earlier weeks" in drawn
     assert "and 20 more" in drawn
 
