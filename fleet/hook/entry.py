@@ -118,7 +118,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
 
 
 def _might_signal(call: Call, prompt: str) -> bool:
-    from fleet.text.cues import might_signal
+    from fleet.text.prompts import might_signal
 
     return might_signal(prompt) or call.sets("triggers")
 

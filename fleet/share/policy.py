@@ -49,7 +49,7 @@ def reasons(entry: Entry) -> list[str]:
 
 def in_texts(texts: list[str]) -> list[str]:
     """Return why texts must not be sent."""
-    kinds = sorted({kind for text in texts for kind in screening.secret_kinds(text)})
+    kinds = sorted({kind for text in texts for kind in screening.screen(text).secrets})
     found = [f"holds a secret ({', '.join(kinds)})"] if kinds else []
     if any(screening.strip_controls(text) != text for text in texts):
         found.append("holds control or invisible characters")

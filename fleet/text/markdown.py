@@ -41,18 +41,18 @@ def rows(text: str) -> Iterator[Row]:
         line = lines[at]
         if at in fences:
             for number in range(at, fences[at] + 1):
-                if not is_conflict_marker(lines[number]):
+                if not _is_conflict_marker(lines[number]):
                     yield Row(number + 1, "literal", lines[number])
             at = fences[at] + 1
         elif "<!--" in line:
             at = yield from _beside_comments(lines, at)
         else:
-            if line not in _TORN_COMMENTS and not is_conflict_marker(line):
-                yield Row(at + 1, "text", unescape(line) if "\\" in line else line)
+            if line not in _TORN_COMMENTS and not _is_conflict_marker(line):
+                yield Row(at + 1, "text", _unescape(line) if "\\" in line else line)
             at += 1
 
 
-def is_conflict_marker(line: str) -> bool:
+def _is_conflict_marker(line: str) -> bool:
     """Tell whether git wrote this line between two sides of a conflict."""
     return line[:7] in _CONFLICT_STARTS and _CONFLICT.fullmatch(line.rstrip()) is not None
 
@@ -62,7 +62,7 @@ def escape(text: str) -> str:
     return _CLOSING.sub(r"--\\\1>", _OPENING.sub(r"<\\\1!--", text))
 
 
-def unescape(text: str) -> str:
+def _unescape(text: str) -> str:
     """Undo ``escape``."""
     return _CLOSING_ESCAPED.sub(r"--\1>", _OPENING_ESCAPED.sub(r"<\1!--", text))
 
@@ -119,7 +119,7 @@ def _beside_comments(lines: list[str], at: int) -> Generator[Row, None, int]:
         if opened is not None and end is None and not _is_torn(line, opened, _indent(line)):
             kept += line[opened:]
         if kept.strip():
-            yield Row(at + 1, "text", unescape(kept))
+            yield Row(at + 1, "text", _unescape(kept))
         for comment in comments:
             yield Row(at + 1, "comment", comment)
         if end is None:

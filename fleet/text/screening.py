@@ -38,21 +38,16 @@ def screen(text: str, *, home: str | None = None) -> Screened:
     emoji may lose its joiner and its variation selector (a family comes apart, a heart turns plain): see
     ``strip_controls``.
     """
-    if is_harmless(text):
+    if _is_harmless(text):
         return Screened(text, (), 0)
     lines = text.replace("\r\n", "\n")
     clean = strip_controls(_CSI.sub("", lines))
     stripped = len(lines) - len(clean)
-    kinds: set[str] = set()
-    for _ in range(ROUNDS_MAX):
-        shorter = _redact_once(_without_home(clean, home), kinds)
-        if shorter == clean:
-            break
-        clean = shorter
+    clean, kinds = _redacted(clean, home)
     return Screened(clean, tuple(sorted(kinds)), stripped)
 
 
-def is_harmless(text: str) -> bool:
+def _is_harmless(text: str) -> bool:
     """Tell at a glance that no screening would change the text, nor any part of it: most texts hint at nothing.
 
     The same for a secret and for a home folder: neither can be there without one of its hints.
@@ -69,7 +64,7 @@ def screened(value: object) -> str:
     """Return a field as one line that is fit to leave; what is no text, as a peer may send it, is empty."""
     if not isinstance(value, str):
         return ""
-    if is_harmless(value):
+    if _is_harmless(value):
         return one_line(value)  # no hint has a blank in it, so none comes up where a line ended
     # Redacted once more as one line: a line end may have stood between a name and its secret.
     return redact(one_line(screen(value).text))
@@ -80,22 +75,20 @@ def readable(value: object) -> str:
     return for_terminal(screened(value))
 
 
-def secret_kinds(text: str) -> tuple[str, ...]:
-    """Return the kinds of secrets in the text, sorted, also of those that hidden marks or colours split."""
-    return screen(text).secrets
-
-
 def redact(text: str) -> str:
     """Return the text with each secret as ``[REDACTED:kind]``. Idempotent; a secret that marks split is not found."""
-    if not _hints_at_something(text):
-        return text
+    return _redacted(text, None)[0] if _hints_at_something(text) else text
+
+
+def _redacted(text: str, home: str | None) -> tuple[str, set[str]]:
+    """Return the text without secrets, and the kinds that were found."""
     kinds: set[str] = set()
     for _ in range(ROUNDS_MAX):
-        shorter = _redact_once(text, kinds)
+        shorter = _redact_once(_without_home(text, home), kinds)
         if shorter == text:
             break
         text = shorter
-    return text
+    return text, kinds
 
 
 # --- hidden marks ---------------------------------------------------------------------------------------------------

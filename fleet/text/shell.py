@@ -7,11 +7,14 @@ Anything goes in; what cannot be understood has its first word for a family.
 Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers; those are folded in its
 fingerprint. Names are kept, in quotes or not: ``No module named 'a'`` and ``No module named 'b'`` are two errors, and
 whoever installs one module after the other makes progress. Every expression is linear, and no line is longer than
-``LINE_CHARS_MAX``.
+``_LINE_CHARS_MAX``.
 """
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 BUILDS = tuple(Path(__file__).with_name("data").joinpath("builds.txt").read_text(encoding="utf-8").splitlines())
@@ -21,13 +24,12 @@ A command is one of them when its words begin like this, after wrappers such as 
 ``npm run build`` is ``npm build``; ``python -m pytest`` is ``pytest``; ``./gradlew test`` is ``gradle test``.
 """
 
-COMMAND_CHARS_MAX = 8 * 1024
-PIECES_MAX = 64
-SHELL_DEPTH_MAX = 3
-WORD_CHARS_MAX = 60
+_COMMAND_CHARS_MAX = 8 * 1024
+_PIECES_MAX = 64
+_SHELL_DEPTH_MAX = 3
+_WORD_CHARS_MAX = 60
 
-_QUOTES = "'\""
-_BREAKS = (";", "\n", "|", "&")
+_MARKS = ";|&<>\n"
 # How many words belong to the wrapper besides its options; those of its options that take a value; and the words that
 # must follow it for it to be one.
 _WRAPPERS: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
@@ -115,7 +117,7 @@ def family(command: str) -> str:
 
     Of several commands, the first that is a build or a test by default; else the first that does not merely prepare.
     """
-    pieces = list(programs(command))
+    pieces = list(_programs(command))
     chosen = next((words for words in pieces if _is_any(words, BUILDS)), None)
     if chosen is None:
         chosen = next((words for words in pieces if words[0] not in _SETUP), pieces[0] if pieces else [])
@@ -125,121 +127,62 @@ def family(command: str) -> str:
 def is_build(command: str, builds: Iterable[str] | None = None) -> bool:
     """Return True for a command of which any part builds or tests, by ``[attempts] builds`` or by default."""
     known = BUILDS if builds is None else tuple(builds)
-    return any(_is_any(words, known) for words in programs(command))
+    return any(_is_any(words, known) for words in _programs(command))
 
 
 def only_looks(command: str) -> bool:
     """Return True for a command that changes nothing that another one could depend on: it reads, prints or checks."""
-    pieces = list(programs(command))
+    pieces = list(_programs(command))
     return bool(pieces) and not _writes(command) and all(map(_looks, pieces))
 
 
 def waits(command: str) -> bool:
     """Return True for a command that lets time pass before it looks, as a poll does."""
-    return any(words[0] in ("sleep", "wait") for words in programs(command))
+    return any(words[0] in ("sleep", "wait") for words in _programs(command))
 
 
-def programs(command: str, depth: int = 0) -> Iterator[list[str]]:
+def _programs(command: str, depth: int = 0) -> Iterator[list[str]]:
     """Yield the words of each simple command in a command line, the program first and without what wraps it."""
-    for piece in _pieces(command[:COMMAND_CHARS_MAX]):
-        words = _unwrapped(_words(piece))
+    for piece in islice(_pieces(command[:_COMMAND_CHARS_MAX]), _PIECES_MAX):
+        words = _unwrapped(piece)
         if not words:
             continue
-        if words[0] in _SHELLS and depth < SHELL_DEPTH_MAX and (inner := _inner(words)):
-            yield from programs(inner, depth + 1)
+        if words[0] in _SHELLS and depth < _SHELL_DEPTH_MAX and (inner := _inner(words)):
+            yield from _programs(inner, depth + 1)
         else:
             yield words
 
 
-def _pieces(command: str) -> list[str]:
-    """Cut a command line where a new command begins. What a here-document holds is no command."""
-    pieces: list[str] = []
-    quote, start, at = "", 0, 0
-    while at < len(command) and len(pieces) < PIECES_MAX:
-        char = command[at]
-        if char == "\\" and quote != "'":
-            at += 2
-            continue
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in _QUOTES:
-            quote = char
-        elif char == "<" and command.startswith("<<", at) and not command.startswith("<<<", at):
-            pieces.append(command[start:at])
-            at = start = _after_document(command, at)
-            continue
-        elif char in _BREAKS and not _is_redirection(command, at):
-            pieces.append(command[start:at])
-            start = at + 1
-        at += 1
-    if len(pieces) < PIECES_MAX:
-        pieces.append(command[start:])
-    return [piece for piece in pieces if piece.strip()]
-
-
-def _is_redirection(command: str, at: int) -> bool:
-    """``2>&1``, ``&>`` and ``>|`` break nothing."""
-    if command[at] == "&":
-        return command[at - 1 : at] in (">", "<") or command[at + 1 : at + 2] == ">"
-    return command[at] == "|" and command[at - 1 : at] == ">"
-
-
-def _after_document(command: str, at: int) -> int:
-    """Return where a command line goes on after the here-document that begins at ``<<``."""
-    line, _, body = command[at:].partition("\n")
-    mark = line[2:].lstrip("-").split()
-    if not mark:
-        return len(command)
-    end = mark[0].strip("'\"\\")
-    position = at + len(line) + 1
-    for row in body.split("\n"):
-        position += len(row) + 1
-        if row.strip() == end:
-            return min(position, len(command))
-    return len(command)
-
-
-def _words(piece: str) -> list[str]:
-    """Cut a piece into words; quotes go, and a redirection with them."""
+def _pieces(command: str) -> Iterator[list[str]]:
+    """Yield the words of each piece of a command line; redirections and here-documents are no words."""
+    reader = shlex.shlex(command, posix=True, punctuation_chars=_MARKS)
+    reader.whitespace, reader.commenters, reader.whitespace_split = " \t\r", "", True
     words: list[str] = []
-    word, quote, is_word = "", "", False
-    at = 0
-    while at < len(piece):
-        char = piece[at]
-        if char == "\\" and quote != "'":
-            word += piece[at + 1 : at + 2]
-            at, is_word = at + 2, True
-            continue
-        if quote:
-            if char == quote:
-                quote = ""
-            else:
-                word += char
-        elif char in _QUOTES:
-            quote, is_word = char, True
-        elif char.isspace():
-            if is_word:
-                words.append(word)
-            word, is_word = "", False
+    is_cut_off = False
+    while not is_cut_off:
+        try:
+            token = reader.get_token()
+        except ValueError:  # a quote that is never closed: the rest is one word
+            token, is_cut_off = reader.token, True
+        if token is None:
+            break
+        if not token or token.strip(_MARKS):
+            words.append(token)
+        elif "<" in token or ">" in token:
+            _skip_redirection(reader, token)
         else:
-            word, is_word = word + char, True
-        at += 1
-    if is_word:
-        words.append(word)
-    return _without_redirections(words)
+            yield words
+            words = []
+    yield words
 
 
-def _without_redirections(words: list[str]) -> list[str]:
-    kept: list[str] = []
-    is_target = False
-    for word in words:
-        if is_target:
-            is_target = False
-        elif (mark := word.lstrip("0123456789&")).startswith((">", "<")):
-            is_target = mark in (">", ">>", "<", ">|", "<>")
-        else:
-            kept.append(word)
-    return kept
+def _skip_redirection(reader: shlex.shlex, sign: str) -> None:
+    """Read a redirection's target away, and the here-document whose mark it is."""
+    with suppress(ValueError):
+        mark = reader.get_token()
+        if sign == "<<" and mark is not None:
+            while (row := str(reader.instream.readline())) and row.strip() != mark.lstrip("-"):
+                pass
 
 
 def _unwrapped(words: list[str]) -> list[str]:
@@ -325,13 +268,13 @@ def _named(words: list[str]) -> str:
     """Return a family's name."""
     if not words:
         return ""
-    program = words[0][:WORD_CHARS_MAX]
+    program = words[0][:_WORD_CHARS_MAX]
     plain = _plain_words(words)
     if program in _SCRIPTS and "-c" not in words and "-e" not in words:
-        return " ".join([program, *(word.rpartition("/")[2][:WORD_CHARS_MAX] for word in plain[1:2])])
+        return " ".join([program, *(word.rpartition("/")[2][:_WORD_CHARS_MAX] for word in plain[1:2])])
     if program not in _MANY:
         return program
-    second = [word[:WORD_CHARS_MAX] for word in plain[1:2] if "=" not in word]
+    second = [word[:_WORD_CHARS_MAX] for word in plain[1:2] if "=" not in word]
     return " ".join([program, *second])
 
 
@@ -380,8 +323,8 @@ def _looks(words: list[str]) -> bool:
 
 def _writes(command: str) -> bool:
     """Tell whether a command writes a file by redirection, quotes or not: a doubt counts as a yes."""
-    rest = command[:COMMAND_CHARS_MAX]
-    if len(command) > COMMAND_CHARS_MAX or "tee " in rest or "xargs" in rest or "$(" in rest or "`" in rest:
+    rest = command[:_COMMAND_CHARS_MAX]
+    if len(command) > _COMMAND_CHARS_MAX or "tee " in rest or "xargs" in rest or "$(" in rest or "`" in rest:
         return True
     at = rest.find(">")
     while at >= 0:
@@ -394,10 +337,10 @@ def _writes(command: str) -> bool:
 
 # Errors.
 
-TAIL_CHARS = 16 * 1024
-LINE_CHARS_MAX = 300
-LINES_LOOKED_AT = 200
-LINES_KEPT = 4
+_TAIL_CHARS = 16 * 1024
+_LINE_CHARS_MAX = 300
+_LINES_LOOKED_AT = 200
+_LINES_KEPT = 4
 
 _TELLING = (
     *("error", "exception", "fatal", "fail", "panic", "cannot", "can't", "could not", "couldn't", "not found"),
@@ -448,12 +391,12 @@ def error_fingerprint(error: str) -> str:
 def _telling_lines(error: str) -> list[str]:
     """Return the last lines that say what went wrong; where none does, the last lines that say anything.
 
-    Of a huge output only the last ``TAIL_CHARS`` are looked at: what went wrong stands at the end.
+    Of a huge output only the last ``_TAIL_CHARS`` are looked at: what went wrong stands at the end.
     """
-    rows = [row[:LINE_CHARS_MAX].strip() for row in error[-TAIL_CHARS:].splitlines()[-LINES_LOOKED_AT:]]
+    rows = [row[:_LINE_CHARS_MAX].strip() for row in error[-_TAIL_CHARS:].splitlines()[-_LINES_LOOKED_AT:]]
     rows = [row for row in rows if row and not _NOISE.fullmatch(row)]
     telling = [row for row in rows if _tells(row)]
-    return (telling or rows)[-LINES_KEPT:]
+    return (telling or rows)[-_LINES_KEPT:]
 
 
 def error_line(error: str) -> str:

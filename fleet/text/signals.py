@@ -1,6 +1,6 @@
 """Detection of corrections: phrases in a message, weighed and added up. A table and a few features, nothing learned.
 
-Only the sender's own words count (:mod:`fleet.text.quoting`), and within them the phrases of ``data/phrases.toml``. A
+Only the sender's own words count (:mod:`fleet.text.prompts`), and within them the phrases of ``data/phrases.toml``. A
 phrase is worth 3 (strong), 2 (medium) or 1 (weak) points, and
 
 * nothing, when it is negated in its clause (25 characters back: "not wrong");
@@ -21,23 +21,22 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from fleet.text.cues import LANGUAGES, LEVELS, is_letter, words_of
-from fleet.text.quoting import addressed, cut, own_words
+from fleet.text.prompts import LANGUAGES, LEVELS, is_letter, own_words, words_of
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
 """Kinds of signals; where a message holds several, the first of these is told."""
 PRAISE = "validation"
 
-GUARD_CHARS = 25
+_GUARD_CHARS = 25
 """A negation so far before a phrase turns it round."""
-SHORT_CHARS = 160
+_SHORT_CHARS = 160
 """Weak phrases count in messages up to here."""
 EXCERPT_CHARS_MAX = 240
-OPENING_CHARS_MAX = 2_000
+_OPENING_CHARS_MAX = 2_000
 """The first word is looked for so far."""
-HITS_MAX = 40
+_HITS_MAX = 40
 """Of one phrase only so many places are looked at."""
-GERUND = "*ing"
+_GERUND = "*ing"
 """At the end of a phrase: any word that ends so."""
 _ENDS = frozenset(".!?;:\n。！？；：…")
 _BREAKS = _ENDS | frozenset(",，、()（）")
@@ -45,7 +44,7 @@ _MARKS = " .,!\n。！，、"
 _QUESTION = ("?", "？", "吗", "呢", "か", "の？")
 
 
-class Settings(Protocol):
+class _Settings(Protocol):
     """Section ``[triggers]`` of ``fleet.toml``."""
 
     @property
@@ -153,7 +152,7 @@ class _Hit(NamedTuple):
         return self.start + len(self.phrase.text)
 
 
-def detect(message: str, settings: Settings | None = None) -> Signal | None:
+def detect(message: str, settings: _Settings | None = None) -> Signal | None:
     """Return the correction, or the praise, that a message holds, or None.
 
     Args:
@@ -162,10 +161,9 @@ def detect(message: str, settings: Settings | None = None) -> Signal | None:
     """
     if settings is not None and settings.off:
         return None
-    sender, body = addressed(cut(message))
-    said = own_words(body)
+    sender, said = own_words(message)
     minimum = LEVELS.index(settings.minimum if settings is not None else "medium") + 1
-    hits = _hear(_lower(said), table_of(settings))
+    hits = _hear(_lower(said), _table_of(settings))
     for heard in (_corrections(hits), [hit for hit in hits if hit.phrase.kind == PRAISE]):
         points = min(3, sum(hit.points for hit in heard))
         if points >= minimum:
@@ -179,13 +177,13 @@ def detect(message: str, settings: Settings | None = None) -> Signal | None:
 
 
 @cache
-def phrase_lists() -> dict[str, Any]:
+def _phrase_lists() -> dict[str, Any]:
     """Return the content of ``data/phrases.toml``."""
     with Path(__file__).with_name("data").joinpath("phrases.toml").open("rb") as file:
         return tomllib.load(file)
 
 
-def table_of(settings: Settings | None) -> _Table:
+def _table_of(settings: _Settings | None) -> _Table:
     """Return the table for ``[triggers]``; None means the defaults."""
     if settings is None:
         return _table(LANGUAGES, (), (), (), (), ())
@@ -202,7 +200,7 @@ def _table(
     exclusions: tuple[str, ...],
     without: tuple[str, ...],
 ) -> _Table:
-    known = {name: phrase_lists()[name] for name in languages if name in LANGUAGES}
+    known = {name: _phrase_lists()[name] for name in languages if name in LANGUAGES}
     rows = [
         _row(text, kind, level, language)
         for language, lists in known.items()
@@ -210,7 +208,7 @@ def _table(
         for level, texts in lists[kind].items()
         for text in texts
     ]
-    dropped = {_lower(text.strip()).lstrip("^~").removesuffix(GERUND) for text in without}
+    dropped = {_lower(text.strip()).lstrip("^~").removesuffix(_GERUND) for text in without}
     rows = [row for row in rows if row.text not in dropped]
     for level, own in (("strong", strong), ("medium", medium), ("weak", weak)):
         rows += [_row(_lower(text.strip()), "correction", level, "") for text in own if text.strip()]
@@ -228,8 +226,8 @@ def _table(
 def _row(text: str, kind: str, level: str, language: str) -> _Phrase:
     where = text[0] if text[0] in "^~" else ""
     bare = text[len(where) :]
-    text = bare.removesuffix(GERUND).replace("*", "")  # messages come without Markdown's emphasis
-    return _Phrase(text, _cue_of(text), where, bare.endswith(GERUND), kind, LEVELS.index(level) + 1, language)
+    text = bare.removesuffix(_GERUND).replace("*", "")  # messages come without Markdown's emphasis
+    return _Phrase(text, _cue_of(text), where, bare.endswith(_GERUND), kind, LEVELS.index(level) + 1, language)
 
 
 def _cue_of(text: str) -> str:
@@ -249,11 +247,11 @@ def _lower(text: str) -> str:
 # The search.
 
 
-def _corrections(hits: "Iterable[_Hit]") -> list[_Hit]:
+def _corrections(hits: Iterable[_Hit]) -> list[_Hit]:
     return [hit for hit in hits if hit.phrase.kind != PRAISE]
 
 
-def _first_kind(hits: "Iterable[_Hit]") -> str:
+def _first_kind(hits: Iterable[_Hit]) -> str:
     """The first kind that was heard clearly, by the order of precedence; of weak ones, too, where all are weak."""
     best = [hit for hit in hits if hit.points > 1] or list(hits)
     return min((hit.phrase.kind for hit in best), key=PRECEDENCE.index)
@@ -295,13 +293,13 @@ def _best(low: str, phrase: _Phrase, opening: int, words: _Language, is_task: bo
     return best
 
 
-def _places(low: str, phrase: _Phrase, opening: int) -> "Iterator[int]":
+def _places(low: str, phrase: _Phrase, opening: int) -> Iterator[int]:
     if phrase.where == "^":
         if _is_at(low, phrase.text, opening):
             yield opening
         return
     at = -1
-    for _ in range(HITS_MAX):
+    for _ in range(_HITS_MAX):
         at = low.find(phrase.text, at + 1)
         if at < 0:
             return
@@ -325,7 +323,7 @@ def _worth(low: str, phrase: _Phrase, start: int, words: _Language, is_task: boo
 
 
 def _is_negated(low: str, start: int, end: int, words: _Language) -> bool:
-    floor = max(0, start - GUARD_CHARS)
+    floor = max(0, start - _GUARD_CHARS)
     begin = start
     while begin > floor and low[begin - 1] not in _BREAKS:
         begin -= 1
@@ -364,7 +362,7 @@ def _counting(hits: list[_Hit], low: str, opening: int) -> list[_Hit]:
     """Drop weak phrases that stand alone or in a long message."""
     firm = [hit for hit in hits if hit.phrase.points > 1 or hit.phrase.kind == PRAISE]
     weak = [hit for hit in hits if hit.phrase.points == 1 and hit.phrase.kind != PRAISE]
-    if len(low) > SHORT_CHARS:
+    if len(low) > _SHORT_CHARS:
         return firm
     is_together = len(weak) + len(_corrections(firm)) > 1
     return firm + [hit for hit in weak if is_together or hit.start == opening]
@@ -377,13 +375,13 @@ def _opening(low: str) -> int:
     """Return where the first telling word begins: after fillers such as "ok" or "hmm"."""
     at = 0
     for _ in range(8):
-        while at < min(len(low), OPENING_CHARS_MAX) and not low[at].isalnum() and low[at] != "·":
+        while at < min(len(low), _OPENING_CHARS_MAX) and not low[at].isalnum() and low[at] != "·":
             at += 1
         end = at
         while end < len(low) and (low[end].isalnum() or low[end] == "'") and end - at < 16:
             end += 1
         word = low[at:end]
-        if not word or (word not in phrase_lists()["fillers"] and not set(word) <= set("uhm")):
+        if not word or (word not in _phrase_lists()["fillers"] and not set(word) <= set("uhm")):
             return at
         at = end
     return at
@@ -433,7 +431,7 @@ def _sentence(low: str, start: int, end: int) -> tuple[int, int]:
 def _hide(low: str, text: str) -> str:
     """Blank a text wherever it stands as whole words."""
     kept, at = [], 0
-    for _ in range(HITS_MAX):
+    for _ in range(_HITS_MAX):
         start = low.find(text, at)
         if start < 0:
             break

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.text.screening import for_terminal, markdown_escape, redact, screen, secret_kinds, strip_controls
+from fleet.text.screening import for_terminal, markdown_escape, redact, screen, strip_controls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 TOKEN = "gh" + "p_" + "a1B2c3" * 6
@@ -123,7 +123,7 @@ def test_eight_times_the_text_takes_no_sixty_four_times_the_time(unit: str) -> N
 )
 def test_a_secret_split_by_a_hidden_mark_is_found(mark: str) -> None:
     for split in (mark.join(TOKEN), TOKEN[:2] + mark + TOKEN[2:], TOKEN[:20] + mark + TOKEN[20:]):
-        assert secret_kinds(split) == ("github-classic",)
+        assert screen(split).secrets == ("github-classic",)
         assert screen(f"see {split}.").text == "see [REDACTED:github-classic]."
         assert TOKEN[4:12] not in screen(split).text
 

@@ -404,7 +404,7 @@ def looked_at_closely(monkeypatch):
         def search(self, _):
             return True
 
-    monkeypatch.setattr(screening, "is_harmless", lambda _: False)
+    monkeypatch.setattr(screening, "_is_harmless", lambda _: False)
     monkeypatch.setattr(screening, "_SPECIAL", Always())
     monkeypatch.setattr(page, "markdown_escape", escaped_closely)
 

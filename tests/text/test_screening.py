@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.text import screening
-from fleet.text.screening import markdown_escape, one_line, redact, screen, secret_kinds, strip_controls
+from fleet.text.screening import markdown_escape, one_line, redact, screen, strip_controls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 MIXED = "a1B2c3D4e5F6g7H8i9J0"
@@ -167,7 +167,7 @@ def test_a_token_of_each_kind_goes_and_its_kind_is_named(kind: str, token: str, 
     assert token not in screened.text
     assert f"[REDACTED:{kind}]" in screened.text
     assert not any(token[at : at + 16] in screened.text for at in range(len(token) - 16))
-    assert secret_kinds(around.format(token)) == screened.secrets
+    assert screen(around.format(token)).secrets == screened.secrets
 
 
 @pytest.mark.parametrize(("kind", "before", "secret", "after"), IN_CONTEXT)
@@ -285,7 +285,7 @@ def test_screening_twice_is_screening_once(text: str) -> None:
     once = screen(text, home="/home/ann")
     twice = screen(once.text, home="/home/ann")
     assert twice == type(once)(once.text, (), 0)
-    assert secret_kinds(once.text) == ()
+    assert screen(once.text).secrets == ()
 
 
 @given(PIECES | st.text())

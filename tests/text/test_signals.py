@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.triggers import report
 from fleet.store import config
 from fleet.store.config import Triggers
-from fleet.text import cues, quoting, signals
+from fleet.text import prompts, signals
 
 ROOT = Path(__file__).resolve().parents[2]
 WEAKEST = Triggers(minimum="weak")
@@ -119,7 +119,7 @@ def test_a_negated_phrase_is_none(message):
 
 
 def test_the_guard_looks_back_25_characters_and_no_further():
-    assert signals.GUARD_CHARS == 25
+    assert signals._GUARD_CHARS == 25
     near, far = "x" * (25 - 5), "x" * (25 - 3)
     assert heard(f"not {near} you forgot it") == ""
     assert heard(f"not {far} you forgot it") == "correction"
@@ -225,7 +225,7 @@ def test_own_words_beside_masked_ones_count(message):
 
 def test_words_on_either_side_of_what_is_masked_are_no_neighbours():
     assert heard("that `x` 's wrong-headed") == ""
-    assert quoting.own_words('you "quietly" forgot') == "you · forgot"
+    assert prompts.own_words('you "quietly" forgot') == ("", "you · forgot")
 
 
 def test_typographic_apostrophes_and_emphasis_change_nothing():
@@ -362,13 +362,13 @@ def test_an_unknown_language_is_a_problem_and_the_others_are_listened_for(tmp_pa
 
 
 def test_every_default_phrase_holds_a_cue():
-    for phrase in signals.table_of(None).phrases:
+    for phrase in signals._table_of(None).phrases:
         text = phrase.text + "testing" * phrase.is_gerund
-        assert cues.might_signal(text), phrase
-        assert cues.might_signal(text.upper()), phrase
+        assert prompts.might_signal(text), phrase
+        assert prompts.might_signal(text.upper()), phrase
 
 
-_TEXTS = sorted({p.text + "doing" * p.is_gerund for p in signals.table_of(None).phrases})
+_TEXTS = sorted({p.text + "doing" * p.is_gerund for p in signals._table_of(None).phrases})
 _PIECES = st.one_of(
     st.sampled_from(_TEXTS),
     st.sampled_from(
@@ -386,43 +386,29 @@ def test_the_prefilter_lets_everything_through_that_is_heard(pieces, is_upper, i
     message = message.upper() if is_upper else message
     message = message.replace("'", "’") if is_curly else message
     if signals.detect(message, WEAKEST) is not None:
-        assert cues.might_signal(message)
+        assert prompts.might_signal(message)
 
 
 def test_the_prefilter_lets_everything_of_the_labelled_set_through():
-    assert all(cues.might_signal(m.text) for m in report.messages() if signals.detect(m.text) is not None)
+    assert all(prompts.might_signal(m.text) for m in report.messages() if signals.detect(m.text) is not None)
 
 
 def test_the_prefilter_stops_a_plain_task():
-    assert not cues.might_signal("Add a table of contents to the manual, with links")
+    assert not prompts.might_signal("Add a table of contents to the manual, with links")
 
 
 def test_the_prefilter_sees_the_end_of_a_long_message():
-    assert cues.might_signal("x" * 100_000 + " you forgot it")
-
-
-@pytest.mark.parametrize(
-    ("toml", "expected"),
-    [
-        ('[triggers]\nstrong = ["bad robot"]\n', True),
-        ('[triggers]\nweak = [\n "a",\n]\n', True),
-        ('triggers.medium = ["a"]\n', True),
-        (config.render("", "fleet"), False),
-        ("", False),
-    ],
-)
-def test_own_phrases_are_noticed_without_reading_toml(toml, expected):
-    assert cues.has_own_phrases(toml) is expected
+    assert prompts.might_signal("x" * 100_000 + " you forgot it")
 
 
 def test_importing_the_prefilter_imports_nothing():
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); known = set(sys.modules)\n"
-        "import fleet.text.cues as t; t.might_signal('you forgot it')\n"
+        "import fleet.text.prompts as t; t.might_signal('you forgot it')\n"
         "print(*sorted(set(sys.modules) - known))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["fleet", "fleet.text", "fleet.text.cues"]
+    assert done.stdout.split() == ["fleet", "fleet.text", "fleet.text.prompts"]
 
 
 def test_detection_with_the_defaults_reads_no_configuration():
@@ -504,18 +490,18 @@ def test_a_message_of_10_mb_costs_no_more_than_one_of_64_kib():
 
 
 def test_no_phrase_is_listed_twice_and_all_are_lower_case():
-    for language in cues.LANGUAGES:
-        kinds = [signals.phrase_lists()[language][kind] for kind in signals.PRECEDENCE]
+    for language in prompts.LANGUAGES:
+        kinds = [signals._phrase_lists()[language][kind] for kind in signals.PRECEDENCE]
         listed = [text for levels in kinds for texts in levels.values() for text in texts]
         assert len(listed) == len(set(listed)), language
         assert all(text and text == text.lower() for text in listed)
 
 
 def test_every_language_has_every_list():
-    known = signals.phrase_lists()
-    assert set(known) - {"fillers"} == set(cues.LANGUAGES)
+    known = signals._phrase_lists()
+    assert set(known) - {"fillers"} == set(prompts.LANGUAGES)
     lists = {"exclusions", "lookalikes", "negators", "tasks", "asking", "supposing", *signals.PRECEDENCE}
-    assert all(lists <= set(known[language]) for language in cues.LANGUAGES)
+    assert all(lists <= set(known[language]) for language in prompts.LANGUAGES)
 
 
 def test_the_labelled_set_is_what_it_should_be():
@@ -526,7 +512,7 @@ def test_the_labelled_set_is_what_it_should_be():
     assert sum(m.label == "none" for m in messages) * 2 >= len(messages)
     assert sum(m.is_public for m in messages) * 3 >= len(messages)
     assert all(m.source.startswith("https://github.com/") for m in messages if m.is_public)
-    assert {m.lang for m in messages} >= set(cues.LANGUAGES)
+    assert {m.lang for m in messages} >= set(prompts.LANGUAGES)
     assert all(m.half == report.half_of(m.id) for m in messages)
 
 

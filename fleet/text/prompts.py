@@ -1,23 +1,28 @@
-"""Sender and own words of a prompt: everything quoted, pasted or made by the host is masked. Linear, no patterns.
+"""Prompt as a host gives it: its sender, the sender's own words, and a prefilter for signals.
 
-A masked block leaves a line break, a masked piece within a line leaves ``·``, so that words on either side of it never
-become neighbours.
+What is quoted, pasted or made by the host is masked: a masked block leaves a line break, a masked piece within a line
+leaves ``·``, so that words on either side of it never become neighbours. Linear, no patterns. A hook asks the prefilter
+on every prompt, so this imports nothing, and reads one small file.
 """
 
-from fleet.text.cues import PIECE_CHARS
+LANGUAGES = ("en", "de", "es", "fr", "zh", "ja")
+LEVELS = ("weak", "medium", "strong")
 
-HIDDEN = "·"
+_PIECE_CHARS = 16 * 1024
+"""Of a message longer than twice this, only the first and the last so many characters are looked at."""
+_UNSPACED_FROM = 0x2E80  # scripts from here on are written without spaces
+_HIDDEN = "·"
 """What a masked quotation or piece of code leaves behind."""
-BLOCKS_MAX = 100
+_BLOCKS_MAX = 100
 """So many ``<name>...</name>`` blocks are looked for in one piece: each costs a search of its own."""
-QUOTE_CHARS_MAX = 600
+_QUOTE_CHARS_MAX = 600
 """A quotation mark without its partner within so many characters quotes nothing."""
-HEAD_CHARS_MAX = 1_000
+_HEAD_CHARS_MAX = 1_000
 """As long as the opening tag of an envelope may be."""
-NAME_CHARS_MAX = 32
+_NAME_CHARS_MAX = 32
 """As long as the name of an agent may be."""
 
-HOST_MADE = (
+_HOST_MADE = (
     "This session is being continued from a previous conversation",  # Claude Code, after compaction
     "Stop hook feedback:",  # Claude Code: what a Stop hook said
     "[SYSTEM NOTIFICATION",  # Claude Code: a background task ended
@@ -28,17 +33,17 @@ HOST_MADE = (
 )
 """A message that begins so was typed by nobody."""
 
-ENVELOPES = (
+_ENVELOPES = (
     ("<teammate-message", ("teammate_id",), "</teammate-message>"),  # Claude Code, agent teams
     ("<agent-message", ("from",), "</agent-message>"),  # Claude Code, a subagent reports to its session
     ("<cross-session-message", ("from-name", "from"), "</cross-session-message>"),  # Claude Code, another session
 )
 """How a host marks a message of another agent: how it opens, the attributes that name the sender, how it ends."""
 
-ANNOUNCEMENTS = ("Another Claude session sent a message:",)
+_ANNOUNCEMENTS = ("Another Claude session sent a message:",)
 """Stands before an envelope."""
 
-PREFIXES = ("[from agent ", "[message from agent ")
+_PREFIXES = ("[from agent ", "[message from agent ")
 """The plain form, for hosts without one of their own: ``[from agent NAME] text``."""
 
 _QUOTES = (('"', '"'), ("“", "”"), ("„", "“"), ("„", "”"), ("«", "»"), ("「", "」"), ("『", "』"), ("‹", "›"))
@@ -50,31 +55,69 @@ _LOG_STARTS = (
 _EXCEPTIONS = ("Error:", "Exception:", "Warning:")
 
 
-def addressed(message: str) -> tuple[str, str]:
+def might_signal(message: str) -> bool:
+    """Return True where ``signals.detect`` could hear something with the default phrases; in doubt, True.
+
+    At least one word of ``data/cues.txt`` stands in every one of them.
+    """
+    if len(message) > 2 * _PIECE_CHARS:
+        message = f"{message[:_PIECE_CHARS]}\n{message[-_PIECE_CHARS:]}"
+    lower = message.lower()
+    if not _CUES.isdisjoint(words_of(lower)):
+        return True
+    return not lower.isascii() and any(cue in lower for cue in _CUES_UNSPACED)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, for the languages that put spaces between them."""
+    plain = text.replace("*", "")  # Markdown's emphasis may stand within a word
+    return "".join([char if is_letter(char) else " " for char in plain]).split()
+
+
+def is_letter(char: str) -> bool:
+    """Return True for a part of a word, in scripts that set words apart by spaces."""
+    return ord(char) < _UNSPACED_FROM and (char.isalnum() or char == "_")
+
+
+def own_words(message: str) -> tuple[str, str]:
+    """Return the sender of a message, "" for a person, and the sender's own words.
+
+    Line by line, single spaces, straight apostrophes, everything else masked. Of an agent's message the sender is the
+    name that the host gives.
+    """
+    sender, body = _addressed(_cut(message))
+    if body.lstrip().startswith(_HOST_MADE):
+        return sender, ""
+    masked = _inline(_lines(_blocks(body)))
+    lines = [" ".join(line.split()) for line in masked.replace("’", "'").replace("*", "").split("\n")]
+    return sender, "\n".join(line for line in lines if line)
+
+
+def _addressed(message: str) -> tuple[str, str]:
     """Return the sender of a message and its body: "" for a person, or the name of the agent that the host gives."""
     body = message.lstrip()
-    for announcement in ANNOUNCEMENTS:
+    for announcement in _ANNOUNCEMENTS:
         body = body.removeprefix(announcement).lstrip()
-    for opening, attributes, closing in ENVELOPES:
+    for opening, attributes, closing in _ENVELOPES:
         if body.startswith(opening) and body[len(opening) : len(opening) + 1] in {" ", ">"}:
             head, _, rest = body[len(opening) :].partition(">")
-            if len(head) > HEAD_CHARS_MAX:
+            if len(head) > _HEAD_CHARS_MAX:
                 break
             names = [value for name in attributes if (value := _attribute(head, name))]
-            return agent_name(names[0] if names else "agent"), rest.partition(closing)[0]
-    for prefix in PREFIXES:
+            return _agent_name(names[0] if names else "agent"), rest.partition(closing)[0]
+    for prefix in _PREFIXES:
         name, is_closed, rest = body[len(prefix) : len(prefix) + 100].partition("]")
         if body.startswith(prefix) and is_closed and name.strip() and "\n" not in name:
-            return agent_name(name), body[len(prefix) + len(name) + 1 :]
+            return _agent_name(name), body[len(prefix) + len(name) + 1 :]
     return "", message
 
 
-def agent_name(given: str) -> str:
+def _agent_name(given: str) -> str:
     """Return a valid agent's name that is as close to the given one as can be."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in given.strip().lower()[:200])
     while "--" in kept:
         kept = kept.replace("--", "-")
-    return kept.strip("-_")[:NAME_CHARS_MAX] or "agent"
+    return kept.strip("-_")[:_NAME_CHARS_MAX] or "agent"
 
 
 def _attribute(head: str, name: str) -> str:
@@ -82,27 +125,18 @@ def _attribute(head: str, name: str) -> str:
     return head[at + len(name) + 3 :].partition('"')[0].strip() if at >= 0 else ""
 
 
-def cut(message: str) -> str:
+def _cut(message: str) -> str:
     """Return the part of a message that is looked at: the whole, or its beginning and its end."""
-    if len(message) <= 2 * PIECE_CHARS:
+    if len(message) <= 2 * _PIECE_CHARS:
         return message
-    is_in_fence = message.count("```", PIECE_CHARS, len(message) - PIECE_CHARS) % 2 == 1
-    return "\n".join([message[:PIECE_CHARS], *["```"] * is_in_fence, message[-PIECE_CHARS:]])
-
-
-def own_words(body: str) -> str:
-    """Return the person's own words, line by line, single spaces, straight apostrophes, everything else masked."""
-    if body.lstrip().startswith(HOST_MADE):
-        return ""
-    masked = _inline(_lines(_blocks(body)))
-    lines = [" ".join(line.split()) for line in masked.replace("’", "'").replace("*", "").split("\n")]
-    return "\n".join(line for line in lines if line)
+    is_in_fence = message.count("```", _PIECE_CHARS, len(message) - _PIECE_CHARS) % 2 == 1
+    return "\n".join([message[:_PIECE_CHARS], *["```"] * is_in_fence, message[-_PIECE_CHARS:]])
 
 
 def _blocks(text: str) -> str:
     """Mask ``<name ...>...</name>``; an open one of a host's making reaches to the end."""
     kept, at = [], 0
-    for _ in range(BLOCKS_MAX):
+    for _ in range(_BLOCKS_MAX):
         start = text.find("<", at)
         while start >= 0 and not text[start + 1 : start + 2].isalpha():
             start = text.find("<", start + 1)
@@ -115,7 +149,7 @@ def _blocks(text: str) -> str:
             at = start + 1
             continue
         closer = text.find(f"</{name}>", end)
-        kept += [text[at:start], "\n" if "-" in name else f" {HIDDEN} "]
+        kept += [text[at:start], "\n" if "-" in name else f" {_HIDDEN} "]
         at = closer + len(name) + 3 if closer >= 0 else len(text) if "-" in name else end + 1
     return "".join([*kept, text[at:]])
 
@@ -163,11 +197,22 @@ def _pairs(text: str, left: str, right: str) -> str:
         return text
     kept, at = [], 0
     while (start := text.find(left, at)) >= 0:
-        end = text.find(right, start + 1, start + QUOTE_CHARS_MAX)
+        end = text.find(right, start + 1, start + _QUOTE_CHARS_MAX)
         if end < 0 or "\n\n" in text[start:end]:
             kept.append(text[at : start + 1])
             at = start + 1
         else:
-            kept += [text[at:start], f" {HIDDEN} "]
+            kept += [text[at:start], f" {_HIDDEN} "]
             at = end + 1
     return "".join([*kept, text[at:]]) if kept else text
+
+
+def _read() -> list[str]:
+    with open(f"{__file__.rpartition('/')[0]}/data/cues.txt", encoding="utf-8") as file:  # noqa: PTH123 - no imports
+        return file.read().split()
+
+
+_ALL = _read()
+_CUES = frozenset(cue for cue in _ALL if is_letter(cue[0]))
+_CUES_UNSPACED = tuple(cue for cue in _ALL if not is_letter(cue[0]))
+"""The same as parts of phrases, for the languages that put no spaces between words."""
