@@ -119,7 +119,9 @@ def test_only_live_sync_knows_sockets():
 
 
 def test_nothing_above_the_store_opens_a_database():
-    opening = {module.name for module in MODULES.values() if "sqlite3.connect(" in module.text}
+    # In memory it is no database but SQLite's stemmer: the words of a text are to be those of the full-text index.
+    texts = {module.name: module.text.replace('sqlite3.connect(":memory:")', "") for module in MODULES.values()}
+    opening = {name for name, text in texts.items() if "sqlite3.connect(" in text}
     assert {layer_of(name) for name in opening} <= {"fleet.store"}, opening
 
 
