@@ -226,20 +226,19 @@ def as_found(stands: Standing) -> dict[str, Any]:
 def stats(workspace: Workspace) -> Stats:
     """Return the figures of what was logged and shown here: corrections, relapses, lessons that do not work."""
     agents, patterns = workspace.agents_here(), workspace.patterns
-    happened = [Happened(*each) for agent in agents for each in counting.occurrences(workspace, agent)]
     groups = {member: group for group in merged.groups(patterns.pointing()) for member in group}
-    lessons = list(patterns.lessons())
-    promoted = {
-        member: at_ms
-        for lesson in lessons
-        if (at_ms := exposure.promoted_ms(lesson)) is not None
-        for member in groups.get(lesson.id, (lesson.id,))
-    }
+
+    def lesson(each: str) -> Pattern | None:
+        return patterns.lesson(each) if each in groups else patterns.get(each)
+
+    shown = exposure.shown(workspace.state, agents, lambda each: exposure.promoted_ms(lesson(each)))
+    here = (found for each in shown if (found := lesson(each)) is not None and found.is_listed)
+    looked = {each.id: each for each in (*patterns.used(), *here)}
     return measure(
-        lessons,
-        happened,
-        exposure.shown(workspace.state, agents, promoted),
+        [looked[each] for each in sorted(looked)],
+        [Happened(*each) for agent in agents for each in counting.occurrences(workspace, agent)],
+        shown,
         failing=not_working,
-        members=lambda pattern_id: groups.get(pattern_id, (pattern_id,)),
+        members=lambda each: groups.get(each, (each,)),
         unfilled=sum(counting.unfilled(workspace, agent) for agent in agents),
     )

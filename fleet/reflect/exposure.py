@@ -13,7 +13,7 @@ late, still finds exact times. Only where one falls inside a joined span is the 
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdt import clock
@@ -109,19 +109,19 @@ def was_shown(state: "Local", agent: str, ids: Iterable[str], before_ms: int) ->
     return bool(_rows(state, asked.format(marks), agent, before_ms, *wanted))
 
 
-def shown(state: "Local", agents: Iterable[str], promoted: Mapping[str, int]) -> dict[str, Exposure]:
+def shown(state: "Local", agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
     """Return how often each lesson was shown to these agents here, by pattern.
 
     Args:
         state: the local database.
         agents: who read them.
-        promoted: when a pattern was promoted for the clan, milliseconds since 1970.
+        promoted: returns when a pattern was promoted for the clan, milliseconds since 1970; None if it was not.
     """
     found: dict[str, Exposure] = {}
     for agent in agents:
         for pattern, spans in _spans(state, agent).items():
             sofar = found.get(pattern, Exposure(0, 0))
-            before = _before(spans, promoted[pattern]) if pattern in promoted else 0
+            before = 0 if (at_ms := promoted(pattern)) is None else _before(spans, at_ms)
             both = None if sofar.before is None or before is None else sofar.before + before
             found[pattern] = Exposure(sofar.shown + sum(each.number for each in spans), both)
     return found

@@ -26,6 +26,8 @@ _BEST = {
     "sight": "listed ORDER BY published DESC, seen DESC, last DESC, id",
     "evidence": "listed AND NOT retired ORDER BY published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id",
 }
+# A key of canonical JSON stands in no text: there its quotes are escaped.
+_USED = """(published OR instr(line, '"shown":') OR instr(line, '"relapsed":') OR instr(line, '"hurt":'))"""
 _AT_ONCE = 500
 _LIKE_CHARS_MAX = 5_000  # SQLite refuses patterns of 50,000 bytes
 
@@ -141,6 +143,15 @@ class Patterns:
                 whole = merged.united(members)
             if whole.is_listed or (retired and whole.text):
                 yield whole
+
+    def used(self) -> list[Pattern]:
+        """Return the listed lessons that are published, or that were ever shown, met again or found to hurt.
+
+        Merged records are one; all merged sets are among them.
+        """
+        grouped = {member for group in merged.groups(self.pointing()) for member in group}
+        alone = [each for each in self._folded(f"{_LINE} WHERE listed AND {_USED}") if each.id not in grouped]
+        return [*alone, *self._united("sight")]
 
     def records(self) -> Iterator[Pattern]:
         """Yield every record as it is, by id."""

@@ -152,6 +152,25 @@ def test_whether_it_is_a_relapse_is_a_matter_of_when_it_was_flagged(workspace, w
     assert (said[early], said[late]) == (None, "1")
 
 
+def test_a_relapse_raises_seen_and_relapsed_at_once_and_neither_twice(workspace, wall):
+    known = correct(workspace, "velma", Correction("w", "r", LESSON), session="s-0").id
+    exposure.note(workspace.state, "velma", "s-1", [known], wall.ms)
+    for session in ("s-1", "s-2"):
+        wall.ms += 1_000
+        correct(workspace, "velma", Correction("w", "r", LESSON), session=session)
+    (shard,) = (workspace.clan / "patterns.d").iterdir()
+    said = [column for row in shard.read_bytes().splitlines() for column in json.loads(row)["w"].values()]
+    assert [column["n"] for column in said if "n" in column] == [  # at last it is promoted, which counts nothing
+        {"seen": 1, "sessions": 1},
+        {"relapsed": 1, "seen": 2, "sessions": 2},
+        {"relapsed": 2, "seen": 3, "sessions": 3},
+    ]
+    before = shard.read_bytes()
+    for _ in range(2):
+        corrections.reconcile_all(workspace)
+    assert shard.read_bytes() == before
+
+
 # Refusals
 
 

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from fleet.model.discovery import Discovery
+from fleet import RELEASED_MS
+from fleet.app.starting import gossip
+from fleet.model.discovery import Discovery, discovery_id, retraction_id
 from fleet.recall.wording import in_one_line, render_gossip
+from fleet.store.lines import DISCOVERIES
+from fleet.store.workspace import Workspace, World
 
 NAUGHTY = Path(__file__).resolve().parents[2].parent / "shared/corpora/strings/blns.json"
 MEMBERS = {"velma": "🔍"}
@@ -43,6 +48,39 @@ def test_the_newest_come_first_in_whatever_order_they_are_given():
     for told in (entries, entries[::-1]):
         ids = [row.rpartition(" · ")[2] for row in render_gossip(told).splitlines() if row[0] != " "]
         assert ids == [f"d-{n:016x}" for n in range(24, 4, -1)]
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    (tmp_path / "fleet.toml").write_text("")
+    opened = Workspace(tmp_path, World(wall_ms=lambda: RELEASED_MS + 40 * 86_400_000, durable=False))
+    yield opened
+    opened.close()
+
+
+def log(workspace: Workspace, *entries: Discovery) -> None:
+    with workspace.writing("velma") as writer:
+        writer.append(DISCOVERIES, entries)
+
+
+def real(number: int) -> Discovery:
+    """A discovery whose id is the hash of what it says: the store takes no other."""
+    return replace(finding(number), id=discovery_id("tip", "", f"problem {number}", f"solution {number}"))
+
+
+def test_no_more_are_told_than_asked(workspace):
+    entries = [real(number) for number in range(25)]
+    log(workspace, *entries)
+    ids = [row.rpartition(" · ")[2] for row in gossip(workspace, 20).splitlines() if row[0] != " "]
+    assert ids == [each.id for each in entries[24:4:-1]]
+
+
+def test_what_is_retracted_is_not_told(workspace):
+    target = real(1)
+    log(workspace, target)
+    assert target.id in gossip(workspace, 20)
+    log(workspace, Discovery(id=retraction_id(target.id), at=target.at, by=target.by, retracts=target.id))
+    assert "No discoveries" in gossip(workspace, 20)
 
 
 def test_nothing_to_tell_tells_how_to_log():
