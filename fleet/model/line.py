@@ -115,22 +115,22 @@ _decoder = msgspec.json.Decoder(Line)
 # --- bytes to records -----------------------------------------------------------------------------------------------
 
 
-def decode(raw: bytes) -> Line | Carried:
-    """Read one line.
+def decode(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:
+    """Read one line; a whole record, as a database keeps it, may have more bytes than a line of a file.
 
     Raises:
         BadLineError: it cannot be used, and why.
     """
-    return _decode_canonical(raw) or decode_strictly(raw)
+    return _decode_canonical(raw, bytes_max) or decode_strictly(raw, bytes_max)
 
 
-def _decode_canonical(raw: bytes) -> Line | None:
+def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
     """Read a line that is in canonical form and within all limits, as nearly all are; None for any other.
 
     A decoder keeps the last of two equal keys, where another peer might keep the first: only what encodes to the very
     bytes that it came from is taken here. Empty maps, purge marks and open names are looked at strictly.
     """
-    if len(raw) > limits.LINE_BYTES_MAX or any(mark in raw for mark in _NEEDS_A_CLOSER_LOOK):
+    if len(raw) > bytes_max or any(mark in raw for mark in _NEEDS_A_CLOSER_LOOK):
         return None
     try:
         line = _decoder.decode(raw)
@@ -142,13 +142,13 @@ def _decode_canonical(raw: bytes) -> Line | None:
     return line
 
 
-def decode_strictly(raw: bytes) -> Line | Carried:
+def decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:
     """Read one line with every check, telling a newer version's line from a broken one.
 
     Raises:
         BadLineError: it cannot be used, and why.
     """
-    found = strict_object(raw)
+    found = strict_object(raw, bytes_max)
     if "w" not in found and len(found.keys() & _VERSION_1_KEYS - {"id", "v"}) and _VERSION_1_KEYS.issuperset(found):
         raise BadLineError("written by fleet 0.1: run `fleet upgrade`")
     if carried := as_carried(found, raw, PREFIX, _KNOWN_KEYS):

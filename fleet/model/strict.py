@@ -70,15 +70,15 @@ _LINE_DEPTH = -5
 """Depth at which a line's own object is counted: line, ``w``, column, ``set``, [stamp, value], then the value at 0."""
 
 
-def strict_object(raw: bytes) -> dict[str, Any]:
+def strict_object(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> dict[str, Any]:
     """Read one JSON object that every peer would read alike and could write back.
 
     Raises:
         BadLineError: not JSON, not an object, or JSON that readers differ about: equal keys, NaN, giant numbers,
             lone surrogates.
     """
-    if len(raw) > limits.LINE_BYTES_MAX:
-        raise BadLineError(f"longer than {limits.LINE_BYTES_MAX} bytes")
+    if len(raw) > bytes_max:
+        raise BadLineError(f"longer than {bytes_max} bytes")
     try:
         found = json.loads(
             raw.decode(),
