@@ -248,7 +248,7 @@ def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target
     patterns = workspace.patterns
     found, members = same or pattern_id(lesson), []
     try:
-        with workspace.patient(WAIT_S):
+        with workspace.snapshot(WAIT_S):
             found = same or private.same_text(workspace, agent, lesson)
             group = next((each for each in merged.groups(patterns.pointing()) if found in each), [found])
             members = [line for each in group if (line := private.whole(workspace, agent, each)) is not None]
@@ -384,10 +384,11 @@ def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:
 
     By words, and where lessons have embeddings, by meaning: never before the correction is durable, nor in a hook.
     """
-    stands_for = {member: group[0] for group in merged.groups(workspace.patterns.pointing()) for member in group}
-    meaning = dict(semantic.nearest(workspace, text, CANDIDATES_MAX))
-    known = {each.id: each.text for each in workspace.patterns.candidates(text)}
-    known |= {each.id: each.text for each in workspace.patterns.some(list(meaning))}
+    patterns = workspace.patterns
+    with workspace.snapshot(WAIT_S):
+        stands_for = {member: group[0] for group in merged.groups(patterns.pointing()) for member in group}
+        meaning = dict(semantic.nearest(workspace, text, CANDIDATES_MAX))
+        known = {each.id: each.text for each in (*patterns.candidates(text), *patterns.some(list(meaning)))}
     found = [(each, said) for each, said in known.items() if each not in ids]
     closest: dict[str, Near] = {}
     for each in near(text, found, len(found), meaning):

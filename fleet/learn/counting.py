@@ -61,16 +61,17 @@ def reconcile(writer: Writer) -> int:
         BusyError: another process brings the rows up to date: a total that is issued now could be an old one.
     """
     workspace = writer.workspace
-    if not workspace.refresh(WAIT_S):
-        raise BusyError(
-            "another process brings this clan's records up to date; the log is counted with the next command"
-        )
-    owes = _Owing(writer)
-    while not owes.is_recorded():
-        pass
-    owed = owes.lines()
-    # The log has all of it, on the disk: what a power failure takes from the shard is written anew from there.
-    private.append(writer, owed, is_durable=False)
+    with workspace.snapshot(WAIT_S) as is_current:
+        if not is_current:
+            raise BusyError(
+                "another process brings this clan's records up to date; the log is counted with the next command"
+            )
+        owes = _Owing(writer)
+        while not owes.is_recorded():
+            pass
+        owed = owes.lines()
+        # The log has all of it, on the disk: what a power failure takes from the shard is written anew from there.
+        private.append(writer, owed, is_durable=False)
     owes.note()
     return len(owed)
 

@@ -131,12 +131,10 @@ def nearest(workspace: Workspace, text: str, count: int) -> list[tuple[str, floa
     chosen = source(workspace)
     if chosen is None:
         return []
-    workspace.refresh()
-    with suppress(OSError, ValueError, *TROUBLE):
-        connection = workspace.db.database.open()
-        asked = "SELECT count(*) FROM vector WHERE model = ?"
-        if connection.execute(asked, (chosen.name,)).fetchone()[0]:
-            return _best(connection, chosen, screened(text), count)
+    asked = "SELECT 1 FROM vector WHERE model = ?"
+    if workspace.db.ask(lambda it: it.execute(asked, (chosen.name,)).fetchone()):
+        with suppress(OSError, ValueError, *TROUBLE):
+            return _best(workspace.db.database.open(), chosen, screened(text), count)
     return []
 
 

@@ -6,7 +6,7 @@ The world is handed in (wall clock, random source, machine, tree store), so that
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from fleet.model.pattern import Policy
 from fleet.store import config, ingest, members, replica
 from fleet.store.clock import Clock
 from fleet.store.config import Config
-from fleet.store.database import SCHEMA_NUMBER, Database
+from fleet.store.database import BUSY_S, SCHEMA_NUMBER, Database
 from fleet.store.files import Files
 from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind
@@ -235,18 +235,19 @@ class Workspace:
         """Return the policy of folds on this machine: what is left out of them, never what is joined or sent."""
         return Policy(cut=self.clock.cut())
 
-    def refresh(self, wait_s: float | None = None) -> bool:
+    def refresh(self, wait_s: float = BUSY_S) -> bool:
         """Join what was written since into the rows; False where another process took longer than ``wait_s``."""
-        return self.db.refresh(self.db.wait_s if wait_s is None else wait_s)
+        return self.db.refresh(wait_s)
 
     @contextmanager
-    def patient(self, wait_s: float) -> Iterator[None]:
-        """Let queries wait no longer than this for another process that refreshes, then answer from what is there."""
-        before, self.db.wait_s = self.db.wait_s, wait_s
-        try:
-            yield
-        finally:
-            self.db.wait_s = before
+    def snapshot(self, wait_s: float = BUSY_S) -> Iterator[bool]:
+        """Refresh once; while the block runs, queries answer from the rows as they are then.
+
+        Yields whether they are up to date: False where another process is at it and not done within ``wait_s``.
+        """
+        with ExitStack() as held:
+            current = [held.enter_context(each.snapshot(wait_s)) for each in (self.db, *self._notes.values())]
+            yield all(current)
 
     def take(self, commit: str) -> Taken:
         """Go on to another fetched tree and bring the files here in step. The caller holds the write lock."""

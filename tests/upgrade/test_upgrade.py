@@ -201,7 +201,7 @@ def test_what_only_this_machine_knew_is_in_the_local_database(workspace, remote)
     assert workspace.state.paused(workspace.wall())
     spans = exposure._spans(workspace.state, "velma")
     assert len(spans) == 7
-    assert exposure.was_shown(workspace.state, "velma", ["p-ee3229f9e5ce4319"], NOW_MS)
+    assert workspace.state.was_shown("velma", ["p-ee3229f9e5ce4319"], NOW_MS)
     session = workspace.state.session("velma", 1_795_352_950_000, 1_800_000, lambda: "s-another")
     assert session == "s-e517fe2ab428"
 

@@ -1,0 +1,480 @@
+"""Rows of the database: what is joined into them within one transaction, and what is read out of them.
+
+A row is the join of all that files and the fetched tree say of a lesson. The *outbox* names the rows of which the tree
+does not have all, each with what the tree does have of it (its *base*): so a row minus its base is what goes out, and
+the tree's own join is the base where there is one, else the row.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from sqlite3 import Connection
+from typing import Any, NamedTuple
+
+from fleet.model import limits, line, pattern
+from fleet.model.discovery import Discovery
+from fleet.model.lesson_id import normalise, pattern_id
+from fleet.model.line import Carried, Line
+from fleet.model.pattern import Policy
+from fleet.store import lines
+from fleet.store.database import checked, checksum, get_meta, set_meta
+from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
+from fleet.text.similarity import indexed
+
+_AT_ONCE = 500
+_COLUMNS = (
+    *("line", "hash", "text", "alike", "into_id", "listed", "published", "retired", "triggered", "agents", "sessions"),
+    *("seen", "last", "newest", "ripens", "purges"),
+)
+_INSERT = f"INSERT INTO pattern ({', '.join(_COLUMNS)}, generation, id) VALUES ({', '.join('?' * 18)})"  # noqa: S608
+_UPDATE = f"UPDATE pattern SET {', '.join(f'{each} = ?' for each in _COLUMNS)}, generation = ? WHERE id = ?"  # noqa: S608
+_INSERT_DISCOVERY = (
+    "INSERT INTO discovery (line, hash, base, at, retracts, generation, id) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_UPDATE_DISCOVERY = (
+    "UPDATE discovery SET line = ?, hash = ?, base = ?, at = ?, retracts = ?, generation = ? WHERE id = ?"
+)
+_WAITING = "SELECT o.id, p.line, p.hash, o.base FROM outbox o JOIN pattern p ON p.id = o.id ORDER BY o.id"
+
+
+class _Batch(NamedTuple):
+    """Rows as they are, of some ids: id -> (row number, line); and the bases of those in the outbox."""
+
+    rows: dict[str, tuple[int, bytes]]
+    bases: dict[str, bytes | None]
+
+    def base(self, each: str) -> Line | None:
+        """Return what the tree has of a record."""
+        raw = self.bases[each] if each in self.bases else self.rows.get(each, (0, None))[1]
+        return _decoded(raw) if raw else None
+
+
+class Rows:
+    """The rows during one transaction.
+
+    Args:
+        connection: holds the transaction.
+        policy: of the folds.
+
+    Attributes:
+        read: what files held besides good lines.
+        changed: whether any row is another one by now.
+    """
+
+    def __init__(self, connection: Connection, policy: Policy) -> None:
+        self.connection = connection
+        self.read = Read()
+        self.changed = False
+        self._policy = policy
+        self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
+        self._generation = int(get_meta(connection, "generation")) + 1
+
+    # --- joining -----------------------------------------------------------------------------------------------------
+
+    def join(self, kind: Kind, path: str, data: Iterable[bytes], *, first: int = 1, in_tree: bool = False) -> None:
+        """Join the lines of a file, or of what it grew by, of which the first has the number ``first``.
+
+        With ``in_tree`` it is a file of the fetched tree: what it says waits no longer, and what is wrong with it is
+        told by whoever wrote it.
+        """
+        read = Read() if in_tree else self.read
+        before = len(read.refused)
+        numbered = lines.raw_lines(data, path, read, first)
+        while batch := list(islice(numbered, _AT_ONCE)):
+            if kind is PATTERNS:
+                self._join_patterns(path, batch, read, in_tree=in_tree)
+            else:
+                self._join_discoveries(path, batch, read, in_tree=in_tree)
+        if not in_tree:
+            rows = [(path, checksum(each.raw), each.number, each.reason) for each in read.refused[before:]]
+            self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
+
+    def _join_patterns(self, path: str, batch: list[tuple[int, bytes]], read: Read, *, in_tree: bool) -> None:
+        found = self._batch(_quick_id(raw) for _, raw in batch)
+        pending: dict[str, Line] = {}
+        for number, raw in batch:
+            quick = _quick_id(raw)
+            row = found.rows.get(quick)
+            if row is not None and row[1] == raw and quick not in pending:
+                if in_tree and quick in found.bases:
+                    self._set_covered(quick)
+                    del found.bases[quick]
+                continue
+            entry = lines.entry(PATTERNS, raw, path, number, read)
+            if isinstance(entry, Carried):
+                self._carry(PATTERNS, entry, in_tree=in_tree)
+            elif isinstance(entry, Line):
+                pending[entry.id] = line.join(pending[entry.id], entry) if entry.id in pending else entry
+        more = self._batch(each for each in pending if each not in found.rows)
+        found.rows.update(more.rows)
+        found.bases.update(more.bases)
+        for part in pending.values():
+            self._join_pattern(part, found, in_tree=in_tree)
+
+    def _join_pattern(self, part: Line, found: _Batch, *, in_tree: bool) -> None:
+        each, row = part.id, found.rows.get(part.id)
+        whole = part if row is None else line.join(_decoded(row[1]), part)
+        data = line.encode(whole)
+        is_new = row is None or data != row[1]
+        if is_new:
+            self._put(whole, data, row)
+        if in_tree:
+            base = found.base(each)
+            base_data = line.encode(part if base is None else line.join(base, part))
+            if base_data != data:
+                self._set_base(each, base_data)
+            elif each in found.bases:
+                self._set_covered(each)
+        elif is_new and each not in found.bases:
+            self._set_base(each, None if row is None else row[1])
+
+    def _join_discoveries(self, path: str, batch: list[tuple[int, bytes]], read: Read, *, in_tree: bool) -> None:
+        for number, raw in batch:
+            entry = lines.entry(DISCOVERIES, raw, path, number, read)
+            if isinstance(entry, Carried):
+                self._carry(DISCOVERIES, entry, in_tree=in_tree)
+            elif isinstance(entry, Discovery):
+                self._join_discovery(entry, in_tree=in_tree)
+
+    def _join_discovery(self, entry: Discovery, *, in_tree: bool) -> None:
+        """Join one discovery: of two with one id the smaller."""
+        data = DISCOVERIES.encode(entry)
+        row = self.connection.execute("SELECT line, base, rowid FROM discovery WHERE id = ?", (entry.id,)).fetchone()
+        least, base = (data, None) if row is None else (min(row[0], data), row[1])
+        if in_tree:
+            base = data if base is None else min(base, data)
+        if row is not None and (least, base) == row[:2]:
+            return
+        self.changed = self.changed or row is None or least != row[0]
+        told = DISCOVERIES.decode(least)
+        values = (least, checksum(least), base, told.at, told.retracts, self._generation, told.id)
+        cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
+        self._put_words(
+            "found",
+            cursor.lastrowid if row is None else row[2],
+            (told.problem, "\n".join([told.solution, told.context, told.type, *told.tags])),
+            is_new=row is None,
+        )
+
+    def _carry(self, kind: Kind, entry: Carried, *, in_tree: bool) -> None:
+        """Keep a line of a newer version, unless a mark says that it was purged."""
+        if self.connection.execute("SELECT 1 FROM purged WHERE hash = ?", (entry.hash,)).fetchone():
+            return
+        known = self._is_carried_in_tree(entry)
+        if known is None:
+            self.changed = True
+            row = (entry.hash, kind.name, entry.id, entry.raw, int(in_tree))
+            self.connection.execute("INSERT INTO carried VALUES (?, ?, ?, ?, ?)", row)
+        elif in_tree and not known:
+            self.connection.execute("UPDATE carried SET in_tree = 1 WHERE hash = ?", (entry.hash,))
+
+    def _is_carried_in_tree(self, entry: Carried) -> bool | None:
+        """Return whether the tree has a carried line; None for one that is not kept."""
+        row = self.connection.execute("SELECT in_tree FROM carried WHERE hash = ?", (entry.hash,)).fetchone()
+        return None if row is None else bool(row[0])
+
+    def compare(self, files: Iterable[tuple[Kind, str, bytes]], *, goes_on: bool) -> list[Entry]:
+        """Join a whole tree: afterwards the outbox names just the rows of which it has not all.
+
+        Args:
+            files: kind, path and content of each of its files.
+            goes_on: it descends from the tree before.
+
+        Returns:
+            What the tree before had and this one has not.
+        """
+        connection = self.connection
+        waited: dict[str, bytes | None] = dict(connection.execute("SELECT id, base FROM outbox"))
+        bases = dict(connection.execute("SELECT id, base FROM discovery WHERE base IS NOT NULL"))
+        carried = connection.execute("SELECT hash FROM carried WHERE in_tree").fetchall()
+        connection.execute("INSERT OR REPLACE INTO outbox SELECT id, NULL FROM pattern")
+        connection.execute("UPDATE discovery SET base = NULL WHERE base IS NOT NULL")
+        connection.execute("UPDATE carried SET in_tree = 0 WHERE in_tree")
+        for kind, path, data in files:
+            self.join(kind, path, _chunks(data), in_tree=True)
+        if goes_on:  # whoever understands a carried line has taken it out
+            connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
+        return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *self._lost_carried(carried)]
+
+    def _lost_patterns(self, waited: dict[str, bytes | None]) -> Iterator[Line]:
+        for each, raw, hash_, base in self.connection.execute(_WAITING).fetchall():
+            had = waited.get(each, checked(raw, hash_))  # of what did not wait the tree before had all
+            lost = line.minus(_decoded(had), _decoded(base) if base else None) if had else None
+            if lost is not None:
+                yield lost
+
+    def _lost_discoveries(self, bases: dict[str, bytes]) -> Iterator[Discovery]:
+        now = dict(self.connection.execute("SELECT id, base FROM discovery WHERE base IS NOT NULL"))
+        for each, base in bases.items():
+            if each not in now or now[each] > base:
+                yield DISCOVERIES.decode(base)
+
+    def _lost_carried(self, carried: Iterable[tuple[str]]) -> Iterator[Carried]:
+        for row in carried:
+            asked = "SELECT id, raw FROM carried WHERE hash = ? AND NOT in_tree"
+            yield from (Carried(*found) for found in self.connection.execute(asked, row).fetchall())
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def _batch(self, ids: Iterable[str]) -> _Batch:
+        wanted = [each for each in dict.fromkeys(ids) if each]
+        found = _Batch({}, {})
+        for each, raw, hash_, number in _select(self.connection, "id, line, hash, rowid FROM pattern WHERE id", wanted):
+            found.rows[each] = (number, checked(raw, hash_))
+        found.bases.update(_select(self.connection, "id, base FROM outbox WHERE id", wanted))
+        return found
+
+    def _put(self, whole: Line, data: bytes, row: tuple[int, bytes] | None) -> None:
+        """Write one row, and its words."""
+        self.changed = True
+        folded = pattern.fold(whole, self._policy)
+        alike = pattern_id(folded.text) if folded.text and normalise(folded.text) else ""
+        newest, ripens = _newest_and_next(whole, self._policy.cut)
+        for writer, stamp in line.newest_by(whole).items():
+            self._writers[writer] = max(stamp, self._writers.get(writer, ""))
+        gone = line.purged_carried(whole)
+        values = (
+            *(data, checksum(data), folded.text, "" if alike == whole.id else alike, folded.merged_into),
+            *(int(folded.is_listed), int(folded.state == "published"), int(folded.state == "retired")),
+            *(int(bool(folded.trigger)), folded.witnesses(), folded.count("sessions"), folded.count("seen")),
+            *(folded.last_seen, newest, ripens, int(bool(line.purges(whole) or gone)), self._generation, whole.id),
+        )
+        cursor = self.connection.execute(_INSERT if row is None else _UPDATE, values)
+        self._put_words(
+            "words",
+            cursor.lastrowid if row is None else row[0],
+            (folded.text, "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])),
+            is_new=row is None,
+        )
+        for hash_ in gone:
+            self.connection.execute("INSERT OR IGNORE INTO purged VALUES (?)", (hash_,))
+            self.connection.execute("DELETE FROM carried WHERE hash = ?", (hash_,))
+
+    def _put_words(self, table: str, number: int | None, texts: tuple[str, str], *, is_new: bool) -> None:
+        """Write the words that a row is searched by, if they are others than before."""
+        words = (indexed(texts[0]), indexed(texts[1]))
+        asked = f"SELECT text, more FROM {table} WHERE rowid = ?"  # noqa: S608
+        if is_new:
+            self.connection.execute(f"INSERT INTO {table} (text, more, rowid) VALUES (?, ?, ?)", (*words, number))  # noqa: S608
+        elif self.connection.execute(asked, (number,)).fetchone() != words:
+            self.connection.execute(f"UPDATE {table} SET text = ?, more = ? WHERE rowid = ?", (*words, number))  # noqa: S608
+
+    def _set_base(self, each: str, base: bytes | None) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO outbox VALUES (?, ?)", (each, base))
+
+    def _set_covered(self, each: str) -> None:
+        self.connection.execute("DELETE FROM outbox WHERE id = ?", (each,))
+
+    def waits(self, each: str) -> bool:
+        """Tell whether the tree does not have all of a record."""
+        return self.connection.execute("SELECT 1 FROM outbox WHERE id = ?", (each,)).fetchone() is not None
+
+    def base(self, each: str) -> Line | None:
+        """Return what the tree has of a record; None for nothing."""
+        return self._batch([each]).base(each)
+
+    def set_back(self, each: str) -> None:
+        """Let a row be what the tree has of the record, until files are read again."""
+        self.changed = True
+        found = self._batch([each])
+        base, row = found.base(each), found.rows[each]
+        if base is not None:
+            self._put(base, line.encode(base), row)
+            return
+        self.connection.execute("DELETE FROM words WHERE rowid = ?", row[:1])
+        self.connection.execute("DELETE FROM pattern WHERE rowid = ?", row[:1])
+        self._set_covered(each)
+
+    def refold(self) -> None:
+        """Fold again what another policy, or another time, folds differently."""
+        if (blocked := _blocked(self._policy)) != get_meta(self.connection, "blocked"):
+            ids = [row[0] for row in self.connection.execute("SELECT id FROM pattern")]
+            set_meta(self.connection, "blocked", blocked)
+        else:
+            ids = _due(self.connection, self._policy.cut)
+        for start in range(0, len(ids), _AT_ONCE):
+            for row in self._batch(ids[start : start + _AT_ONCE]).rows.values():
+                self._put(_decoded(row[1]), row[1], row)
+
+    def forget_refused(self, path: str, behind: int = 0) -> None:
+        """Forget the refused lines of a file behind one that stays read."""
+        self.connection.execute("DELETE FROM refused WHERE path = ? AND number > ?", (path, behind))
+
+    def end(self) -> None:
+        """Count the generation on, if any row changed."""
+        if self.changed:
+            set_meta(self.connection, "generation", str(self._generation))
+            self.connection.executemany("INSERT OR REPLACE INTO writer VALUES (?, ?)", self._writers.items())
+
+    # --- what files here must hold -----------------------------------------------------------------------------------
+
+    def is_wanted(self, kind: Kind, raw: bytes) -> bool:
+        """Tell whether a line of a file here must stay: the tree does not cover it, and no mark covers all of it."""
+        entry = lines.entry(kind, raw, "", 0, Read())
+        if entry is None:
+            return True  # what cannot be read stays where it is
+        if isinstance(entry, Carried):
+            return self._is_carried_in_tree(entry) is False
+        if isinstance(entry, Discovery):
+            known = self.connection.execute("SELECT base FROM discovery WHERE id = ?", (entry.id,)).fetchone()
+            return known is None or known[0] is None or known[0] > DISCOVERIES.encode(entry)
+        base = self.base(entry.id)
+        return base is None or not line.covers(base, entry)
+
+    def stripped(self, kind: Kind, data: bytes) -> bytes:
+        """Return a file's bytes without what purge marks cover; the same bytes where they cover nothing in it."""
+        marked = {row[0] for row in self.connection.execute("SELECT id FROM pattern WHERE purges")}
+        hashes = {row[0] for row in self.connection.execute("SELECT hash FROM purged")}
+        if not data or not (marked or hashes):
+            return data
+        known = data.split(b"\n")
+        kept = [self._stripped_line(kind, raw, marked, hashes) for raw in known]
+        return data if kept == known else b"\n".join(raw for raw in kept if raw is not None)
+
+    def _stripped_line(self, kind: Kind, raw: bytes, marked: set[str], hashes: set[str]) -> bytes | None:
+        quick = _quick_id(raw)
+        if not raw or (kind is PATTERNS and quick and quick not in marked and not hashes):
+            return raw
+        entry = lines.entry(kind, raw, "", 0, Read())
+        if isinstance(entry, Carried):
+            return None if entry.hash in hashes else raw
+        if not isinstance(entry, Line) or entry.id not in marked:
+            return raw
+        return line.encode(line.without_purged(entry, _decoded(self._batch([entry.id]).rows[entry.id][1])))
+
+    def unsaid(self, contents: Iterable[bytes]) -> bytes:
+        """Return lines with what rows know, and neither the tree nor these contents of files say."""
+        waiting = self.connection.execute(_WAITING).fetchall()
+        wanted, said = {row[0] for row in waiting}, dict[str, Line]()
+        for data in contents:
+            for _, entry in lines.entries(PATTERNS, [data], "", Read()):
+                if isinstance(entry, Line) and entry.id in wanted:
+                    said[entry.id] = line.join(said[entry.id], entry) if entry.id in said else entry
+        found: list[bytes] = []
+        for each, raw, hash_, base in waiting:
+            known = said.get(each)
+            if base:
+                known = _decoded(base) if known is None else line.join(_decoded(base), known)
+            missing = line.minus(_decoded(checked(raw, hash_)), known)
+            found += line.split(missing) if missing is not None else []
+        return b"".join(raw + b"\n" for raw in found)
+
+
+# --- what is read out of a database ----------------------------------------------------------------------------------
+
+
+def is_outdated(connection: Connection, policy: Policy) -> bool:
+    """Tell whether rows are folded otherwise under a policy, as of now."""
+    return get_meta(connection, "blocked") != _blocked(policy) or bool(_due(connection, policy.cut))
+
+
+def outgoing(connection: Connection) -> list[Entry]:
+    """Return what the rows have and the tree has not: deltas of patterns, discoveries, carried lines."""
+    found: list[Entry] = []
+    for _, raw, hash_, base in connection.execute(_WAITING):
+        delta = line.minus(_decoded(checked(raw, hash_)), _decoded(base) if base else None)
+        if delta is not None:
+            found.append(delta)
+    asked = "SELECT line, hash FROM discovery WHERE base IS NULL OR base != line ORDER BY at, id"
+    found += [DISCOVERIES.decode(checked(*row)) for row in connection.execute(asked)]
+    asked = "SELECT id, raw FROM carried WHERE NOT in_tree ORDER BY id, hash"
+    return found + [Carried(*row) for row in connection.execute(asked)]
+
+
+def edition(connection: Connection, kind: Kind) -> bytes:
+    """Return the canonical bytes of all that the tree says: sorted, a record on as many lines as it takes."""
+    asked = "SELECT id, raw FROM carried WHERE kind = ? AND in_tree ORDER BY id, raw"
+    carried = connection.execute(asked, (kind.name,)).fetchall()
+    if kind is PATTERNS:
+        keyed = [*_told_patterns(connection), *(((each, "~"), raw) for each, raw in carried)]
+    else:
+        keyed = [*_told_discoveries(connection), *((("~", each), raw) for each, raw in carried)]
+    if carried or kind is DISCOVERIES:
+        keyed.sort(key=lambda item: item[0])
+    return b"".join(raw + b"\n" for _, raw in keyed)
+
+
+def _told_patterns(connection: Connection) -> Iterator[tuple[tuple[str, str], bytes]]:
+    asked = "SELECT p.id, p.line, p.hash, o.id, o.base FROM pattern p LEFT JOIN outbox o ON o.id = p.id ORDER BY p.id"
+    for each, raw, hash_, waits, base in connection.execute(asked):
+        data = checked(raw, hash_) if waits is None else base
+        if data:
+            pieces = [data] if len(data) <= limits.LINE_BYTES_MAX else line.split(_decoded(data))
+            yield from (((each, ""), piece) for piece in pieces)
+
+
+def _told_discoveries(connection: Connection) -> Iterator[tuple[tuple[str, str], bytes]]:
+    for (base,) in connection.execute("SELECT base FROM discovery WHERE base IS NOT NULL"):
+        told = DISCOVERIES.decode(base)
+        yield (told.at, told.id), base
+
+
+def names(connection: Connection, since: int) -> list[str]:
+    """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
+    asked = (
+        "SELECT id FROM pattern WHERE generation > ? UNION ALL SELECT id FROM discovery WHERE generation > ? "
+        "UNION ALL SELECT '#' || hash FROM carried"
+    )
+    return [row[0] for row in connection.execute(asked, (since, since))]
+
+
+def entries(connection: Connection, wanted: Sequence[str]) -> dict[str, Entry]:
+    """Return what is here under some of these names, which are as ``names`` gives them."""
+    found: dict[str, Entry] = {}
+    for each, raw, hash_ in _select(connection, "id, line, hash FROM pattern WHERE id", wanted):
+        found[each] = _decoded(checked(raw, hash_))
+    for each, raw, hash_ in _select(connection, "id, line, hash FROM discovery WHERE id", wanted):
+        found[each] = DISCOVERIES.decode(checked(raw, hash_))
+    for name, each, raw in _select(connection, "'#' || hash, id, raw FROM carried WHERE '#' || hash", wanted):
+        found[name] = Carried(each, raw)
+    return found
+
+
+def contents(connection: Connection) -> set[tuple[str, tuple[Any, ...]]]:
+    """Return what a database says, but for what may differ: row numbers, generations, fingerprints."""
+    found = {(row[0], row) for row in connection.execute(f"SELECT id, {', '.join(_COLUMNS)} FROM pattern")}  # noqa: S608
+    found |= {(row[0], row) for row in connection.execute("SELECT id, line, hash, base, at, retracts FROM discovery")}
+    found |= {(row[0], row) for row in connection.execute("SELECT id, base, 'outbox' FROM outbox")}
+    return found | {(row[0], row) for row in connection.execute("SELECT hash, kind, id, raw, in_tree FROM carried")}
+
+
+def _select(connection: Connection, asked: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows whose last named column is one of some values, a part of these at a time."""
+    for start in range(0, len(wanted), _AT_ONCE):
+        some = wanted[start : start + _AT_ONCE]
+        yield from connection.execute(f"SELECT {asked} IN ({','.join('?' * len(some))})", some).fetchall()
+
+
+def _chunks(data: bytes) -> Iterator[bytes]:
+    return (data[start : start + limits.BLOCK_BYTES] for start in range(0, len(data), limits.BLOCK_BYTES))
+
+
+def _quick_id(raw: bytes) -> str:
+    """Return the id that a canonical line begins with, "" for any other. Only ever used to find a row to compare."""
+    if raw.startswith(b'{"id":"p-') and raw[25:26] == b'"':
+        return raw[7:25].decode("latin-1")
+    return ""
+
+
+def _decoded(raw: bytes) -> Line:
+    found = line.decode(raw)
+    assert isinstance(found, Line)  # noqa: S101 - rows are written by us
+    return found
+
+
+def _blocked(policy: Policy) -> str:
+    return " ".join(sorted(policy.blocked))
+
+
+def _newest_and_next(whole: Line, cut: str) -> tuple[str, str]:
+    """Return the largest stamp within the cut, and the smallest beyond it."""
+    stamps = set(line.stamps(whole))
+    return (
+        max((stamp for stamp in stamps if stamp <= cut), default=""),
+        min((stamp for stamp in stamps if stamp > cut), default=""),
+    )
+
+
+def _due(connection: Connection, cut: str) -> list[str]:
+    """Return the ids of records that are folded otherwise by now: a part has become due, or the clock was set back."""
+    asked = "SELECT id FROM pattern WHERE ripens != '' AND ripens <= ? UNION SELECT id FROM pattern WHERE newest > ?"
+    return [row[0] for row in connection.execute(asked, (cut, cut))]
