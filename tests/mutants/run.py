@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 SIM = ("tests/sim/test_histories.py",)
 CLONES = ("tests/faults/test_clones.py",)
+STORE = ("tests/store/test_ingest.py",)
 
 
 class Mutant(NamedTuple):
@@ -29,165 +31,269 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
+    # --- the record ---
     Mutant(
-        "a shard line is dropped though only other shards cover it",
-        "fleet/share/tree.py",
-        "not _is_covered(path, raw, base.edition)",
-        "not _is_covered(path, raw, base.whole)",
-        SIM,
-    ),
-    Mutant(
-        "what a rewound remote lost is not kept",
-        "fleet/share/tree.py",
-        "held is None or not _is_covered(path, raw, held)]",
-        "False]",
-        SIM,
-    ),
-    Mutant(
-        "a fetched tree is believed though it was taken in half",
-        "fleet/share/exchange.py",
-        '    workspace.state.put(mark="")\n',
-        "    workspace.state.put(mark=mark)\n",
-        SIM,
-    ),
-    Mutant(
-        "the newest record is counted again at every settling",
-        "fleet/learn/reconcile.py",
-        "if record.at > newest]",
-        "if record.at >= newest]",
-        SIM,
-    ),
-    Mutant(
-        "only one of several new records is counted",
-        "fleet/learn/reconcile.py",
-        ".get(replica, 0) + len(fresh)}}",
-        ".get(replica, 0) + 1}}",
-        (*SIM, "tests/cli", "tests/learn"),
-    ),
-    Mutant(
-        "held parts are forgotten when the log is settled",
-        "fleet/learn/reconcile.py",
-        "    counted += [part.stamp for part in notebook.held if (part.id, part.key) == (pattern, replica)]\n",
-        "",
-        (*SIM, "tests/faults/test_clocks.py"),
-    ),
-    Mutant(
-        "the oldest record of an entry counts, not the newest",
-        "fleet/learn/reconcile.py",
-        "if known is None or (record.at, record.replica) > (known.at, known.replica):",
-        "if known is None:",
-        CLONES,
-    ),
-    Mutant(
-        "a torn last line swallows the next one",
-        "fleet/keep/disk.py",
-        'data = b"\\n" + data',
-        "pass",
-        (*SIM, "tests/faults/test_log_and_shard.py"),
-    ),
-    Mutant(
-        "a short write is acknowledged",
-        "fleet/keep/disk.py",
-        "rest = rest[written:]",
-        "break",
-        ("tests/faults/test_log_and_shard.py",),
-    ),
-    Mutant(
-        "a clock that went back issues old stamps",
-        "fleet/keep/timekeeper.py",
-        "clock.ticked(self._wall_ms(), max(self.issued, self.admitted))",
-        "clock.nearest(self._wall_ms())",
-        ("tests/faults/test_clocks.py", *SIM),
-    ),
-    Mutant(
-        "a peer's clock that runs years ahead is believed",
-        "fleet/keep/timekeeper.py",
-        "        return Reading(limit, ",
-        '        return Reading("~", ',
-        ("tests/faults/test_clocks.py", *SIM),
-    ),
-    Mutant(
-        "an edition folds what is far ahead of everybody else",
-        "fleet/keep/notebook.py",
-        "    return min(notebook.cut, clock.shifted(stamps[-2], 24 * MS_AN_HOUR))",
-        "    return notebook.cut",
-        ("tests/laws", "tests/faults/test_clocks.py", *SIM),
-    ),
-    Mutant(
-        "a clone goes on writing under our id",
-        "fleet/share/tree.py",
-        "for replica in workspace.current_replicas():",
-        "for replica in []:",
-        CLONES,
-    ),
-    Mutant(
-        "a copied folder goes on writing under the original's id",
-        "fleet/keep/replica.py",
-        "if mine and (mine[-1].machine, mine[-1].folder) == (machine, folder):",
-        "if mine:",
-        SIM,
-    ),
-    Mutant(
-        "an edition is pushed over one that it was not made from",
-        "fleet/share/exchange.py",
-        "if any(workspace.store.read_base(path) != data for path, data in before.items()):",
-        "if False:",
-        CLONES,
-    ),
-    Mutant(
-        "a secret in a hand-written line is sent",
-        "fleet/share/gate.py",
-        'found = [f"holds a secret',
-        'found = [] if kinds else [f"holds a secret',
-        ("tests/faults/test_sync.py",),
-    ),
-    Mutant(
-        "lines of a newer version are lost by an edition",
-        "fleet/keep/notebook.py",
-        "            written += carried.get(pattern_id, [])\n",
-        "",
-        ("tests/laws/test_line_laws.py", "tests/faults/test_log_and_shard.py"),
-    ),
-    Mutant(
-        "the same record imported on two machines counts twice",
-        "fleet/learn/importing.py",
-        "mark = hashlib.blake2b(item.identity.encode(), digest_size=4).hexdigest()\n    slot",
-        "mark = os.urandom(4).hex()\n    slot",
-        ("tests/cli/test_import.py",),
+        "a counter joins by sum",
+        "crdt/gcounter.py",
+        "            joined[replica] = total\n",
+        "            joined[replica] = joined.get(replica, 0) + total\n",
+        ("tests/laws/test_gcounter.py",),
     ),
     Mutant(
         "a remove covers what it has not seen",
         "crdt/orset.py",
         "    return live(add, rem)\n\n\ndef covers",
         '    return dict.fromkeys(live(add, rem), "9000-01-01T00:00:00.000Z-0000")\n\n\ndef covers',
-        ("tests/laws/test_orset.py", *SIM),
+        ("tests/laws/test_orset.py",),
     ),
     Mutant(
-        "a counter joins by sum",
-        "crdt/gcounter.py",
-        "            joined[replica] = total\n",
-        "            joined[replica] = joined.get(replica, 0) + total\n",
-        ("tests/laws/test_gcounter.py", *SIM),
-    ),
-    Mutant(
-        "a tie between two writers ends differently here and there",
-        "fleet/keep/line.py",
-        "    return not lww.covers(register(mine, field), register(theirs, field))",
-        "    return False",
+        "a tie between two edits ends differently here and there",
+        "fleet/model/line.py",
+        "    return not lww.covers(lww.Register(than[0]",
+        "    return False and lww.covers(lww.Register(than[0]",
         ("tests/laws/test_line_laws.py",),
     ),
     Mutant(
+        "the time when a lesson was first seen moves on",
+        "fleet/model/line.py",
+        "    return bool(value < than) if field == AT else is_larger(value, than)",
+        "    return is_larger(value, than)",
+        ("tests/laws/test_line_laws.py",),
+    ),
+    Mutant(
+        "a join brings a purged value back",
+        "fleet/model/line.py",
+        "    return Line(mine.id, _without_purged(columns, marks)) if marks else joined",
+        "    return joined",
+        ("tests/laws/test_line_laws.py",),
+    ),
+    Mutant(
+        "a delta forgets what was retired",
+        "fleet/model/line.py",
+        '        rem={writer: stamp for writer, stamp in column.rem.items() if stamp > known.rem.get(writer, "")},\n',
+        "",
+        ("tests/laws/test_line_laws.py",),
+    ),
+    Mutant(
+        "an add beyond the cut is left out of the fold",
+        "fleet/model/pattern.py",
+        "for writer, column in columns.items() if column.add}",
+        "for writer, column in columns.items() if column.add and column.add <= policy.cut}",
+        ("tests/laws/test_folds.py",),
+    ),
+    Mutant(
+        "a replaced edit from the future comes back when its time has come",
+        "fleet/model/pattern.py",
+        "    replaced = _replaced(columns)\n",
+        "    replaced = _replaced({})\n",
+        ("tests/laws/test_folds.py",),
+    ),
+    Mutant(
+        "an edit names no edit from the future that it replaces",
+        "fleet/model/edits.py",
+        "column.set[field][0] > min(cut, stamp)",
+        'column.set[field][0] > "~"',
+        ("tests/laws/test_edits.py",),
+    ),
+    Mutant(
+        "a purge covers later honest edits",
+        "fleet/model/edits.py",
+        "column.set[field][0] if field in column.set else clock.ZERO",
+        "stamp if field in column.set else clock.ZERO",
+        ("tests/laws/test_edits.py",),
+    ),
+    Mutant(
+        "an own total begins anew with each log",
+        "fleet/model/edits.py",
+        "own.n.get(name, 0) + step",
+        "step",
+        ("tests/laws/test_edits.py",),
+    ),
+    # --- counting the log ---
+    Mutant(
+        "the newest record is counted again at every counting",
+        "fleet/learn/counting.py",
+        "each.at > newest and not",
+        "each.at >= newest and not",
+        ("tests/learn", "tests/cli"),
+    ),
+    Mutant(
+        "only one of several new records is counted",
+        "fleet/learn/counting.py",
+        "            seen=len(own),\n",
+        "            seen=min(len(own), 1),\n",
+        ("tests/learn", *SIM),
+    ),
+    Mutant(
+        "an entry written by hand counts once for each copy of its log",
+        "fleet/learn/counting.py",
+        "if PART not in record.extra and not is_private]",
+        "if not is_private]",
+        CLONES,
+    ),
+    Mutant(
+        "the same record imported on two machines counts twice",
+        "fleet/learn/importer.py",
+        "hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()",
+        "os.urandom(4).hex()",
+        ("tests/cli/test_import.py",),
+    ),
+    # --- files and clock ---
+    Mutant(
+        "a torn last line swallows the next one",
+        "fleet/store/files.py",
+        'data = b"\\n" + data',
+        "pass",
+        ("tests/faults/test_log_and_shard.py",),
+    ),
+    Mutant(
+        "a short write is acknowledged",
+        "fleet/store/files.py",
+        "rest = rest[written:]",
+        "break",
+        ("tests/faults/test_log_and_shard.py", "tests/faults/test_durability.py"),
+    ),
+    Mutant(
         "a lesson is acknowledged before it is on the disk",
-        "fleet/keep/disk.py",
-        "if is_durable:\n                    self._fsync(handle)\n                seen = _checked",
-        "seen = _checked",
-        ("tests/faults",),
+        "fleet/store/files.py",
+        "                    if is_durable:\n",
+        "                    if False:\n",
+        ("tests/faults/test_durability.py",),
+    ),
+    Mutant(
+        "two processes hold a lock at once",
+        "fleet/store/files.py",
+        "            _wait_for(handle, path, wait_s)\n            yield\n",
+        "            yield\n",
+        ("tests/faults/test_log_and_shard.py", "tests/faults/test_many_writers.py", "tests/cli/test_during_a_sync.py"),
+    ),
+    Mutant(
+        "a clock that went back issues old stamps",
+        "fleet/store/clock.py",
+        "clock.ticked(self._wall_ms(), max(self.issued(), self._newest(), after, _RELEASED))",
+        "clock.nearest(self._wall_ms())",
+        ("tests/faults/test_clocks.py",),
+    ),
+    Mutant(
+        "a peer's clock that runs years ahead is believed",
+        "fleet/store/clock.py",
+        "        return clock.shifted(now, AHEAD_MS_MAX)",
+        '        return "~"',
+        ("tests/faults/test_clocks.py",),
+    ),
+    Mutant(
+        "a copied folder goes on writing under the original's id",
+        "fleet/store/replica.py",
+        "if mine and (mine[-1].machine, mine[-1].folder) == (machine, folder):",
+        "if mine:",
+        CLONES,
+    ),
+    # --- the database ---
+    Mutant(
+        "a file with another beginning is read on from where it was read to",
+        "fleet/store/ingest.py",
+        "return bool(self._running.digest() == hash_)",
+        "return True",
+        STORE,
+    ),
+    Mutant(
+        "a file that is written twice within a tick of its clock is read once",
+        "fleet/store/files.py",
+        "or time.time_ns() - newest < tick:",
+        "or newest < 0:",
+        STORE,
+    ),
+    Mutant(
+        "a changed row of the database is believed",
+        "fleet/store/database.py",
+        "if not isinstance(line, bytes) or checksum(line) != hash_:",
+        "if not isinstance(line, bytes):",
+        STORE,
+    ),
+    Mutant(
+        "what is written here never goes out",
+        "fleet/store/rows.py",
+        "            self._set_base(each, None if row is None else row[1])\n",
+        "            self._set_base(each, data)\n",
+        STORE,
+    ),
+    Mutant(
+        "a carried line leaves with a tree that does not descend from the one that had it",
+        "fleet/store/rows.py",
+        "        if goes_on:",
+        "        if True:",
+        STORE,
+    ),
+    Mutant(
+        "files lose lines before others gain them",
+        "fleet/store/ingest.py",
+        "self._put(self._clan / plan.path, plan.data + plan.leaving)",
+        "self._put(self._clan / plan.path, plan.data)",
+        ("tests/sim/test_found.py",),
+    ),
+    # --- what goes out ---
+    Mutant(
+        "a shard line is dropped though no edition covers it",
+        "fleet/share/outgoing.py",
+        "return entry.id in self._records and codec.covers(self._records[entry.id], entry)",
+        "return entry.id in self._records",
+        SIM,
+    ),
+    Mutant(
+        "a private lesson leaves",
+        "fleet/share/outgoing.py",
+        'is_private = isinstance(entry, Line) and fold(entry).scope == "private"',
+        "is_private = False",
+        ("tests/faults/test_sync.py", *SIM),
+    ),
+    Mutant(
+        "a secret in a hand-written line is sent",
+        "fleet/share/policy.py",
+        '    found = [f"holds a secret',
+        '    found = [] if kinds else [f"holds a secret',
+        ("tests/faults/test_sync.py",),
+    ),
+    Mutant(
+        "a clone goes on writing under our id",
+        "fleet/share/sync.py",
+        "if news := _news_of_ours(workspace, before, after):",
+        "if news := []:",
+        CLONES,
+    ),
+    Mutant(
+        "an edition is pushed over one that it was not made from",
+        "fleet/share/sync.py",
+        "if any(now.get(path) != paths.get(path) for path in files):",
+        "if False:",
+        CLONES,
+    ),
+    Mutant(
+        "lessons are sent to a remote that nobody here agreed to",
+        "fleet/app/sharing.py",
+        "if not workspace.state.agrees(_REMOTE, _consent(workspace, url)):",
+        "if False:",
+        ("tests/cli/test_consent.py",),
+    ),
+    # --- what becomes permanent ---
+    Mutant(
+        "those who had read a lesson are evidence for it",
+        "fleet/reflect/evidence.py",
+        "total - relapsed.get(writer, 0)",
+        "total",
+        ("tests/reflect/test_evidence.py",),
+    ),
+    Mutant(
+        "an entry copied to another agent's log is evidence twice",
+        "fleet/reflect/evidence.py",
+        "        told |= entries.keys()\n",
+        "",
+        ("tests/reflect/test_evidence.py",),
     ),
 ]
 
 
-def is_caught(mutant: Mutant, folder: Path) -> bool:
-    """Put one bug into a copy of the tree; tell whether its tests notice."""
+def caught_by(mutant: Mutant, folder: Path) -> str:
+    """Put one bug into a copy of the tree; return the test that notices, "" for none."""
     path = folder / mutant.path
     text = path.read_text()
     if text.count(mutant.right) != 1:
@@ -195,16 +301,22 @@ def is_caught(mutant: Mutant, folder: Path) -> bool:
     changed = text.replace(mutant.right, mutant.wrong)
     path.write_text("import os\n" + changed if "os.urandom" in mutant.wrong else changed)
     try:
-        tests = [test for test in mutant.tests if (folder / test).exists()]
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        return done.returncode == 1
+        return failure_of(mutant.tests, folder)
     finally:
         path.write_text(text)
 
 
+def failure_of(tests: Sequence[str], folder: Path) -> str:
+    """Run tests until one fails; return it, "" where all pass."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    told = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return told[0] if told else "" if done.returncode == 0 else f"pytest ended with {done.returncode}"
+
+
 def main() -> int:
-    """Try all mutants, or those named; 0 when every one was caught."""
+    """Try all mutants, or those named; 0 when every one was caught, and by nothing that fails without it."""
     chosen = [m for m in MUTANTS if not sys.argv[1:] or any(word in m.name for word in sys.argv[1:])]
     os.environ.setdefault("FLEET_SIM_HISTORIES", "150")
     survivors = 0
@@ -213,10 +325,12 @@ def main() -> int:
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache"))
         if (ROOT.parent / "shared").is_dir():
             (Path(name) / "shared").symlink_to(ROOT.parent / "shared")
+        if failure := failure_of(sorted({test for mutant in chosen for test in mutant.tests}), folder):
+            sys.exit(f"without any mutant: {failure}")
         for mutant in chosen:
-            caught = is_caught(mutant, folder)
-            survivors += not caught
-            print(f"{'caught  ' if caught else 'SURVIVED'}  {mutant.name}", flush=True)
+            failure = caught_by(mutant, folder)
+            survivors += not failure
+            print(f"{'caught  ' if failure else 'SURVIVED'}  {mutant.name}  {failure}", flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} caught")
     return 1 if survivors else 0
 
