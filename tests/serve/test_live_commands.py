@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -49,8 +48,7 @@ def server(crew: Crew) -> Iterator[Server]:
 def live(crew: Crew, agent: str, url: str, more: str = "") -> str:
     """Make a workspace without any git remote, in the live room."""
     crew.run(agent, "init", "--agent", agent, "--yes")
-    with (crew.folder / agent / "fleet.toml").open("a") as file:
-        file.write(f'\nurl = "{url}"\n{more}')  # [live] stands last
+    crew.set(agent, f'url = "{url}"\n{more}', "live")
     return agent
 
 
@@ -133,9 +131,3 @@ def test_who_without_a_room_or_without_a_server_says_what_to_do(crew: Crew, serv
     assert "nothing is lost" in done.stderr
     two = live(crew, "velma", "ws://fleet.example.org")
     assert "wss://" in crew.run(two, "who", expect=2).stderr
-
-
-def test_a_configuration_that_was_made_has_the_live_section_last(crew: Crew):
-    crew.run("alone", "init", "--agent", "alone", "--yes")
-    text = Path(crew.folder / "alone" / "fleet.toml").read_text()
-    assert [line for line in text.splitlines() if line.startswith("[")][-1] == "[live]"
