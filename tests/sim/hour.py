@@ -6,70 +6,69 @@ live server each for itself; one loses its power at any write, or just so, and s
 
 import dataclasses
 import hashlib
+import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fleet.keep import config, edits, notebook
-from fleet.keep.errors import FleetError
-from fleet.keep.line import Line
-from fleet.keep.normal import pattern_id
-from fleet.keep.reading import PATTERNS
-from fleet.keep.workspace import Workspace, World
-from fleet.serve.looks import Looks
-from fleet.serve.tick import Exchanged, Memory, Tick, Ticked
-
-from fleet.cli import polling, wiring
+from fleet.app import learning, sharing
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
-from fleet.learn.discoveries import Finding, discover
-from fleet.serve import looks, watching
+from fleet.learn.discoveries import Finding
+from fleet.model import edits
+from fleet.model.errors import FleetError
+from fleet.model.lesson_id import pattern_id
+from fleet.model.line import Line
+from fleet.model.pattern import fold
+from fleet.serve import schedule, watch
+from fleet.serve.schedule import Exchanged, Looks, Memory, Tick, Ticked
 from fleet.serve.sidecar import Hands, Sidecar
-from fleet.share import live as living
-from fleet.share.live import Live, Where
+from fleet.share.live import client as living
+from fleet.share.live.client import Live, Where
 from fleet.share.memory import MemoryServer
-from tests.sim.people import held_in
+from fleet.store import changes, config
+from fleet.store.lines import KINDS, PATTERNS
+from fleet.store.workspace import Workspace, World, Writer
+from tests.sim.people import Held, held_in
 from tests.sim.virtual import Conductor, Inline, Loop
 from tests.sim.wires import AWAY, HANGING, MUTE, OPEN, Server, Way
-from tests.sim.world import START_MS, CrashError, Ledger, SimDisk, SimRemote
+from tests.sim.world import POWERS, START_MS, CrashError, Ledger, Power, SimFiles, SimRemote, SimTree
 
 HOUR_S = 3_600.0
 HEALED_S = 900.0
 """The longest pause after failures, the longest interval, and a little."""
 QUIET_S = 800.0
+IDLE_TICKS_MAX = 10
+"""Of one machine while nothing happens: what is looked at every five minutes, a sync as often, and what that stirs."""
 LOOK_S = 20.0
 """What is looked after every second or two in a real one: that would be much work, and find nothing more."""
 SLEEPER, MOVER, MORTAL = AGENTS = ("sleeper", "mover", "mortal")
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
 
+Change = Callable[[Line, Writer, str], Line]
+"""An edit of a record, by a writer, up to a cut."""
 
-class Power:
-    """Of one machine: when it fails, nothing is written any more."""
+
+class Mains(Power):
+    """The power of a machine whose processes live on a little when it has failed, and reach nothing any more."""
 
     def __init__(self) -> None:
-        self.writes_left = -1
-        self.torn_share = 0.0
+        super().__init__()
         self.is_off = False
 
-
-class FailingDisk(SimDisk):
-    """A disk of a machine whose power may fail in the middle of a write."""
-
-    def __init__(self, root: Path, power: Power) -> None:
-        super().__init__(root)
-        self.power = power
-
-    def _write_all(self, handle: int, data: bytes) -> None:
-        if self.power.is_off:
+    def step(self, tear: Callable[[float], object] = bool) -> None:
+        """Come to a durable step."""
+        if self.is_off:
             raise CrashError
-        if self.power.writes_left == 0:
-            self.power.is_off = True
-            self.writes_left, self.torn_share = 0, self.power.torn_share
-        self.power.writes_left -= self.power.writes_left > 0
-        super()._write_all(handle, data)
+        try:
+            super().step(tear)
+        except CrashError:
+            self.is_off = True
+            raise
 
 
 class SimSidecar(Sidecar):
@@ -88,14 +87,18 @@ class Machine:
 
     def __init__(self, hour: "Hour", agent: str, root: Path) -> None:
         self.hour, self.agent, self.root = hour, agent, root
-        self.power = Power()
+        self.power = Mains()
+        self.tree = SimTree()
+        self.unsure: dict[Path, int] = {}
         self.is_remote_away = False
         self.behind_s = 0.0
         self.slept_at_s: float | None = None
         self.way = Way(hour.server, self.later)
         self.open_way()
         self.loop: Loop | None = None
+        self.ticks = 0
         self.sidecar: SimSidecar
+        self.workspace: Workspace
 
     def now_s(self) -> float:
         """Read the monotonic clock, which may stand still while the machine sleeps."""
@@ -107,21 +110,31 @@ class Machine:
 
     def open(self) -> Workspace:
         hour = self.hour
-        world = World(hour.now_ms, hour.rng.randbytes, lambda: f"machine of {self.agent}", durable=False)
-        return Workspace(self.root, world, FailingDisk(self.root, self.power))
+        world = World(
+            hour.now_ms,
+            entropy=hour.rng.randbytes,
+            machine=lambda: f"machine of {self.agent}",
+            durable=False,
+            tree=lambda _: self.tree,
+        )
+        files = SimFiles(self.root)
+        files.unsure = self.unsure
+        return Workspace(self.root, world, files)
 
     def start(self) -> None:
         """Start the sidecar."""
         hour = self.hour
-        self.power = Power()
+        POWERS[self.root] = self.tree.power = self.power = Mains()
         self.loop = Loop(self.now_s)
+        self.workspace = self.open()
         self.sidecar = SimSidecar(
             Hands(
                 root=str(self.root),
                 agent=self.agent,
                 agents=lambda: [self.agent],
+                looks=partial(schedule.looks, self.workspace),
                 settings=lambda: config.load(self.root / config.FILE_NAME),
-                marks=Memory(FailingDisk(self.root, self.power), self.root / ".fleet").read,
+                marks=Memory(self.workspace.files, self.workspace.local).read,
                 now_ms=hour.now_ms,
                 tick=self._tick,
                 log=lambda event, what: hour.note(self.agent, event, what),
@@ -137,13 +150,11 @@ class Machine:
         import anyio
 
         await anyio.sleep(self.hour.rng.uniform(0.1, 1.0))
-        workspace = self.open()
-        try:
-            jobs = dataclasses.replace(polling.jobs(workspace, self.agent), sync=lambda: self._sync(workspace))
-            memory = polling.memory(workspace)
+        self.ticks += 1
+        with self.hour.opened(self) as workspace:
+            jobs = dataclasses.replace(schedule.jobs(workspace, self.agent), sync=lambda: self._sync(workspace))
+            memory = Memory(workspace.files, workspace.local)
             return Tick(jobs, memory, workspace.config.sidecar, self.hour.rng).run(local=local)
-        finally:
-            workspace.close()
 
     def _sync(self, workspace: Workspace) -> Exchanged:
         git, rng = self.hour.git, self.hour.rng
@@ -152,8 +163,8 @@ class Machine:
         try:
             with workspace.writing(self.agent):
                 pass
-            remote = SimRemote(git, lambda: None)
-            done = wiring.sync(workspace, remote, rng=rng, sleep=lambda _: None, clock=self.now_s)
+            remote = SimRemote(git, self.tree)
+            done = sharing.synced(workspace, remote, rng=rng, sleep=lambda _: None, monotonic=self.now_s)
             return Exchanged(lines_out=done.out, records_in=done.patterns_in + done.discoveries_in)
         finally:
             git.is_down = git.drops_next_reply = False
@@ -189,13 +200,38 @@ class Machine:
         self.hour.conductor.loops.pop(self.agent, None)
 
     def kill(self) -> None:
-        if self.loop is not None:
-            self.power.is_off = True
-            self.hour.conductor.loops.pop(self.agent, None)
-            self.way.become(AWAY)
-            self.loop.kill()
-            self.open_way()
-            self.loop = None
+        """Take its power, with all that nobody waited for."""
+        if self.loop is None:
+            return
+        self.power.is_off = True
+        self.hour.conductor.loops.pop(self.agent, None)
+        self.way.become(AWAY)
+        synced = self._database.read_bytes() if self._database.exists() else b""
+        self.loop.kill()
+        self.workspace.close()
+        self._lose(synced)
+        self.open_way()
+        self.loop = None
+
+    @property
+    def _database(self) -> Path:
+        return self.root / ".fleet" / "state-2.db"
+
+    def _lose(self, synced: bytes) -> None:
+        """Lose what may be lost: lines, and what the database had not yet brought to its place, or all of it."""
+        rng = self.hour.rng
+        if rng.random() < 0.5:
+            for path, size in self.unsure.items():
+                with suppress(FileNotFoundError):
+                    os.truncate(path, min(size, path.stat().st_size))
+        self.unsure.clear()
+        fate = rng.choice(["database whole", "database back", "database gone"])
+        self.hour.happened[fate] += 1
+        if fate != "database whole":
+            for each in self._database.parent.glob(f"{self._database.name}*"):
+                each.unlink()
+        if fate == "database back" and synced:
+            self._database.write_bytes(synced)
 
 
 class Hour:
@@ -218,7 +254,6 @@ class Hour:
         """Changes that every machine must cover in the end."""
         self.happened: Counter[str] = Counter()
         self.trace: list[str] = []
-        self.looked: dict[str, tuple[str, int]] = {}
         edition_bytes = self.rng.choice([0, 600, 262_144])
         self.machines = {agent: Machine(self, agent, folder / agent) for agent in AGENTS}
         for machine in self.machines.values():
@@ -246,9 +281,11 @@ class Hour:
                 self.heal()
                 self.conductor.run_until(self.conductor.now_s + HEALED_S)
                 self.check()
-                head = self.git.head
+                head, ticks = self.git.head, {each.agent: each.ticks for each in self.machines.values()}
                 self.conductor.run_until(self.conductor.now_s + QUIET_S)
                 assert self.git.head == head, "it never falls quiet"
+                ticks = {each.agent: each.ticks - ticks[each.agent] for each in self.machines.values()}
+                assert max(ticks.values()) <= IDLE_TICKS_MAX, f"work where nothing happens: {ticks}"
                 self.check()
             finally:
                 for machine in self.machines.values():
@@ -258,21 +295,17 @@ class Hour:
     @contextmanager
     def held_world(self) -> Iterator[None]:
         """Let files look as they read, since a virtual second has no time to show, and sockets lead into memory."""
-        taken, connect, poll_s, look_s = looks.taken, living.connect, watching.POLL_S, living.LOOK_S
+        look, connect, poll_s, look_s = changes.look, living.connect, watch.POLL_S, living.LOOK_S
 
-        def seen(root: str, agents: Any) -> Looks:
-            files = {path: self._content(Path(root) / path) for path in taken(root, agents).files}
-            digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
-            if self.looked.get(root, ("", 0))[0] != digest:
-                self.looked[root] = (digest, self.now_ms())
-            return Looks(digest, self.looked[root][1], files)
+        def read(root: str, paths: Iterable[str]) -> Looks:
+            return {path: self._content(Path(root) / path) for path in paths}
 
-        looks.taken, watching.POLL_S, living.LOOK_S = seen, LOOK_S, LOOK_S
+        changes.look, watch.POLL_S, living.LOOK_S = read, LOOK_S, LOOK_S
         living.connect = lambda url, **more: self.machines[url.split("/")[2]].way.connect(url, **more)
         try:
             yield
         finally:
-            looks.taken, living.connect, watching.POLL_S, living.LOOK_S = taken, connect, poll_s, look_s
+            changes.look, living.connect, watch.POLL_S, living.LOOK_S = look, connect, poll_s, look_s
 
     @staticmethod
     def _content(path: Path) -> list[int]:
@@ -325,7 +358,7 @@ class Hour:
         if self.rng.random() < 0.3:
             machine.power.is_off = True
         else:
-            machine.power.writes_left, machine.power.torn_share = self.rng.randint(0, 12), self.rng.random()
+            machine.power.steps_left, machine.power.torn_share = self.rng.randint(0, 24), self.rng.random()
             self.do(machine, self.correct)
         self.conductor.after(self.rng.uniform(0.5, 60), self._bury)
 
@@ -341,7 +374,7 @@ class Hour:
             machine.open_way()
             if machine.slept_at_s is not None:
                 machine.awake()
-            if machine.power.is_off or machine.power.writes_left >= 0:
+            if machine.power.is_off or machine.power.steps_left >= 0:
                 machine.kill()
             if machine.loop is None:
                 machine.start()
@@ -375,7 +408,7 @@ class Hour:
         self.ledger.maybe[lesson] += 1
         with self.opened(machine) as workspace:
             told = Correction("w", "r", lesson)
-            corrections.correct(workspace, machine.agent, told, session=str(self.now_ms()))
+            learning.correct(workspace, machine.agent, told, session=str(self.now_ms()))
         self.ledger.maybe[lesson] -= 1
         self.ledger.seen[lesson] += 1
 
@@ -392,61 +425,81 @@ class Hour:
     def discover(self, machine: Machine) -> None:
         with self.opened(machine) as workspace:
             told = Finding(f"problem {self.rng.randint(0, 9)}", "solution")
-            entry, _ = discover(workspace, machine.agent, told)
+            entry, _ = learning.discover(workspace, machine.agent, told)
         self.ledger.discoveries.add(entry.id)
 
     def retire(self, machine: Machine) -> bool:
-        return self._change(machine, edits.retired, is_present=True)
+        def retired(line: Line, by: Writer, _: str) -> Line:
+            self.ledger.retired.add(line.id)
+            return edits.retire(line, by.name)
+
+        return self._change(machine, retired, is_present=True)
 
     def restore(self, machine: Machine) -> bool:
-        return self._change(machine, edits.restored, is_present=False)
+        def restored(line: Line, by: Writer, _: str) -> Line:
+            return edits.restore(line, by.name, by.tick())
+
+        return self._change(machine, restored, is_present=False)
 
     def edit(self, machine: Machine) -> bool:
         category = f"c{self.rng.randint(0, 99)}"
 
-        def edited(line: Line, by: str, stamp: str) -> Line:
-            return Line(id=line.id, at=line.at, by=line.by, set={"category": category}, when={"category": (stamp, by)})
+        def edited(line: Line, by: Writer, cut: str) -> Line:
+            return edits.set_field(line, "category", category, by.name, by.tick(), cut)
 
         return self._change(machine, edited, is_present=True)
 
-    def _change(self, machine: Machine, how: Callable[[Line, str, str], Line], *, is_present: bool) -> bool:
+    def _change(self, machine: Machine, how: Change, *, is_present: bool) -> bool:
         with self.opened(machine) as workspace:
-            held = corrections.settle_all(workspace)
-            found = [line for line in held.notebook.patterns.values() if notebook.is_present(line) is is_present]
+            corrections.reconcile_all(workspace)
+            found = sorted(each.id for each in workspace.patterns.records() if each.is_present is is_present)
             if not found:
                 return False
-            line = self.rng.choice(sorted(found, key=lambda line: line.id))
-            if how is edits.retired:
-                self.ledger.retired.add(line.id)
+            line = workspace.patterns.line(self.rng.choice(found))
+            assert line is not None
             with workspace.writing(machine.agent) as writer:
-                writer.append(PATTERNS, [change := how(line, writer.name, writer.tick())])
+                writer.append(PATTERNS, [change := how(line, writer, workspace.policy().cut)])
             self.acknowledged.append(change)
         return True
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def held(self, machine: Machine) -> tuple[bytes, bytes]:
+    def held(self, machine: Machine) -> Held:
+        held = Held()
         with self.opened(machine) as workspace:
-            found = workspace.store.load("~")
-            return found.notebook.edition(), found.findings.edition()
+            for entry in workspace.db.said(workspace.db.names()).values():
+                held.add(entry)
+        return held
 
     def check(self) -> None:
-        views = [self.held(machine) for machine in self.machines.values()]
+        views = [_bytes(self.held(machine)) for machine in self.machines.values()]
         assert all(view == views[0] for view in views), "machines differ"
         branch = held_in(self.git.tree())
-        assert (branch.notebook.edition(), branch.findings.edition()) == views[0], "the branch differs"
+        assert _bytes(branch) == views[0], "the branch differs"
         self.note(hashlib.sha256(b"".join(views[0])).hexdigest())
         for lesson in LESSONS:
-            line = branch.notebook.get(pattern_id(lesson))
-            seen, least = notebook.count(line, "seen") if line else 0, self.ledger.seen[lesson]
+            line = branch.records.get(pattern_id(lesson))
+            seen, least = fold(line).count("seen") if line else 0, self.ledger.seen[lesson]
             most = least + self.ledger.maybe[lesson]
             assert least <= seen <= most, f"{lesson}: seen {seen}, acknowledged {least}, at most {most}"
-            gone = line is not None and line.id not in self.ledger.retired and not notebook.is_present(line)
+            gone = line is not None and line.id not in self.ledger.retired and not fold(line).is_present
             assert not gone, f"{lesson} is gone, and nobody retired it"
-        assert self.ledger.discoveries <= branch.findings.entries.keys()
+        assert self.ledger.discoveries <= branch.told.keys()
         for line in self.acknowledged:
-            assert branch.notebook.covers(line), f"a change of {line.id} is lost: {line}"
+            assert branch.covers(line), f"a change of {line.id} is lost: {line}"
         for machine in self.machines.values():
             with self.opened(machine) as workspace:
-                names = [replica.name for replica in workspace.replicas().replicas]
-                assert len(names) == 1, f"{machine.agent} took itself for a clone: {names}"
+                self.check_machine(machine, workspace, views[0])
+
+    def check_machine(self, machine: Machine, workspace: Workspace, edition: tuple[bytes, ...]) -> None:
+        """Check that nothing waits here, and that the rows are those of a database that is made anew."""
+        names = [replica.name for replica in workspace.replicas().replicas]
+        assert len(names) == 1, f"{machine.agent} took itself for a clone: {names}"
+        assert not workspace.db.outgoing(), "something waits, and would never go out"
+        assert not workspace.db.differences(), "a database that is made anew is another one"
+        assert tuple(workspace.db.edition(kind) for kind in KINDS) == edition, "the fetched tree differs"
+        assert not workspace.quarantine.all(), workspace.quarantine.all()
+
+
+def _bytes(held: Held) -> tuple[bytes, ...]:
+    return tuple(held.edition(kind) for kind in KINDS)

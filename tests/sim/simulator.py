@@ -55,6 +55,7 @@ SHORT_STEPS, LONG_STEPS = (6, 18), (25, 60)
 SHORT_MACHINES, LONG_MACHINES = (2, 3), (3, 5)
 MACHINES_MAX = 6
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
+THEMES = ("anything", "secrets", "clocks", "snapshots", "hands", "remotes", "losses")
 OTHER_SCHEMA = 3
 MEMORY_OFF = '[promotion]\nmode = "off"\n'
 
@@ -68,10 +69,12 @@ class Simulation:
 
     Attributes:
         remote_class: a machine's way to the server; a broken fleet has a broken one.
+        theme: what this history is about: that happens three times as often. Drawn, unless it is named.
         happened: how often each thing came to pass.
     """
 
     remote_class = SimRemote
+    theme = ""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.rng = random.Random(seed)
@@ -92,6 +95,7 @@ class Simulation:
         self.steps = self.rng.randint(*(LONG_STEPS if is_long else SHORT_STEPS))
         machines = self.rng.randint(*(LONG_MACHINES if is_long else SHORT_MACHINES))
         self.machines = [self._machine(f"agent{n}") for n in range(machines)]
+        self.theme = self.theme or self.rng.choice(THEMES)
 
     def _machine(self, agent: str) -> Machine:
         root = self.folder / agent
@@ -101,28 +105,30 @@ class Simulation:
 
     def actions(self) -> list[Callable[[Machine], object]]:
         """Return what may happen, as often as it does."""
-        return [
+        usual = [
             *[self.correct] * 9,
             *[self.sync] * 8,
-            *[self.write_by_hand] * 2,
-            *[self.discover] * 2,
-            *[self.retire] * 2,
             *[self.edit] * 4,
-            *[self.keep_private] * 2,
-            *[self.word_a_secret] * 3,
-            *[self.purge] * 2,
-            *[self.crash] * 3,
-            *[self.jump] * 2,
-            *[self.merge] * 2,
-            *[self.edit_by_hand] * 2,
-            *[self.restore, self.merge_lessons, self.back_up, self.bring_back, self.carry] * 2,
-            *(self.cut_off, self.copy, self.run_twice, self.compact, self.rewind, self.revert, self.supersede),
-            *(self.lose_database, self.lose_git, self.change_schema, self.delete_by_hand),
+            *[self.word_a_secret, self.crash] * 3,
+            *[self.write_by_hand, self.discover, self.retire, self.keep_private, self.purge, self.jump] * 2,
+            *[self.merge, self.edit_by_hand, self.restore, self.merge_lessons, self.back_up, self.bring_back] * 2,
+            *(self.carry, self.cut_off, self.copy, self.run_twice, self.compact, self.rewind, self.revert),
+            *(self.supersede, self.lose_database, self.lose_git, self.change_schema, self.delete_by_hand),
             *(self.remember_clan, self.bring_old_clan_back, self.bring_old_clan_back),
         ]
+        themes = {
+            "secrets": [self.word_a_secret, self.purge, self.sync, self.merge, self.carry],
+            "clocks": [self.jump, self.edit, self.retire, self.restore, self.sync],
+            "snapshots": [self.back_up, self.bring_back, self.correct, self.sync, self.compact],
+            "hands": [self.edit_by_hand, self.delete_by_hand, self.remember_clan, self.bring_old_clan_back, self.sync],
+            "remotes": [self.rewind, self.revert, self.merge, self.carry, self.supersede, self.sync],
+            "losses": [self.lose_database, self.lose_git, self.change_schema, self.crash, self.copy, self.sync],
+        }
+        return usual + themes.get(self.theme, []) * 6
 
     def run(self) -> str:
         """Live through a history and heal; return a hash of all that happened."""
+        self.begin()
         actions = self.actions()
         for _ in range(self.steps):
             self.now_ms += self.rng.choice([1, 1, 50, 1_000, 60_000, HOUR_MS])
@@ -133,6 +139,13 @@ class Simulation:
         self.heal()
         self.close()
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+    def begin(self) -> None:
+        """Let most machines know something that most others know as well."""
+        for machine in self.machines:
+            if self.rng.random() < 0.7:
+                self.correct(machine)
+                self.sync(machine)
 
     def note(self, *words: object) -> None:
         """Add to the trace."""

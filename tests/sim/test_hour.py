@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim.hour import Hour
-from tests.sim.world import hurried
+from tests.sim.world import simulated
 
 HOURS = int(os.environ.get("FLEET_SIM_HOURS", "12"))
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", "0"))
@@ -23,8 +23,8 @@ PROMISED += ("correct", "write_by_hand", "retire", "restore", "edit", "discover"
 def lived(seed: int, folder: Path) -> tuple[Hour, str]:
     print(f"seed {seed}")
     folder.mkdir()
-    hour = Hour(seed, folder)
-    with hurried():
+    with simulated():
+        hour = Hour(seed, folder)
         return hour, hour.run()
 
 
