@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from fleet.keep import notebook
-from fleet.keep.normal import pattern_id
-from fleet.keep.store import Held
-from fleet.keep.workspace import Workspace
+from fleet.model.lesson_id import pattern_id
+from fleet.model.pattern import fold
+from fleet.store.lines import KINDS
+from fleet.store.workspace import Workspace
 from tests.serve.conftest import Crew, until
 from tests.serve.network import AWAY, HANGING, HOST, MUTE, OPEN, GitServer, Network
-from tests.sim.people import held_in
+from tests.sim.people import Held, held_in
 
 SLEEPER, MOVER, MORTAL = AGENTS = ("sleeper", "mover", "mortal")
 GIT, LIVE = "git", "live"
@@ -252,8 +252,8 @@ class Hour(Crew):
         self.discoveries.add(json.loads(self.run(agent, "discover", *words).stdout)["id"])
 
     def _some(self, agent: str, *, is_present: bool) -> str:
-        found = self.held(agent).notebook.patterns.values()
-        ids = sorted(line.id for line in found if notebook.is_present(line) is is_present)
+        found = [fold(line) for line in self.held(agent).records.values()]
+        ids = sorted(each.id for each in found if each.is_present is is_present)
         return self.rng.choice(ids) if ids else ""
 
     def _done(self, agent: str, *words: str) -> bool:
@@ -265,21 +265,22 @@ class Hour(Crew):
 
     def held(self, agent: str) -> Held:
         """Return what one machine holds."""
-        workspace = Workspace(self.folder / agent)
+        held, workspace = Held(), Workspace(self.folder / agent)
         try:
-            return workspace.store.load("~")
+            for entry in workspace.db.said(workspace.db.names()).values():
+                held.add(entry)
         finally:
             workspace.close()
+        return held
 
-    def bytes_of(self, agent: str) -> tuple[bytes, bytes]:
-        held = self.held(agent)
-        return held.notebook.edition(), held.findings.edition()
+    def bytes_of(self, agent: str) -> tuple[bytes, ...]:
+        return _bytes(self.held(agent))
 
-    def in_git(self) -> tuple[bytes, bytes]:
+    def in_git(self) -> tuple[bytes, ...]:
         """Return what somebody new would get."""
         names = self.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").split()
         held = held_in({name: self.git("show", f"fleet:{name}", where="clan.git").encode() for name in names})
-        return held.notebook.edition(), held.findings.edition()
+        return _bytes(held)
 
     def head(self) -> str:
         return self.git("rev-parse", "fleet", where="clan.git").strip()
@@ -292,18 +293,19 @@ class Hour(Crew):
     def missing(self) -> list[str]:
         """Return what was acknowledged, or counted, that a machine does not hold as it was."""
         held = self.held(SLEEPER)
-        found = [f"discovery {each}" for each in sorted(self.discoveries - held.findings.entries.keys())]
+        found = [f"discovery {each}" for each in sorted(self.discoveries - held.told.keys())]
         for lesson in LESSONS:
-            line, least = held.notebook.get(pattern_id(lesson)), self.seen[lesson]
-            seen = notebook.count(line, "seen") if line is not None else 0
+            line, least = held.records.get(pattern_id(lesson)), self.seen[lesson]
+            known = fold(line) if line is not None else None
+            seen = known.count("seen") if known is not None else 0
             if not least <= seen <= least + self.maybe[lesson]:
                 found.append(f"{lesson}: seen {seen}, acknowledged {least}, at most {least + self.maybe[lesson]}")
-            if line is None:
+            if known is None:
                 continue
-            if line.id not in self.retired and not notebook.is_present(line):
+            if known.id not in self.retired and not known.is_present:
                 found.append(f"{lesson} is gone, and nobody retired it")
-            if line.id in self.categories and line.set.get("category") not in self.categories[line.id]:
-                found.append(f"{lesson}: {line.set.get('category')}, not {self.categories[line.id]}")
+            if known.id in self.categories and known.category not in self.categories[known.id]:
+                found.append(f"{lesson}: {known.category}, not {self.categories[known.id]}")
         return found
 
     def check(self) -> None:
@@ -315,10 +317,13 @@ class Hour(Crew):
         assert until(lambda: self._is_quiet(pause_s), EQUAL_S), "it never falls quiet"
         assert self.is_equal(), self.told()
         for agent in AGENTS:
-            found = Workspace(self.folder / agent).replicas().replicas
-            assert len(found) == 1, f"{agent} took itself for a clone: {found}"
-            refused = Workspace(self.folder / agent).quarantine.all()
-            assert not refused, refused
+            workspace = Workspace(self.folder / agent)
+            names = [each.name for each in workspace.replicas().replicas]
+            assert len(names) == 1, f"{agent} took itself for a clone: {names}"
+            assert not workspace.quarantine.all(), workspace.quarantine.all()
+            assert not workspace.db.outgoing(), "something waits, and would never go out"
+            assert not workspace.db.differences(), "a database that is made anew is another one"
+            workspace.close()
 
     def _is_quiet(self, pause_s: float) -> bool:
         head, views = self.head(), [self.bytes_of(agent) for agent in AGENTS]
@@ -332,3 +337,7 @@ class Hour(Crew):
         for agent in AGENTS:
             lines += [f"{agent}: {self.marks(agent)}", *(str(each) for each in self.events(agent)[-12:])]
         return "\n".join(lines)
+
+
+def _bytes(held: Held) -> tuple[bytes, ...]:
+    return tuple(held.edition(kind) for kind in KINDS)
