@@ -20,7 +20,7 @@ from fleet.model.line import Column, Line, encode
 PYTHON = [sys.executable, "-I", "-c", "pass"]
 MODULE = [sys.executable, "-m", "fleet"]
 SCRIPT = [str(Path(sys.executable).with_name("fleet"))]
-RUNS = 21
+RUNS = 15
 _PEAK = """
 import runpy, sys
 from benchmarks.workers import peak_mb
@@ -54,8 +54,8 @@ class Call(NamedTuple):
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of each: nothing of the fleet that whoever measures belongs to."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEET_", "CLAUDE"))}
+    """Return the environment of each: nothing of the fleet that whoever measures belongs to, nor for Python."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEET_", "CLAUDE", "PYTHON"))}
     return kept | {"PYTHONPATH": str(ROOT)}
 
 

@@ -16,7 +16,7 @@ from benchmarks import processes
 from benchmarks.workers import UnmeasuredError, now
 from fleet.store.gitprocess import GIT
 
-RUNS = 15
+RUNS = 9
 _BRANCH = "refs/heads/fleet"
 _FETCHED = "refs/fleet/fetched"
 _WHO = "bench <bench@localhost> 1760000000 +0000"
