@@ -1,6 +1,7 @@
 """Use cases of learning: log a correction, state a lesson, log a discovery, change a lesson."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from fleet.app.finding import find
@@ -14,9 +15,8 @@ from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, UsageError
 from fleet.model.lesson_id import normalise, pattern_id
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, fold
+from fleet.model.pattern import Pattern
 from fleet.recall import triggers
-from fleet.reflect import exposure
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
 
@@ -121,7 +121,7 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         DiskError: it did not reach the disk.
     """
     known = find(workspace, same).id if same else ""
-    seen = _was_shown(workspace, agent)
+    seen = partial(workspace.state.was_shown, agent)
     logged = corrections.correct(workspace, agent, told, session=session, same=known, was_shown=seen)
     _promote(workspace, agent, logged)
     return logged
@@ -158,16 +158,12 @@ def state_lesson(
         session: the host's session; the one in which the signal was flagged comes first.
     """
     known = find(workspace, same).id if same else ""
-    seen = _was_shown(workspace, agent)
+    seen = partial(workspace.state.was_shown, agent)
     done = corrections.state_lesson(
         workspace, agent, entry, pattern, right, same=known, session=session, was_shown=seen
     )
     _promote(workspace, agent, done.logged)
     return done
-
-
-def _was_shown(workspace: Workspace, agent: str) -> Callable[[Collection[str], int], bool]:
-    return lambda ids, before_ms: exposure.was_shown(workspace.state, agent, ids, before_ms)
 
 
 def waiting(workspace: Workspace, agent: str, session: str = "") -> list[Waiting]:
@@ -381,5 +377,5 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool) 
     """Note that a lesson helped whoever used it, or hurt; return it as it is known then."""
     with workspace.writing(agent) as writer:
         line = _line(writer, find(workspace, prefix).id)
-        private.append(writer, [edits.feedback(line, "helped" if is_helped else "hurt", writer.name)])
-    return fold(_line(writer, line.id), workspace.policy())
+        private.append(writer, [edits.count(line, "helped" if is_helped else "hurt", writer.name)])
+    return merged.united(_members(workspace, find(workspace, line.id)))

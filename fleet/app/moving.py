@@ -125,7 +125,6 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
     """
 
     def take_local(data: bytes) -> None:
-        exposure.adopt(workspace.state, "", ())  # the table that some of the rows go into
         archive.join_local(workspace.state, data, workspace.world.machine())
 
     done = restore.restore(workspace, source, take_local)

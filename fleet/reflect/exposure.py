@@ -29,21 +29,6 @@ _DAY_MS = 86_400_000
 _SPANS_MIN = 2
 _SESSION_CHARS_MAX = 200
 _HEX = frozenset("0123456789abcdef")
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS exposure (
-  agent TEXT NOT NULL,
-  pattern TEXT NOT NULL,
-  session TEXT NOT NULL,
-  first_ms INTEGER NOT NULL,
-  last_ms INTEGER NOT NULL,
-  number INTEGER NOT NULL,
-  replica TEXT NOT NULL DEFAULT '', -- under which these showings are counted; empty: not yet
-  total INTEGER NOT NULL DEFAULT 0, -- how many that replica has counted with them
-  said INTEGER NOT NULL DEFAULT 0   -- whether that total is in the shard
-);
-CREATE INDEX IF NOT EXISTS exposure_by_pattern ON exposure (agent, pattern, first_ms);
-CREATE INDEX IF NOT EXISTS exposure_unsaid ON exposure (agent, first_ms) WHERE said = 0;
-"""
 
 
 class Exposure(NamedTuple):
@@ -76,8 +61,7 @@ def note(state: "Local", agent: str, session: str, ids: Iterable[str], now_ms: i
     if not rows or not agent:
         return False
     try:
-        connection = _prepared(state)
-        _in_one_go(connection, lambda: connection.executemany(_INSERT, rows))
+        state.in_one_go(lambda: state.connection().executemany(_INSERT, rows))
     except (sqlite3.Error, FleetError):
         return False
     return True
@@ -90,23 +74,14 @@ def adopt(state: "Local", agent: str, rows: Iterable[tuple[str, int, int, int, s
     """Take in what another version of fleet, or a backup, knew; nothing where the agent has exposures already.
 
     Args:
-        state: the local database; the table is made in it.
+        state: the local database.
         agent: who read them.
         rows: (pattern, first_ms, last_ms, number, replica, total, said); ``replica`` is "" for what is not counted yet.
     """
-    connection = _prepared(state)
     told = [(agent, each, "", *rest) for each, *rest in rows if _is_pattern(each)]
     if told and not _rows(state, "SELECT 1 FROM exposure WHERE agent = ? LIMIT 1", agent):
         put = "INSERT INTO exposure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        _in_one_go(connection, lambda: connection.executemany(put, told))
-
-
-def was_shown(state: "Local", agent: str, ids: Iterable[str], before_ms: int) -> bool:
-    """Tell whether one of these lessons was shown to this agent, here, before a point in time."""
-    wanted = list(dict.fromkeys(ids))
-    asked = "SELECT 1 FROM exposure WHERE agent = ? AND first_ms < ? AND pattern IN ({}) LIMIT 1"
-    marks = ", ".join("?" * len(wanted))
-    return bool(_rows(state, asked.format(marks), agent, before_ms, *wanted))
+        state.in_one_go(lambda: state.connection().executemany(put, told))
 
 
 def shown(state: "Local", agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
@@ -173,23 +148,23 @@ def roll_up(writer: "Writer") -> int:
     from fleet.store.lines import PATTERNS
 
     workspace, agent, me = writer.workspace, writer.agent, writer.name
-    connection = _prepared(workspace.state)
+    connection = workspace.state.connection()
 
     def own_total(pattern: str) -> int:
         line = workspace.patterns.line(pattern)
         return total_of(line, me, "shown") if line is not None else 0
 
     today = _today(workspace.world.wall_ms())
-    _in_one_go(connection, lambda: _count(connection, agent, me, today, own_total))
+    workspace.state.in_one_go(lambda: _count(connection, agent, me, today, own_total))
     asked = "SELECT pattern, max(total) FROM exposure WHERE agent = ? AND replica = ? AND said = 0 GROUP BY pattern"
     deltas = []
     for pattern, total in connection.execute(asked, (agent, me)).fetchall():
         line = workspace.patterns.line(pattern)
         if line is not None and (missing := total - total_of(line, me, "shown")) > 0:
-            deltas.append(edits.shown(line, me, missing))
+            deltas.append(edits.count(line, "shown", me, missing))
     writer.append(PATTERNS, deltas)
     connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
-    _in_one_go(connection, lambda: _shorten(connection, agent, workspace.patterns.get))
+    workspace.state.in_one_go(lambda: _shorten(connection, agent, workspace.patterns.get))
     return len(deltas)
 
 
@@ -256,12 +231,6 @@ def _shorten_one(connection: sqlite3.Connection, agent: str, pattern: str, most:
     )
 
 
-def _prepared(state: "Local") -> sqlite3.Connection:
-    connection = state.connection()
-    connection.executescript(_SCHEMA)
-    return connection
-
-
 def _rows(state: "Local", asked: str, *values: object) -> list[tuple[Any, ...]]:
     """Return the rows of a question; none where nothing was ever noted, or where nothing can be read."""
     if not state.path.exists():
@@ -270,16 +239,6 @@ def _rows(state: "Local", asked: str, *values: object) -> list[tuple[Any, ...]]:
         return state.connection().execute(asked, values).fetchall()
     except (sqlite3.Error, FleetError):
         return []
-
-
-def _in_one_go(connection: sqlite3.Connection, act: Callable[[], object]) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        act()
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()
 
 
 def _today(now_ms: int) -> int:

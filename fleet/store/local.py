@@ -4,9 +4,9 @@ Consent, pause, sessions and exposures. Never derived, never deleted by fleet; `
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from crdt import clock
@@ -20,7 +20,21 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS value (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS consent (kind TEXT, value TEXT, at TEXT NOT NULL, PRIMARY KEY (kind, value)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS session (agent TEXT PRIMARY KEY, id TEXT NOT NULL, last_ms INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS exposure (
+  agent TEXT NOT NULL,
+  pattern TEXT NOT NULL,
+  session TEXT NOT NULL,
+  first_ms INTEGER NOT NULL,
+  last_ms INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  replica TEXT NOT NULL DEFAULT '', -- under which these showings are counted; empty: not yet
+  total INTEGER NOT NULL DEFAULT 0, -- how many that replica has counted with them
+  said INTEGER NOT NULL DEFAULT 0   -- whether that total is in the shard
+);
+CREATE INDEX IF NOT EXISTS exposure_by_pattern ON exposure (agent, pattern, first_ms);
+CREATE INDEX IF NOT EXISTS exposure_unsaid ON exposure (agent, first_ms) WHERE said = 0;
 """
+"""Values, consents and sessions; and the spans of exposures, kept by ``fleet.reflect.exposure``."""
 
 
 class Pause(NamedTuple):
@@ -61,6 +75,17 @@ class Local:
             except sqlite3.Error as why:
                 raise _told(self.path, why) from why
         return self._connection
+
+    def in_one_go(self, act: Callable[[], object]) -> None:
+        """Do some writing, all of it or nothing."""
+        connection = self.connection()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            act()
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            raise
 
     def get(self, key: str) -> str:
         """Return a value, or "" when there is none."""
@@ -107,6 +132,18 @@ class Local:
             connection.execute("PRAGMA synchronous = FULL")
         return session
 
+    def was_shown(self, agent: str, ids: Iterable[str], before_ms: int) -> bool:
+        """Tell whether one of these lessons was shown to this agent, here, before a point in time.
+
+        False where nothing can be read: an exposure measures, and a correction does not wait for it.
+        """
+        wanted = list(dict.fromkeys(ids))
+        asked = "SELECT 1 FROM exposure WHERE agent = ? AND first_ms < ? AND pattern IN ({}) LIMIT 1"
+        try:
+            return self._read(asked.format(", ".join("?" * len(wanted))), agent, before_ms, *wanted) is not None
+        except FleetError:
+            return False
+
     def paused(self, now: clock.Stamp) -> Pause | None:
         """Return the pause that holds now. A damaged value counts as one without an end: the careful answer."""
         until = self.get("paused")
@@ -131,25 +168,18 @@ class Local:
             self._connection.close()
             self._connection = None
 
-    def _read(self, asked: str, *values: str) -> tuple[object, ...] | None:
+    def _read(self, asked: str, *values: str | int) -> tuple[Any, ...] | None:
         if not self.path.exists():
             return None
-        found: tuple[object, ...] | None = self._done(lambda: self.connection().execute(asked, values).fetchone())
+        found: tuple[Any, ...] | None = self._done(lambda: self.connection().execute(asked, values).fetchone())
         return found
 
-    def _write(self, *statements: tuple[str, list[tuple[object, ...]]] | tuple[str, list[tuple[str]]]) -> None:
+    def _write(self, *statements: tuple[str, Sequence[tuple[object, ...]]]) -> None:
         def write() -> None:
-            connection = self.connection()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                for statement, rows in statements:
-                    connection.executemany(statement, rows)
-            except BaseException:
-                connection.rollback()
-                raise
-            connection.commit()
+            for statement, rows in statements:
+                self.connection().executemany(statement, rows)
 
-        self._done(write)
+        self._done(lambda: self.in_one_go(write))
 
     def _done(self, act: Callable[[], T]) -> T:
         try:

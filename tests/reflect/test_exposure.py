@@ -15,7 +15,7 @@ from fleet.model import limits
 from fleet.model.errors import DiskError
 from fleet.model.line import Line, total_of
 from fleet.reflect import exposure
-from fleet.reflect.exposure import _before, _shortened, _Span, _spans, note, was_shown
+from fleet.reflect.exposure import _before, _shortened, _Span, _spans, note
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -107,12 +107,12 @@ def until(w, at, pattern=ONE):
 
 def test_what_was_shown_is_found_again(w):
     assert see(w, ONE, TWO, session='a "session"\n')
-    assert was_shown(w.state, "velma", [ONE], NOW + 1)
-    assert not was_shown(w.state, "velma", [ONE], NOW)  # before, and not at the same time
-    assert not was_shown(w.state, "velma", [UNKNOWN], NOW + 1)
-    assert not was_shown(w.state, "tank", [ONE], NOW + 1)
-    assert was_shown(w.state, "velma", [UNKNOWN, TWO], NOW + 1)  # one of them is enough: they are merged
-    assert not was_shown(w.state, "velma", [], NOW + 1)
+    assert w.state.was_shown("velma", [ONE], NOW + 1)
+    assert not w.state.was_shown("velma", [ONE], NOW)  # before, and not at the same time
+    assert not w.state.was_shown("velma", [UNKNOWN], NOW + 1)
+    assert not w.state.was_shown("tank", [ONE], NOW + 1)
+    assert w.state.was_shown("velma", [UNKNOWN, TWO], NOW + 1)  # one of them is enough: they are merged
+    assert not w.state.was_shown("velma", [], NOW + 1)
     assert _spans(w.state, "velma") == {ONE: [_Span(NOW, NOW, 1)], TWO: [_Span(NOW, NOW, 1)]}
 
 
@@ -123,7 +123,7 @@ def test_what_is_no_pattern_or_no_agent_is_not_noted(w):
 
 
 def test_where_nothing_was_ever_noted_nothing_is_made(w):
-    assert not was_shown(w.state, "velma", [ONE], NOW + 1)
+    assert not w.state.was_shown("velma", [ONE], NOW + 1)
     assert not is_due(w)
     assert _spans(w.state, "velma") == {}
     assert not w.state.path.exists()
@@ -138,7 +138,7 @@ def test_nobody_waits_for_a_database_that_refuses(w, harm):
     else:
         w.state.path = w.local / "nowhere" / "local.db"
     assert not see(w)
-    assert not was_shown(w.state, "velma", [ONE], NOW + 1)
+    assert not w.state.was_shown("velma", [ONE], NOW + 1)
     assert _spans(w.state, "velma") == {}
 
 
@@ -200,8 +200,8 @@ def test_totals_go_on_from_day_to_day(w, clock):
         roll(w)
     assert totals(w) == {ONE: 3, TWO: 2}
     assert counts(w) == {ONE: 4, TWO: 3}
-    assert was_shown(w.state, "velma", [ONE], NOW + 1)
-    assert not was_shown(w.state, "velma", [TWO], NOW + DAY)
+    assert w.state.was_shown("velma", [ONE], NOW + 1)
+    assert not w.state.was_shown("velma", [TWO], NOW + DAY)
 
 
 @pytest.mark.parametrize("killed", ["before", "after"])
@@ -289,7 +289,7 @@ def test_unknown_and_private_lessons_are_not_spoken_of(w, clock):
     clock.now = NOW + DAY
     assert roll(w) == 0
     assert not is_due(w)
-    assert was_shown(w.state, "velma", [UNKNOWN], NOW + 1)
+    assert w.state.was_shown("velma", [UNKNOWN], NOW + 1)
 
 
 # --- when it was ------------------------------------------------------------------------------------------------------
