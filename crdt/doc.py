@@ -161,7 +161,7 @@ class Document:
             updates.check(update)
         except varint.TruncatedError as why:
             raise BadUpdateError(f"no update: {why}") from why
-        clock = clocks(self.state()).get(self.client_id, 0)
+        clock = _clocks(self.state()).get(self.client_id, 0)
         is_in = False
 
         def take_in() -> None:
@@ -182,7 +182,7 @@ class Document:
             changes = changes or self._filled()
         finally:
             self._is_filling = False
-        return Applied(changes, news, clocks(self.state()).get(self.client_id, 0) > clock)
+        return Applied(changes, news, _clocks(self.state()).get(self.client_id, 0) > clock)
 
     def _filled(self) -> Changes:
         return {key: Change(None, _as_text(value)) for key, value in self._map.items()} if self._is_filling else {}
@@ -192,15 +192,15 @@ class Document:
         with self._doc.transaction():
             act()
         changes, updates, self._changes, self._updates = self._changes, self._updates, {}, []
-        return changes, merged(updates)
+        return changes, _merged(updates)
 
 
-def merged(updates: list[bytes]) -> bytes:
+def _merged(updates: list[bytes]) -> bytes:
     """Return several updates as one; b"" for none."""
     return b"" if not updates else updates[0] if len(updates) == 1 else bytes(merge_updates(*updates))
 
 
-def clocks(state: bytes) -> dict[int, int]:
+def _clocks(state: bytes) -> dict[int, int]:
     """Return how far each client's writes go, from a state vector.
 
     Raises:

@@ -20,13 +20,8 @@ def join(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Slots:
     return joined
 
 
-def present(add: Mapping[str, str], rem: Mapping[str, str]) -> bool:
-    """Tell whether some replica has an add that no remove has seen."""
-    return any(stamp > rem.get(replica, "") for replica, stamp in add.items())
-
-
 def live(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
-    """Return the adds that no remove has seen."""
+    """Return the adds that no remove has seen: the element is in while there is one."""
     return {replica: stamp for replica, stamp in add.items() if stamp > rem.get(replica, "")}
 
 
@@ -36,8 +31,3 @@ def removal(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
     A remove covers only the adds that it has seen: a concurrent add must survive.
     """
     return live(add, rem)
-
-
-def covers(whole: Mapping[str, str], part: Mapping[str, str]) -> bool:
-    """Tell whether joining ``part`` would leave ``whole`` as it is."""
-    return all(stamp <= whole.get(replica, "") for replica, stamp in part.items())

@@ -16,7 +16,6 @@ from fleet.learn.corrections_md import RELAPSED, Bound, Record, Statement
 from fleet.learn.counting import (
     WAIT_S,
     Occurrence,
-    counted,
     log_file,
     occurrences,
     read_log,
@@ -29,7 +28,7 @@ from fleet.learn.counting import (
 from fleet.model import merged
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
 from fleet.model.lesson_id import pattern_id
-from fleet.model.line import Line
+from fleet.model.line import Line, counted_up_to
 from fleet.model.pattern import Pattern, fold
 from fleet.store import semantic
 from fleet.store.workspace import Workspace, Writer
@@ -372,7 +371,7 @@ def _uncounted(target: _Target, page: bytes) -> int:
 
     def news(records: list[Record]) -> list[Record]:
         latest = corrections_md.latest(each for each in records if each.pattern in target.members)
-        return [each for each in latest if each.at > counted(target.members[each.pattern], each.replica)]
+        return [each for each in latest if each.at > counted_up_to(target.members[each.pattern], each.replica)]
 
     # Nearly always there are none; only then the log is parsed, since a code fence may hold what looks like one.
     some = news(corrections_md.records_of(target.members, page))

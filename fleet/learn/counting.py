@@ -20,7 +20,7 @@ from fleet.model import edits, limits
 from fleet.model import line as lines
 from fleet.model.errors import BusyError
 from fleet.model.lesson_id import normalise, pattern_id
-from fleet.model.line import Line
+from fleet.model.line import Line, counted_up_to
 from fleet.model.pattern import fold
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import dates, screening
@@ -243,7 +243,7 @@ class _Owing:
         for (pattern, replica), records in slots.items():
             mine = private.record(self._workspace, self._writer.agent, pattern)
             shared = self._workspace.patterns.line(pattern) or Line(pattern)
-            newest = counted(shared, replica)
+            newest = counted_up_to(shared, replica)
             fresh = [each for each in records if each.at > newest and not (mine and self._is_part(mine, each))]
             before = earlier[pattern, replica] | {each.session for each in records if each not in fresh}
             known = lines.join(shared, mine) if mine else shared
@@ -345,12 +345,6 @@ class _Owing:
         if self._workspace.refresh(WAIT_S):
             noted = _Counted.of(self._page, self._read.waiting)
             self._workspace.db.note(note_key(self._writer.agent), f"{noted.size} {noted.hash} {noted.waiting}")
-
-
-def counted(known: Line, replica: str) -> str:
-    """Return the stamp up to which a replica's records of a lesson are counted: its add, or what was taken from it."""
-    own = known.w.get(replica)
-    return max(own.add if own is not None else "", *(column.rem.get(replica, "") for column in known.w.values()), "")
 
 
 def _clean(text: str) -> str:

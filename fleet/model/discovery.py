@@ -59,7 +59,7 @@ def decode(raw: bytes) -> Discovery | Carried:
     Raises:
         BadLineError: it cannot be used, and why.
     """
-    return _decode_canonical(raw) or decode_strictly(raw)
+    return _decode_canonical(raw) or _decode_strictly(raw)
 
 
 def _decode_canonical(raw: bytes) -> Discovery | None:
@@ -76,7 +76,7 @@ def _decode_canonical(raw: bytes) -> Discovery | None:
     return entry
 
 
-def decode_strictly(raw: bytes) -> Discovery | Carried:
+def _decode_strictly(raw: bytes) -> Discovery | Carried:
     """Read one line with every check, telling a newer version's line from a broken one.
 
     Raises:

@@ -22,30 +22,6 @@ UNDATED = ""
 # --- it occurs ------------------------------------------------------------------------------------------------------
 
 
-def add(
-    id: str,  # noqa: A002 - the record's own word
-    fields: Mapping[str, Any],
-    me: str,
-    stamp: str,
-    *,
-    seen: int = 1,
-    sessions: int = 0,
-    at: str = UNDATED,
-) -> Line:
-    """Return the first log of a lesson that has no record yet.
-
-    Args:
-        id: of the new record.
-        fields: first wordings by field.
-        me: the writer.
-        stamp: of the add.
-        seen: how often it occurred.
-        sessions: in how many sessions.
-        at: when it occurred, if that is before the stamp: an entry with an older date.
-    """
-    return confirm(Line(id), me, stamp, seen=seen, sessions=sessions, fields=fields, at=at)
-
-
 def confirm(
     line: Line,
     me: str,
@@ -57,13 +33,13 @@ def confirm(
     fields: Mapping[str, Any] | None = None,
     at: str = UNDATED,
 ) -> Line:
-    """Return one more log of a lesson: the add moves on and the writer's totals grow, together.
+    """Return one more log of a lesson, or its first: the add moves on and the writer's totals grow, together.
 
     A wording that no column has yet is told in the writer's own. Where the writer's wording was purged, it words the
     field again as an edit, and only while nobody else has words for it: else the old words would beat the redaction.
 
     Args:
-        line: the record.
+        line: the record; an empty one where there is none yet.
         me: the writer.
         stamp: of the add.
         seen: how many occurrences are new.
@@ -160,28 +136,9 @@ def _worded(
     return first, edits
 
 
-def word(line: Line, fields: Mapping[str, Any], me: str, stamp: str) -> Line | None:
-    """Return the wordings that the record lacks, said without an add and a count; None where it lacks none.
-
-    The stamp is used only where the writer's own wording was purged, and must be said again as an edit.
-    """
-    first, edits = _worded(line, fields, me, stamp)
-    return _delta(line, me, Column(first=first, set=edits)) if first or edits else None
-
-
 def count(line: Line, name: str, me: str, by: int = 1) -> Line:
-    """Return the writer's total of a counter, raised. The add stays: the lesson did not occur again."""
+    """Return the writer's total of a counter, raised: ``shown``, ``helped`` or ``hurt``. The add stays as it is."""
     return _delta(line, me, Column(n=_raised(line.w.get(me, NOTHING), {name: by})))
-
-
-def shown(line: Line, me: str, times: int = 1) -> Line:
-    """Return the showings of a lesson to the writer's agent."""
-    return count(line, "shown", me, times)
-
-
-def feedback(line: Line, verdict: str, me: str) -> Line:
-    """Return one more judgement of whoever used the lesson: ``helped`` or ``hurt``."""
-    return count(line, verdict, me)
 
 
 def _raised(own: Column, steps: Mapping[str, int]) -> dict[str, int]:

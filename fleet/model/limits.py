@@ -1,6 +1,7 @@
 """Every limit, by name and with its unit. Beyond one, a line is refused with its reason, never cut."""
 
 LINE_BYTES_MAX = 64 * 1024
+RECORD_BYTES_MAX = 64 * 1024 * 1024  # of one lesson, all that all writers said: in files it stands on many lines
 TEXT_BYTES_MAX = 8 * 1024
 VALUE_BYTES_MAX = (
     LINE_BYTES_MAX - 1024
@@ -24,14 +25,6 @@ SIGNAL_LINES_MAX = 20  # of what a failed command said, the last so many
 SIGNAL_LINE_CHARS_MAX = 300
 SIGNAL_WINDOW_CHARS = 8 * 1024  # of what was said, so much is screened before it is cut
 
-BULK_BYTES_MIN = 1024 * 1024  # a smaller file is read line by line: its records are asked for anyway
-TRUST_BYTES_MIN = 1024 * 1024  # a smaller edition is read again faster than it is looked up
-INDEX_WAIT_S = 2.0  # for somebody else who brings the index up to date; then all is read instead
-BUILD_BYTES_MIN = 1024 * 1024  # less is put into the search index where it lies, whatever there is of it
-VIEW_BYTES_MIN = 128 * 1024  # a smaller clan is read as a whole faster than the index is asked
-UNINDEXED_BYTES_MAX = 16 * 1024  # some 30 lines, read by each correction until somebody brings the index up to date
-UNINDEXED_BEHIND_BYTES_MAX = 1024 * 1024  # read again to see that lines were only appended: 1 ms
-REGION_BYTES_MIN = 64 * 1024  # comparing less costs less than remembering that it was compared
 EDITION_ALWAYS_BYTES = 256 * 1024  # below, every sync that changes something writes both editions
 EDITION_UNCOVERED_SHARE = 0.25  # above, an edition is written when this share of it is not covered
 
@@ -39,7 +32,6 @@ PAGE_LESSONS_MAX = 500
 PAGE_COLUMNS_MAX = 120
 GOSSIP_DISCOVERIES = 20
 START_CHARS_MAX = 9_000
-START_BYTES_MAX = 8 * 1024 * 1024  # to be indexed: about 1 s; with more, nobody waits for it who did not ask for that
 HOT_CHARS_MAX = 4_000
 
 ATTEMPTS_MAX = 3  # failures in a row after which the same, unchanged, is stopped
@@ -47,7 +39,6 @@ PROMOTE_OWN = 3
 PROMOTE_CLAN_SEEN = 3
 PROMOTE_CLAN_AGENTS = 2
 PROMOTE_CLAN_SESSIONS = 2
-SHOWN_BYTES_MAX = 4 * 1024 * 1024  # of one day's notes of what was shown to one agent
 SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembered
 SHOWN_SPANS_EACH_MAX = 32  # times of one lesson's showings; beyond, the oldest are told as one span
 SHOWN_SPANS_MAX = 50_000  # of all lessons together, 1.7 MB

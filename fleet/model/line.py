@@ -121,7 +121,7 @@ def decode(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried
     Raises:
         BadLineError: it cannot be used, and why.
     """
-    return _decode_canonical(raw, bytes_max) or decode_strictly(raw, bytes_max)
+    return _decode_canonical(raw, bytes_max) or _decode_strictly(raw, bytes_max)
 
 
 def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
@@ -142,7 +142,7 @@ def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
     return line
 
 
-def decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:
+def _decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:
     """Read one line with every check, telling a newer version's line from a broken one.
 
     Raises:
@@ -470,27 +470,6 @@ def is_empty(line: Line) -> bool:
     return not line.w
 
 
-def without_field(line: Line, field: str) -> Line:
-    """Return a line without any wording and edit of a field, and without what edits of it replaced."""
-    columns = {writer: _column_without_field(column, field) for writer, column in line.w.items()}
-    return Line(line.id, {writer: column for writer, column in columns.items() if column != NOTHING})
-
-
-def _column_without_field(column: Column, field: str) -> Column:
-    over = {w: {f: stamp for f, stamp in marks.items() if f != field} for w, marks in column.over.items()}
-    return msgspec.structs.replace(
-        column,
-        first={f: value for f, value in column.first.items() if f != field},
-        over={writer: marks for writer, marks in over.items() if marks},
-        set={f: edit for f, edit in column.set.items() if f != field},
-    )
-
-
-def add_of(line: Line, writer: str) -> str:
-    """Return the stamp of a writer's newest add; "" for none."""
-    return line.w.get(writer, NOTHING).add
-
-
 def total_of(line: Line, writer: str, name: str) -> int:
     """Return a writer's own total of a counter."""
     return line.w.get(writer, NOTHING).n.get(name, 0)
@@ -501,7 +480,7 @@ def counted_up_to(line: Line, writer: str) -> str:
 
     What it logged up to then is in its totals: a remove copies an add that somebody has seen.
     """
-    return max([add_of(line, writer), *(column.rem.get(writer, "") for column in line.w.values())])
+    return max([line.w.get(writer, NOTHING).add, *(column.rem.get(writer, "") for column in line.w.values())])
 
 
 # --- purge marks ----------------------------------------------------------------------------------------------------
@@ -622,11 +601,6 @@ def newest_by(line: Line) -> dict[str, str]:
     """Return the largest stamp that each writer issued in a line."""
     own = {w: max([column.add, *(stamp for stamp, _ in column.set.values())]) for w, column in line.w.items()}
     return {writer: stamp for writer, stamp in own.items() if stamp}
-
-
-def newest(line: Line, cut: str = "~") -> str:
-    """Return the largest stamp in a line that is not beyond a cut; ``clock.ZERO`` for none."""
-    return max((stamp for stamp in _stamps(line.w.values()) if stamp <= cut), default=clock.ZERO) or clock.ZERO
 
 
 def _stamps(columns: Iterable[Column]) -> Iterator[str]:

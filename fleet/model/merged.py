@@ -40,7 +40,7 @@ def groups(pointing: Mapping[str, str]) -> list[list[str]]:
     return list(grouped.values())
 
 
-def representative(patterns: Iterable[Pattern]) -> Pattern:
+def _representative(patterns: Iterable[Pattern]) -> Pattern:
     """Return the record that stands for a set: the smallest id that is listed.
 
     In a set that is retired as a whole, the smallest with a text.
@@ -57,7 +57,7 @@ def united(patterns: Sequence[Pattern]) -> Pattern:
     """
     if len(patterns) == 1:
         return patterns[0]
-    first = representative(patterns)
+    first = _representative(patterns)
     members = sorted(patterns, key=lambda pattern: (pattern.id != first.id, pattern.id))
     fields, edited = _fields(members)
     at, by = min(((each.at, each.by) for each in members if each.at != clock.ZERO), default=(clock.ZERO, ""))

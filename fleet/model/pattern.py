@@ -146,7 +146,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def count(self, name: str) -> int:
         """Return the value of a counter: all totals, and all parts."""
-        return sum(self.totals.get(name, {}).values()) + sum(self.parts.get(name, {}).values())
+        return gcounter.value(self.totals.get(name, {})) + gcounter.value(self.parts.get(name, {}))
 
     def own(self, name: str, writer: str) -> int:
         """Return a writer's own total of a counter."""

@@ -104,7 +104,9 @@ def test_a_shard_torn_at_any_byte_keeps_its_earlier_lines_and_takes_new_ones(roo
         assert (workspace.patterns.get(pattern_id("lesson 2")) is not None) is is_whole
         assert [kept.raw for kept in workspace.quarantine.all()] == ([] if is_whole or not tail else [tail])
         with workspace.writing("velma") as writer:
-            writer.append(PATTERNS, [edits.add(pattern_id("x"), {"text": "x"}, writer.name, writer.tick())])
+            writer.append(
+                PATTERNS, [edits.confirm(codec.Line(pattern_id("x")), writer.name, writer.tick(), fields={"text": "x"})]
+            )
         assert shard.read_bytes().startswith(whole[:end].removesuffix(b"\n") + (b"\n" if tail else b""))
         assert workspace.patterns.get(pattern_id("x")) is not None, "the next line is read"
         workspace.close()
@@ -446,7 +448,10 @@ def append_many(root: Path, me: int, appends: int) -> None:
     for number in range(appends):
         with workspace.writing("velma", wait_s=120) as writer:
             text = f"lesson {me} {number}"
-            writer.append(PATTERNS, [edits.add(pattern_id(text), {"text": text}, writer.name, writer.tick())])
+            writer.append(
+                PATTERNS,
+                [edits.confirm(codec.Line(pattern_id(text)), writer.name, writer.tick(), fields={"text": text})],
+            )
     corrections.correct(workspace, "velma", Correction("w", "r", LESSON))
     workspace.close()
 

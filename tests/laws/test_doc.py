@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt import doc, varint
-from crdt.doc import NOT_TEXT, BadUpdateError, Change, Document, clocks, key_of, merged, parts_of
+from crdt.doc import NOT_TEXT, BadUpdateError, Change, Document, _clocks, _merged, key_of, parts_of
 
 WRITERS = ["popashot.7f3a91c2", "tank.c0ffee42", "velma.09ab12cd"]
 NAMES = [f"p-{n:016x}" for n in range(4)]
@@ -68,7 +68,7 @@ def test_who_missed_anything_gets_it_by_state_vector(told: list, rng: random.Ran
 def test_several_updates_are_one(told: list):
     mine, other = documents(), Document(10)
     updates = [mine[writer].put({key_of(name, writer): text}) for writer, name, text in told]
-    other.apply(merged([update for update in updates if update]))
+    other.apply(_merged([update for update in updates if update]))
     assert other.rows() == {key_of(name, writer): text for writer, name, text in told}
 
 
@@ -208,4 +208,4 @@ def test_a_key_names_its_writer():
 def test_a_state_vector_is_read():
     mine = Document(300)
     mine.put({"a|x": "1", "b|x": "2"})
-    assert clocks(mine.state()) == {300: 2}
+    assert _clocks(mine.state()) == {300: 2}

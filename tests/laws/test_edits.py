@@ -90,26 +90,26 @@ def test_a_purge_marks_only_what_is_there(line, me):
 
 
 def test_the_first_log_is_a_line_of_its_own():
-    made = edits.add(IDS[0], {"text": "x"}, ANNA, STAMPS[2], seen=2, sessions=1, at=STAMPS[0])
+    made = edits.confirm(Line(IDS[0]), ANNA, STAMPS[2], seen=2, sessions=1, fields={"text": "x"}, at=STAMPS[0])
     pattern = fold(made)
     assert (pattern.text, pattern.count("seen"), pattern.count("sessions")) == ("x", 2, 1)
     assert (pattern.at, pattern.by, pattern.last_seen) == (STAMPS[0], ANNA, STAMPS[2])
 
 
 def test_what_is_said_already_is_not_said_again():
-    known = edits.add(IDS[0], {"text": "x"}, ANNA, STAMPS[0])
+    known = edits.confirm(Line(IDS[0]), ANNA, STAMPS[0], fields={"text": "x"})
     assert edits.confirm(known, BERT, STAMPS[1], fields={"text": "x"}).w[BERT].first == {}
     assert edits.confirm(known, BERT, STAMPS[1], fields={"text": "y"}).w[BERT].first == {"text": "y"}
 
 
 def test_promotion_merges_and_feedback_are_what_they_say():
-    line = edits.add(IDS[0], {"text": "x"}, ANNA, STAMPS[0])
+    line = edits.confirm(Line(IDS[0]), ANNA, STAMPS[0], fields={"text": "x"})
     assert edits.promote(line, BERT, STAMPS[1], "~").w[BERT].set == {"state": (STAMPS[1], "published")}
     assert edits.demote(line, BERT, STAMPS[1], "~").w[BERT].set == {"state": (STAMPS[1], "candidate")}
     assert edits.merge_into(line, IDS[1], BERT, STAMPS[1], "~").w[BERT].set == {"merged_into": (STAMPS[1], IDS[1])}
     assert edits.unmerge(line, BERT, STAMPS[1], "~").w[BERT].set == {"merged_into": (STAMPS[1], "")}
-    assert edits.feedback(line, "helped", ANNA).w[ANNA].n == {"helped": 1}
-    assert edits.shown(line, BERT, 3).w[BERT].n == {"shown": 3}
+    assert edits.count(line, "helped", ANNA).w[ANNA].n == {"helped": 1}
+    assert edits.count(line, "shown", BERT, 3).w[BERT].n == {"shown": 3}
     assert edits.count(line, "seen", ANNA).w[ANNA].n == {"seen": 2}
     assert edits.count(line, "seen", ANNA, 0) == Line(IDS[0])
 

@@ -126,7 +126,7 @@ def test_pieces_taken_in_one_after_the_other_are_the_whole(rng: random.Random, s
         for key, change in reader.apply(piece).changes.items():
             shown[key] = change.after
     assert reader.rows() == room.rows()
-    assert doc.clocks(reader.state()) == doc.clocks(room.state())
+    assert doc._clocks(reader.state()) == doc._clocks(room.state())
     assert {key: text for key, text in shown.items() if text is not None} == room.rows()  # nothing waited unheard
 
 

@@ -9,6 +9,7 @@ from fleet.learn import corrections
 from fleet.learn.echoes import injected_id, is_echo, strip_injected
 from fleet.model import edits
 from fleet.model.lesson_id import pattern_id
+from fleet.model.line import Line
 from fleet.recall.session_context import session_context
 from fleet.recall.triggers import framed
 from fleet.reflect import exposure
@@ -158,7 +159,7 @@ def w(tmp_path):
     with workspace.locked():
         workspace.mint("velma")
     at = "2026-11-20T00:00:00.000Z-0000"
-    known = edits.add(pattern_id(LESSON), {"text": LESSON, "correct": RIGHT}, "tank.00000001", at)
+    known = edits.confirm(Line(pattern_id(LESSON)), "tank.00000001", at, fields={"text": LESSON, "correct": RIGHT})
     Writer(workspace, "tank.00000001").append(PATTERNS, [known])
     yield workspace
     workspace.close()

@@ -42,7 +42,6 @@ def test_what_a_writer_logged_is_counted_up_to_its_add_and_every_remove_of_it():
     whole = Line(IDS[0], {ANNA: Column(add=STAMPS[1], n={"seen": 2}), BERT: Column(rem={ANNA: STAMPS[2]})})
     assert codec.counted_up_to(whole, ANNA) == STAMPS[2]
     assert codec.counted_up_to(whole, BERT) == ""
-    assert (codec.add_of(whole, ANNA), codec.add_of(whole, CLEO)) == (STAMPS[1], "")
     assert (codec.total_of(whole, ANNA, "seen"), codec.total_of(whole, CLEO, "seen")) == (2, 0)
 
 
@@ -51,20 +50,10 @@ def test_parts_that_are_taken_and_what_is_left_are_the_whole(whole):
     rest, taken = codec.parted(whole, ANNA, ("add", "n"))
     assert codec.encode(codec.join(rest, taken) if taken else rest) == codec.encode(whole)
     if taken is None:
-        assert codec.add_of(whole, ANNA) == ""
+        assert whole.w.get(ANNA, codec.NOTHING).add == ""
     else:
         assert set(taken.w) == {ANNA}
-        assert all(codec.add_of(rest, ANNA) == "" and not column.n for w, column in rest.w.items() if w == ANNA)
-
-
-@given(line)
-def test_a_line_without_a_field_says_all_but_that(whole):
-    rest = codec.without_field(whole, "text")
-    kinds = {"first", "set", "over"}
-    kept = {atom for atom, _ in checks._atoms(whole) if not (atom[1] in kinds and atom[-1] == "text")}
-    assert {atom for atom, _ in checks._atoms(rest)} == kept
-    assert codec.is_empty(rest) == (not kept)
-    assert codec.encode(codec.decode(codec.encode(rest))) == codec.encode(rest)
+        assert all(not column.add and not column.n for w, column in rest.w.items() if w == ANNA)
 
 
 @given(line, line)
@@ -82,20 +71,13 @@ def test_the_newest_stamp_of_each_writer_is_of_its_add_or_an_edit(whole):
     assert set(codec.stamps(whole)) >= set(newest.values())
 
 
-def test_what_a_record_lacks_is_said_without_an_add_and_a_count():
-    known = edits.add(IDS[0], {"text": "x"}, ANNA, STAMPS[0])
-    assert edits.word(known, {"text": "x"}, BERT, STAMPS[1]) is None
-    assert codec.by_writer(edits.word(known, {"correct": "y"}, BERT, STAMPS[1])) == {
-        BERT: Line(IDS[0], {BERT: Column(first={"correct": "y"})})
-    }
-
-
 def test_who_was_purged_words_it_again_as_an_edit_where_nobody_else_has():
-    known = edits.add(IDS[0], {"text": "secret", "correct": "c"}, ANNA, STAMPS[0])
+    known = edits.confirm(Line(IDS[0]), ANNA, STAMPS[0], fields={"text": "secret", "correct": "c"})
     purged = codec.join(known, edits.purge(known, {"text": "[REDACTED]"}, BERT, STAMPS[1]))
-    assert edits.word(purged, {"text": "secret"}, ANNA, STAMPS[2]) is None, "it would beat the redaction"
+    again = codec.join(purged, edits.confirm(purged, ANNA, STAMPS[2], fields={"text": "secret"}))
+    assert fold(again).text == "[REDACTED]"
     marked = Line(IDS[0], {BERT: Column(purge={ANNA: {"text": clock.ZERO}})})
-    again = edits.word(marked, {"text": "clean"}, ANNA, STAMPS[2])
+    again = edits.confirm(marked, ANNA, STAMPS[2], fields={"text": "clean"})
     assert fold(codec.join(marked, again)).edited == {"text": (STAMPS[2], ANNA)}
 
 

@@ -36,7 +36,7 @@ class Here:
 
     def log(self, text: str, agent: str = "velma") -> Line:
         with self.workspace.writing(agent) as writer:
-            line = edits.add(pattern_id(text), {"text": text}, writer.name, writer.tick(), sessions=1)
+            line = edits.confirm(Line(pattern_id(text)), writer.name, writer.tick(), sessions=1, fields={"text": text})
             writer.append(PATTERNS, [line])
         self.mine = PATTERNS.shard(writer.name)
         return line
@@ -63,6 +63,10 @@ class Here:
 @pytest.fixture
 def here(tmp_path: Path) -> Here:
     return Here(tmp_path)
+
+
+def logged(text: str, writer: str = TANK, at: str = "2026-11-21T08:00:00.000Z-0000") -> Line:
+    return edits.confirm(Line(pattern_id(text)), writer, at, fields={"text": text})
 
 
 def confirmed(line: Line, writer: str = TANK, seen: int = 1, at: str = "2026-11-21T08:00:00.000Z-0000") -> bytes:
@@ -155,9 +159,7 @@ def test_a_file_replaced_within_one_tick_of_the_clock_is_read(here: Here) -> Non
     """Size, time and inode may all be those of before: 62 of 250 checkouts were never read in a trial."""
     (here.workspace.clan / "patterns.d").mkdir(parents=True)
     file = here.workspace.clan / OTHER
-    first, second = (
-        edits.add(pattern_id(t), {"text": t}, TANK, "2026-11-21T08:00:00.000Z-0000") for t in ("A b", "C d")
-    )
+    first, second = (logged(t) for t in ("A b", "C d"))
     for line in (first, second):
         file.write_bytes(PATTERNS.encode(line) + b"\n")
         os.utime(file, ns=(1, 1))
@@ -167,10 +169,7 @@ def test_a_file_replaced_within_one_tick_of_the_clock_is_read(here: Here) -> Non
 def test_a_file_with_another_beginning_of_the_same_size_is_read_from_the_start(here: Here) -> None:
     (here.workspace.clan / "patterns.d").mkdir(parents=True)
     file = here.workspace.clan / OTHER
-    one, two, three = (
-        PATTERNS.encode(edits.add(pattern_id(t), {"text": t}, TANK, "2026-11-21T08:00:00.000Z-0000")) + b"\n"
-        for t in ("Aaa bbb", "Ccc ddd", "Eee fff")
-    )
+    one, two, three = (PATTERNS.encode(logged(t)) + b"\n" for t in ("Aaa bbb", "Ccc ddd", "Eee fff"))
     file.write_bytes(one)
     assert here.workspace.patterns.count() == 1
     with file.open("r+b") as handle:  # the same inode
@@ -194,9 +193,7 @@ def test_a_bad_line_is_forgotten_when_it_is_mended(here: Here) -> None:
     good = file.read_bytes()
     file.write_bytes(good + b"torn")
     assert here.workspace.db.refused_count() == 1
-    file.write_bytes(
-        good + PATTERNS.encode(edits.add(pattern_id("B"), {"text": "B"}, TANK, "2026-11-21T08:00:00.000Z-0000"))
-    )
+    file.write_bytes(good + PATTERNS.encode(logged("B")))
     assert here.workspace.db.refused_count() == 0
     assert here.workspace.patterns.count() == 2
 
@@ -266,7 +263,7 @@ def test_a_stamp_is_larger_than_what_was_admitted_and_no_peer_from_the_future_dr
 def test_private_lessons_are_a_file_and_a_database_that_nothing_shared_opens(here: Here) -> None:
     here.log("Check the cache key")
     with here.workspace.writing("velma") as writer:
-        writer.append_private([edits.add(pattern_id("Secret way"), {"text": "Secret way"}, writer.name, writer.tick())])
+        writer.append_private([logged("Secret way", writer.name, writer.tick())])
     assert [each.text for each in here.workspace.notes("velma").lessons()] == ["Secret way"]
     assert [each.text for each in here.workspace.patterns.lessons()] == ["Check the cache key"]
     assert all(b"Secret" not in PATTERNS.encode(each) for each in here.workspace.db.outgoing())

@@ -149,7 +149,7 @@ def test_a_discovery_with_a_written_zero_stamp_is_not_canonical():
     """Found: `"at":"0"` passed as canonical, so that two peers could write two bytes of one discovery."""
     raw = b'{"at":"0","id":"d-0000000000000001","problem":"x"}'
     assert discovery.encode(discovery.decode(raw)) == b'{"id":"d-0000000000000001","problem":"x"}'
-    assert discovery.encode(discovery.decode_strictly(raw)) == b'{"id":"d-0000000000000001","problem":"x"}'
+    assert discovery.encode(discovery._decode_strictly(raw)) == b'{"id":"d-0000000000000001","problem":"x"}'
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_discovery_with_a_written_zero_stamp_is_not_canonical():
     ],
 )
 def test_a_broken_discovery_is_refused(raw, reason):
-    for decode in (discovery.decode, discovery.decode_strictly):
+    for decode in (discovery.decode, discovery._decode_strictly):
         with pytest.raises(BadLineError, match=reason):
             decode(raw.encode())
 
@@ -182,7 +182,7 @@ def _refusal(raw):
     with pytest.raises(BadLineError) as quick:
         codec.decode(raw)
     with pytest.raises(BadLineError) as slow:
-        codec.decode_strictly(raw)
+        codec._decode_strictly(raw)
     assert str(quick.value) == str(slow.value)
     return str(quick.value)
 
@@ -230,7 +230,7 @@ def test_a_line_beyond_a_limit_is_refused_with_its_reason(raw, reason):
     ],
 )
 def test_a_line_at_a_limit_is_read(raw):
-    assert codec.encode(codec.decode(raw)) == codec.encode(codec.decode_strictly(raw))
+    assert codec.encode(codec.decode(raw)) == codec.encode(codec._decode_strictly(raw))
 
 
 # --- the JSON test suite ---
