@@ -109,6 +109,7 @@ class Ingest:
         clan: the folder that the tree's files are written to.
         locks: the folder of locks.
         quarantine: keeps refused lines.
+        aside: returns the lines that are kept there: files need not hold them any more.
         warn: takes what a person should be told.
         changed: is told the generation after each change.
 
@@ -127,6 +128,7 @@ class Ingest:
         clan: Path,
         locks: Path,
         quarantine: Callable[[list[Refused]], object] = bool,
+        aside: Callable[[], set[bytes]] = set,
         warn: Callable[[str], object] = bool,
         changed: Callable[[int], object] = bool,
     ) -> None:
@@ -139,6 +141,7 @@ class Ingest:
         self._clan = clan
         self._locks = locks
         self._quarantine = quarantine
+        self._aside = aside
         self._warn = warn
         self._changed = changed
         self._generation = 0
@@ -206,8 +209,11 @@ class Ingest:
             self._use_memory()
 
     def _refreshed(self, wait_s: float) -> bool:
-        if not self.database.exists and self.database.path is not None:
-            if self._may_write():
+        path = self.database.path
+        if path is not None and self._is_in_the_way(path):
+            self._use_memory()
+        elif path is not None and not self.database.exists:
+            if self._may_write(path):
                 return self._build(wait_s)
             self._use_memory()
         connection = self.database.open()
@@ -221,9 +227,19 @@ class Ingest:
         self._tell()
         return True
 
-    def _may_write(self) -> bool:
-        folder = self.database.path.parent if self.database.path is not None else Path()
+    def _may_write(self, path: Path) -> bool:
+        folder = path.parent
         return os.access(folder if folder.exists() else folder.parent, os.W_OK)
+
+    def _is_in_the_way(self, path: Path) -> bool:
+        """Tell whether something else lies where the database belongs, or above it: links are never followed."""
+        try:
+            folder = path.parent
+            return (
+                path.is_symlink() or folder.is_symlink() or (folder.exists() and not folder.is_dir()) or path.is_dir()
+            )
+        except OSError:
+            return True
 
     def _use_memory(self) -> None:
         """Answer from memory: a folder that may only be read cannot open a database in WAL mode."""
@@ -297,6 +313,10 @@ class Ingest:
         if self.tree is not None and self._head() != get_meta(connection, "head"):
             self._fold_tree(fold, self.tree, self._head())
         self._fold_files(fold, sources)
+        self._end(fold)
+
+    def _end(self, fold: Rows) -> None:
+        """End a transaction's joins; tell and keep what could not be read."""
         fold.end()
         if fold.read.markers:
             self._warn(f"{fold.read.markers} conflict-marker lines were dropped; both sides were read")
@@ -393,11 +413,11 @@ class Ingest:
             ]
             if get_meta(connection, "shrunk"):
                 self._spill(fold, shard, plans)
-                set_meta(connection, "shrunk", "")
             self._write(plans)
-            for plan in plans:
-                self._note_plan(connection, plan)
-            fold.end()
+            self._fold_files(fold, self._sources())  # as any others: what cannot be read in them is noted
+            connection.executemany("UPDATE file SET oid = ? WHERE path = ?", [(plan.oid, plan.path) for plan in plans])
+            set_meta(connection, "shrunk", "")
+            self._end(fold)
         self._tell()
         return taken
 
@@ -418,7 +438,8 @@ class Ingest:
         if mine == theirs:
             return _Plan(path, oid, theirs, b"", gains=False)
         have, there = _raws(mine), _raws(theirs)
-        kept = [raw for raw in have if raw not in there and fold.is_wanted(kind, raw)]
+        aside = self._aside() if fold.has_refused() else set[bytes]()
+        kept = [raw for raw in have if raw not in there and raw not in aside and fold.is_wanted(kind, raw)]
         data = theirs
         if kept:
             data += b"" if not data or data.endswith(b"\n") else b"\n"
@@ -450,14 +471,6 @@ class Ingest:
             self._files.replace(file, data)
         else:
             self._files.remove(file)
-
-    def _note_plan(self, connection: Connection, plan: _Plan) -> None:
-        if not plan.data:
-            connection.execute("DELETE FROM file WHERE path = ?", (plan.path,))
-            return
-        whole = plan.data[: plan.data.rfind(b"\n") + 1]
-        seen = look(self._clan / plan.path)
-        _note_file(connection, plan.path, seen, len(whole), whole.count(b"\n"), _hash(whole), plan.oid)
 
     def take_back(self, each: str, writer: str, parts: Sequence[str]) -> Line | None:
         """Take parts of one writer's column, as far as the tree has not got them, out of files and rows; return them.

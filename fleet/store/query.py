@@ -5,8 +5,8 @@ from itertools import islice
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
 
+from fleet.model import limits, merged
 from fleet.model import line as codec
-from fleet.model import merged
 from fleet.model.discovery import Discovery
 from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
@@ -285,7 +285,7 @@ def _like(part: str) -> str:
 
 def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> Iterator[Line]:
     for raw, hash_ in connection.execute(asked, tuple(values)).fetchall():
-        found = codec.decode(checked(raw, hash_))
+        found = codec.decode(checked(raw, hash_), limits.RECORD_BYTES_MAX)
         if isinstance(found, Line):
             yield found
 

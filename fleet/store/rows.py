@@ -295,6 +295,10 @@ class Rows:
             for row in self._batch(ids[start : start + _AT_ONCE]).rows.values():
                 self._put(_decoded(row[1]), row[1], row)
 
+    def has_refused(self) -> bool:
+        """Tell whether a line of any file here cannot be read."""
+        return self.connection.execute("SELECT 1 FROM refused LIMIT 1").fetchone() is not None
+
     def forget_refused(self, path: str, behind: int = 0) -> None:
         """Forget the refused lines of a file behind one that stays read."""
         self.connection.execute("DELETE FROM refused WHERE path = ? AND number > ?", (path, behind))
@@ -456,7 +460,7 @@ def _quick_id(raw: bytes) -> str:
 
 
 def _decoded(raw: bytes) -> Line:
-    found = line.decode(raw)
+    found = line.decode(raw, limits.RECORD_BYTES_MAX)
     assert isinstance(found, Line)  # noqa: S101 - rows are written by us
     return found
 

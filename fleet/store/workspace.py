@@ -109,6 +109,7 @@ class Workspace:
             clan=self.clan,
             locks=self.local / "locks",
             quarantine=self._keep_refused,
+            aside=lambda: {each.raw for each in self.quarantine.all()},
             warn=self.warn,
             changed=self._note_generation if tree is not None else bool,
         )
