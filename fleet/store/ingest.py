@@ -8,6 +8,7 @@ on to another tree and brings the files here in step with it. The rules (docs/ad
 """
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from fleet.model import limits, line, names
-from fleet.model.errors import BusyError
+from fleet.model.errors import BusyError, DiskError
 from fleet.model.line import Carried, Line, Refused
 from fleet.model.pattern import Policy
 from fleet.store import lines, rows
@@ -157,6 +158,9 @@ class Ingest:
         """
         if not self._is_snapshot:
             self.refresh()
+        return self._answered(act)
+
+    def _answered(self, act: Callable[[Connection], T]) -> T:
         try:
             return act(self.database.open() if self.database.exists else Database(None).open())
         except TROUBLE as why:
@@ -289,6 +293,24 @@ class Ingest:
         """Close the database."""
         self.database.close()
 
+    @contextmanager
+    def _changing(self) -> Iterator[Rows]:
+        """Hold the rows in a transaction of their own.
+
+        Raises:
+            DiskError: they were not written: the next refresh reads what stands in files and in the tree.
+        """
+        try:
+            with self.database.transaction() as connection:
+                yield Rows(connection, self._policy())
+        except sqlite3.Error as why:
+            if not is_unwritable(why):
+                raise
+            raise DiskError(
+                f"no space left for {self.database.path}, or it cannot be written ({why}); nothing is lost. "
+                "Free some space and run the command again"
+            ) from why
+
     # --- what changed ------------------------------------------------------------------------------------------------
 
     def _is_stale(self, connection: Connection) -> bool:
@@ -400,8 +422,8 @@ class Ingest:
         self.refresh()
         self.tree.move(commit)
         taken = Taken()
-        with self.database.transaction() as connection:
-            fold = Rows(connection, self._policy())
+        with self._changing() as fold:
+            connection = fold.connection
             self._fold_files(fold, self._sources())
             before = dict(connection.execute("SELECT path, oid FROM tree"))
             if commit != get_meta(connection, "head"):
@@ -479,8 +501,7 @@ class Ingest:
         """
         self.refresh()
         taken: list[Line] = []
-        with self.database.transaction() as connection:
-            fold = Rows(connection, self._policy())
+        with self._changing() as fold:
             if not fold.waits(each):
                 return None
             base = fold.base(each)
@@ -489,7 +510,7 @@ class Ingest:
                     kept, gone = _parted(data, each, base, writer, parts)
                     taken += gone
                     self._put(source.file, kept)
-                    connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
+                    fold.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
             if taken:
                 fold.set_back(each)
             fold.end()
@@ -560,9 +581,7 @@ class Ingest:
 
     def newest(self) -> str:
         """Return the largest stamp that this machine admits, "" for none, as the rows are: a stamp waits for nobody."""
-        if not self.database.exists:
-            return ""
-        return str(self.database.open().execute("SELECT max(newest) FROM pattern").fetchone()[0] or "")
+        return str(self._answered(lambda it: it.execute("SELECT max(newest) FROM pattern").fetchone()[0]) or "")
 
     def noted(self, key: str) -> str:
         """Return a note that can be found out again: it goes with the database. "" for none."""
@@ -571,7 +590,7 @@ class Ingest:
     def note(self, key: str, value: str) -> None:
         """Keep a note for as long as the database is kept."""
         if self.database.exists:
-            self.database.open().execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (key, value))
+            self._answered(lambda it: it.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (key, value)))
 
     def _column(self, asked: str, *values: str) -> list[Any]:
         return self.ask(lambda it: [row[0] for row in it.execute(asked, values)])

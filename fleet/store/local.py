@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from crdt import clock
 from fleet.model.errors import BusyError, FleetError
+from fleet.store.database import is_unwritable
 
 T = TypeVar("T")
 
@@ -197,7 +198,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
         connection.executescript(_SCHEMA)
     except sqlite3.OperationalError as why:
         connection.close()
-        if "readonly" not in str(why) and "unable to open" not in str(why):
+        if not is_unwritable(why):
             raise
         return sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True, check_same_thread=False)
     except BaseException:
