@@ -251,15 +251,15 @@ class _Owing:
                 made = self._reworded(known, records)
             else:
                 made = self._raised(known, replica, fresh, before, is_private=mine is not None)
-            if made.w:
+            if not lines.is_empty(made):
                 found.append(made)
         return found
 
     def _is_part(self, mine: Line, record: Record) -> bool:
         """Tell whether an occurrence of a private lesson is counted."""
-        column = mine.w.get(record.replica, lines.NOTHING)
         # A total stands in a private record only where an earlier version counted there.
-        is_total = "seen" in column.n and record.at <= column.add
+        has_total = lines.total_of(mine, record.replica, "seen") > 0
+        is_total = has_total and record.at <= lines.add_of(mine, record.replica)
         return is_total or record.id.removeprefix("c-") in fold(mine).parts.get("seen", {})
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:

@@ -7,8 +7,6 @@ counted, so that they add up with whatever the clan's record of the same lesson 
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from fleet.model import edits, names
 from fleet.model import line as lines
 from fleet.model.line import Line
@@ -64,10 +62,10 @@ def hide(writer: Writer, known: Pattern) -> None:
     stamp = writer.tick() if known.is_present else ""
     made = edits.part(mine, known.id, _NO_PART, fields, me, stamp, seen=0, at=known.at)
     made = lines.join(made, edits.set_field(made, SCOPE, PRIVATE, me, writer.tick(), workspace.policy().cut))
-    own = [name for name in shared.w if names.agent_of(name) == writer.agent]
+    own = [name for name in lines.by_writer(shared) if names.agent_of(name) == writer.agent]
     for name in own:
-        kept = lines.Column(parts=shared.w[name].parts, rem=shared.w[name].rem)
-        made = lines.join(made, Line(known.id, {name: kept}))
+        kept = lines.parted(shared, name, ("parts", "rem"))[1]
+        made = lines.join(made, kept) if kept is not None else made
     writer.append_private([made])
     for name in own:
         workspace.db.take_back(known.id, name, _OWN)
@@ -80,20 +78,9 @@ def publish(writer: Writer, pattern: str, scope: str) -> None:
     if mine is None:
         return
     shared = workspace.patterns.line(pattern) or Line(pattern)
-    said = Line(pattern, {name: _without_scope(column) for name, column in mine.w.items()})
+    said = lines.without_field(mine, SCOPE)
     if fold(mine).is_present:
         said = lines.join(said, edits.restore(lines.join(shared, said), writer.name, writer.tick()))
     writer.append(PATTERNS, [said])
     away = edits.set_field(mine, SCOPE, scope, writer.name, writer.tick(), cut)
     writer.append_private([lines.join(away, edits.retire(mine, writer.name))])
-
-
-def _without_scope(column: lines.Column) -> lines.Column:
-    first = {field: value for field, value in column.first.items() if field != SCOPE}
-    edited = {field: value for field, value in column.set.items() if field != SCOPE}
-    over = {
-        writer: rest
-        for writer, marks in column.over.items()
-        if (rest := {field: stamp for field, stamp in marks.items() if field != SCOPE})
-    }
-    return msgspec.structs.replace(column, first=first, set=edited, over=over)

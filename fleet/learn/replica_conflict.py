@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fleet.learn import corrections_md, counting
 from fleet.learn.corrections_md import Record
 from fleet.model import names
-from fleet.model.line import Line
+from fleet.model.line import Line, add_of
 from fleet.store.lines import PATTERNS, Read, entries
 from fleet.store.workspace import Workspace
 
@@ -50,17 +50,17 @@ def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str],
     logs: dict[str, dict[tuple[str, str], set[str]]] = {}
     conflicts = []
     for line in fetched:
-        for name in mine & line.w.keys():
-            add = line.w[name].add
-            rows = workspace.patterns.line(line.id)
-            if not add or (rows is not None and name in rows.w and rows.w[name].add == add):
+        for name in mine:
+            add = add_of(line, name)
+            rows = workspace.patterns.line(line.id) if add else None
+            if not add or (rows is not None and add_of(rows, name) == add):
                 continue
             agent = names.agent_of(name)
             if agent not in logs:
                 logs[agent] = _stamps(counting.read_log(workspace, agent).records)
             records = logs[agent].get((line.id, name), set())
             earlier = before(line.id)
-            was = earlier.w[name].add if earlier is not None and name in earlier.w else ""
+            was = add_of(earlier, name) if earlier is not None else ""
             if records and is_foreign(add, _written(workspace, name, line.id), was, records):
                 conflicts.append(Conflict(name, line.id, add))
     return conflicts
@@ -79,7 +79,7 @@ def _written(workspace: Workspace, replica: str, pattern: str) -> set[str]:
     if pattern.encode() not in data:
         return set()
     lines = [entry for _, entry in entries(PATTERNS, iter([data]), "", Read()) if isinstance(entry, Line)]
-    return {line.w[replica].add for line in lines if line.id == pattern and replica in line.w}
+    return {add_of(line, replica) for line in lines if line.id == pattern}
 
 
 def resolve(workspace: Workspace, conflicts: Sequence[Conflict]) -> None:

@@ -470,6 +470,11 @@ def is_empty(line: Line) -> bool:
     return not line.w
 
 
+def add_of(line: Line, writer: str) -> str:
+    """Return a writer's newest add, "" for none."""
+    return line.w.get(writer, NOTHING).add
+
+
 def total_of(line: Line, writer: str, name: str) -> int:
     """Return a writer's own total of a counter."""
     return line.w.get(writer, NOTHING).n.get(name, 0)
@@ -510,6 +515,24 @@ def parted(line: Line, writer: str, parts: Iterable[str]) -> tuple[Line, Line | 
     rest = msgspec.structs.replace(column, **{part: getattr(NOTHING, part) for part in parts})
     kept = {w: rest if w == writer else each for w, each in line.w.items() if w != writer or rest != NOTHING}
     return Line(line.id, kept), Line(line.id, {writer: taken})
+
+
+def without_field(line: Line, field: str) -> Line:
+    """Return a line without what anybody says of a field."""
+    kept = {
+        writer: msgspec.structs.replace(
+            column,
+            first={name: value for name, value in column.first.items() if name != field},
+            set={name: edit for name, edit in column.set.items() if name != field},
+            over={
+                other: rest
+                for other, marks in column.over.items()
+                if (rest := {name: stamp for name, stamp in marks.items() if name != field})
+            },
+        )
+        for writer, column in line.w.items()
+    }
+    return Line(line.id, {writer: column for writer, column in kept.items() if column != NOTHING})
 
 
 def without_purged(line: Line, marked: Line) -> Line:
