@@ -82,6 +82,13 @@ class Stage:
         self.started: list[subprocess.Popen[str]] = []
         self._stack = ExitStack()
         self.server = self._start(folder, "live", "serve", "--port", "0")
+        try:
+            self._open()
+        except BaseException:
+            self.end()
+            raise
+
+    def _open(self) -> None:
         assert self.server.stdout is not None
         told = self.server.stdout.readline().split()
         if not told:
@@ -91,8 +98,7 @@ class Stage:
             root.mkdir()
             words = [*processes.MODULE, "init", "--agent", root.name, "--yes"]
             subprocess.run(words, cwd=root, env=processes.environment(), capture_output=True, check=True)
-            config = root / "fleet.toml"
-            config.write_text(f'{config.read_text()}\nurl = "{self.url}"\n')  # [live] stands last
+            processes.name_live_room(root, self.url)
             self._start(root, "sidecar")
         until(lambda: len(self.online()) == AGENTS, "the sidecars did not all come online")
 

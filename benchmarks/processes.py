@@ -170,6 +170,12 @@ def _warmed(folder: Path) -> Path:
     return folder
 
 
+def name_live_room(folder: Path, url: str) -> None:
+    """Name a live server in a workspace's configuration."""
+    config = folder / "fleet.toml"
+    config.write_text(config.read_text().replace("[live]\n", f'[live]\nurl = "{url}"\n'))
+
+
 def correct(folder: Path) -> Call:
     """Return the call that logs a correction, each time a lesson that nobody has."""
     words = [*MODULE, "correct", "--wrong", "w", "--right", "r", "--pattern"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.data import WEIGHTS, WORDS
-from benchmarks.processes import MODULE, environment
+from benchmarks.processes import MODULE, environment, name_live_room
 from benchmarks.table import Row, under
 from benchmarks.workers import UnmeasuredError
 from fleet.model.line import Column, Line
@@ -95,8 +95,7 @@ def _workspace(place: Path, env: dict[str, str], live: str) -> Path:
     _run([*MODULE, "init", "--agent", place.name, "--remote", remote, "--yes"], place, env)
     _run([*MODULE, "correct", "--wrong", "w", "--right", "r", "--pattern", "Check the version first"], place, env)
     if live:
-        config = place / "fleet.toml"
-        config.write_text(f'{config.read_text()}\nurl = "{live}"\n')  # [live] stands last
+        name_live_room(place, live)
     return place
 
 
