@@ -2,9 +2,9 @@
 
 import os
 
-from fleet.serve.door import Rules
+from fleet.serve.auth import Rules
 from fleet.serve.room import Guest, Room, Rooms
-from fleet.share.liveremote import LiveRemote
+from fleet.share.live.remote import LiveRemote
 from fleet.share.remote import Files, Remote
 from tests.serve.served import HOST, Served
 

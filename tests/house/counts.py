@@ -30,6 +30,14 @@ ENTERED_MAX = 20
 SHOWN_MAX = 8
 WIDTH = 42
 
+HELD = {
+    "modules": 142,
+    "lines": 30_200,
+    "public names": 715,
+    "modules entered by `fleet correct`": 38,
+}
+"""Where the aim is not reached yet: what it came to, above which the check fails. They only ever fall."""
+
 STAT = re.compile(r"\b(?:st_[mc]time(?:_ns)?|st_ino|get[mc]time)\b")
 """A file's times of change and its inode, by ``os.stat`` or ``os.path``."""
 IMPORTERS = frozenset({"import_module", "__import__", "resolve_name", "exec", "eval", "run_module", "run_path"})
@@ -243,8 +251,13 @@ class Count:
 
     @property
     def is_within(self) -> bool:
-        """Whether the limit is kept."""
+        """Whether the aim is reached."""
         return self.found <= self.limit
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is no more than it came to before."""
+        return self.found <= max(self.limit, HELD.get(self.what, 0))
 
 
 def counts(known: dict[str, Module]) -> list[Count]:
@@ -269,21 +282,21 @@ def counts(known: dict[str, Module]) -> list[Count]:
 
 
 def main() -> int:
-    """Print every count beside its limit; return 1 if one is above."""
+    """Print every count beside its aim; return 1 if one is above what it came to before."""
     found = counts(sources())
     _show(found)
     ran = entered_by_correct()
     which = tuple(f"{name}: {', '.join(sorted(ran[name])[:SHOWN_MAX])}" for name in sorted(ran))
     found.append(Count("modules entered by `fleet correct`", len(ran), ENTERED_MAX, which))
     _show(found[-1:])
-    return 0 if all(count.is_within for count in found) else 1
+    return 0 if all(count.is_held for count in found) else 1
 
 
 def _show(found: list[Count]) -> None:
     for count in found:
-        above = "" if count.is_within else "  ABOVE"
+        above = "" if count.is_within else "  above its aim" if count.is_held else "  ABOVE WHAT IT WAS"
         print(f"{count.what:<{WIDTH}}  {count.found:>7,}  at most {count.limit:>6,}{above}", flush=True)
-        if not count.is_within or "--all" in sys.argv:
+        if not count.is_held or "--all" in sys.argv:
             for which in count.which:
                 print(f"    {which}")
 
