@@ -15,7 +15,7 @@ from fleet.learn import counting, replica_conflict
 from fleet.model import limits, merged
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
-from fleet.model.errors import NoError, UsageError
+from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold
 from fleet.recall import page
@@ -189,6 +189,9 @@ def synced(
         rng = Random() if rng is None else rng  # noqa: S311 - it spreads out who asks when
         try:
             done = exchange_with(workspace, remote, hooks, rng=rng, sleep=sleep, clock=monotonic, compact=compact)
+        except FleetError:
+            counting.reconcile_all(workspace)  # our own words count, whatever became of the exchange
+            raise
         finally:
             for warning in remote.warnings:
                 workspace.warn(warning)
