@@ -29,7 +29,7 @@ from fleet.store import config, members
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
 from fleet.store.local import Pause
 from fleet.store.query import ranked
-from fleet.store.tree import MEMBERS, PAGE, GitTree
+from fleet.store.tree import FORMAT, MEMBERS, PAGE, GitTree
 from fleet.store.workspace import Workspace
 
 _REMOTE, _LEFT = "remote", "left"
@@ -246,6 +246,7 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 def _write_page(workspace: Workspace) -> bool:
     data = starting.rendered_page(workspace)
     with workspace.locked():
+        workspace.files.replace(workspace.clan / FORMAT, policy.FORMAT_TEXT)  # gone where the folder was deleted
         return workspace.files.replace(workspace.clan / PAGE, data)
 
 
