@@ -91,6 +91,7 @@ class Simulation:
         self.has_private = self.rng.random() < 0.5
         # Small limits make editions and dropping happen within a few lines.
         self.edition_bytes = self.rng.choice([0, 600, 2_000, 262_144])
+        self.edition_share = self.rng.choice([0.25, 0.25, 4.0])
         is_long = self.rng.random() < LONG_SHARE
         self.steps = self.rng.randint(*(LONG_STEPS if is_long else SHORT_STEPS))
         machines = self.rng.randint(*(LONG_MACHINES if is_long else SHORT_MACHINES))
@@ -100,7 +101,10 @@ class Simulation:
     def _machine(self, agent: str) -> Machine:
         root = self.folder / agent
         root.mkdir()
-        (root / config.FILE_NAME).write_text(f"[keep]\nedition_always_bytes = {self.edition_bytes}\n{MEMORY_OFF}")
+        (root / config.FILE_NAME).write_text(
+            f"[keep]\nedition_always_bytes = {self.edition_bytes}\nedition_uncovered_share = {self.edition_share}\n"
+            + MEMORY_OFF
+        )
         return Machine(root, agent)
 
     def actions(self) -> list[Callable[[Machine], object]]:
@@ -354,21 +358,23 @@ class Simulation:
             return False
         if record is None:
             corrections.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
-            record = workspace.patterns.line(each)
-            field, words = "text", f"qzsecret{machine.agent}"
-        else:
-            field, words = "correct", f"qzsecret{machine.agent}v{self.new_number()}"
-            learning.edit(workspace, machine.agent, each, [f"correct={words}"])
-            record = workspace.patterns.line(each)
-        if record is None:
-            return False
-        for writer, said in codec.by_writer(record).items():
-            edit = said.w[writer].set.get(field, ("", ""))
-            if edit[1] == words:
-                self.ledger.words.append((words, each, field, writer, edit[0]))
-            elif said.w[writer].first.get(field) == lesson:
-                self.ledger.words.append((words, each, field, writer, clock.ZERO))
+            self._note_words(machine, each, "text", f"qzsecret{machine.agent}", lesson)
+            return True
+        for _ in range(self.rng.choice([1, 2])):
+            words = f"qzsecret{machine.agent}v{self.new_number()}"
+            learning.edit(self.open(machine), machine.agent, each, [f"correct={words}"])
+            self._note_words(machine, each, "correct", words, words)
+            self.sync(machine)
         return True
+
+    def _note_words(self, machine: Machine, each: str, field: str, words: str, value: str) -> None:
+        record = self.open(machine).patterns.line(each)
+        for writer, said in codec.by_writer(record).items() if record is not None else ():
+            column = said.w[writer]
+            if column.set.get(field, ("", ""))[1] == value:
+                self.ledger.words.append((words, each, field, writer, column.set[field][0]))
+            elif column.first.get(field) == value:
+                self.ledger.words.append((words, each, field, writer, clock.ZERO))
 
     def purge(self, machine: Machine) -> bool:
         """Purge a secret: all that this machine knows of it."""
@@ -400,6 +406,8 @@ class Simulation:
             self._sync(machine, self.somebody_is_faster, compact=compact)
         except RemoteUnavailable:
             self.note("no answer")
+            if machine.tree.head():
+                machine.is_hurt = False  # what the rows alone knew stands in a file again, whatever became of the rest
         finally:
             self.server.is_down = self.server.drops_next_reply = False
 
@@ -519,12 +527,17 @@ class Simulation:
         shutil.copytree(machine.root, folder)
         machine.snapshot = Snapshot(folder, machine.tree.copied(), machine.is_hurt, machine.schema)
         machine.logged = []
+        if self.rng.random() < 0.5:
+            self.correct(machine)
+            self.sync(machine)
         return True
 
     def bring_back(self, machine: Machine) -> bool:
-        """Put the machine back as it was: same path, same replica id, older state."""
-        if machine.snapshot is None or machine.others:
+        """Put the machine, or another one, back as it was: same path, same replica id, older state."""
+        kept = [each for each in self.machines if each.snapshot is not None and not each.others]
+        if not kept:
             return False
+        machine = machine if machine in kept else self.rng.choice(kept)
         self.shut(machine)
         shutil.rmtree(machine.root)
         shutil.copytree(machine.snapshot.folder, machine.root)
@@ -539,7 +552,10 @@ class Simulation:
                 self.ledger.maybe[what] += 1
             elif not is_sent:
                 what[0].discard(what[1])
+        sent = [what for what, is_sent in machine.logged if isinstance(what, str) and is_sent]
         machine.logged = []
+        if sent and self.rng.random() < 0.5:
+            self.correct(machine, sent[-1])  # the same mistake again, before anything was fetched
         return True
 
     def forget_what_was_sent(self) -> None:
