@@ -22,11 +22,11 @@ from fleet.model import limits, line, names
 from fleet.model.errors import BusyError, DiskError
 from fleet.model.line import Carried, Line, Refused
 from fleet.model.pattern import Policy
-from fleet.store import lines, rows
+from fleet.store import lines
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
 from fleet.store.files import Files, fingerprint, look
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read, kind_of
-from fleet.store.rows import Rows
+from fleet.store.rows import Contents, Rows, is_outdated
 from fleet.store.tree import TreeGoneError, TreeStore
 
 T = TypeVar("T")
@@ -320,7 +320,7 @@ class Ingest:
             known.keys() != {source.path for source in sources}
             or not all(known[source.path] and known[source.path] == look(source.file) for source in sources)
             or self._head() != get_meta(connection, "head")
-            or rows.is_outdated(connection, self._policy())
+            or is_outdated(connection, self._policy())
         )
 
     def _head(self) -> str:
@@ -524,19 +524,19 @@ class Ingest:
 
     def outgoing(self) -> list[Entry]:
         """Return what the rows have and the tree has not: deltas of patterns, discoveries, carried lines."""
-        return self.ask(rows.outgoing)
+        return self.ask(lambda it: Contents(it).outgoing())
 
     def names(self, since: int = 0) -> list[str]:
         """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
-        return self.ask(lambda it: rows.names(it, since))
+        return self.ask(lambda it: Contents(it).names(since))
 
     def said(self, names: Sequence[str]) -> dict[str, Entry]:
         """Return what is here under some of these names, which are as ``names`` gives them."""
-        return self.ask(lambda it: rows.entries(it, names))
+        return self.ask(lambda it: Contents(it).said(names))
 
     def edition(self, kind: Kind) -> bytes:
         """Return the canonical bytes of all that the tree says: sorted, a record on as many lines as it takes."""
-        return self.ask(lambda it: rows.edition(it, kind))
+        return self.ask(lambda it: Contents(it).edition(kind))
 
     def purged_ids(self) -> list[str]:
         """Return the ids of records with purge marks: what these cover must leave every path of the tree."""
@@ -550,7 +550,7 @@ class Ingest:
         """Return the ids of rows that are not what a database made anew would have: none, unless something is wrong."""
         self.refresh()
         with self._made(".check") as fresh:
-            mine, made = (rows.contents(each.open()) for each in (self.database, fresh))
+            mine, made = (Contents(each.open()).all() for each in (self.database, fresh))
         return sorted({key for key, _ in mine ^ made})
 
     def refused_count(self) -> int:

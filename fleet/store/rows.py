@@ -91,19 +91,21 @@ class Rows:
     def _join_patterns(self, path: str, batch: list[tuple[int, bytes]], read: Read, *, in_tree: bool) -> None:
         found = self._batch(_quick_id(raw) for _, raw in batch)
         pending: dict[str, Line] = {}
+        covered: list[str] = []
         for number, raw in batch:
             quick = _quick_id(raw)
             row = found.rows.get(quick)
             if row is not None and row[1] == raw and quick not in pending:
                 if in_tree and quick in found.bases:
-                    self._set_covered(quick)
                     del found.bases[quick]
+                    covered.append(quick)
                 continue
             entry = lines.entry(PATTERNS, raw, path, number, read)
             if isinstance(entry, Carried):
                 self._carry(PATTERNS, entry, in_tree=in_tree)
             elif isinstance(entry, Line):
                 pending[entry.id] = line.join(pending[entry.id], entry) if entry.id in pending else entry
+        self._set_covered(covered)
         more = self._batch(each for each in pending if each not in found.rows)
         found.rows.update(more.rows)
         found.bases.update(more.bases)
@@ -123,7 +125,7 @@ class Rows:
             if base_data != data:
                 self._set_base(each, base_data)
             elif each in found.bases:
-                self._set_covered(each)
+                self._set_covered([each])
         elif is_new and each not in found.bases:
             self._set_base(each, None if row is None else row[1])
 
@@ -261,8 +263,8 @@ class Rows:
     def _set_base(self, each: str, base: bytes | None) -> None:
         self.connection.execute("INSERT OR REPLACE INTO outbox VALUES (?, ?)", (each, base))
 
-    def _set_covered(self, each: str) -> None:
-        self.connection.execute("DELETE FROM outbox WHERE id = ?", (each,))
+    def _set_covered(self, ids: Iterable[str]) -> None:
+        self.connection.executemany("DELETE FROM outbox WHERE id = ?", ((each,) for each in ids))
 
     def waits(self, each: str) -> bool:
         """Tell whether the tree does not have all of a record."""
@@ -282,7 +284,7 @@ class Rows:
             return
         self.connection.execute("DELETE FROM words WHERE rowid = ?", row[:1])
         self.connection.execute("DELETE FROM pattern WHERE rowid = ?", row[:1])
-        self._set_covered(each)
+        self._set_covered([each])
 
     def refold(self) -> None:
         """Fold again what another policy, or another time, folds differently."""
@@ -371,74 +373,85 @@ def is_outdated(connection: Connection, policy: Policy) -> bool:
     return get_meta(connection, "blocked") != _blocked(policy) or bool(_due(connection, policy.cut))
 
 
-def outgoing(connection: Connection) -> list[Entry]:
-    """Return what the rows have and the tree has not: deltas of patterns, discoveries, carried lines."""
-    found: list[Entry] = []
-    for _, raw, hash_, base in connection.execute(_WAITING):
-        delta = line.minus(_decoded(checked(raw, hash_)), _decoded(base) if base else None)
-        if delta is not None:
-            found.append(delta)
-    asked = "SELECT line, hash FROM discovery WHERE base IS NULL OR base != line ORDER BY at, id"
-    found += [DISCOVERIES.decode(checked(*row)) for row in connection.execute(asked)]
-    asked = "SELECT id, raw FROM carried WHERE NOT in_tree ORDER BY id, hash"
-    return found + [Carried(*row) for row in connection.execute(asked)]
+class Contents:
+    """What is read out of a database, whatever the policy.
 
+    Args:
+        connection: to it.
+    """
 
-def edition(connection: Connection, kind: Kind) -> bytes:
-    """Return the canonical bytes of all that the tree says: sorted, a record on as many lines as it takes."""
-    asked = "SELECT id, raw FROM carried WHERE kind = ? AND in_tree ORDER BY id, raw"
-    carried = connection.execute(asked, (kind.name,)).fetchall()
-    if kind is PATTERNS:
-        keyed = [*_told_patterns(connection), *(((each, "~"), raw) for each, raw in carried)]
-    else:
-        keyed = [*_told_discoveries(connection), *((("~", each), raw) for each, raw in carried)]
-    if carried or kind is DISCOVERIES:
-        keyed.sort(key=lambda item: item[0])
-    return b"".join(raw + b"\n" for _, raw in keyed)
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
+    def outgoing(self) -> list[Entry]:
+        """Return what the rows have and the tree has not: deltas of patterns, discoveries, carried lines."""
+        found: list[Entry] = []
+        for _, raw, hash_, base in self._connection.execute(_WAITING):
+            delta = line.minus(_decoded(checked(raw, hash_)), _decoded(base) if base else None)
+            if delta is not None:
+                found.append(delta)
+        asked = "SELECT line, hash FROM discovery WHERE base IS NULL OR base != line ORDER BY at, id"
+        found += [DISCOVERIES.decode(checked(*row)) for row in self._connection.execute(asked)]
+        asked = "SELECT id, raw FROM carried WHERE NOT in_tree ORDER BY id, hash"
+        return found + [Carried(*row) for row in self._connection.execute(asked)]
 
-def _told_patterns(connection: Connection) -> Iterator[tuple[tuple[str, str], bytes]]:
-    asked = "SELECT p.id, p.line, p.hash, o.id, o.base FROM pattern p LEFT JOIN outbox o ON o.id = p.id ORDER BY p.id"
-    for each, raw, hash_, waits, base in connection.execute(asked):
-        data = checked(raw, hash_) if waits is None else base
-        if data:
-            pieces = [data] if len(data) <= limits.LINE_BYTES_MAX else line.split(_decoded(data))
-            yield from (((each, ""), piece) for piece in pieces)
+    def edition(self, kind: Kind) -> bytes:
+        """Return the canonical bytes of all that the tree says: sorted, a record on as many lines as it takes."""
+        asked = "SELECT id, raw FROM carried WHERE kind = ? AND in_tree ORDER BY id, raw"
+        carried = self._connection.execute(asked, (kind.name,)).fetchall()
+        if kind is PATTERNS:
+            keyed = [*self._told_patterns(), *(((each, "~"), raw) for each, raw in carried)]
+        else:
+            keyed = [*self._told_discoveries(), *((("~", each), raw) for each, raw in carried)]
+        if carried or kind is DISCOVERIES:
+            keyed.sort(key=lambda item: item[0])
+        return b"".join(raw + b"\n" for _, raw in keyed)
 
+    def _told_patterns(self) -> Iterator[tuple[tuple[str, str], bytes]]:
+        asked = (
+            "SELECT p.id, p.line, p.hash, o.id, o.base FROM pattern p LEFT JOIN outbox o ON o.id = p.id ORDER BY p.id"
+        )
+        for each, raw, hash_, waits, base in self._connection.execute(asked):
+            data = checked(raw, hash_) if waits is None else base
+            if data:
+                pieces = [data] if len(data) <= limits.LINE_BYTES_MAX else line.split(_decoded(data))
+                yield from (((each, ""), piece) for piece in pieces)
 
-def _told_discoveries(connection: Connection) -> Iterator[tuple[tuple[str, str], bytes]]:
-    for (base,) in connection.execute("SELECT base FROM discovery WHERE base IS NOT NULL"):
-        told = DISCOVERIES.decode(base)
-        yield (told.at, told.id), base
+    def _told_discoveries(self) -> Iterator[tuple[tuple[str, str], bytes]]:
+        for (base,) in self._connection.execute("SELECT base FROM discovery WHERE base IS NOT NULL"):
+            told = DISCOVERIES.decode(base)
+            yield (told.at, told.id), base
 
+    def names(self, since: int) -> list[str]:
+        """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
+        asked = (
+            "SELECT id FROM pattern WHERE generation > ? UNION ALL SELECT id FROM discovery WHERE generation > ? "
+            "UNION ALL SELECT '#' || hash FROM carried"
+        )
+        return [row[0] for row in self._connection.execute(asked, (since, since))]
 
-def names(connection: Connection, since: int) -> list[str]:
-    """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
-    asked = (
-        "SELECT id FROM pattern WHERE generation > ? UNION ALL SELECT id FROM discovery WHERE generation > ? "
-        "UNION ALL SELECT '#' || hash FROM carried"
-    )
-    return [row[0] for row in connection.execute(asked, (since, since))]
+    def said(self, names: Sequence[str]) -> dict[str, Entry]:
+        """Return what is here under some of these names, which are as ``names`` gives them."""
+        found: dict[str, Entry] = {}
+        for each, raw, hash_ in _select(self._connection, "id, line, hash FROM pattern WHERE id", names):
+            found[each] = _decoded(checked(raw, hash_))
+        for each, raw, hash_ in _select(self._connection, "id, line, hash FROM discovery WHERE id", names):
+            found[each] = DISCOVERIES.decode(checked(raw, hash_))
+        for name, each, raw in _select(self._connection, "'#' || hash, id, raw FROM carried WHERE '#' || hash", names):
+            found[name] = Carried(each, raw)
+        return found
 
-
-def entries(connection: Connection, wanted: Sequence[str]) -> dict[str, Entry]:
-    """Return what is here under some of these names, which are as ``names`` gives them."""
-    found: dict[str, Entry] = {}
-    for each, raw, hash_ in _select(connection, "id, line, hash FROM pattern WHERE id", wanted):
-        found[each] = _decoded(checked(raw, hash_))
-    for each, raw, hash_ in _select(connection, "id, line, hash FROM discovery WHERE id", wanted):
-        found[each] = DISCOVERIES.decode(checked(raw, hash_))
-    for name, each, raw in _select(connection, "'#' || hash, id, raw FROM carried WHERE '#' || hash", wanted):
-        found[name] = Carried(each, raw)
-    return found
-
-
-def contents(connection: Connection) -> set[tuple[str, tuple[Any, ...]]]:
-    """Return what a database says, but for what may differ: row numbers, generations, fingerprints."""
-    found = {(row[0], row) for row in connection.execute(f"SELECT id, {', '.join(_COLUMNS)} FROM pattern")}  # noqa: S608
-    found |= {(row[0], row) for row in connection.execute("SELECT id, line, hash, base, at, retracts FROM discovery")}
-    found |= {(row[0], row) for row in connection.execute("SELECT id, base, 'outbox' FROM outbox")}
-    return found | {(row[0], row) for row in connection.execute("SELECT hash, kind, id, raw, in_tree FROM carried")}
+    def all(self) -> set[tuple[str, tuple[Any, ...]]]:
+        """Return all that the database says, but for what may differ: row numbers, generations, fingerprints."""
+        found = {(row[0], row) for row in self._connection.execute(f"SELECT id, {', '.join(_COLUMNS)} FROM pattern")}  # noqa: S608
+        found |= {
+            (row[0], row)
+            for row in self._connection.execute("SELECT id, line, hash, base, at, retracts FROM discovery")
+        }
+        found |= {(row[0], row) for row in self._connection.execute("SELECT id, base, 'outbox' FROM outbox")}
+        return found | {
+            (row[0], row) for row in self._connection.execute("SELECT hash, kind, id, raw, in_tree FROM carried")
+        }
 
 
 def _select(connection: Connection, asked: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:
