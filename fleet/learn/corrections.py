@@ -153,7 +153,7 @@ def correct(
     if echo := _echoed(entry, target, was_shown, now_ms):
         return _as_echo(workspace, echo, entry.pattern, secrets)
     extra = (RELAPSED,) if was_shown(target.members, now_ms) else ()
-    named = _session(workspace, agent, session)
+    named, trouble = _session(workspace, agent, session)
     writer = _writer(workspace, agent)
     path = log_file(workspace, agent)
     with workspace.log_lock(agent):
@@ -163,6 +163,8 @@ def correct(
         head = "" if page else f"# Corrections — {agent}\n"
         block = f"{head}\n{body.rstrip()}\n{corrections_md.format_record(record)}\n"
         workspace.files.append(path, block.encode())
+    if trouble:
+        workspace.warn(f"the correction is logged without a session: {trouble}")
     _count_now(workspace, agent)
     return _answered(workspace, target, page, entry.pattern, secrets)
 
@@ -209,7 +211,7 @@ def state_lesson(
     # Whether it is a relapse was decided when the mistake was made, not when somebody said what it teaches.
     when_ms = flagged_ms if flagged_ms is not None else workspace.world.wall_ms()
     extra = (RELAPSED,) if was_shown(target.members, when_ms) else ()
-    named = flagged_in or _session(workspace, agent, session)
+    named, trouble = (flagged_in, "") if flagged_in else _session(workspace, agent, session)
     writer = _writer(workspace, agent)
     statements = [Statement(bound.id, "pattern", text)]
     if way.text:
@@ -222,6 +224,8 @@ def state_lesson(
         record = Record(bound.id, target.id, writer.name, writer.tick(), named, (head, *extra))
         block = "".join(map(corrections_md.format_statement, statements)) + corrections_md.format_record(record)
         workspace.files.append(path, f"\n{block}\n".encode())
+    if trouble:
+        workspace.warn(f"the correction is logged without a session: {trouble}")
     _count_now(workspace, agent)
     return Stated(bound.id, _answered(workspace, target, page, text, inputs.kinds([said, way])))
 
@@ -269,17 +273,19 @@ def _writer(workspace: Workspace, agent: str) -> Writer:
         return writer
 
 
-def _session(workspace: Workspace, agent: str, named: str) -> str:
-    """Return the session of an occurrence: the host's, else the replica's own until it has been idle for a while."""
+def _session(workspace: Workspace, agent: str, named: str) -> tuple[str, str]:
+    """Return the session of an occurrence: the host's, else the replica's own until it has been idle for a while.
+
+    Beside it, why there is none: the log comes first, and only then what is missing in it is told.
+    """
     if named:
-        return corrections_md.session_word(named)
+        return corrections_md.session_word(named), ""
     idle_ms = workspace.config.recall.session_idle_minutes * 60_000
     fresh: Callable[[], str] = lambda: "s-" + workspace.world.entropy(6).hex()  # noqa: E731
     try:
-        return workspace.state.session(agent, workspace.world.wall_ms(), idle_ms, fresh)
-    except FleetError as why:  # the log comes first
-        workspace.warn(f"the correction is logged without a session: {why}")
-        return ""
+        return workspace.state.session(agent, workspace.world.wall_ms(), idle_ms, fresh), ""
+    except FleetError as why:
+        return "", str(why)
 
 
 def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
