@@ -21,6 +21,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, RefusedError
 from fleet.model.line import Line
+from fleet.model.version_1 import is_version_1
 from fleet.store.lines import PATTERNS, Entry, kind_of
 from fleet.store.tree import FORMAT, TreeStore
 from fleet.store.workspace import Workspace
@@ -110,16 +111,8 @@ def check_format(tree: TreeStore, commit: str) -> None:
 
 
 def _has_version_1(data: bytes) -> bool:
-    """Tell whether a file has a line of version 1: a pattern that says its fields itself, and not by writers."""
-    for raw in data.split(b"\n"):
-        if raw.startswith(b"{") and b'"w":' not in raw and b'"id":"p-' in raw and b'"v":' not in raw:
-            try:
-                found = json.loads(raw)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(found, dict) and not found.keys() - {"add", "at", "by", "id", "n", "rem", "set", "when"}:
-                return len(found) > 1
-    return False
+    """Tell whether a file has a line of version 1. Asked of trees without a format alone."""
+    return any(b'"w"' not in raw and is_version_1(raw) for raw in data.split(b"\n") if raw.startswith(b"{"))
 
 
 # --- rollback and freeze --------------------------------------------------------------------------------------------

@@ -498,3 +498,108 @@ def test_dry_run_prints_what_was_put_straight_into_the_edition_too(bench):
     assert bench.status("velma")["waiting"]["lines"] == 1
     assert "1 line out" in bench.run("velma", "sync").stdout
     assert bench.status("velma")["waiting"]["lines"] == 0
+
+
+# --- what is pushed depends on no machine's own view -----------------------------------------------------------------
+
+
+def test_the_page_of_the_branch_is_the_page_here_and_lists_a_merged_set_once(bench):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+        for number in range(3):
+            bench.correct(agent, f"lesson {number}")
+        bench.correct(agent, f"lesson of {agent}")
+        bench.sync(agent)
+    one, other = (bench.correct("velma", f"lesson {number}") for number in (1, 2))
+    bench.run("velma", "merge", one, other, "--force")
+    bench.run("velma", "sync")
+    page = bench.blob("patterns.md")
+    assert page == (bench.clan("velma") / "patterns.md").read_bytes()
+    assert b"**4 lessons**" in page
+    bench.sync("tank")
+    assert page == (bench.clan("tank") / "patterns.md").read_bytes()
+
+
+def test_machines_whose_clocks_differ_push_nothing_against_each_other(bench):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+        bench.correct(agent, LESSON)
+        bench.sync(agent)
+    for hours in (0, 30, -30, 0):
+        bench.now_ms = int(time.time() * 1000) + hours * 3_600_000
+        bench.run("velma", "edit", "p-", "--set", f"category=of {hours}", expect=None)
+        bench.run("velma", "sync", expect=None)
+    bench.sync("tank")
+    head = bench.git("rev-parse", "fleet", where="clan.git")
+    for hours in (30, -30, 0, 48):
+        bench.now_ms = int(time.time() * 1000) + hours * 3_600_000
+        for agent in ("velma", "tank"):
+            bench.run(agent, "sync", expect=None)
+    assert bench.git("rev-parse", "fleet", where="clan.git") == head
+
+
+# --- what became of the files here ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("harm", ["deleted", "an older copy", "one line"])
+def test_files_that_lost_lines_here_are_put_back_and_it_is_said(bench, harm):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+        bench.correct(agent, f"lesson of {agent}")
+    bench.sync("velma")
+    older = bench.folder / "older"
+    shutil.copytree(bench.clan("velma"), older)
+    bench.sync("tank", "velma")
+    known, head = bench.seen("velma"), bench.git("rev-parse", "fleet", where="clan.git")
+    if harm == "one line":
+        edition = bench.clan("velma") / "patterns.jsonl"
+        edition.write_bytes(edition.read_bytes().splitlines(keepends=True)[0])
+    else:
+        shutil.rmtree(bench.clan("velma"))
+        if harm == "an older copy":
+            shutil.copytree(older, bench.clan("velma"))
+    done = bench.run("velma", "sync")
+    assert not done.stdout.startswith("synced")
+    assert "put back" in done.stderr
+    assert "fleet retire" in done.stderr
+    assert bench.seen("velma") == known
+    assert (bench.clan("velma") / "patterns.jsonl").read_bytes() == bench.blob("patterns.jsonl")
+    assert bench.git("rev-parse", "fleet", where="clan.git") == head
+    assert bench.run("velma", "sync").stdout.startswith("synced")
+
+
+def test_a_branch_of_a_newer_format_is_left_alone_with_a_lasting_exit_code(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bench.push_tree({".fleet-format": ("100644", b"3\n")})
+    head = bench.git("rev-parse", "fleet", where="clan.git")
+    bench.correct("velma", "Something new")
+    for _ in range(2):
+        done = bench.run("velma", "sync", expect=3)
+        assert "upgrade fleet" in done.stderr
+        assert bench.git("rev-parse", "fleet", where="clan.git") == head
+    assert bench.seen("velma") == {LESSON: 1, "Something new": 1}
+
+
+def test_a_branch_with_lines_of_version_1_asks_for_an_upgrade(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    old = {"id": "p-3f9c1a2b7d4e5f60", "add": {SLOT: STAMP}, "by": SLOT, "n": {"seen": {SLOT: 1}}, "set": {"text": "t"}}
+    bench.push_tree({"patterns.jsonl": ("100644", json.dumps(old).encode() + b"\n")}, on="")
+    done = bench.run("velma", "sync", expect=1)
+    assert "fleet upgrade" in done.stderr
+    assert list(bench.tree()) == ["patterns.jsonl"]
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_remote_of_the_other_hash_is_as_good_as_any(bench, is_empty):
+    bench.git("init", "--quiet", "--bare", "--object-format=sha256", str(bench.remote))
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+        bench.correct(agent, LESSON)
+        if not is_empty and agent == "velma":
+            bench.sync("velma")
+    bench.sync("velma", "tank", "velma")
+    assert bench.seen("velma") == bench.seen("tank") == {LESSON: 2}
+    assert len(bench.git("rev-parse", "fleet", where="clan.git").strip()) == 64
