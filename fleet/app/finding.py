@@ -1,6 +1,6 @@
 """Lookup of lessons: by an id, or the beginning of one; as a list; and one as ``--json`` shows it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -32,7 +32,11 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
     """
     wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
     looked = sources(workspace)
-    found = sorted({each for source in looked for each in source.beginning(wanted)}) if len(wanted) > len("p-") else []
+    found = _beginning(looked, wanted)
+    if not found:  # what was logged a moment ago may not be counted yet
+        with suppress(FleetError):
+            reconcile_all(workspace)
+        found = _beginning(looked, wanted)
     if len(found) > 1:
         shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
         raise NoError(f"{prefix} is not unique: {shown}. Give more of the id")
@@ -40,6 +44,10 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
         if found and (pattern := source.get(found[0])) is not None:
             return pattern
     raise NoError(f"no pattern begins with {prefix[:40]!r}. `fleet patterns --all` lists them")
+
+
+def _beginning(looked: Sequence[Patterns], wanted: str) -> list[str]:
+    return sorted({each for source in looked for each in source.beginning(wanted)}) if len(wanted) > len("p-") else []
 
 
 class Listing(NamedTuple):

@@ -66,6 +66,8 @@ TROUBLE: tuple[type[Exception], ...] = (
     SystemError,
     TypeError,
     ValueError,
+    AttributeError,  # a value of another kind than was written
+    LookupError,
 )
 # None of these says that the file is damaged: making it anew would help nobody.
 _NO_DAMAGE = frozenset(
@@ -106,7 +108,9 @@ class Database:
     @property
     def exists(self) -> bool:
         """Whether there is anything to open."""
-        return self._connection is not None or (self.path is not None and self.path.exists())
+        if self._connection is not None or self.path is None:
+            return self._connection is not None
+        return self.path.exists() and not self.path.is_symlink()
 
     def open(self) -> sqlite3.Connection:
         """Return the open connection; tables are made where there are none.

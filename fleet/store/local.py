@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from crdt import clock
-from fleet.model.errors import BusyError, FleetError
+from fleet.model.errors import BusyError, DiskError, FleetError
 from fleet.store.database import is_unwritable
 
 T = TypeVar("T")
@@ -71,6 +71,8 @@ class Local:
             FleetError: it is damaged, or cannot be opened.
         """
         if self._connection is None:
+            if self.path.is_symlink():
+                raise DiskError(f"{self.path} is a symbolic link; fleet writes to plain files only, and left it alone")
             try:
                 self._connection = _opened(self.path, self._wait_s, durable=self._durable)
             except sqlite3.Error as why:
