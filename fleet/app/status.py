@@ -38,7 +38,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "last_sync": workspace.state.get("last_sync"),
         "stale": sharing.stale(workspace),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
-        "clock": workspace.clock.reading().wrong,
+        "clock": workspace.clock.wrong(),
         "patterns": finding.counted(workspace),
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},

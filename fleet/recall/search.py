@@ -22,8 +22,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall.wording import UNREADABLE, day
 from fleet.store import semantic
 from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
-from fleet.store.passages import Passages
-from fleet.store.query import Patterns
+from fleet.store.query import Passages, Patterns
 from fleet.store.workspace import Workspace
 from fleet.text import similarity
 from fleet.text.screening import one_line, readable, strip_controls

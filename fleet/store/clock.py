@@ -6,7 +6,6 @@ largest in the database within the cut, so that a peer ten years ahead cannot dr
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from crdt import clock
 from crdt.clock import Stamp
@@ -19,20 +18,6 @@ AHEAD_MS_MAX = limits.AHEAD_HOURS_MAX * 3_600_000
 _RELEASED = clock.pack(RELEASED_MS)
 _LAST_DAY = "9999-12-31"
 _LENGTH = 30  # a stamp of 29 characters and a line end
-
-
-class Reading(NamedTuple):
-    """Judgement of the wall clock.
-
-    Attributes:
-        cut: an edit stamped later is left out of the fold.
-        wrong: why the wall clock cannot be believed, or "".
-        is_ahead: stamps issued here lie more than a day ahead of the wall clock: it ran ahead once.
-    """
-
-    cut: Stamp
-    wrong: str
-    is_ahead: bool
 
 
 class Clock:
@@ -52,7 +37,7 @@ class Clock:
         self._newest = newest
 
     def cut(self) -> Stamp:
-        """Return the stamp a day ahead of the clock: an edit beyond it is not folded yet.
+        """Return the stamp a day ahead of the clock: an edit beyond it is left out of the fold.
 
         A wall clock from before this version was made says nothing: the last stamp issued here is later than it.
         """
@@ -68,10 +53,9 @@ class Clock:
             return ""
         return f"this machine's clock says {wall[:16]}Z, which is before this version of fleet was made"
 
-    def reading(self) -> Reading:
-        """Judge the wall clock."""
-        cut = self.cut()
-        return Reading(cut, self.wrong(), is_ahead=self.issued() > cut)
+    def is_ahead(self) -> bool:
+        """Tell whether stamps issued here lie more than a day ahead of the wall clock: it ran ahead once."""
+        return self.issued() > self.cut()
 
     def issued(self) -> Stamp:
         """Return the last stamp issued here; a damaged file counts as none."""

@@ -132,7 +132,7 @@ class Database:
                 connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._durable else 'OFF'}")
             connection.execute("PRAGMA secure_delete = ON")
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vector'").fetchone():
-                make_tables(connection)
+                _make_tables(connection)
         except BaseException:
             connection.close()
             raise
@@ -186,7 +186,7 @@ class Database:
                 self.path.with_name(name).unlink(missing_ok=True)
 
 
-def make_tables(connection: sqlite3.Connection) -> None:
+def _make_tables(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database. Its generation begins where no earlier database's ended."""
     connection.executescript(f"BEGIN; {_SCHEMA}")
     set_meta(connection, "generation", str(time.time_ns() // 1000))

@@ -170,16 +170,15 @@ def _configuration(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _clock(workspace: Workspace) -> Iterator[Finding]:
-    reading = workspace.clock.reading()
-    if reading.wrong:
+    if wrong := workspace.clock.wrong():
         yield Finding(
             "clock",
             "error",
-            reading.wrong,
+            wrong,
             "lessons are logged and sent, stamped with the time of this version's release",
             "set the clock of this machine, best by NTP",
         )
-    elif reading.is_ahead:
+    elif workspace.clock.is_ahead():
         yield Finding(
             "clock",
             "warning",

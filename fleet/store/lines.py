@@ -1,10 +1,13 @@
 """Parser of line files: bytes to entries, block by block, so that no file and no line decides how much memory it takes.
 
 The world writes BOMs, CRLF, torn last lines, binary rubbish and conflict markers. A bad line is refused with its
-reason; both sides of a conflict are read; the good lines beside them always join.
+reason, and kept in quarantine; both sides of a conflict are read; the good lines beside them always join.
 """
 
+import base64
+import json
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +15,10 @@ import msgspec
 
 from fleet.model import discovery, limits, line, names
 from fleet.model.discovery import Discovery
+from fleet.model.errors import DiskError
 from fleet.model.line import Carried, Line, Refused
 from fleet.model.strict import BadLineError
+from fleet.store.files import Files
 
 Entry = Line | Discovery | Carried
 
@@ -82,8 +87,8 @@ class Read(msgspec.Struct):
 def raw_lines(data: Iterable[bytes], path: str, read: Read, first: int = 1) -> Iterator[tuple[int, bytes]]:
     """Yield (number, bytes) of each line that is neither blank, too long, nor a conflict marker."""
     number = first - 1
-    for block in blocks(data):
-        if isinstance(block, Oversize):
+    for block in _blocks(data):
+        if isinstance(block, _Oversize):
             number += 1
             reason = f"longer than {limits.LINE_BYTES_MAX} bytes ({block.length})"
             read.refuse(Refused(path, number, reason, block.head))
@@ -116,17 +121,17 @@ def entries(kind: Kind, data: Iterable[bytes], path: str, read: Read) -> Iterato
             yield raw, found
 
 
-class Oversize(NamedTuple):
+class _Oversize(NamedTuple):
     """A line too long to be one: how long, and how it begins."""
 
     length: int
     head: bytes
 
 
-def blocks(data: Iterable[bytes]) -> Iterator[bytes | Oversize]:
+def _blocks(data: Iterable[bytes]) -> Iterator[bytes | _Oversize]:
     """Cut a stream at line ends, into blocks without their last newline. A line beyond the limit is never gathered."""
     rest = b""
-    skipped: Oversize | None = None
+    skipped: _Oversize | None = None
     is_first = True
     for chunk in data:
         if is_first:
@@ -135,16 +140,16 @@ def blocks(data: Iterable[bytes]) -> Iterator[bytes | Oversize]:
         if skipped is not None:
             end = chunk.find(b"\n")
             if end < 0:
-                skipped = Oversize(skipped.length + len(chunk), skipped.head)
+                skipped = _Oversize(skipped.length + len(chunk), skipped.head)
                 continue
-            yield Oversize(skipped.length + end, skipped.head)
+            yield _Oversize(skipped.length + end, skipped.head)
             skipped, chunk = None, chunk[end + 1 :]  # noqa: PLW2901 - the same chunk, past the long line
         whole, newline, rest_new = (rest + chunk).rpartition(b"\n")
         rest = rest_new
         if newline:
             yield from _without_carriage_returns(whole)
         if len(rest) > limits.LINE_BYTES_MAX + 1:
-            skipped, rest = Oversize(len(rest), rest[: limits.LINE_BYTES_MAX]), b""
+            skipped, rest = _Oversize(len(rest), rest[: limits.LINE_BYTES_MAX]), b""
     if skipped is not None:
         yield skipped
     elif rest:
@@ -164,3 +169,77 @@ def chunks_of(path: Path, start: int = 0) -> Iterator[bytes]:
                 yield chunk
     except (FileNotFoundError, NotADirectoryError):
         return
+
+
+# --- quarantine ----------------------------------------------------------------------------------------------------
+
+
+class _Kept(NamedTuple):
+    """One refused line as it is kept."""
+
+    at: str
+    path: str
+    number: int
+    reason: str
+    raw: bytes
+
+
+class Quarantine:
+    """The refused lines of one workspace, kept with their reason, and never in the way of good ones.
+
+    ``.fleet/quarantine/refused.jsonl`` holds each distinct one once: when, where, why, and its bytes in base64.
+
+    Args:
+        files: writes them.
+        path: the file they are kept in.
+    """
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        self._path = path
+
+    def keep(self, refused: Iterable[Refused], at: str) -> int:
+        """Keep what is not there yet; return how many lines were new. A full disk or quarantine never stops reading."""
+        wanted = {_key(r.path, r.raw[: limits.LINE_BYTES_MAX]): r for r in refused}  # as they are kept
+        if not wanted:
+            return 0
+        known = {_key(kept.path, kept.raw) for kept in self.all()}
+        new: list[bytes] = []
+        room = limits.QUARANTINE_BYTES_MAX - self._size()
+        for key, refused_line in wanted.items():
+            if key not in known and len(encoded := _encode(refused_line, at)) <= room:
+                new.append(encoded)
+                room -= len(encoded)
+        if not new:
+            return 0
+        try:
+            self._files.append(self._path, b"".join(new))
+        except DiskError:
+            return 0  # the line still lies where it was read, and is counted at every load
+        return len(new)
+
+    def all(self) -> list[_Kept]:
+        """Return what is kept, oldest first."""
+        kept = []
+        for raw in self._files.read(self._path).splitlines():
+            try:
+                found = json.loads(raw)
+                kept.append(
+                    _Kept(found["at"], found["path"], found["line"], found["reason"], base64.b64decode(found["bytes"]))
+                )
+            except (ValueError, KeyError, TypeError):
+                continue  # torn by a crash; what it told of is refused anew at the next load
+        return kept
+
+    def _size(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
+
+
+def _key(path: str, raw: bytes) -> bytes:
+    return blake2b(path.encode() + b"\0" + raw, digest_size=16).digest()
+
+
+def _encode(refused: Refused, at: str) -> bytes:
+    raw = base64.b64encode(refused.raw[: limits.LINE_BYTES_MAX]).decode()
+    found = {"at": at, "path": refused.path, "line": refused.number, "reason": refused.reason, "bytes": raw}
+    return json.dumps(found, ensure_ascii=True, sort_keys=True).encode() + b"\n"

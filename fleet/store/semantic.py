@@ -77,11 +77,6 @@ def _files_of(workspace: Workspace, model: str) -> tuple[Path, Path]:
     return (*weights, folder / "weights")[0], (*tokens, folder / "tokenizers")[0]
 
 
-def missing() -> list[str]:
-    """Return the packages of the extra ``semantic`` that are not installed. Looks for them, imports none."""
-    return [name for name in (PACKAGE, *LIBRARIES) if find_spec(name) is None]
-
-
 def embed_new(workspace: Workspace, limit: int = TEXTS_MAX) -> int:
     """Embed the lessons that changed since the last time, at most ``limit``; return how many.
 

@@ -111,7 +111,7 @@ class TreeStore(Protocol):
         ...
 
 
-class Sorted(NamedTuple):
+class _Sorted(NamedTuple):
     """The entries of a tree, sorted by what becomes of them."""
 
     files: Paths
@@ -122,9 +122,9 @@ class Sorted(NamedTuple):
     """Paths that are larger than a file, or than what is left of a tree, may be."""
 
 
-def sort_entries(listing: "Mapping[str, Entry]") -> Sorted:
+def sort_entries(listing: "Mapping[str, Entry]") -> _Sorted:
     """Return which entries of a tree are read, editions first."""
-    found = Sorted({}, [], [])
+    found = _Sorted({}, [], [])
     total = 0
     for path in sorted(listing, key=lambda path: ("/" in path, path)):
         entry, is_ours = listing[path], is_clan_path(path)

@@ -24,20 +24,19 @@ from fleet.store.config import Config
 from fleet.store.database import BUSY_S, SCHEMA_NUMBER, Database
 from fleet.store.files import Files
 from fleet.store.ingest import Ingest, Source, Taken
-from fleet.store.lines import PATTERNS, Kind
+from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.local import Local
-from fleet.store.quarantine import Quarantine
 from fleet.store.query import Discoveries, Patterns
 from fleet.store.replica import Replica
 from fleet.store.tree import GitTree, TreeStore
 
 
-def lent_by_environment() -> str:
+def _lent_by_environment() -> str:
     """Return the replica that ``FLEET_REPLICA`` lends, or "": a short-lived job mints none of its own."""
     return os.environ.get("FLEET_REPLICA", "")
 
 
-def wall_clock_ms() -> int:
+def _wall_clock_ms() -> int:
     """Return the time of the wall clock, milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
@@ -54,10 +53,10 @@ class World(msgspec.Struct, frozen=True):
         tree: opens the fetched tree, given the folder of fleet's own repository.
     """
 
-    wall_ms: Callable[[], int] = wall_clock_ms
+    wall_ms: Callable[[], int] = _wall_clock_ms
     entropy: Callable[[int], bytes] = os.urandom
     machine: Callable[[], str] = replica.machine_fingerprint
-    lent: Callable[[], str] = lent_by_environment
+    lent: Callable[[], str] = _lent_by_environment
     durable: bool = True
     tree: Callable[[Path], TreeStore] = GitTree
 
@@ -295,7 +294,7 @@ class Workspace:
         if lease := self.lease():
             return lease if names.agent_of(lease) == agent and self.state.get("pulled") else ""
         register = self.replicas()
-        if register.ephemeral or self.clock.reading().is_ahead:
+        if register.ephemeral or self.clock.is_ahead():
             return ""
         found = register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
         return found.name if found is not None else ""
@@ -310,7 +309,7 @@ class Workspace:
                 "this workspace is ephemeral: it is only read, so no job leaves a replica behind. To write, lend it "
                 "one that all runs of this job share: FLEET_REPLICA=<agent>.<8 hex digits>. Nothing was written"
             )
-        if self.clock.reading().is_ahead:
+        if self.clock.is_ahead():
             self._start_again_after_running_ahead()
             register = self.replicas()
         found = register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
