@@ -87,6 +87,7 @@ class Simulation:
         self.happened: Counter[str] = Counter()
         self.is_busy = False  # somebody syncs: a faster one must not start a third
         self.number = 0
+        self.has_jumped = False
         # What became private stands in older copies of the shared files; nobody brings those back in such a history.
         self.has_private = self.rng.random() < 0.5
         # Small limits make editions and dropping happen within a few lines.
@@ -124,7 +125,10 @@ class Simulation:
             "secrets": [self.word_a_secret, self.purge, self.sync, self.merge, self.carry],
             "clocks": [self.jump, self.edit, self.retire, self.restore, self.sync],
             "snapshots": [self.back_up, self.bring_back, self.correct, self.sync, self.compact],
-            "hands": [self.edit_by_hand, self.delete_by_hand, self.remember_clan, self.bring_old_clan_back, self.sync],
+            "hands": [
+                *(self.edit_by_hand, self.delete_by_hand, self.remember_clan, self.bring_old_clan_back, self.sync),
+                *(self.cut_off, self.discover, self.edit, self.lose_database),
+            ],
             "remotes": [self.rewind, self.revert, self.merge, self.carry, self.supersede, self.sync],
             "losses": [self.lose_database, self.lose_git, self.change_schema, self.crash, self.copy, self.sync],
         }
@@ -245,8 +249,8 @@ class Simulation:
         self.note("logged", logged.id, logged.seen)
 
     def _acknowledge(self, machine: Machine, lesson: str) -> None:
-        if machine.others:
-            return  # two live machines of one image count inexactly (STORE, section 1, rule 5)
+        if machine.others or machine.is_unsure:
+            return  # two live machines of one image count inexactly, and so does one whose clock did not go on
         self.ledger.maybe[lesson] -= 1
         self.ledger.seen[lesson] += 1
         machine.logged.append([lesson, False])
@@ -304,6 +308,9 @@ class Simulation:
         if not lesson:
             return False
         workspace, value = self.open(machine), f"category {self.new_number()}"
+        late = [each for each in workspace.db.late() if (found := workspace.patterns.get(each)) and found.is_listed]
+        if late and self.rng.random() < 0.5:
+            lesson = self.rng.choice(late)
         before = workspace.patterns.line(lesson)
         learning.edit(workspace, machine.agent, lesson, [f"category={value}"])
         after = workspace.patterns.get(lesson)
@@ -429,7 +436,7 @@ class Simulation:
         self.happened["put back"] += bool(done.put_back)
         assert done.put_back or not lacks, "files here lacked what the tree holds, and nobody was told"
         assert self._covers_tree(machine), "after a sync files here lack what the tree holds"
-        machine.is_hurt = False
+        machine.is_hurt = machine.is_unsure = False
         for each in machine.logged:
             each[1] = True
         self.check_nothing_went_back(machine)
@@ -483,6 +490,7 @@ class Simulation:
     def jump(self, machine: Machine) -> None:
         """A clock jumps: a little, a day back, ten years ahead; or it is set right."""
         machine.skew_ms = self.rng.choice([0, 0, -HOUR_MS, HOUR_MS, -26 * HOUR_MS, 30 * HOUR_MS, 87_600 * HOUR_MS])
+        self.has_jumped = True
         self.note("skew", machine.skew_ms)
 
     def copy(self, machine: Machine) -> bool:
@@ -544,6 +552,8 @@ class Simulation:
         machine.tree = machine.snapshot.tree.copied()
         machine.is_hurt, machine.schema = machine.snapshot.is_hurt, machine.snapshot.schema
         machine.old_clan = machine.old_database = None
+        # What it logs before it has read the clan's stamps may be older than what it sent in its other life.
+        machine.is_unsure = self.has_jumped
         machine.kept = Held()
         # What was logged since is there only if the clan has it.
         for what, is_sent in machine.logged:

@@ -129,13 +129,16 @@ def an_add_from_the_future_is_cut(patch: pytest.MonkeyPatch) -> None:
 
 def an_edit_names_nothing_from_the_future(patch: pytest.MonkeyPatch) -> None:
     """An edit over a value from the future does not say so: when its time comes, it is back."""
-    set_field = edits.set_field
+    set_field, say_again = edits.set_field, edits.say_again
 
-    def unnamed(line: Line, field: str, value: object, me: str, *rest: Any) -> Line:
-        made = set_field(line, field, value, me, *rest)
-        return Line(made.id, {me: codec.msgspec.structs.replace(made.w[me], over={})})
+    def unnamed(made: Line | None) -> Line | None:
+        if made is None:
+            return None
+        columns = {writer: codec.msgspec.structs.replace(column, over={}) for writer, column in made.w.items()}
+        return Line(made.id, columns)
 
-    patch.setattr(edits, "set_field", unnamed)
+    patch.setattr(edits, "set_field", lambda *rest: unnamed(set_field(*rest)))
+    patch.setattr(edits, "say_again", lambda *rest: unnamed(say_again(*rest)))
 
 
 def a_private_lesson_is_a_flag_on_a_shared_one(patch: pytest.MonkeyPatch) -> None:

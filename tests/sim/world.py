@@ -199,6 +199,7 @@ class Machine:
         skew_ms: how wrong its clock is.
         is_cut_off: from the server.
         is_hurt: somebody took lines out of its files by hand, and no sync has put them back yet: rows alone know them.
+        is_unsure: it was put back from a snapshot after a clock had jumped, and has not synced yet.
         schema: the number of its database.
         kept: what the rows said last.
         others: the other machines of the same image, which lie elsewhere while this one runs.
@@ -214,6 +215,7 @@ class Machine:
     skew_ms: int = 0
     is_cut_off: bool = False
     is_hurt: bool = False
+    is_unsure: bool = False
     schema: int = 2
     kept: Held = field(default_factory=Held)
     others: list["Machine"] = field(default_factory=list)
