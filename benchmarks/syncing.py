@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import processes
 from benchmarks.workers import UnmeasuredError, now
-from fleet.store.gitprocess import GIT
+from fleet.store.git import GIT
 
 RUNS = 9
 _BRANCH = "refs/heads/fleet"

@@ -19,7 +19,7 @@ from fleet.model import names
 from fleet.model.errors import FleetError, UsageError
 from fleet.share.policy import FORMAT_TEXT
 from fleet.share.remote import check_branch, check_remote
-from fleet.store import config, gitprocess, replica
+from fleet.store import config, git, replica
 from fleet.store.doctor import Finding
 from fleet.store.files import Files
 from fleet.store.tree import FORMAT
@@ -172,11 +172,11 @@ def tracked(workspace: Workspace) -> list[str]:
 
 def git_says(root: Path, *arguments: str) -> str:
     """Return what git says in a folder, "" when it fails."""
-    env = gitprocess.environment(os.environ, _GIT_S)
+    env = git.environment(os.environ, _GIT_S)
     try:
         until = time.monotonic() + _GIT_S
-        done = gitprocess.run((*gitprocess.GIT, *arguments), folder=root, env=env, until=until)
-    except (OSError, gitprocess.GitTimeout, gitprocess.GitTooMuch):
+        done = git.run((*git.GIT, *arguments), folder=root, env=env, until=until)
+    except (OSError, git.GitTimeout, git.GitTooMuch):
         return ""
     return done.out.decode("utf-8", "surrogateescape").strip("\n") if done.code == 0 else ""
 

@@ -29,9 +29,8 @@ from fleet.share.remote import (
     redact_url,
     secrets_in,
 )
-from fleet.store import gitprocess, tree
-from fleet.store.git import AUTHOR, SEEN, Bare, Entry
-from fleet.store.gitprocess import Done, GitDamaged, GitFailed, GitTimeout, GitTooMuch
+from fleet.store import git, tree
+from fleet.store.git import AUTHOR, SEEN, Bare, Done, Entry, GitDamaged, GitFailed, GitTimeout, GitTooMuch
 from fleet.text.screening import for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
@@ -255,9 +254,9 @@ class GitRemote:
         status = re.search(r"^!\t[^\t\n]*\t(.*)$", done.out.decode("utf-8", "replace"), re.MULTILINE)
         verdict = status[1] if status else ""
         if verdict.startswith("[rejected]"):
-            return Moved(gitprocess.words(verdict))
+            return Moved(git.words(verdict))
         if verdict.startswith("[remote rejected]"):
-            why = f"{gitprocess.words(verdict)}: {self._copy.words(done)}"
+            why = f"{git.words(verdict)}: {self._copy.words(done)}"
             if _RACE.search(verdict) and not _NO_RACE.search(done.err):
                 return Moved(why)
             raise self._refused(why)
@@ -299,7 +298,7 @@ class GitRemote:
         settings = [f"url={self._url}", f"fetch=+refs/heads/{self._branch}:{SEEN}"]
         if is_local(self._url):
             # Then its git is ours to feed as well: without, it holds a blob of half a gigabyte in memory.
-            settings.append(f"uploadpack=git -c {gitprocess.STREAMED} upload-pack")
+            settings.append(f"uploadpack=git -c {git.STREAMED} upload-pack")
         named = [f"remote.{_NAME}.{setting}" for setting in settings]
         return self._copy.far(named, *arguments, is_near=is_local(self._url))
 
@@ -342,6 +341,6 @@ def is_tracked(folder: Path, name: str) -> bool:
 
 def _ask(folder: Path, *arguments: str) -> str:
     """Return the one line that a git in this folder answers, or nothing."""
-    env = gitprocess.environment(os.environ, _GUESS_S)
-    done = gitprocess.run((*gitprocess.GIT, *arguments), folder=folder, env=env, until=time.monotonic() + _GUESS_S)
+    env = git.environment(os.environ, _GUESS_S)
+    done = git.run((*git.GIT, *arguments), folder=folder, env=env, until=time.monotonic() + _GUESS_S)
     return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""

@@ -15,7 +15,7 @@ import msgspec
 
 from fleet.model.errors import FleetError, UsageError
 from fleet.store import tree
-from fleet.store.gitprocess import SCHEMES
+from fleet.store.git import SCHEMES
 
 Files = dict[str, bytes]
 """Path under clan-learnings -> its bytes; ``b""`` means that the path is gone. Only what changed."""

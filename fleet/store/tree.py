@@ -226,7 +226,7 @@ class GitTree:
 
 @contextmanager
 def _gone() -> Iterator[None]:
-    from fleet.store.gitprocess import GitDamaged, GitFailed, GitTimeout, GitTooMuch
+    from fleet.store.git import GitDamaged, GitFailed, GitTimeout, GitTooMuch
 
     try:
         yield

@@ -30,7 +30,6 @@ from fleet.share.remote import (
     secrets_in,
 )
 from fleet.store import git as store_git
-from fleet.store import gitprocess
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
@@ -158,8 +157,8 @@ def test_a_child_that_ignores_the_request_to_end_is_killed_with_its_own(tmp_path
     grandchild = f"trap '' TERM; sleep 600; : # {tmp_path}"
     child = f"trap '' TERM; sh -c {shlex.quote(grandchild)} & wait"
     begun = time.monotonic()
-    with pytest.raises(gitprocess.GitTimeout):
-        gitprocess.run(
+    with pytest.raises(store_git.GitTimeout):
+        store_git.run(
             ["sh", "-c", child], folder=tmp_path, env=os.environ, until=time.monotonic() + 0.3, is_tied=is_tied
         )
     assert time.monotonic() - begun < 5
@@ -168,20 +167,20 @@ def test_a_child_that_ignores_the_request_to_end_is_killed_with_its_own(tmp_path
 
 @pytest.mark.parametrize("is_tied", [False, True])
 def test_the_exit_code_and_both_outputs_come_back(tmp_path: Path, is_tied: bool):
-    done = gitprocess.run(
+    done = store_git.run(
         ["sh", "-c", 'echo "$1"; cat; echo err >&2; exit 7', "x", "a b"],
         folder=tmp_path,
         env=os.environ,
         until=time.monotonic() + 10,
         is_tied=is_tied,
     )
-    assert done == gitprocess.Done(7, b"a b\n", "err\n")
+    assert done == store_git.Done(7, b"a b\n", "err\n")
 
 
 def test_what_stays_behind_in_a_session_of_its_own_holds_nobody_up(tmp_path: Path):
     lingering = "import os, time; os.fork() or (os.setsid(), os.close(1), time.sleep(3))"
     begun = time.monotonic()
-    done = gitprocess.run([sys.executable, "-c", lingering], folder=tmp_path, env=os.environ, until=begun + 10)
+    done = store_git.run([sys.executable, "-c", lingering], folder=tmp_path, env=os.environ, until=begun + 10)
     assert done.code == 0
     assert time.monotonic() - begun < 2
 
@@ -598,10 +597,10 @@ def test_the_commit_bears_the_message_and_the_author_on_one_line(server: Server)
 
 
 def test_an_ssh_command_of_the_users_wins_and_ours_asks_for_nothing(monkeypatch: pytest.MonkeyPatch):
-    assert "-o BatchMode=yes -o ConnectTimeout=15" in gitprocess.environment({}, 15)["GIT_SSH_COMMAND"]
-    assert gitprocess.environment({"GIT_SSH_COMMAND": "ssh -i x"}, 15)["GIT_SSH_COMMAND"] == "ssh -i x"
-    assert "GIT_SSH_COMMAND" not in gitprocess.environment({"GIT_SSH": "/x"}, 15)
-    assert gitprocess.environment({"GIT_ALLOW_PROTOCOL": "ssh:ext"}, 15)["GIT_ALLOW_PROTOCOL"] == "ssh"
+    assert "-o BatchMode=yes -o ConnectTimeout=15" in store_git.environment({}, 15)["GIT_SSH_COMMAND"]
+    assert store_git.environment({"GIT_SSH_COMMAND": "ssh -i x"}, 15)["GIT_SSH_COMMAND"] == "ssh -i x"
+    assert "GIT_SSH_COMMAND" not in store_git.environment({"GIT_SSH": "/x"}, 15)
+    assert store_git.environment({"GIT_ALLOW_PROTOCOL": "ssh:ext"}, 15)["GIT_ALLOW_PROTOCOL"] == "ssh"
 
 
 def test_an_ssh_command_in_the_users_configuration_wins_too(server: Server, tmp_path: Path):
@@ -806,7 +805,7 @@ def test_a_gigabyte_of_zeros_does_not_fill_the_memory(server: Server, tmp_path: 
 
 def test_a_listing_without_end_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch):
     pushed(machine(server), {f"patterns.d/a.{number:08x}.jsonl": b"x" for number in range(50)})
-    monkeypatch.setattr(gitprocess, "OUT_BYTES_MAX", 1000)
+    monkeypatch.setattr(store_git, "OUT_BYTES_MAX", 1000)
     with pytest.raises(RemoteUnavailable, match="too large to list"):
         machine(server, "two").pull("")
 
@@ -831,7 +830,7 @@ def test_a_listing_without_end_is_given_up(server: Server, monkeypatch: pytest.M
     ],
 )
 def test_what_git_says_is_screened(said: str, shown: str):
-    assert gitprocess.words(said, ["opensesame"]) == shown
+    assert store_git.words(said, ["opensesame"]) == shown
 
 
 # --- attack 17: addresses and branches ------------------------------------------------------------------------------
