@@ -14,6 +14,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from crdt import clock
 from fleet.app import learning, moving, sharing
@@ -557,11 +558,10 @@ class Simulation:
         machine.kept = Held()
         # What was logged since is there only if the clan has it.
         for what, is_sent in machine.logged:
-            if isinstance(what, str) and not is_sent:
-                self.ledger.seen[what] -= 1
-                self.ledger.maybe[what] += 1
-            elif not is_sent:
-                what[0].discard(what[1])
+            if is_sent:
+                self.only_sent.append(what)
+            else:
+                self._undo(what)
         sent = [what for what, is_sent in machine.logged if isinstance(what, str) and is_sent]
         machine.logged = []
         if sent and self.rng.random() < 0.5:
@@ -573,6 +573,17 @@ class Simulation:
         for machine in self.machines:
             for each in machine.logged:
                 each[1] = False
+        for what in self.only_sent:
+            self._undo(what)
+        self.only_sent.clear()
+
+    def _undo(self, what: Any) -> None:
+        """Take back what may be gone with a machine that was put back."""
+        if isinstance(what, str):
+            self.ledger.seen[what] -= 1
+            self.ledger.maybe[what] += 1
+        else:
+            what[0].discard(what[1])
 
     def crash(self, machine: Machine) -> None:
         """Lose power at some durable step of the next command."""
