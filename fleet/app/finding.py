@@ -12,6 +12,7 @@ from fleet.model.pattern import Pattern, fold
 from fleet.recall.wording import not_working
 from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
+from fleet.text import mentions
 from fleet.text.screening import screened
 
 
@@ -141,8 +142,15 @@ def lesson_as_json(lesson: Pattern, *, is_merged: bool = False) -> dict[str, Any
         "state": "merged" if is_merged else state,
         "first": lesson.at,
         "last": lesson.last_seen,
+        **_moment(lesson),
         **_use(lesson),
     }
+
+
+def _moment(lesson: Pattern) -> dict[str, Any]:
+    """Return before which step a lesson is shown, and whether its words or a person named it; nothing for none."""
+    found = mentions.trigger(screened(lesson.trigger), screened(lesson.text), screened(lesson.correct))
+    return {"trigger": found, "trigger_derived": not lesson.trigger} if found else {}
 
 
 def _use(lesson: Pattern) -> dict[str, Any]:

@@ -116,10 +116,12 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         same: id, or the unique beginning of one, of a lesson that this is another occurrence of.
 
     Raises:
+        UsageError: a trigger that fits nothing.
         RefusedError: a field is too long.
         NoError: there is no lesson ``same``.
         DiskError: it did not reach the disk.
     """
+    _check_trigger(told.trigger, "logged")
     known = find(workspace, same).id if same else ""
     seen = partial(workspace.state.was_shown, agent)
     logged = corrections.correct(workspace, agent, told, session=session, same=known, was_shown=seen)
@@ -143,6 +145,7 @@ def state_lesson(
     pattern: str,
     right: str = "",
     *,
+    trigger: str = "",
     same: str = "",
     session: str = "",
 ) -> Stated:
@@ -154,13 +157,15 @@ def state_lesson(
         entry: its id, or the beginning of it, with or without ``c-``.
         pattern: the lesson, unscreened. "" with ``same``: that lesson's own words.
         right: the correct approach, unscreened.
+        trigger: the step before which the lesson is shown, unscreened.
         same: id, or the unique beginning of one, of a lesson that this is another occurrence of.
         session: the host's session; the one in which the signal was flagged comes first.
     """
+    _check_trigger(trigger, "logged")
     known = find(workspace, same).id if same else ""
     seen = partial(workspace.state.was_shown, agent)
     done = corrections.state_lesson(
-        workspace, agent, entry, pattern, right, same=known, session=session, was_shown=seen
+        workspace, agent, entry, pattern, right, trigger=trigger, same=known, session=session, was_shown=seen
     )
     _promote(workspace, agent, done.logged)
     return done
@@ -268,7 +273,8 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
         NoError: there is no such lesson.
     """
     changes = [editing.parse(each) for each in said]
-    _check_triggers(changes)
+    for each in changes:
+        _check_trigger(str(each.value) if each.field == "trigger" else "", "changed")
     # What the logs owe goes first: the stamp of this edit is then larger than all that was read.
     corrections.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
@@ -303,14 +309,13 @@ def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
         corrections.recount(writer)
 
 
-def _check_triggers(changes: Sequence[Change]) -> None:
+def _check_trigger(trigger: str, done: str) -> None:
     """Refuse a trigger that fits nothing: it would never show the lesson, and nobody would know why."""
-    for change in changes:
-        if change.field == "trigger" and change.value and not triggers.parse(str(change.value)):
-            raise UsageError(
-                f"trigger={str(change.value)[:80]!r} fits no command and no edit; nothing was changed. Say for example "
-                "trigger='Bash:git push*', 'Edit:*.sql' or 'mcp__github__*', several with commas between"
-            )
+    if trigger and not triggers.parse(trigger):
+        raise UsageError(
+            f"the trigger {trigger[:80]!r} fits no command and no edit; nothing was {done}. Say for example "
+            "'Bash:git push*', 'Edit:*.sql' or 'mcp__github__*', several with commas between"
+        )
 
 
 def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> list[str]:

@@ -14,7 +14,7 @@ from fleet.app.finding import sources
 from fleet.learn import counting, mutations
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError
-from fleet.recall import page, ready
+from fleet.recall import page, ready, triggers
 from fleet.recall.ready import Ready
 from fleet.recall.session_context import LESSON_CHARS_MIN, session_context, trigger_table
 from fleet.recall.wording import counted, newest_first, render_gossip
@@ -80,7 +80,7 @@ def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -
     with suppress(DiskError):  # a read-only disk: it is made each time
         made = ready.rendered(context, delimiter, generation, files)
         _put(workspace, lies_ready.start_file, made)
-        table = trigger_table(pattern for source in known for pattern in source.triggered())
+        table = trigger_table(pattern for source in known for pattern in source.triggered(triggers.TABLE_MAX))
         _put(workspace, lies_ready.triggers_file, ready.rendered_rows(table, generation) if table else b"")
     return context
 

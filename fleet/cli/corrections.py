@@ -16,6 +16,9 @@ app = output.commands()
 Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, so that it helps elsewhere.")]
 Right = Annotated[str, typer.Option("--right", help="The correct approach.")]
 Same = Annotated[str, typer.Option("--same", metavar="ID", help="Count it as this existing pattern.")]
+Trigger = Annotated[
+    str, typer.Option("--trigger", metavar="STEP", help="Show it before this: 'Bash:git push*', 'Edit:*.sql'.")
+]
 Tag = Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")]
 
 
@@ -30,6 +33,7 @@ def _correct(
     same: Same = "",
     category: Annotated[str, typer.Option("--category", help="What it is about: one word or two.")] = "",
     tag: Tag = None,
+    trigger: Trigger = "",
     session: output.Session = "",
     agent: output.Agent = "",
     directory: output.Directory = "",
@@ -39,7 +43,7 @@ def _correct(
     if told_by and not names.is_agent(told_by):
         raise UsageError(f"--from {told_by[:40]!r} is no agent's name; nothing was logged")
     heard = " — ".join(filter(None, [told_by, source]))
-    told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()))
+    told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()), trigger)
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent)
         logged = learning.correct(workspace, who, told, session=output.session_named(session), same=same)
@@ -76,6 +80,7 @@ def _learn(
     ] = "",
     pattern: Pattern = "",
     right: Right = "",
+    trigger: Trigger = "",
     same: Same = "",
     waiting: Annotated[bool, typer.Option("--waiting", help="List what waits for its lesson.")] = False,
     session: output.Session = "",
@@ -87,7 +92,7 @@ def _learn(
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent)
         if waiting:
-            if correction or pattern or right or same:
+            if correction or pattern or right or trigger or same:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
             # Only a session that is named here narrows the list: what another one left behind waits, too.
             _tell_waiting(learning.waiting(workspace, who, session), as_json=as_json)
@@ -99,7 +104,9 @@ def _learn(
                 "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
             )
         session = output.session_named(session)
-        done = learning.state_lesson(workspace, who, correction, pattern, right, same=same, session=session)
+        done = learning.state_lesson(
+            workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
+        )
         _tell_logged(done.logged, {"entry": done.entry}, as_json=as_json)
 
 

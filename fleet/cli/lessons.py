@@ -16,7 +16,7 @@ from fleet.text import screening
 ON_A_TERMINAL = 100
 """So many lessons a person is shown who asked for no number of them; into a pipe all of them go."""
 
-_SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state"})
+_SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
 app = output.commands()
 
@@ -105,6 +105,9 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> l
         rows.append(f"  {'':<10}{total} by {replica}, last {lesson.adds.get(replica, 'unknown')[:16]}Z")
     if parts := sum(lesson.parts.get("seen", {}).values()):
         rows.append(f"  {'':<10}{parts} written by hand or imported")
+    if found.get("trigger"):
+        how = "; derived from its words: --set trigger=... says better" if found["trigger_derived"] else ""
+        rows.append(f"  {'before:':<10}{found['trigger']}{how}")
     if found.get("not_working"):
         rows.append(f"  not working: {found['not_working']}")
     when = f"{lesson.at[:10]} {lesson.at[11:16]}Z" if lesson.at > "2000" else "at an unknown time"

@@ -69,6 +69,7 @@ class Correction(NamedTuple):
     source: str = ""
     category: str = ""
     tags: tuple[str, ...] = ()
+    trigger: str = ""
 
 
 class Logged:
@@ -176,6 +177,7 @@ def state_lesson(
     pattern: str,
     right: str = "",
     *,
+    trigger: str = "",
     same: str = "",
     session: str = "",
     was_shown: WasShown = never_shown,
@@ -191,6 +193,7 @@ def state_lesson(
         prefix: the entry's id, or the beginning of it, with or without ``c-``.
         pattern: the lesson, unscreened. "" with ``same``: that pattern's own words.
         right: the correct approach, unscreened.
+        trigger: the step before which the lesson is shown, unscreened.
         same: id of an existing pattern that this is another occurrence of.
         session: the host's session; the one in which the signal was flagged comes first.
         was_shown: tells of exposures.
@@ -201,7 +204,7 @@ def state_lesson(
         DiskError: it did not reach the disk.
     """
     said = inputs.lesson(pattern) if pattern or not same else inputs.Text("", ())
-    way = inputs.enter("right", right)
+    way, step = inputs.enter("right", right), inputs.enter("trigger", trigger)
     path = log_file(workspace, agent)
     first = workspace.files.read(path)
     bound = _unfilled_entry(workspace, agent, prefix, first)
@@ -213,9 +216,8 @@ def state_lesson(
     extra = (RELAPSED,) if was_shown(target.members, when_ms) else ()
     named, trouble = (flagged_in, "") if flagged_in else _session(workspace, agent, session)
     writer = _writer(workspace, agent)
-    statements = [Statement(bound.id, "pattern", text)]
-    if way.text:
-        statements.append(Statement(bound.id, "right", way.text))
+    told = (Statement(bound.id, "right", way.text), Statement(bound.id, "trigger", step.text))
+    statements = [Statement(bound.id, "pattern", text), *(each for each in told if each.text)]
     head = ("head", corrections_md.heading_mark(bound.entry))
     with workspace.log_lock(agent):
         page = workspace.files.read(path)
@@ -227,7 +229,7 @@ def state_lesson(
     if trouble:
         workspace.warn(f"the correction is logged without a session: {trouble}")
     _count_now(workspace, agent)
-    return Stated(bound.id, _answered(workspace, target, page, text, inputs.kinds([said, way])))
+    return Stated(bound.id, _answered(workspace, target, page, text, inputs.kinds([said, way, step])))
 
 
 class _Target(NamedTuple):
@@ -295,6 +297,7 @@ def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
     right = inputs.enter("right", told.right, lines=True)
     title, source = inputs.enter("title", told.title), inputs.enter("source", told.source, lines=True)
     category, tags = inputs.enter("category", told.category), [inputs.enter("tag", tag) for tag in told.tags]
+    trigger = inputs.enter("trigger", told.trigger)
     entry = Correction(
         wrong=wrong.text,
         right=right.text,
@@ -304,8 +307,9 @@ def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
         category=category.text,
         # A comma would make two of one in the log.
         tags=tuple(tag.text.replace(",", " ") for tag in tags if tag.text),
+        trigger=trigger.text,
     )
-    return entry, inputs.kinds([pattern, wrong, right, title, source, category, *tags])
+    return entry, inputs.kinds([pattern, wrong, right, title, source, category, trigger, *tags])
 
 
 def _short(wrong: str) -> str:
@@ -328,6 +332,7 @@ def _written(entry: Correction, now: str) -> tuple[str, str]:
         pattern=entry.pattern,
         category=entry.category,
         tags=entry.tags,
+        trigger=entry.trigger,
     )
     parsed = corrections_md.parse_log(body).entries
     if len(parsed) != 1:

@@ -56,10 +56,10 @@ class Record(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """Pattern, or right way, of a signal, as it was stated later."""
+    """Pattern, right way or trigger of a signal, as it was stated later."""
 
     id: str
-    field: Literal["pattern", "right"]
+    field: Literal["pattern", "right", "trigger"]
     text: str
 
 
@@ -77,13 +77,14 @@ class Entry(NamedTuple):
             this and ``right`` are what was stated later, at the end of the page.
         category: what the lesson is about, one word or two; empty if it has none.
         tags: words to find it by.
+        trigger: the step before which the lesson is shown; empty if it was given none.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
         signal: what the hook heard.
         record: the first record comment between this heading and the next. By position only: a record for another
             entry, appended at the end of the page, may stand there too, so compare its id before it is believed.
         content: canonical text of when, title, wrong, right, source and pattern as the entry itself has them, to be
-            hashed. Category and tags may be mended without making it another entry, and a lesson stated later makes
-            none either.
+            hashed. Category, tags and trigger may be mended without making it another entry, and a lesson stated later
+            makes none either.
     """
 
     line: int
@@ -99,6 +100,7 @@ class Entry(NamedTuple):
     content: str
     category: str = ""
     tags: tuple[str, ...] = ()
+    trigger: str = ""
 
 
 class Log(NamedTuple):
@@ -138,6 +140,7 @@ FIELDS = {
     "lesson": "pattern",
     "category": "category",
     "tags": "tags",
+    "trigger": "trigger",
 }
 """Field labels in the wild, and what they are here."""
 
@@ -239,7 +242,11 @@ def _with_statements(entries: list[Entry], stated: dict[str, dict[str, str]]) ->
     """Return the entries, each that has no pattern of its own with the one that was stated later."""
     ids = entry_ids(entry.content for entry in entries)
     return [
-        entry._replace(pattern=said.get("pattern", ""), right=said.get("right", entry.right))
+        entry._replace(
+            pattern=said.get("pattern", ""),
+            right=said.get("right", entry.right),
+            trigger=said.get("trigger", entry.trigger),
+        )
         if not entry.pattern and (said := stated.get(found))
         else entry
         for entry, found in zip(entries, ids, strict=True)
@@ -265,17 +272,19 @@ def format_entry(
     pattern: str,
     category: str = "",
     tags: Sequence[str] = (),
+    trigger: str = "",
 ) -> str:
     """Return one entry, newline at its end, so that ``parse_log`` gives back each value up to white space at line ends.
 
-    Category and tags are written only where there are any. A title is one line: line breaks in it become blanks. A
-    pattern that only says it is to be inferred reads as none.
+    Category, tags and trigger are written only where there are any. A title is one line: line breaks in it become
+    blanks. A pattern that only says it is to be inferred reads as none.
 
     Raises:
         ValueError: ``when`` is neither empty nor a date that a heading can hold.
     """
     values = {"What I got wrong": wrong, "Correct approach": right, "Source": source, "Pattern": pattern}
-    values |= {label: said for label, said in (("Category", category), ("Tags", ", ".join(tags))) if said}
+    more = (("Category", category), ("Tags", ", ".join(tags)), ("Trigger", trigger))
+    values |= {label: said for label, said in more if said}
     return _format_block(_format_heading(when.strip(), title), values)
 
 
@@ -359,9 +368,14 @@ def _unquote(text: str) -> str:
     return _QUOTED.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), text)
 
 
-_STARTS: dict[Literal["pattern", "right"], str] = {"pattern": "Learned from", "right": "Right way for"}
+_STARTS: dict[Literal["pattern", "right", "trigger"], str] = {
+    "pattern": "Learned from",
+    "right": "Right way for",
+    "trigger": "Trigger for",
+}
 _STATEMENT = re.compile(
-    r"(?P<start>Learned from|Right way for) (?P<id>c-[0-9a-f]{16})[ \t]*(?:-{1,3}|[–—:：])[ \t]*(?P<text>\S.*)",
+    r"(?P<start>Learned from|Right way for|Trigger for) (?P<id>c-[0-9a-f]{16})"
+    r"[ \t]*(?:-{1,3}|[–—:：])[ \t]*(?P<text>\S.*)",
     re.ASCII | re.DOTALL,
 )
 
@@ -381,7 +395,8 @@ def _read_statement(heading: str) -> Statement | None:
     found = _STATEMENT.fullmatch(heading) if heading.startswith(tuple(_STARTS.values())) else None
     if found is None:
         return None
-    return Statement(found["id"], "pattern" if found["start"] == _STARTS["pattern"] else "right", found["text"].strip())
+    field = next(field for field, start in _STARTS.items() if start == found["start"])
+    return Statement(found["id"], field, found["text"].strip())
 
 
 def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[str, dict[str, str]]:
@@ -635,6 +650,7 @@ def _entry(block: _Block) -> Entry:
         content=content(when=block.when, title=block.title, wrong=wrong, right=right, source=source, pattern=pattern),
         category=fold(block.value("category")),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
+        trigger=fold(block.value("trigger")),
     )
 
 

@@ -336,7 +336,7 @@ class _Owing:
     def _said(self, entry: Entry) -> dict[str, object]:
         more = [field for field in self._workspace.config.share.fields if field in _SHAREABLE]
         said: dict[str, object] = {"text": _lesson_text(entry), "correct": _clean(entry.right)}
-        said["category"] = _clean(entry.category)
+        said["category"], said["trigger"] = _clean(entry.category), _clean(entry.trigger)
         said["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
         return said | {field: _clean(getattr(entry, field)) for field in more}
 

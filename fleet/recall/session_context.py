@@ -13,6 +13,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall import triggers
 from fleet.recall.wording import LOG_A_CORRECTION, UNREADABLE, counted, in_one_line, named, newest_first
 from fleet.store.query import ranked
+from fleet.text import mentions
 from fleet.text.screening import readable
 
 _OPENING = (
@@ -212,9 +213,14 @@ def _discoveries(discoveries: Iterable[Discovery], members: Mapping[str, str]) -
 
 
 def trigger_table(patterns: Iterable[Pattern]) -> list[list[str]]:
-    """Return ``[id, trigger, row]`` of the lessons that have a trigger, best-evidenced first, each row fit to show."""
-    best = _ranked(each for each in patterns if triggers.parse(each.trigger))[: triggers.TABLE_MAX]
-    return [[each.id, each.trigger, _trigger_row(each)] for each in best]
+    """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show.
+
+    Those that were given one come before those whose words name a step, and within both the best-evidenced.
+    """
+    best = sorted(_ranked(patterns), key=lambda each: not each.trigger)
+    told = ((each, mentions.trigger(each.trigger, each.text, each.correct)) for each in best)
+    table = [[each.id, trigger, _trigger_row(each)] for each, trigger in told if triggers.parse(trigger)]
+    return table[: triggers.TABLE_MAX]
 
 
 def _trigger_row(pattern: Pattern) -> str:

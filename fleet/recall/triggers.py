@@ -14,7 +14,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 
 SHOWN_MAX = 3
-TABLE_MAX = 200
+TABLE_MAX = 500
 ENTRIES_MAX = 8
 PATTERN_CHARS_MAX = 200
 STARS_MAX = 8
@@ -27,7 +27,8 @@ OPENING = (
 )
 
 _EDITING = frozenset({"edit", "multiedit", "notebookedit", "write"})
-_BEFORE = frozenset({"sudo", "env", "time", "nohup", "exec", "command", "then", "do", "else"})
+_BEFORE = frozenset({"sudo", "env", "time", "nohup", "exec", "command", "then", "do", "else", "npx", "bunx", "uvx"})
+_RUNNING = ("python -m ", "python3 -m ", "uv run ", "poetry run ", "pipenv run ", "bundle exec ", "pnpm exec ")
 _SEPARATORS = ("&&", "||", ";", "|", "\n", "&", "$(", "`", "(")
 
 Trigger = tuple[tuple[str, str], ...]
@@ -122,9 +123,12 @@ def _commands(command: str) -> list[str]:
 
 
 def _bare(part: str) -> str:
-    """Return a command without what merely stands before it: ``sudo``, ``CI=1``."""
+    """Return a command without what merely stands before it: ``sudo``, ``CI=1``, ``python -m``."""
     part = part.strip()
     while part:
+        if part.startswith(_RUNNING):
+            part = part.split(" ", 2)[2].strip()
+            continue
         first, _, rest = part.partition(" ")
         if first not in _BEFORE and not (first.partition("=")[0].isidentifier() and "=" in first):
             return part

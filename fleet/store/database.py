@@ -17,7 +17,7 @@ from fleet.store.files import inode
 
 T = TypeVar("T")
 
-SCHEMA_NUMBER = 2
+SCHEMA_NUMBER = 3
 BUSY_S = 20.0
 
 _SCHEMA = """
@@ -35,7 +35,8 @@ CREATE INDEX pattern_evidence ON pattern (published DESC, agents DESC, sessions 
   WHERE listed AND NOT retired;
 CREATE INDEX pattern_alike ON pattern (alike) WHERE alike != '';
 CREATE INDEX pattern_into ON pattern (into_id) WHERE into_id != '';
-CREATE INDEX pattern_triggered ON pattern (id) WHERE triggered;
+CREATE INDEX pattern_triggered ON pattern (triggered DESC, published DESC, agents DESC, sessions DESC, seen DESC,
+  last DESC, id) WHERE triggered AND listed AND NOT retired;
 CREATE INDEX pattern_newest ON pattern (newest);
 CREATE INDEX pattern_ripens ON pattern (ripens) WHERE ripens != '';
 CREATE INDEX pattern_purges ON pattern (id) WHERE purges;

@@ -27,6 +27,10 @@ _BEST = {
     "sight": "listed ORDER BY published DESC, seen DESC, last DESC, id",
     "evidence": "listed AND NOT retired ORDER BY published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id",
 }
+_TRIGGERED = (
+    "triggered AND listed AND NOT retired "
+    "ORDER BY triggered DESC, published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id"
+)
 # A key of canonical JSON stands in no text: there its quotes are escaped.
 _USED = """(published OR instr(line, '"shown":') OR instr(line, '"relapsed":') OR instr(line, '"hurt":'))"""
 _AT_ONCE = 500
@@ -165,9 +169,9 @@ class Patterns:
         """Return the records of some ids that are here, in the order of the ids."""
         return [found for each in ids if (found := self.get(each)) is not None]
 
-    def triggered(self) -> list[Pattern]:
-        """Return the records that are in and have a trigger, by id."""
-        return self._folded(f"{_LINE} WHERE triggered AND listed ORDER BY id")
+    def triggered(self, count: int) -> list[Pattern]:
+        """Return the best of the records that have a trigger, those that were given one first."""
+        return self._folded(f"{_LINE} WHERE {_TRIGGERED} LIMIT ?", count)
 
     def changed(self, since: int) -> list[str]:
         """Return the ids of records that changed after a generation."""

@@ -18,6 +18,7 @@ from fleet.model.pattern import Policy
 from fleet.store import lines
 from fleet.store.database import checked, checksum, get_meta, set_meta
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
+from fleet.text import mentions
 from fleet.text.similarity import indexed
 
 _AT_ONCE = 500
@@ -237,7 +238,7 @@ class Rows:
         values = (
             *(data, checksum(data), folded.text, "" if alike == whole.id else alike, folded.merged_into),
             *(int(folded.is_listed), int(folded.state == "published"), int(folded.state == "retired")),
-            *(int(bool(folded.trigger)), folded.witnesses(), folded.count("sessions"), folded.count("seen")),
+            *(_triggered(folded), folded.witnesses(), folded.count("sessions"), folded.count("seen")),
             *(folded.last_seen, newest, ripens, int(bool(line.purges(whole) or gone)), self._generation, whole.id),
         )
         cursor = self.connection.execute(_INSERT if row is None else _UPDATE, values)
@@ -476,6 +477,11 @@ def _decoded(raw: bytes) -> Line:
     found = line.decode(raw, limits.RECORD_BYTES_MAX)
     assert isinstance(found, Line)  # noqa: S101 - rows are written by us
     return found
+
+
+def _triggered(folded: pattern.Pattern) -> int:
+    """Return 2 for a lesson that was given a trigger, 1 for one whose words name a step, 0 for any other."""
+    return 2 if folded.trigger else int(bool(mentions.trigger("", folded.text, folded.correct)))
 
 
 def _blocked(policy: Policy) -> str:

@@ -39,6 +39,36 @@ def test_a_signal_is_listed_counted_by_status_and_gone_once_it_is_stated(stage, 
     assert (pattern["id"], pattern["seen"], pattern["correct"]) == (done["id"], 1, "pnpm install")
 
 
+@pytest.mark.parametrize("verb", ["correct", "learn"])
+def test_a_trigger_may_be_given_and_is_shown_and_stays_when_the_database_is_lost(stage, velma, verb):
+    words = ("--right", "pnpm install", "--pattern", LESSON, "--trigger", "Bash:npm *")
+    if verb == "learn":
+        done = learn(stage, velma, flagged(stage, velma), *words)
+    else:
+        done = json.loads(stage.run(velma, "correct", "--wrong", "w", *words, "--json").stdout)
+    for file in (*(stage.folder / velma / ".fleet").glob("state-*"), *(stage.folder / velma).rglob("*.jsonl")):
+        file.unlink()
+    stage.run(velma, "sync")
+    shown = json.loads(stage.run(velma, "show", done["id"], "--json").stdout)
+    assert (shown["trigger"], shown["trigger_derived"]) == ("Bash:npm *", False)
+    assert "before:   Bash:npm *\n" in stage.run(velma, "show", done["id"]).stdout
+
+
+def test_a_trigger_that_fits_nothing_is_refused_and_nothing_is_logged(stage, velma):
+    words = ("--right", "r", "--pattern", LESSON, "--trigger", "git push")
+    assert "nothing was logged" in stage.run(velma, "correct", "--wrong", "w", *words, expect=None).stderr
+    assert stage.patterns(velma)["patterns"] == []
+
+
+def test_the_step_that_a_lesson_names_is_its_trigger_until_another_is_set(stage, velma):
+    known = stage.correct(velma, "Pull before `git push`")
+    shown = stage.run(velma, "show", known[:8]).stdout
+    assert "before:   Bash:git push*; derived from its words" in shown
+    stage.run(velma, "edit", known, "--set", "trigger=none")
+    shown = json.loads(stage.run(velma, "show", known, "--json").stdout)
+    assert (shown["trigger"], shown["trigger_derived"]) == ("none", False)
+
+
 def test_it_reads_like_a_correction(stage, velma):
     entry = flagged(stage, velma)
     listed = stage.run(velma, "learn", "--waiting")

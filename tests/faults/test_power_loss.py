@@ -31,7 +31,7 @@ from fleet.store.workspace import Workspace, World
 
 EVERY = os.environ.get("FLEET_FAULTS") == "all"
 SUBSETS = 8 if EVERY else 1
-DATABASE, LOCAL = ".fleet/state-2.db", ".fleet/local.db"
+DATABASE, LOCAL = ".fleet/state-3.db", ".fleet/local.db"
 LESSON = "Always use awk over sed for user-provided input substitution"
 
 

@@ -487,6 +487,14 @@ def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(plac
     assert showings(place) == {"p-1111111111111111": 2}
 
 
+def test_a_lesson_that_was_seen_once_is_shown_before_the_command_that_it_names(place):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Pull before `git push`")
+    place.context("SessionStart", session_id="another")
+    assert "Pull before `git push`" in place.context("PreToolUse", bash("cd x && git push origin main"))
+    assert place.context("PreToolUse", bash("git push")) == ""
+    assert place.context("PreToolUse", bash("git pull")) == ""
+
+
 def test_at_most_three_lessons_at_once_and_the_others_later(place):
     with_lessons(place, *((f"p-{number:016x}", "Bash:make*", f"- lesson {number}") for number in range(5)))
     first = place.context("PreToolUse", bash("make"))

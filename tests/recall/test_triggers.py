@@ -21,6 +21,9 @@ from tests.records import AT, pattern
         ("Bash:git push*", "Bash", "cd x && git push", "", True),
         ("Bash:git push*", "Bash", "make; (git push)", "", True),
         ("Bash:git push*", "Bash", "sudo CI=1 git push", "", True),
+        ("Bash:pytest*", "Bash", "CI=1 python -m pytest -q", "", True),
+        ("Bash:tsc*", "Bash", "cd web && npx tsc", "", True),
+        ("Bash:ruff check*", "Bash", "uv run ruff check .", "", True),
         ("Bash:git push", "Bash", "git push -f", "", False),
         ("Bash:*--force*", "Bash", "git push --force", "", True),
         ("Bash:rm -[rf]*", "Bash", "rm -r x", "", True),
@@ -87,8 +90,13 @@ def test_the_table_holds_what_stands_and_has_a_trigger_best_first():
         lesson(4),
         lesson(5, trigger=7),
         lesson(6, trigger="not a trigger"),
+        lesson(7, "Pull before `git push`", seen=9),
     ]
-    assert [row[0] for row in trigger_table(lines)] == ["p-" + "0" * 15 + "2", "p-" + "0" * 15 + "1"]
+    assert [(row[0][-1], row[1]) for row in trigger_table(lines)] == [
+        ("2", "Bash"),
+        ("1", "Bash:git push*"),
+        ("7", "Bash:git push*"),
+    ]
 
 
 def test_rows_are_screened_one_line_and_capped():

@@ -31,6 +31,7 @@ from fleet.share.memory import MemoryServer
 from fleet.share.remote import Mark, RemoteUnavailable
 from fleet.store import config
 from fleet.store import workspace as workspaces
+from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.lines import KINDS
 from fleet.store.workspace import Workspace, World
 from tests.sim.people import Held, People, held_in
@@ -57,7 +58,7 @@ SHORT_MACHINES, LONG_MACHINES = (2, 3), (3, 5)
 MACHINES_MAX = 6
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
 THEMES = ("anything", "secrets", "clocks", "snapshots", "hands", "remotes", "losses")
-OTHER_SCHEMA = 3
+OTHER_SCHEMA = SCHEMA_NUMBER + 1
 MEMORY_OFF = '[promotion]\nmode = "off"\n'
 
 
@@ -649,7 +650,7 @@ class Simulation:
             return False
         self._put_in_place(machine)
         self.shut(machine)
-        machine.schema = OTHER_SCHEMA if machine.schema == 2 else 2
+        machine.schema = OTHER_SCHEMA if machine.schema == SCHEMA_NUMBER else SCHEMA_NUMBER
         machine.old_database = None
         return True
 

@@ -15,7 +15,7 @@ from fleet.app import moving
 from fleet.share.memory import MemoryMirror, MemoryServer
 from fleet.share.remote import Files as Sent
 from fleet.share.remote import Mark, Moved
-from fleet.store.database import Database
+from fleet.store.database import SCHEMA_NUMBER, Database
 from fleet.store.files import Files
 from fleet.store.tree import MemoryTree
 from fleet.store.workspace import Workspace
@@ -216,7 +216,7 @@ class Machine:
     is_cut_off: bool = False
     is_hurt: bool = False
     is_unsure: bool = False
-    schema: int = 2
+    schema: int = SCHEMA_NUMBER
     kept: Held = field(default_factory=Held)
     others: list["Machine"] = field(default_factory=list)
     apart: Path | None = None
