@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from fleet.hosts import local
-from fleet.hosts.calls import AT_THE_END, AT_THE_START, Alarm, Call, TimeUpError, explained
+from fleet.hosts.answers import Reply
+from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, Alarm, Call, TimeUpError, explained, is_own
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload
 from fleet.learn import attempts
 from fleet.model.errors import BusyError
@@ -27,32 +28,40 @@ STATE_WAIT_S = 1.0
 SOON_S = 10.0
 """After so long a session's start takes what is at hand; the rest is made ready by a process of its own."""
 
+_ASKED_OF_AGENTS = frozenset(
+    ("correct", "discover", "feedback", "gossip", "journal", "learn", "mutate", "patterns", "search", "show", "start")
+)
+"""Commands that fleet itself asks an agent for: they log and read here, and nothing else."""
+
 TWICE_MS = 3_000
 """A plugin and the settings may both call: two starts of one session, for one reason, this close together, are one."""
 
 
-class Reply:
-    """Answer to an agent at an event; none, where all three are "".
-
-    Attributes:
-        context: a text for its context.
-        blocked: why the tool call that it is about to make is refused.
-        go_on: why it should take one more turn before it stops.
-    """
-
-    __slots__ = ("blocked", "context", "go_on")
-
-    def __init__(self, context: str = "", blocked: str = "", go_on: str = "") -> None:
-        self.context, self.blocked, self.go_on = context, blocked, go_on
-
-
 def answer(call: Call, payload: Payload) -> Reply:
-    """Do what an event calls for; return what the agent is told.
+    """Do what an event calls for; return what the agent is told, and the person beside it.
 
     Args:
         call: of the hook, with a workspace and an agent.
         payload: what the host said.
     """
+    reply = _answered(call, payload)
+    if reply.note and _is_quiet(call):
+        reply.note = ""
+    return reply
+
+
+def _is_quiet(call: Call) -> bool:
+    """Return True where a person wants no line about what fleet does."""
+    if not call.sets("hook"):
+        return False
+    from pathlib import Path
+
+    from fleet.store import config
+
+    return config.load(Path(call.root) / CONFIG).hook.quiet
+
+
+def _answered(call: Call, payload: Payload) -> Reply:
     if payload.event == "SessionStart":
         return _session_start(call, payload)
     if payload.event == "PreToolUse":
@@ -138,10 +147,42 @@ def _before_a_tool(call: Call, payload: Payload) -> Reply:
                 from fleet.learn import mutations
 
                 call.log(f"a try was blocked: {blocked.command}")
-                return Reply(blocked=mutations.message(blocked))
+                note = f"fleet stopped try {blocked.count + 1} of `{blocked.command}`: nothing has changed since"
+                return Reply(blocked=mutations.message(blocked), note=note)
+    reply = Reply()
     with call.guarded("the lessons for this step were not shown"):
-        return Reply(_lessons_for(call, payload))
-    return Reply()
+        reply.context = _lessons_for(call, payload)
+    if is_own(payload.command) and payload.tool == "Bash":
+        with call.guarded("a command of fleet's own waits for a person's yes"):
+            reply.runs = _run_by_path(payload.command)
+    return reply
+
+
+def _run_by_path(command: str) -> str:
+    """Return a command of fleet's own with the path of this very program for its name; "" where a person must say yes.
+
+    By its path, so that no alias, function or other ``fleet`` of the shell that runs it comes between.
+    """
+    from fleet.text import shell
+
+    words = shell.simple_words(command)
+    if (
+        words[:1] != ["fleet"]
+        or not _ASKED_OF_AGENTS.intersection(words[1:2])
+        or any(each.startswith("--dir") for each in words)
+    ):
+        return ""
+    program = _program()
+    return f"{program}{command.lstrip(' ').removeprefix('fleet')}" if shell.simple_words(program) == [program] else ""
+
+
+def _program() -> str:
+    """Return the path of what ``fleet`` on the PATH is, if that is the program that runs now; "" for another one."""
+    from pathlib import Path
+    from shutil import which
+
+    found = Path(which("fleet") or "")
+    return str(found) if found.is_absolute() and found.samefile(sys.argv[0]) else ""
 
 
 def _lessons_for(call: Call, payload: Payload) -> str:

@@ -1,8 +1,8 @@
 """Entry point of ``fleet hook EVENT``, the payload on stdin.
 
-It exits 0 whatever happens, but for one thing: exit 2 before a tool call that is blocked, with the reason on stderr.
-What went wrong stands in ``.fleet/log``. Most calls find nothing to do, and end here: standard library only, and little
-of it (``tests/hosts`` counts); ``fleet.app.hearing`` does the work.
+It exits 0 whatever happens, but for one thing: exit 2 before a tool call that is blocked, with the reason on stderr,
+where the host reads nothing else. What went wrong stands in ``.fleet/log``. Most calls find nothing to do, and end
+here: standard library only, and little of it (``tests/hosts`` counts); ``fleet.app.hearing`` does the work.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from fleet.hosts import answers, local
-from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, Alarm, Call, TimeUpError, explained
+from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, Alarm, Call, TimeUpError, explained, is_own
 from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload, parse
 from fleet.recall.ready import Ready
 
@@ -28,11 +28,10 @@ _Said = tuple[int, str, str]
 """Exit code, what goes to stdout, what goes to stderr."""
 
 _NOTHING: _Said = (0, "", "")
-_EXIT_BLOCKED = 2
 
 
 def main(argv: list[str]) -> int:
-    """Answer one hook; return the exit code: 0, or 2 for a tool call that is blocked.
+    """Answer one hook; return the exit code: 0, or 2 for a tool call that is blocked, where the host reads that alone.
 
     Args:
         argv: the words behind ``fleet hook``.
@@ -92,12 +91,7 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
         return _NOTHING
     from fleet.app import hearing
 
-    reply = hearing.answer(call, payload)
-    if reply.blocked and call.event == "PreToolUse":  # exit 2 at any other event would block a person's prompt
-        return _EXIT_BLOCKED, "", f"{reply.blocked}\n"
-    if reply.go_on:
-        return 0, answers.go_on(reply.go_on), ""
-    return 0, answers.context(payload, reply.context) if reply.context else "", ""
+    return answers.output(payload, hearing.answer(call, payload))
 
 
 def _has_work(call: Call, payload: Payload) -> bool:
@@ -105,7 +99,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
     event = payload.event
     if event in ("PreToolUse", "PostToolUse"):
         return os.path.exists(local.path_of(call.root, "attempts", f"{call.agent}.jsonl")) or (
-            event == "PreToolUse" and Ready(call.root, call.agent).has_rows()
+            event == "PreToolUse" and (is_own(payload.command) or Ready(call.root, call.agent).has_rows())
         )
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended

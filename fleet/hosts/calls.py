@@ -23,6 +23,11 @@ _WORD_CHARS_MAX = 80
 _WHAT_CHARS_MAX = 600
 
 
+def is_own(command: str) -> bool:
+    """Tell whether a command begins as one of fleet's own does."""
+    return command.lstrip(" ").startswith("fleet ")
+
+
 class TimeUpError(BaseException):
     """A limit of time was reached. No ``except Exception`` on the way may swallow it."""
 

@@ -76,6 +76,7 @@ class Payload:
         source: why a session started: startup, resume, clear, compact.
         prompt: what a person wrote.
         tool: the tool's name, as Claude Code would call it.
+        given: what the tool is given, as the host said it.
         command: what a shell is to run.
         path: the file that is to be edited.
         error: what a failed command printed; its end, when it is long.
@@ -92,6 +93,7 @@ class Payload:
         "error",
         "event",
         "exit_code",
+        "given",
         "has_ended",
         "host",
         "is_stopping",
@@ -113,7 +115,7 @@ class Payload:
         self.prompt = _ends(_text(found, "prompt"))
         name = _text(found, "tool_name", "toolName")
         self.tool = _TOOLS.get(name.lower(), name)[:ID_CHARS_MAX]
-        given = _record(found, "tool_input", "toolArgs", "toolInput")
+        self.given = given = _record(found, "tool_input", "toolArgs", "toolInput")
         self.command = _command(given)
         self.path = _text(given, "file_path", "notebook_path", "absolute_path", "path")
         self.call = _text(found, "tool_use_id")[:ID_CHARS_MAX]

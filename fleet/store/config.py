@@ -135,9 +135,11 @@ class Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         sync_at_end: a session's end exchanges with the clan; else it only puts this machine's files in order.
+        quiet: the person is shown no line about what was logged, counted, promoted, shown or stopped.
     """
 
     sync_at_end: bool = True
+    quiet: bool = False
 
 
 class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -304,6 +306,7 @@ branch = {_quoted(branch)}
 
 [hook]
 # sync_at_end = true             # false: a session's end settles and promotes here, and sends nothing
+# quiet = false                  # true: no line to the person about what was logged, promoted, shown or stopped
 
 [sidecar]
 # interval_s = {limits.SYNC_INTERVAL_S}             # how often the clan is asked for news, a fifth more or less

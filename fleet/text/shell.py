@@ -112,6 +112,42 @@ _CHANGING_WORDS = frozenset({"-i", "--in-place", "-delete", "-exec", "-execdir",
 _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
+_PLAIN_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+=")
+
+
+def simple_words(command: str) -> list[str]:
+    """Return the words of one simple command that every shell takes as they stand; [] for anything else.
+
+    No pipe, second command, redirection, expansion, pattern, comment or line end; what is not known to be plain is not.
+    """
+    words: list[str] = []
+    word: str | None = None
+    quote = ""
+    chars = iter(command)
+    for char in chars:
+        if ord(char) < 32 or char == "\x7f":
+            return []
+        if not quote and char in " '\"":
+            if char == " ":
+                words += [] if word is None else [word]
+                word = None
+            else:
+                quote, word = char, word or ""
+        elif char == quote:
+            quote = ""
+        elif quote == '"' and char == "\\" and (following := next(chars, "")) and following in '"\\$`':
+            word = f"{word}{following}"
+        elif (
+            (quote == '"' and char in "\\$`")
+            or (not quote and char not in _PLAIN_CHARS)
+            or (word is None and char == "=")
+        ):
+            return []
+        else:
+            word = f"{word or ''}{char}"
+    return [] if quote else [*words, *([] if word is None else [word])]
+
+
 def family(command: str) -> str:
     """Return the family of a command: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``.
 

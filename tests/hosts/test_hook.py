@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -41,6 +42,12 @@ def bash(command: str, **more: object) -> dict:
 
 def failed(command: str, error: str = "Exit code 1\nboom", **more: object) -> dict:
     return bash(command, error=error, is_interrupt=False, **more)
+
+
+def refused(done) -> bool:
+    """Tell whether a hook said no to a tool call."""
+    said = json.loads(done.stdout)["hookSpecificOutput"] if done.stdout else {}
+    return said.get("permissionDecision") == "deny"
 
 
 def showings(place) -> dict[str, int]:
@@ -365,11 +372,127 @@ def test_a_failed_command_is_counted_and_the_fourth_try_is_blocked_with_the_way_
     for _ in range(3):
         place.hook("PreToolUse", bash("./deploy.sh"))
         place.hook("PostToolUseFailure", failed("./deploy.sh"))
-    done = place.hook("PreToolUse", bash("./deploy.sh"), expect=2)
-    assert b"fleet mutate" in done.stderr
-    assert done.stdout == b""
-    place.hook("PreToolUse", bash("ls"))
+    done = place.hook("PreToolUse", bash("./deploy.sh"))
+    told = json.loads(done.stdout)
+    assert told["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert "fleet mutate" in told["hookSpecificOutput"]["permissionDecisionReason"]
+    assert "stopped try 4 of `./deploy.sh`" in told["systemMessage"]
+    assert done.stderr == b""
+    assert place.hook("PreToolUse", bash("ls")).stdout == b""
     assert any("blocked" in line["what"] for line in place.log())
+
+
+# --- never in the way -----------------------------------------------------------------------------------------------
+
+OWN = Path(sys.executable).with_name("fleet")
+"""The program as it is installed, beside its interpreter."""
+needs_program = pytest.mark.skipif(not OWN.exists(), reason="fleet is not installed beside this interpreter")
+
+
+def by_name(place, command: str, path: str = "", **more: object) -> dict:
+    """Call the hook by its name on the PATH, as a host does; return what it says of a call in Claude Code."""
+    told = {"session_id": SESSION, "prompt_id": "1", "cwd": str(place.folder), **bash(command, **more)}
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec {OWN} hook PreToolUse"],
+        cwd=place.folder,
+        env=place.environment(PATH=path or f"{OWN.parent}{os.pathsep}/usr/bin{os.pathsep}/bin"),
+        input=json.dumps(told).encode(),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    return json.loads(done.stdout)["hookSpecificOutput"] if done.stdout else {}
+
+
+@needs_program
+@pytest.mark.parametrize(
+    "command",
+    [
+        'fleet learn c-12 --pattern "Say \\"no\\" to $5 | more; it isn\'t `so`"'.replace("$", "\\$").replace(
+            "`", "\\`"
+        ),
+        "fleet correct --wrong 'a && b' --right 'c > d' --pattern 'Quote every $variable'",
+        "  fleet search awk",
+        "fleet start",
+    ],
+)
+def test_one_simple_command_of_fleets_own_needs_no_yes_and_runs_by_its_path(place, command):
+    given = {"command": command, "description": "log it", "timeout": 5}
+    said = by_name(place, command, tool_input=given)
+    assert said["permissionDecision"] == "allow"
+    ran = f"{OWN}{command.strip(' ').removeprefix('fleet')}"
+    assert said["updatedInput"] == {**given, "command": ran}
+    assert shlex.split(ran)[1:] == shlex.split(command)[1:]
+
+
+@needs_program
+@pytest.mark.parametrize(
+    "command",
+    [
+        "fleet learn a; rm -rf x",
+        "fleet learn a && ls",
+        "fleet learn a | sh",
+        "fleet learn a > out",
+        "fleet learn a < in",
+        "fleet learn a &",
+        "fleet learn a\nls",
+        "fleet learn 'a\nb'",
+        "fleet learn $(ls)",
+        "fleet learn `ls`",
+        'fleet learn "$(ls)"',
+        'fleet learn "`ls`"',
+        'fleet learn "$HOME"',
+        "fleet learn $HOME",
+        "fleet learn $'a'",
+        "fleet learn <(ls)",
+        "fleet learn a*",
+        "fleet learn {a,b}",
+        "fleet learn ~",
+        "fleet learn a # b",
+        "fleet learn 'a",
+        "fleet learn a\\",
+        "PYTHONPATH=. fleet learn a",
+        "env fleet learn a",
+        "./fleet learn a",
+        "'fleet' learn a",
+        "fleet --agent velma learn a",
+        "fleet learn a --dir /tmp",
+        "fleet learn a --dir=/tmp",
+        "fleet sync",
+        "fleet purge p-1",
+        "fleet hook Stop",
+        "fleet",
+        "fleet =ls",
+        "fleet learn a\r",
+        "fleet learn \u00a0",
+    ],
+)
+def test_whatever_is_not_one_simple_command_of_fleets_own_is_the_persons_to_decide(place, command):
+    assert by_name(place, command) == {}
+
+
+@needs_program
+def test_another_program_that_bears_the_name_gets_no_permission(place, tmp_path):
+    other = tmp_path / "bin"
+    other.mkdir()
+    rest = f"{OWN.parent}{os.pathsep}/usr/bin{os.pathsep}/bin"
+    assert by_name(place, "fleet learn a", f"{other}{os.pathsep}{rest}")["permissionDecision"] == "allow"
+    (other / "fleet").write_text("#!/bin/sh\nexit 2\n")
+    (other / "fleet").chmod(0o755)
+    assert by_name(place, "fleet learn a", f"{other}{os.pathsep}{rest}") == {}
+    assert by_name(place, "fleet learn a", "/usr/bin:/bin") == {}  # none at all
+    (other / "fleet").write_text(f'#!/bin/sh\nexec {OWN} "$@"\n')  # a wrapper may do anything beside
+    assert by_name(place, "fleet learn a", f"{other}{os.pathsep}{rest}") == {}
+    (other / "fleet").unlink()
+    (other / "fleet").symlink_to(OWN)  # as pipx and uv put it there
+    assert by_name(place, "fleet learn a", str(other))["updatedInput"]["command"] == f"{other}/fleet learn a"
+    assert by_name(place, "fleet learn a", "bin") == {}  # a folder of whatever project one is in
+
+
+@needs_program
+def test_only_a_shell_of_claude_codes_is_told_what_may_run(place):
+    assert by_name(place, "fleet learn a", tool_name="Read") == {}
+    assert by_name(place, "fleet learn a", prompt_id=None, transcript_path="/x/sessions/rollout-1.jsonl") == {}
 
 
 def test_an_edit_opens_the_door_again(place):
@@ -423,7 +546,7 @@ def test_what_did_not_end_well_for_sure_ends_no_streak(place, answer):
     for _ in range(3):
         place.hook("PostToolUseFailure", failed("./deploy.sh"))
     place.hook("PostToolUse", {**bash("./deploy.sh"), **answer})
-    place.hook("PreToolUse", bash("./deploy.sh"), expect=2)
+    assert refused(place.hook("PreToolUse", bash("./deploy.sh")))
 
 
 def test_a_failed_test_is_a_signal_with_command_code_and_last_lines(place):
@@ -466,7 +589,7 @@ def test_a_secret_in_a_failure_stays_out_of_the_log(place):
 def test_failures_of_other_hosts_are_known_by_their_text(place, answer):
     for _ in range(3):
         place.hook("PostToolUse", bash("./deploy.sh", **answer))
-    place.hook("PreToolUse", bash("./deploy.sh"), expect=2)
+    assert refused(place.hook("PreToolUse", bash("./deploy.sh")))
 
 
 # --- lessons at the moment of use -----------------------------------------------------------------------------------

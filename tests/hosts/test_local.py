@@ -58,7 +58,7 @@ def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionStart", "PostToolUseFailure"])
-def test_only_a_tool_call_is_ever_blocked(event, place, monkeypatch):
+def test_only_a_tool_call_is_ever_blocked(event, place, monkeypatch, capfd):
     """Exit 2 would block a person's prompt, whoever says so."""
     from fleet.app import hearing
 
@@ -67,4 +67,9 @@ def test_only_a_tool_call_is_ever_blocked(event, place, monkeypatch):
     monkeypatch.setattr(entry, "_has_work", lambda *_: True)
     monkeypatch.setattr(hearing, "answer", lambda *_: hearing.Reply(blocked="never"))
     assert entry.main([event]) == 0
-    assert entry.main(["PreToolUse"]) == 2
+    assert capfd.readouterr().out == ""
+    assert entry.main(["PreToolUse"]) == 0
+    assert json.loads(capfd.readouterr().out)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    monkeypatch.setenv("GEMINI_SESSION_ID", "1")  # reads exit 2, as far as anybody has seen
+    assert entry.main([event]) == 0
+    assert entry.main(["BeforeTool"]) == 2
