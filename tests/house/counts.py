@@ -32,7 +32,7 @@ WIDTH = 42
 
 HELD = {
     "modules": 142,
-    "lines": 30_200,
+    "lines": 30_320,
     "public names": 715,
     "modules entered by `fleet correct`": 38,
 }
