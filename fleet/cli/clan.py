@@ -14,7 +14,7 @@ from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.model.errors import UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store import doctor as findings
-from fleet.store.workspace import Workspace
+from fleet.store.workspace import Workspace, check_version
 
 QUARANTINED_SHOWN = 20
 WAITING_SHOWN = 20
@@ -38,7 +38,7 @@ def _init(
 ) -> None:
     """Make a workspace here, or join the one that is here. Doing it twice changes nothing."""
     root = output.root_for(directory)
-    output.check_version(root)
+    check_version(root)
     made = setup.found(root, output.agent_named(agent), remote, branch, ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
     done += [f".gitignore: {line}" for line in setup.ignore(workspace, setup.LOCAL_IGNORES)]

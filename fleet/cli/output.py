@@ -13,8 +13,7 @@ import msgspec
 import typer
 
 from fleet.model.errors import NoError, UsageError
-from fleet.store.tree import FORMAT
-from fleet.store.workspace import Workspace, find_root
+from fleet.store.workspace import Workspace, check_version, find_root
 from fleet.text import screening
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 COMPLETING = "_FLEET_COMPLETE"
 """The environment variable with which a shell's completion script asks ``fleet`` itself."""
 
-CLAN = "clan-learnings"
 EXIT_NO = 1
 EXIT_REFUSED = 3
 
@@ -75,19 +73,6 @@ def opened(directory: str = "", *, of_any_version: bool = False) -> Iterator[Wor
         for warning in workspace.warnings:
             note(f"warning: {warning}")
         workspace.close()
-
-
-def check_version(root: Path) -> None:
-    """Check that a workspace is of this version, as far as one look tells.
-
-    Raises:
-        NoError: fleet 0.1 made it.
-    """
-    if not (root / CLAN / FORMAT).is_file():
-        from fleet.store.upgrade import needs_upgrade  # the converter is wanted once, if ever
-
-        if needs_upgrade(root):
-            raise NoError(f"{root} was made by fleet 0.1; run `fleet upgrade`. Nothing was changed")
 
 
 def root_for(directory: str) -> Path:

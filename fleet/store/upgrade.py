@@ -14,24 +14,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crdt import clock
-from fleet.model import limits, line, names, pattern
+from fleet.model import line, names, pattern
 from fleet.model.line import Line
 from fleet.model.strict import BadLineError
-from fleet.model.version_1 import converted, is_version_1
+from fleet.model.version_1 import converted
 from fleet.store import lines
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import PATTERNS
 from fleet.store.tree import FORMAT
-from fleet.store.workspace import Workspace
+from fleet.store.workspace import VERSION_1_FILES, Workspace
 
 FORMAT_NUMBER = 2
 FORMAT_BYTES = f"{FORMAT_NUMBER}\n".encode()
 BACKUP = "upgrade-backup"
-_OLD_FILES = (
-    *("base", "state.db", "consent", "paused", "shown", "sessions"),
-    *("settled", "trusted.json", "regions.json"),
-)
-"""What lies in ``.fleet`` of fleet 0.1 and of no later version."""
 
 
 class _Upgraded(NamedTuple):
@@ -50,16 +45,6 @@ class _Upgraded(NamedTuple):
     refused: int
     done: list[str]
     exposures: dict[str, list[tuple[str, int, int, int, str, int, bool]]]
-
-
-def needs_upgrade(root: Path) -> bool:
-    """Tell at little cost whether fleet 0.1 made this workspace, and nothing has converted it yet."""
-    clan, local = root / "clan-learnings", root / ".fleet"
-    if number(_read(clan / FORMAT)) >= FORMAT_NUMBER:
-        return False
-    if any((local / name).exists() for name in _OLD_FILES):
-        return True
-    return any(is_version_1(_first_line(clan / name)) for name in ("patterns.jsonl", *_some_shards(clan)))
 
 
 def number(data: bytes) -> int:
@@ -153,7 +138,7 @@ def upgrade(workspace: Workspace) -> _Upgraded:
     # What was fetched has the old lines, and files here are healed from it: it is unknown until the next fetch.
     workspace.tree.move("")
     plans = _plan(workspace)
-    is_old = any((workspace.local / name).exists() for name in _OLD_FILES)
+    is_old = any((workspace.local / name).exists() for name in VERSION_1_FILES)
     if plans.lines or is_old:
         _keep_a_copy(workspace, done)
     for path, data in plans.files.items():
@@ -185,7 +170,7 @@ def is_unfinished(workspace: Workspace) -> bool:
 
 def finish(workspace: Workspace, done: list[str]) -> None:
     """Remove what fleet 0.1 derived, and note that this workspace is converted: the last step of an upgrade."""
-    removed = [name for name in ("ready", *_OLD_FILES) if _remove(workspace.local / name)]
+    removed = [name for name in ("ready", *VERSION_1_FILES) if _remove(workspace.local / name)]
     removed += [path.name for path in sorted(workspace.local.glob("state.*db*")) if _remove(path)]
     if removed:
         done.append(f"removed from .fleet, since it is made anew or was converted: {', '.join(removed)}")
@@ -405,18 +390,3 @@ def _read(path: Path) -> bytes:
     with suppress(OSError):
         return path.read_bytes()
     return b""
-
-
-def _first_line(path: Path) -> bytes:
-    """Return the first line of a file that is one, as far as a line goes."""
-    if path.is_symlink():
-        return b""
-    with suppress(OSError), path.open("rb") as file:
-        return file.readline(limits.LINE_BYTES_MAX + 1).removeprefix(b"\xef\xbb\xbf").strip()
-    return b""
-
-
-def _some_shards(clan: Path) -> list[str]:
-    folder = clan / "patterns.d"
-    found = sorted(folder.glob("*.jsonl"))[:8] if folder.is_dir() and not folder.is_symlink() else []
-    return [f"patterns.d/{path.name}" for path in found]

@@ -18,6 +18,7 @@ from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.model.line import Refused
 from fleet.model.pattern import Policy
+from fleet.model.version_1 import is_version_1
 from fleet.store import config, ingest, members, replica
 from fleet.store.clock import Clock
 from fleet.store.config import Config
@@ -28,7 +29,13 @@ from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.local import Local
 from fleet.store.query import Discoveries, Patterns
 from fleet.store.replica import Replica
-from fleet.store.tree import GitTree, TreeStore
+from fleet.store.tree import FORMAT, GitTree, TreeStore
+
+VERSION_1_FILES = (
+    *("base", "state.db", "consent", "paused", "shown", "sessions"),
+    *("settled", "trusted.json", "regions.json"),
+)
+"""What lies in ``.fleet`` of fleet 0.1 and of no later version."""
 
 
 def _lent_by_environment() -> str:
@@ -300,7 +307,12 @@ class Workspace:
         return found.name if found is not None else ""
 
     def writer(self, agent: str) -> "Writer":
-        """Return the right to write as one agent's replica. The caller holds the write lock, or the log's."""
+        """Return the right to write as one agent's replica. The caller holds the write lock, or the log's.
+
+        Raises:
+            NoError: fleet 0.1 made this workspace: what it wrote is converted before anything is counted.
+        """
+        check_version(self.root)
         if lease := self.lease():
             return self._leased(agent, lease)
         register = self.replicas()
@@ -389,6 +401,31 @@ class Writer:
         """Add lines to this agent's private lessons."""
         if data := b"".join([PATTERNS.encode(line) + b"\n" for line in lines]):
             self.workspace.files.append(self.workspace.notes_file(self.agent), data)
+
+
+def check_version(root: Path) -> None:
+    """Check that a workspace is of this version, as far as a few looks tell.
+
+    Raises:
+        NoError: fleet 0.1 made it, and nothing has converted it yet.
+    """
+    clan = root / "clan-learnings"
+    if (clan / FORMAT).is_file():
+        return
+    shards = sorted((clan / "patterns.d").glob("*.jsonl"))[:8]
+    if any((root / ".fleet" / name).exists() for name in VERSION_1_FILES) or any(
+        is_version_1(_first_line(path)) for path in (clan / "patterns.jsonl", *shards)
+    ):
+        raise NoError(f"{root} was made by fleet 0.1; run `fleet upgrade`. Nothing was changed")
+
+
+def _first_line(path: Path) -> bytes:
+    """Return the first line of a file that is one, as far as a line goes."""
+    if path.is_symlink():
+        return b""
+    with suppress(OSError), path.open("rb") as file:
+        return file.readline(limits.LINE_BYTES_MAX + 1).removeprefix(b"\xef\xbb\xbf").strip()
+    return b""
 
 
 def find_root(named: str, environment: Mapping[str, str], start: Path) -> Path:

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from fleet.app import starting
-from fleet.store import upgrade
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import Read, entries
-from fleet.store.workspace import Workspace
+from fleet.store.workspace import Workspace, check_version
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENTS = ("cantona", "popashot", "slash", "splinter", "tank", "velma", "zerocool")
@@ -26,7 +25,7 @@ def sample(tmp_path):
 
 
 def test_the_sample_is_a_workspace_that_can_be_read(sample):
-    assert not upgrade.needs_upgrade(sample.root)
+    check_version(sample.root)
     assert sample.patterns.count() > 50
     assert sample.discoveries.count() == 24
     for source in clan_sources(sample.clan):

@@ -16,12 +16,13 @@ import pytest
 
 from fleet.app import moving, sharing
 from fleet.model import pattern
+from fleet.model.errors import NoError
 from fleet.model.line import Line, decode, encode, join
 from fleet.model.strict import BadLineError
 from fleet.model.version_1 import converted
 from fleet.reflect import exposure
 from fleet.store import replica, upgrade
-from fleet.store.workspace import Workspace, World
+from fleet.store.workspace import Workspace, World, check_version
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).parent / "data"
@@ -91,6 +92,14 @@ def workspace(tmp_path, remote):
     found.close()
 
 
+def needs_upgrade(root):
+    try:
+        check_version(root)
+    except NoError:
+        return True
+    return False
+
+
 def as_known(found: dict) -> dict:
     """Return what the export of fleet 0.1 says of a lesson."""
     return {key: found[key] for key in ("id", "text", "correct", "category", "tags", "seen", "sessions", "agents")}
@@ -132,11 +141,11 @@ def files_of(root):
 
 
 def test_every_lesson_count_state_and_discovery_is_kept(workspace):
-    assert upgrade.needs_upgrade(workspace.root)
+    assert needs_upgrade(workspace.root)
     home = workspace.home("velma")
     own = {name: (home / name).read_bytes() for name in ("memory.md", "JOURNAL.md", "corrections.md")}
     moving.upgrade(workspace)
-    assert not upgrade.needs_upgrade(workspace.root)
+    assert not needs_upgrade(workspace.root)
     assert known_here(workspace) == {each["id"]: as_known(each) for each in EXPORT["patterns"]}
     for each in EXPORT["patterns"]:
         source = workspace.notes("velma") if each["text"].startswith("A private") else workspace.patterns
@@ -292,14 +301,14 @@ def test_killed_at_any_write_the_next_run_ends_as_one_that_was_not(tmp_path, rem
 
 def test_a_workspace_of_this_version_needs_no_upgrade(tmp_path):
     (tmp_path / "fleet.toml").write_text("")
-    assert not upgrade.needs_upgrade(tmp_path)
+    assert not needs_upgrade(tmp_path)
     line = {"id": "p-3f9c1a2b7d4e5f60", "w": {"tank.0a1b2c3d": {"first": {"text": "x"}}}}
     (tmp_path / "clan-learnings").mkdir()
     (tmp_path / "clan-learnings/patterns.jsonl").write_text(json.dumps(line) + "\n")
-    assert not upgrade.needs_upgrade(tmp_path)
+    assert not needs_upgrade(tmp_path)
     old = {"id": "p-3f9c1a2b7d4e5f60", "set": {"text": "x"}}
     (tmp_path / "clan-learnings/patterns.jsonl").write_text(json.dumps(old) + "\n")
-    assert upgrade.needs_upgrade(tmp_path)
+    assert needs_upgrade(tmp_path)
 
 
 # --- a clan ---------------------------------------------------------------------------------------------------------
@@ -311,8 +320,11 @@ def branch(remote):
 
 
 def test_the_branch_is_converted_once_and_a_sync_goes_on_from_there(workspace, remote):
-    with pytest.raises(Exception, match="fleet upgrade"):
-        sharing.sync(workspace, "velma", yes=True)
+    before = files_of(workspace.root)
+    for act in (sharing.sync, sharing.exchange, sharing.settle):
+        with pytest.raises(NoError, match="fleet upgrade"):
+            act(workspace, "velma")
+    assert {path: data for path, data in files_of(workspace.root).items() if path in before} == before
     told = moving.upgrade(workspace)
     assert any("branch was converted" in row for row in told)
     shown = branch(remote)
@@ -382,7 +394,8 @@ def test_a_machine_that_was_not_upgraded_pushes_once_more_and_nothing_of_it_is_l
     moving.upgrade(workspace)
     sharing.sync(workspace, "velma")
     assert workspace.patterns.get("p-3f9c1a2b7d4e5f60").count("seen") == 1
-    assert workspace.db.refused_count() == 1, "the line that could not be read before, and no other"
+    assert workspace.db.refused_count() == 0, "what stands in the quarantine need not stand in a file, too"
+    assert b"this line cannot be read" in {each.raw for each in workspace.quarantine.all()}
     rows = [row for name, text in branch(remote).items() if name.startswith("patterns") for row in text.splitlines()]
     assert any("pushed by fleet 0.1" in row and '"w":' in row for row in rows)
     assert not any("pushed by fleet 0.1" in row and '"by":' in row for row in rows)
