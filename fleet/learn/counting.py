@@ -2,9 +2,10 @@
 
 Every entry of a log has one record: which replica counted it, for which pattern, and when (DESIGN, section 4). A
 replica's own totals are raised by the records that are newer than its column, whoever wrote them: a predecessor's
-column is raised by its successor in the same log. An entry that somebody wrote by hand is a part, keyed by the entry's
-hash, so that copies of a log count it once. Deleting an entry lowers no count, a lost database or a crash recounts
-none, and a retired lesson does not come back by itself.
+column is raised by its successor in the same log. An entry that somebody wrote by hand is a part, keyed by its heading
+and its lesson: copies of a log count it once, and so does a log from which an editor wipes the record while the entry
+is still being worded. Deleting an entry lowers no count, a lost database or a crash recounts none, and a retired lesson
+does not come back by itself.
 """
 
 import hashlib
@@ -179,7 +180,8 @@ def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
     is_plain = not log.statements and trailing.issuperset(log.records)
     # A record that is told twice is the log's, or a part of it, once more: a person copied it.
     is_told = any(f"<!-- fleet {record.id} p-".encode() in before for record in log.records)
-    if not is_plain or is_told or any(b.record is None and b.entry.pattern for b in bound):
+    has_part = any(PART in record.extra for record in log.records)  # which of several is told by those before
+    if not is_plain or is_told or has_part or any(b.record is None and b.entry.pattern for b in bound):
         return None
     return _Read(before, log, bound, noted.waiting + _waiting(bound))
 
@@ -202,6 +204,7 @@ class _Owing:
         self._page = self._workspace.files.read(self._path)
         self._read = _read_since(_noted(self._workspace, writer.agent), self._page)
         self._entries: dict[str, Entry] = {}
+        self._keys: dict[str, str] = {}
 
     def is_recorded(self) -> bool:
         """Append a record for each usable entry without one; False where the log was written to meanwhile.
@@ -236,6 +239,7 @@ class _Owing:
         """
         self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
         slots: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        self._keys = _part_keys(self._writer.agent, self._read.log.records)
         for record in corrections_md.latest(self._read.log.records):
             slots[record.pattern, record.replica].append(record)
         earlier = self._sessions_before({pattern for pattern, _ in slots})
@@ -260,7 +264,7 @@ class _Owing:
         # A total stands in a private record only where an earlier version counted there.
         has_total = lines.total_of(mine, record.replica, "seen") > 0
         is_total = has_total and record.at <= lines.add_of(mine, record.replica)
-        return is_total or record.id.removeprefix("c-") in fold(mine).parts.get("seen", {})
+        return is_total or self._keys[record.id] in fold(mine).parts.get("seen", {})
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -295,8 +299,9 @@ class _Owing:
         """Return an occurrence that no replica owns. An entry written by hand tells of no session, but of its day."""
         day = self._entries[record.id].when[:10] if record.id in self._entries else ""
         session = _hash(f"{self._writer.agent}\0{record.session or day}".encode())[:16]
-        hash_ = record.id.removeprefix("c-")
-        return edits.part(known, known.id, hash_, {}, replica, "", seen=1, sessions=1, session_hash=session)
+        return edits.part(
+            known, known.id, self._keys[record.id], {}, replica, "", seen=1, sessions=1, session_hash=session
+        )
 
     def _reworded(self, known: Line, records: Sequence[Record]) -> Line:
         """Return text and right way of a lesson that no column words: they were lost, and the log still has them."""
@@ -345,6 +350,24 @@ class _Owing:
         if self._workspace.refresh(WAIT_S):
             noted = _Counted.of(self._page, self._read.waiting)
             self._workspace.db.note(note_key(self._writer.agent), f"{noted.size} {noted.hash} {noted.waiting}")
+
+
+def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:
+    """Return the key of each record's part by its id.
+
+    Of an entry that the command line wrote it is the entry's hash. Of one written by hand it is the hash of its heading
+    and its lesson, and of which of several such it is: an editor may still be at work on the rest.
+    """
+    keys: dict[str, str] = {}
+    times: dict[tuple[str, str], int] = defaultdict(int)
+    for record in records:
+        if PART not in record.extra:
+            keys[record.id] = record.id.removeprefix("c-")
+        elif record.id not in keys:
+            head = dict(record.extra).get("head", "")
+            keys[record.id] = _hash(f"{agent}\0{head}\0{record.pattern}\0{times[head, record.pattern]}".encode())[:16]
+            times[head, record.pattern] += 1
+    return keys
 
 
 def _clean(text: str) -> str:
