@@ -171,7 +171,9 @@ class GitTree:
         """Return the commit that is taken in. Costs a read of one small file, and no process."""
         with suppress(OSError, ValueError):
             return (self._folder / FETCHED).read_bytes().decode("ascii").strip()
-        return self._bare.ref(FETCHED) if (self._folder / "packed-refs").exists() else ""
+        with suppress(OSError):  # a folder of another user's
+            return self._bare.ref(FETCHED) if (self._folder / "packed-refs").exists() else ""
+        return ""
 
     def paths(self, commit: str) -> Paths:
         """Return the clan's files in a commit's tree."""

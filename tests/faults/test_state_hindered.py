@@ -130,7 +130,7 @@ def test_an_index_that_cannot_be_brought_up_to_date_is_done_without(tmp_path, ha
             (disk / "filler").unlink()
         else:
             subprocess.run(["mount", "-o", "remount,rw", disk], check=True, capture_output=True)
-        assert log.read_bytes() == before
+        assert log.read_bytes().startswith(before)  # a record may find room behind it
         bench.run("small/w", "sync")
         assert bench.seen("small/w") == {LESSON: 1, "Another lesson": 1}
     finally:

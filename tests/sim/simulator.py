@@ -98,6 +98,7 @@ class Simulation:
         is_long = self.rng.random() < LONG_SHARE
         self.steps = self.rng.randint(*(LONG_STEPS if is_long else SHORT_STEPS))
         machines = self.rng.randint(*(LONG_MACHINES if is_long else SHORT_MACHINES))
+        self.only_sent: list[Any] = []  # what a machine that was put back had logged, and the remote alone has
         self.machines = [self._machine(f"agent{n}") for n in range(machines)]
         self.theme = self.theme or self.rng.choice(THEMES)
 
