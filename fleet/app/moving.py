@@ -181,6 +181,8 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
 
 
 def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:
+    with workspace.locked():  # the databases will be deleted: what rows alone know stands in a file before
+        workspace.take(workspace.tree.head())
     if wanted.startswith("d-"):
         entry = discoveries.find(workspace, wanted)
         if entry.id not in workspace.discoveries.retracted():

@@ -409,14 +409,14 @@ class Ingest:
         set_meta(connection, "head", head)
         return lost
 
-    def take(self, commit: str, shard: str = "") -> Taken:
+    def take(self, commit: str, writer: str = "") -> Taken:
         """Go on to another fetched tree, and bring the files here in step with it. The caller holds the write lock.
 
         In this order: the ref, the files that gain lines, those that lose lines, then the transaction.
 
         Args:
             commit: of the tree.
-            shard: path of a shard of our own: what rows know and no file does is written there.
+            writer: a replica of our own: what rows know and no file does is written to its shards.
         """
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
         self.refresh()
@@ -434,7 +434,8 @@ class Ingest:
                 plan.path for plan in plans if plan.gains and before.get(plan.path) == oids.get(plan.path, "")
             ]
             if get_meta(connection, "shrunk"):
-                self._spill(fold, shard, plans)
+                for kind in KINDS if writer else ():
+                    self._spill(fold, kind, kind.shard(writer), plans)
             self._write(plans)
             self._fold_files(fold, self._sources())  # as any others: what cannot be read in them is noted
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", [(plan.oid, plan.path) for plan in plans])
@@ -470,9 +471,9 @@ class Ingest:
         leaving = b"".join(raw + b"\n" for raw in have if raw not in stay)
         return _Plan(path, "" if kept else oid, data, leaving, gains=any(raw not in have for raw in there))
 
-    def _spill(self, fold: Rows, shard: str, plans: list[_Plan]) -> None:
+    def _spill(self, fold: Rows, kind: Kind, shard: str, plans: list[_Plan]) -> None:
         """Put what rows know, and neither the tree nor a file says, into the own shard: a file was cut or deleted."""
-        missing = fold.unsaid(plan.data for plan in plans if _kind(plan.path) is PATTERNS) if shard else b""
+        missing = fold.unsaid(kind, (plan.data for plan in plans if _kind(plan.path) is kind))
         if not missing:
             return
         at = next((at for at, plan in enumerate(plans) if plan.path == shard), len(plans))

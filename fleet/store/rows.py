@@ -348,8 +348,18 @@ class Rows:
             return raw
         return line.encode(line.without_purged(entry, _decoded(self._batch([entry.id]).rows[entry.id][1])))
 
-    def unsaid(self, contents: Iterable[bytes]) -> bytes:
+    def unsaid(self, kind: Kind, contents: Iterable[bytes]) -> bytes:
         """Return lines with what rows know, and neither the tree nor these contents of files say."""
+        found = self._unsaid_patterns(contents) if kind is PATTERNS else self._unsaid_discoveries(contents)
+        return b"".join(raw + b"\n" for raw in found)
+
+    def _unsaid_discoveries(self, contents: Iterable[bytes]) -> list[bytes]:
+        asked = "SELECT line, hash FROM discovery WHERE base IS NULL ORDER BY at, id"
+        waiting = [checked(*row) for row in self.connection.execute(asked)]
+        said = {raw.removesuffix(b"\r") for data in contents for raw in data.split(b"\n")} if waiting else set[bytes]()
+        return [raw for raw in waiting if raw not in said]
+
+    def _unsaid_patterns(self, contents: Iterable[bytes]) -> list[bytes]:
         waiting = self.connection.execute(_WAITING).fetchall()
         wanted, said = {row[0] for row in waiting}, dict[str, Line]()
         for data in contents:
@@ -363,7 +373,7 @@ class Rows:
                 known = _decoded(base) if known is None else line.join(_decoded(base), known)
             missing = line.minus(_decoded(checked(raw, hash_)), known)
             found += line.split(missing) if missing is not None else []
-        return b"".join(raw + b"\n" for raw in found)
+        return found
 
 
 # --- what is read out of a database ----------------------------------------------------------------------------------

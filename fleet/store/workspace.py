@@ -259,7 +259,7 @@ class Workspace:
     def take(self, commit: str) -> Taken:
         """Go on to another fetched tree and bring the files here in step. The caller holds the write lock."""
         mine = self.current_replicas()
-        return self.db.take(commit, PATTERNS.shard(mine[0]) if mine else "")
+        return self.db.take(commit, mine[0] if mine else "")
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
