@@ -62,7 +62,7 @@ def _is_quiet(call: Call) -> bool:
 
 
 def _answered(call: Call, payload: Payload) -> Reply:
-    if payload.event == "SessionStart":
+    if payload.event in ("SessionStart", "SubagentStart"):
         return _session_start(call, payload)
     if payload.event == "PreToolUse":
         return _before_a_tool(call, payload)

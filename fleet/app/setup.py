@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
@@ -185,17 +185,19 @@ def git_says(root: Path, *arguments: str) -> str:
 
 
 class Changed(NamedTuple):
-    """A settings file with another content, written or only worked out.
+    """A host's file with another content, written or only worked out.
 
     Attributes:
         path: the file, as a person names it.
         before: its bytes.
         after: what they are, or would be; the same where nothing changes.
+        is_theirs: a person wrote it, so it was left alone.
     """
 
     path: Path
     before: bytes
     after: bytes
+    is_theirs: bool = False
 
     @property
     def is_other(self) -> bool:
@@ -213,22 +215,43 @@ def check_host(host: str) -> None:
         raise UsageError(f"{host[:40]!r} is no host that fleet can set up: {CLAUDE_CODE}. Nothing was changed")
 
 
-def install(path: Path, *, dry_run: bool = False) -> Changed:
-    """Put our hooks into a settings file, beside all that stands in it.
+def install(path: Path, *, dry_run: bool = False) -> list[Changed]:
+    """Put our hooks into a settings file, beside all that stands in it, and the skill and slash commands beside it.
 
     Raises:
         RefusedError: it is not what it should be; nothing was changed.
     """
-    return _change(path, settings.with_hooks, dry_run=dry_run)
+    done = _change(path, settings.with_hooks, dry_run=dry_run)
+    return [done, *_change_pages(path.parent, settings.pages(), dry_run=dry_run)]
 
 
-def uninstall(path: Path, *, dry_run: bool = False) -> Changed:
-    """Take our hooks out of a settings file, and nothing else; a file that was ours alone goes.
+def uninstall(path: Path, *, dry_run: bool = False) -> list[Changed]:
+    """Take our hooks and pages out, and nothing else; a file that was ours alone goes.
 
     Raises:
         RefusedError: it is not what it should be; nothing was changed.
     """
-    return _change(path, settings.without_hooks, dry_run=dry_run)
+    done = _change(path, settings.without_hooks, dry_run=dry_run)
+    return [done, *_change_pages(path.parent, dict.fromkeys(settings.pages(), b""), dry_run=dry_run)]
+
+
+def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -> Iterator[Changed]:
+    """Bring pages to what they should be, b"" for none; one that a person wrote, or changed, stays as it is."""
+    for name, page in wanted.items():
+        path = folder / name
+        is_there = path.exists() or path.is_symlink()
+        before = path.read_bytes() if path.is_file() else b""
+        is_theirs = is_there and (path.is_symlink() or not settings.is_page(before))
+        after = before if is_theirs else page
+        if after != before and not dry_run:
+            if after:
+                _replace(path, after)
+            else:
+                path.unlink()
+                with suppress(OSError):  # until one that is not empty
+                    for each in path.parents[: len(Path(name).parents) - 1]:
+                        each.rmdir()
+        yield Changed(path, before, after, is_theirs)
 
 
 def project_settings(root: Path) -> Path:

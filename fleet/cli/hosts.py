@@ -2,6 +2,7 @@
 
 import difflib
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
@@ -45,13 +46,12 @@ def _install(
         print(plugin_folder())
         return
     path = _path(project=project, user=user, directory=directory)
-    done = setup.install(path, dry_run=dry_run)
-    if not done.is_other:
-        output.say(f"{path} calls fleet already; nothing was changed")
-    elif dry_run:
-        _print_difference(done)
-    else:
-        output.say(f"{path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again")
+    _tell(
+        setup.install(path, dry_run=dry_run),
+        f"{path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
+        f"{path} calls fleet already; nothing was changed",
+        dry_run=dry_run,
+    )
     _note_others(path, directory)
     if which("fleet") is None:
         output.note(
@@ -67,16 +67,15 @@ def _uninstall(
     dry_run: DryRun = False,
     directory: output.Directory = "",
 ) -> None:
-    """Take fleet's hooks out of a host's settings, and nothing else. No lesson is touched."""
+    """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     setup.check_host(host)
     path = _path(project=project, user=user, directory=directory)
-    done = setup.uninstall(path, dry_run=dry_run)
-    if not done.is_other:
-        output.say(f"{path} does not call fleet; nothing was changed")
-    elif dry_run:
-        _print_difference(done)
-    else:
-        output.say(f"{path} does not call fleet any more; what was learned stays where it is")
+    _tell(
+        setup.uninstall(path, dry_run=dry_run),
+        f"{path} does not call fleet any more; what was learned stays where it is",
+        f"{path} does not call fleet; nothing was changed",
+        dry_run=dry_run,
+    )
 
 
 @app.command("hook")
@@ -121,8 +120,18 @@ def _note_others(path: Path, directory: str) -> None:
             output.note(f"fleet is called by {' and '.join(others)}, too: one place is enough, keep the one you want")
 
 
-def _print_difference(done: Changed) -> None:
-    old, new = (data.decode("utf-8-sig").splitlines() for data in (done.before, done.after))
-    for line in difflib.unified_diff(old, new, str(done.path), str(done.path), lineterm=""):
-        output.say(line)
-    output.note("nothing was changed")
+def _tell(done: Sequence[Changed], new: str, old: str, *, dry_run: bool) -> None:
+    """Tell what became of the settings, the first of these files, and of the pages beside them."""
+    if dry_run:
+        for each in done:
+            old_lines, new_lines = (data.decode("utf-8-sig").splitlines() for data in (each.before, each.after))
+            for line in difflib.unified_diff(old_lines, new_lines, str(each.path), str(each.path), lineterm=""):
+                output.say(line)
+        output.note("nothing was changed")
+        return
+    output.say(new if any(each.is_other for each in done) else old)
+    for each in done[1:]:
+        if each.is_theirs:
+            output.note(f"{each.path} is not as fleet wrote it: it was left alone")
+        elif each.is_other:
+            output.say(f"{'wrote' if each.after else 'took out'} {each.path}")

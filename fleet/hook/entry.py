@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
 
 def _guarded(call: Call) -> _Said:
     """Answer in time, without a word on stdout that nobody meant."""
-    limit_s = START_S if call.event == "SessionStart" else WORK_S
+    limit_s = START_S if call.event in ("SessionStart", "SubagentStart") else WORK_S
     shown = _aside(1)
     try:
         with Alarm(limit_s):
@@ -108,7 +108,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
     if event == "Stop":
         words = () if payload.is_stopping else call.told.words()
         return any(word.startswith("flag ") for word in words) or Ready(call.root, call.agent).is_stale()
-    return event in ("SessionStart", "SessionEnd")
+    return event in ("SessionStart", "SubagentStart", "SessionEnd")
 
 
 def _might_signal(call: Call, prompt: str) -> bool:

@@ -8,6 +8,7 @@ What is added takes the layout of its neighbours, and takes nothing with it when
 
 import json
 import re
+import zlib
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -15,11 +16,21 @@ from typing import Any, NamedTuple
 
 from fleet.model.errors import RefusedError
 
-COMMAND = "if command -v fleet >/dev/null 2>&1; then fleet hook {event}; fi"
-"""One shell string, as all hosts run it. Where fleet is not installed, a colleague's clone say, nothing fails."""
+_COMMAND = (
+    "if command -v fleet >/dev/null 2>&1; then out=$(fleet hook {event} 2>/dev/null) || out={other}; "
+    'case $out in "{{"*) printf %s "$out";; esac; fi; true'
+)
+"""One shell string, as all hosts run it. Where fleet is not installed, a colleague's clone say, nothing fails; where
+another program bears the name, whatever it prints or exits with stands in nobody's way."""
 
-_OLDER = ("fleet hook {event}",)
-"""Other words that are ours: as a person would write them by hand."""
+_OTHER = (
+    '\'{"systemMessage":"The program called fleet on your PATH is not the one that these hooks call, or it is broken: '
+    "nothing is logged or shown in this session\"}'"
+)
+"""Said by the shell, when a session starts: fleet itself is not there to say it."""
+
+_OLDER = ("if command -v fleet >/dev/null 2>&1; then fleet hook {event}; fi", "fleet hook {event}")
+"""Other words that are ours: an earlier version's, and as a person would write them by hand."""
 
 TIMEOUT_S = 10
 START_TIMEOUT_S = 30
@@ -27,17 +38,19 @@ START_TIMEOUT_S = 30
 
 _SHELL = "Bash"
 _CHANGES = "Bash|Edit|MultiEdit|Write|NotebookEdit"
+_STEPS = "Bash|Read|Edit|MultiEdit|Write|NotebookEdit"
 
 MATCHERS = {
     "SessionStart": "",
+    "SubagentStart": "",
     "UserPromptSubmit": "",
-    "PreToolUse": "",
+    "PreToolUse": _STEPS,
     "PostToolUse": _CHANGES,
     "PostToolUseFailure": _SHELL,
     "Stop": "",
     "SessionEnd": "",
 }
-"""Which events call us, and for which tools; "" for all."""
+"""Which events call us, and for which tools; "" for all. No other tool pays for a process."""
 
 INDENT = 2
 PLUGIN = "fleet"
@@ -121,9 +134,14 @@ def plugin_hooks() -> dict[str, Any]:
     return with_hooks({"description": "fleet: every correction one agent gets becomes knowledge for all of them"})
 
 
+def command_line(event: str) -> str:
+    """Return what a host runs at an event."""
+    return _COMMAND.format(event=event, other=_OTHER if event == "SessionStart" else "")
+
+
 def _group(event: str, matcher: str) -> dict[str, Any]:
-    timeout_s = START_TIMEOUT_S if event == "SessionStart" else TIMEOUT_S
-    entry = {"type": "command", "command": COMMAND.format(event=event), "timeout": timeout_s}
+    timeout_s = START_TIMEOUT_S if event in ("SessionStart", "SubagentStart") else TIMEOUT_S
+    entry = {"type": "command", "command": command_line(event), "timeout": timeout_s}
     return {**({"matcher": matcher} if matcher else {}), "hooks": [entry]}
 
 
@@ -141,7 +159,7 @@ def _without(event: str, groups: list[Any]) -> list[Any]:
 
 def _is_ours(event: str, entry: object) -> bool:
     words = entry.get("command") if isinstance(entry, dict) else None
-    return words in {form.format(event=event) for form in (COMMAND, *_OLDER)}
+    return words in {command_line(event), *(form.format(event=event) for form in _OLDER)}
 
 
 def _indent(text: str) -> int | str | None:
@@ -169,6 +187,23 @@ def _no_constant(name: str) -> Any:
 def plugin_folder() -> Path:
     """Return the folder of the plugin in Claude's layout, which Codex and Copilot load, too."""
     return Path(__file__).parent / "claude_code"
+
+
+def pages() -> dict[str, bytes]:
+    """Return the skill and the slash commands, by path below ``.claude``, each with a seal as its last line."""
+    folder = plugin_folder()
+    found = [*folder.glob("skills/*/SKILL.md"), *folder.glob("commands/*.md")]
+    return {str(each.relative_to(folder)): _sealed(each.read_bytes()) for each in sorted(found)}
+
+
+def is_page(data: bytes) -> bool:
+    """Tell whether a page is as some version of fleet wrote it: what a person has changed since is theirs."""
+    page, newline, _ = data.removesuffix(b"\n").rpartition(b"\n")
+    return data == _sealed(page + newline)
+
+
+def _sealed(page: bytes) -> bytes:
+    return page + b"<!-- written by fleet, and taken out by it while unchanged: %08x -->\n" % zlib.crc32(page)
 
 
 # --- a JSON text in which some values are others now ----------------------------------------------------------------

@@ -23,6 +23,8 @@ EVENTS = {
     "posttooluse": "PostToolUse",
     "aftertool": "PostToolUse",
     "posttoolusefailure": "PostToolUseFailure",
+    "subagentstart": "SubagentStart",
+    "subagentstop": "SubagentStop",
     "stop": "Stop",
     "agentstop": "Stop",
     "afteragent": "Stop",

@@ -4,6 +4,9 @@ import json
 import os
 import random
 import stat
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +29,9 @@ THEIRS = {
     "numbers": [1, 1.5, True, None],
     "umlaut": "Größe 漢字",
 }
-OURS = {event: install.COMMAND.format(event=event) for event in install.MATCHERS}
+OURS = {event: install.command_line(event) for event in install.MATCHERS}
+PAGES = {"commands/fleet-correct.md", "commands/fleet-status.md", "skills/fleet/SKILL.md"}
+BEFORE = "if command -v fleet >/dev/null 2>&1; then fleet hook {}; fi"
 
 
 def path_of(place):
@@ -205,7 +210,7 @@ def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare
     (bare.home / ".claude" / "settings.json").symlink_to(real)
     bare.fleet("install", "claude-code", "--user")
     assert (bare.home / ".claude" / "settings.json").is_symlink()
-    assert OURS["Stop"] in real.read_text()
+    assert json.dumps(OURS["Stop"]) in real.read_text()
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
     assert sorted(path.name for path in bare.home.iterdir()) == [".claude", "dotfiles.json"]
 
@@ -223,10 +228,103 @@ def test_the_plugin_says_what_the_settings_say(place):
         assert "description:" in head
 
 
-def test_where_fleet_is_not_installed_the_hooks_do_nothing(place):
-    for command in OURS.values():
-        done = os.popen(f"PATH=/nowhere /bin/sh -c '{command}' 2>&1; echo $?").read()
-        assert done == "0\n"
+def ran(event: str, path: object, said: bytes = b"{}") -> subprocess.CompletedProcess:
+    """Run what is installed for an event, as a host does."""
+    words = ["/bin/sh", "-c", OURS[event]]
+    return subprocess.run(words, env={"PATH": str(path)}, input=said, capture_output=True, timeout=30, check=False)
+
+
+@pytest.mark.parametrize("event", OURS)
+def test_where_fleet_is_not_installed_the_hooks_do_nothing(event):
+    done = ran(event, "/nowhere")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("event", OURS)
+@pytest.mark.parametrize(
+    "does", ["exit 2", "echo blocked >&2; exit 2", "echo 'usage: fleet'; exit 1", "kill -9 $$", "echo hello"]
+)
+def test_no_program_that_bears_the_name_stands_in_the_way(tmp_path, event, does):
+    (tmp_path / "fleet").write_text(f"#!/bin/sh\n{does}\n")
+    (tmp_path / "fleet").chmod(0o755)
+    done = ran(event, tmp_path)
+    assert done.returncode == 0
+    is_said = (
+        event == "SessionStart" and does != "echo hello"
+    )  # once, where nothing is told from a program that is well
+    assert bool(done.stdout) == is_said
+    if is_said:
+        assert "not the one that these hooks call" in json.loads(done.stdout)["systemMessage"]
+
+
+def test_what_is_installed_hands_on_what_fleet_says(place):
+    place.fleet("init", "--agent", "tank")
+    told = json.dumps({"cwd": str(place.folder), "session_id": "s", "prompt_id": "1"}).encode()
+    program = Path(sys.executable).parent
+    if not (program / "fleet").exists():
+        pytest.skip("fleet is not installed beside this interpreter")
+    done = ran("SessionStart", f"{program}:/usr/bin:/bin", told)
+    assert json.loads(done.stdout)["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+    assert (done.returncode, ran("Stop", f"{program}:/usr/bin:/bin", told).stdout) == (0, b"")
+
+
+def test_before_a_tool_only_the_tools_that_it_is_for_pay_for_a_process(place):
+    place.fleet("install", "claude-code")
+    (group,) = json.loads(path_of(place).read_text())["hooks"]["PreToolUse"]
+    assert set(group["matcher"].split("|")) == {"Bash", "Read", "Edit", "MultiEdit", "Write", "NotebookEdit"}
+
+
+def test_installing_again_brings_an_earlier_versions_settings_up_to_date(place):
+    ours = {event: [{"hooks": [{"type": "command", "command": BEFORE.format(event)}]}] for event in OURS}
+    theirs = {"type": "command", "command": "say done"}
+    ours["Stop"][0]["hooks"].append(theirs)
+    written(place, json.dumps({"hooks": ours, "model": "opus"}, indent=2))
+    place.fleet("install", "claude-code")
+    found = json.loads(path_of(place).read_text())
+    assert sorted(commands(found)) == sorted([*OURS.values(), "say done"])
+    place.fleet("uninstall", "claude-code")
+    assert json.loads(path_of(place).read_text()) == {"hooks": {"Stop": [{"hooks": [theirs]}]}, "model": "opus"}
+
+
+def files(place) -> dict[str, bytes]:
+    folder = place.folder / ".claude"
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def test_the_skill_and_the_slash_commands_come_with_the_hooks_and_go_with_them(place):
+    assert "wrote" in place.fleet("install", "claude-code").stdout
+    assert set(files(place)) == {"settings.json", *PAGES}
+    assert files(place)["skills/fleet/SKILL.md"].startswith(b"---\n")
+    (place.folder / ".claude/commands/mine.md").write_text("mine")
+    place.fleet("uninstall", "claude-code")
+    assert files(place) == {"commands/mine.md": b"mine"}
+    assert sorted(each.name for each in (place.folder / ".claude").iterdir()) == ["commands"]
+
+
+def test_a_page_of_a_persons_is_never_written_over_nor_taken_out(place):
+    folder = place.folder / ".claude/commands"
+    folder.mkdir(parents=True)
+    (folder / "fleet-status.md").write_text("my own")
+    said = place.fleet("install", "claude-code").stderr
+    assert "fleet-status.md is not as fleet wrote it" in said
+    (folder / "fleet-correct.md").write_bytes((folder / "fleet-correct.md").read_bytes() + b"and my own words\n")
+    before = {name: data for name, data in files(place).items() if name.startswith("commands/")}
+    place.fleet("install", "claude-code")
+    place.fleet("uninstall", "claude-code")
+    assert files(place) == before
+
+
+def test_a_page_of_another_version_is_brought_up_to_date(place):
+    place.fleet("install", "claude-code")
+    wanted = files(place)
+    (place.folder / ".claude/skills/fleet/SKILL.md").write_bytes(install._sealed(b"what an earlier version said\n"))
+    place.fleet("install", "claude-code")
+    assert files(place) == wanted
+
+
+def test_a_dry_run_writes_no_page(place):
+    assert "+You were corrected" in place.fleet("install", "claude-code", "--dry-run").stdout
+    assert not (place.folder / ".claude").exists()
 
 
 def test_the_doctor_tells_client_hooks_last_call_and_context(place, tmp_path):

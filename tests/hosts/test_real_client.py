@@ -78,8 +78,10 @@ class Desk:
         self.fleet(where, "install", "claude-code")
         return where
 
-    def session(self, where: Path, prompt: str, *commands: str, words: tuple[str, ...] = ()) -> "Seen":
-        """Run one session of the client; return what the model was sent."""
+    def session(
+        self, where: Path, prompt: str, *commands: str, words: tuple[str, ...] = ("--allowedTools", "Bash")
+    ) -> "Seen":
+        """Run one session of the client; return what the model was sent. Without words it asks before it runs."""
         log = self.folder / f"requests-{time.monotonic_ns()}.jsonl"
         log.touch()
         with socket.socket() as free:
@@ -94,7 +96,7 @@ class Desk:
         try:
             _wait_for(lambda: not socket.socket().connect_ex(("127.0.0.1", port)))
             done = subprocess.run(
-                [self.client, "-p", prompt, "--allowedTools", "Bash", *words],
+                [self.client, "-p", prompt, *words],
                 cwd=where,
                 env=self.environment(ANTHROPIC_BASE_URL=f"http://127.0.0.1:{port}", ANTHROPIC_API_KEY="fake"),
                 stdin=subprocess.DEVNULL,
@@ -179,11 +181,11 @@ def test_the_plugin_alone_does_the_same_and_beside_the_settings_nothing_counts_t
     desk.fleet(tank, "correct", "--wrong", "w", "--right", "r", "--pattern", "Zebras are striped in this project")
     folder = desk.fleet(tank, "install", "claude-code", "--plugin-dir").strip()
     (tank / "deploy.sh").write_text("echo no route >&2\nexit 1\n")
-    desk.session(tank, "deploy", *["sh deploy.sh"] * 2, words=("--plugin-dir", folder))
+    desk.session(tank, "deploy", *["sh deploy.sh"] * 2, words=("--allowedTools", "Bash", "--plugin-dir", folder))
     attempts = (tank / ".fleet" / "attempts" / "tank.jsonl").read_text()
     assert attempts.count('"failed"') == 2
     desk.fleet(tank, "uninstall", "claude-code")
-    seen = desk.session(tank, "hello", words=("--plugin-dir", folder))
+    seen = desk.session(tank, "hello", words=("--allowedTools", "Bash", "--plugin-dir", folder))
     assert "Zebras are striped in this project" in seen.first
     assert "fleet:fleet" in seen.text  # the skill
 
@@ -194,6 +196,15 @@ def test_a_correction_reaches_the_log_and_its_question_the_model_in_the_same_tur
     assert re.search(r"fleet learn c-[0-9a-f]{16}", seen.first)
     assert [failed for failed, _ in seen.results()] == [False]
     assert LESSON in desk.fleet(tank, "patterns")
+
+
+def test_a_lesson_is_stated_without_a_persons_yes_and_nothing_else_is(desk):
+    tank = desk.join("tank")
+    (desk.home / ".bashrc").write_text("alias fleet=false\nfleet() { false; }\n")  # a person's own, and not fleet
+    seen = desk.session(tank, CORRECTION, STATE, "fleet search pnpm; touch here", words=())
+    assert [failed for failed, _ in seen.results()] == [False, True]
+    assert LESSON in desk.fleet(tank, "patterns")
+    assert not (tank / "here").exists()
 
 
 def test_what_is_left_without_a_lesson_is_named_once_before_the_agent_stops(desk):
