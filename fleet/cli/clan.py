@@ -133,11 +133,10 @@ def _tell_synced(done: Synced) -> None:
         say("nothing was sent: no remote is named. All is kept here; `fleet init --remote URL` names one")
     else:
         verb = "exchanged, in part," if done.is_partial else "put back and synced" if done.put_back else "synced"
-        findings_in = counted(done.discoveries_in, "discovery", "discoveries")
-        say(
-            f"{verb} with {done.remote}: {counted(done.out, 'line')} out; "
-            f"{counted(done.patterns_in, 'lesson')} and {findings_in} new or changed in"
-        )
+        came = [counted(done.patterns_in, "lesson")] if done.patterns_in else []
+        came += [counted(done.discoveries_in, "discovery", "discoveries")] if done.discoveries_in else []
+        told = f"{' and '.join(came)} new or changed in" if came else "nothing new came in"
+        say(f"{verb} with {done.remote}: {counted(done.out, 'line')} out; {told}")
     for number, what in (
         (done.withheld, "held back here by the gate: `fleet sync --dry-run` tells why"),
         (done.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
@@ -334,13 +333,16 @@ def _doctor(
     """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
     with output.opened(directory) as workspace:
         found = status.examine(workspace, output.agent_named(), fix=fix, online=online)
+        told = {each.what for each in found}
+        workspace.warnings = [each for each in workspace.warnings if each not in told]
         worst = findings.worst(found)
         if as_json:
             output.say_json(output.cleaned({"worst": worst, "findings": [asdict(each) for each in found]}))
         else:
             for each in found:
                 say(f"{'mended' if each.fixed else each.level:<8}{each.check + ':':<12}{each.what}")
-                if each.level != "ok":
-                    say("".join(f"{'':<20}{part}\n" for part in (each.means, each.do) if part).rstrip("\n"))
+                for part in (each.means, each.do) if each.level != "ok" else ():
+                    if part:
+                        say(f"{'':<20}{part}")
     if findings.LEVELS.index(worst) > findings.LEVELS.index("note"):
         raise typer.Exit(EXIT_NO)

@@ -80,8 +80,19 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as why:
+            raise _naming_all(why) from None
         except KeyboardInterrupt as stop:  # here, since the parser would leave without a word
             raise _InterruptedError("interrupted; what was acknowledged is kept") from stop
+
+
+def _naming_all(why: typer.BadParameter) -> typer.BadParameter:
+    """Return a complaint that one option is missing as one that names all that are: what was given is parsed first."""
+    if not why.message and why.ctx is not None and why.param in (params := why.ctx.command.params):
+        missing = [f"'{each.opts[0]}'" for each in params if each.required and each.name not in why.ctx.params]
+        if all(each.startswith("'-") for each in missing):
+            why.param_hint = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+    return why
 
 
 class _InterruptedError(FleetError):

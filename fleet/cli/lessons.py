@@ -102,7 +102,8 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> l
         f"  {'seen:':<10}{output.counted(found['seen'], 'time')} in {output.counted(found['sessions'], 'session')}"
     )
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
-        rows.append(f"  {'':<10}{total} by {replica}, last {lesson.adds.get(replica, 'unknown')[:16]}Z")
+        last = output.when(lesson.adds.get(replica, "")) or "at an unknown time"
+        rows.append(f"  {'':<10}{total} by {replica}, last {last}")
     if parts := sum(lesson.parts.get("seen", {}).values()):
         rows.append(f"  {'':<10}{parts} written by hand or imported")
     if found.get("trigger"):
@@ -110,12 +111,12 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> l
         rows.append(f"  {'before:':<10}{found['trigger']}{how}")
     if found.get("not_working"):
         rows.append(f"  not working: {found['not_working']}")
-    when = f"{lesson.at[:10]} {lesson.at[11:16]}Z" if lesson.at > "2000" else "at an unknown time"
+    when = output.when(lesson.at) if lesson.at > "2000" else "at an unknown time"
     rows.append(f"  {'first:':<10}{when}{' by ' + lesson.by if lesson.by else ''}")
     for field in sorted(lesson.fields.keys() - _SHOWN_FIRST):
         if not field.startswith("agent."):
             rows.append(f"  {field + ':':<10}{output.fit(str(lesson.fields[field]))}")
-    rows += [f"  {field} was set {stamp[:16]}Z by {by}" for field, (stamp, by) in sorted(lesson.edited.items())]
+    rows += [f"  {field} was set {output.when(stamp)} by {by}" for field, (stamp, by) in sorted(lesson.edited.items())]
     rows += [f"  merged:   {each.id} {output.fit(each.text)}" for each in others]
     if not lesson.is_present:
         rows.append(f"  `fleet restore {lesson.id}` brings it back")

@@ -117,12 +117,9 @@ def _restore_backup(
     moving.prepare(root, source)
     with output.opened(str(root)) as workspace:
         done = moving.restore_backup(workspace, source)
-        for number, one, many in (
-            (done.lines, "line", "lines"),
-            (done.entries, "correction", "corrections"),
-            (len(done.files), "file", "files"),
-        ):
-            say(f"{counted(number, one, many)} came back")
+        parts = ((done.lines, "line"), (done.entries, "correction"), (len(done.files), "file"))
+        came = " and ".join(counted(number, one) for number, one in parts if number)
+        say(f"{came} came back" if came else "no line, correction or file of it was missing here")
         for path in done.beside:
             say(f"another version is here; the one of the backup lies beside it: {path}")
         for refused in done.refused[:REFUSED_SHOWN]:

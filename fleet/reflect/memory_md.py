@@ -138,10 +138,15 @@ def parse(data: bytes) -> Memory:
 def hot(text: str) -> str:
     """Return the HOT part of a memory: a person's notes and the block alike, screened, without HTML comments.
 
-    Line by line as it stands otherwise; the caller judges its length.
+    Line by line as it stands otherwise; the caller judges its length. "" where only fleet's own headings are left.
     """
     seen = redact(_without_comments(screen(text).text))  # again, since a comment may have split a secret
-    return "\n".join(row.rstrip() for row in for_terminal(seen).split("\n")).strip("\n")
+    rows = [row.rstrip() for row in for_terminal(seen).split("\n")]
+    return "\n".join(rows).strip("\n") if any(map(_is_said, rows)) else ""
+
+
+def _is_said(row: str) -> bool:
+    return bool(row) and not row.startswith("# Memory — ") and row != "## Notes"
 
 
 def _opens_comment(text: str) -> bool:

@@ -165,7 +165,7 @@ def _access(workspace: Workspace, files: list[Path]) -> Iterator[Finding]:
 
 def _configuration(workspace: Workspace) -> Iterator[Finding]:
     for problem in workspace.config.problems:
-        means = "what it is about has its default; all else in the file holds"
+        means = "what stands there is not followed; lessons are logged and kept all the same"
         yield Finding("config", "warning", problem, means, "mend that line of fleet.toml")
 
 

@@ -112,6 +112,31 @@ def test_a_wrong_threshold_is_told_and_stops_nothing(stage):
     assert LESSON in memory(stage, "velma")  # the default stands in
 
 
+def test_a_wrong_mode_waits_for_a_yes_and_names_the_right_ones(stage):
+    stage.join("velma")
+    config = stage.folder / "velma/fleet.toml"
+    config.write_text(config.read_text().replace("[promotion]\n", '[promotion]\nmode = "sugest"\n'))
+    for number in range(3):
+        stage.correct("velma", LESSON, "--session", f"s{number}")
+    assert LESSON not in memory(stage, "velma")
+    [waiting] = status(stage, "velma")["waiting"]
+    assert waiting["text"] == LESSON
+    told = stage.run("velma", "status").stderr
+    assert '"auto", "suggest" or "off", not \'sugest\'' in told
+
+
+def test_a_memory_of_which_nothing_is_left_has_no_heading_at_the_start(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "promote", pattern)
+    assert "Memory of velma:" in stage.run("velma", "start").stdout
+    stage.run("velma", "demote", pattern)
+    assert "Memory of velma:" not in stage.run("velma", "start").stdout
+    mine = stage.folder / "velma/agents/velma/memory.md"
+    mine.write_text(mine.read_text() + "\n# Tabs, never spaces\n")
+    assert "Memory of velma:" in stage.run("velma", "start").stdout
+
+
 # --- the loop, once `fleet correct` and `fleet sync` promote what is due ----------------------------------------------
 
 

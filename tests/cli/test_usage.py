@@ -63,7 +63,9 @@ def real(bench, where: str, *words: object, **env: str):
         (["patterns", "--nonsense"], 2, "--nonsense"),
         (["--nonsense"], 2, "--nonsense"),
         (["correct", "--wrong", "w", "--right", "r"], 2, "--pattern"),
-        (["correct", "--pattern", LESSON], 2, "--wrong"),
+        (["correct", "--pattern", LESSON], 2, "Missing option '--wrong' and '--right'."),
+        (["correct"], 2, "Missing option '--wrong', '--right' and '--pattern'."),
+        (["discover"], 2, "Missing option '--problem' and '--solution'."),
         ([*CORRECT, "--pattern", ""], 2, "no words"),
         ([*CORRECT, "--pattern", " \n\t"], 2, "no words"),
         ([*CORRECT, "--pattern", "...!"], 2, "no words"),
@@ -366,9 +368,36 @@ def test_a_damaged_configuration_is_told_and_costs_no_correction(bench, harm, to
     assert config.read_bytes() == harm
     found = json.loads(bench.run("velma", "doctor", "--json", expect=1).stdout)["findings"]
     assert [told in each["what"] for each in found if each["check"] == "config"] == [True]
+    shown = bench.run("velma", "doctor", expect=1)
+    assert told not in shown.stderr, "told once, among what was found"
+    assert "" not in shown.stdout.splitlines()
     config.write_bytes(good)
     bench.sync("velma")
     assert bench.seen("velma") == {LESSON: 2}
+
+
+def test_a_sync_says_plainly_that_nothing_came(bench):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    bench.correct("velma", LESSON)
+    assert "1 line out; nothing new came in" in bench.sync("velma").stdout
+    assert "0 lines out; 1 lesson new or changed in" in bench.sync("tank").stdout
+    bench.run("velma", *DISCOVER)
+    bench.correct("velma", "Another lesson")
+    bench.sync("velma")
+    assert "1 lesson and 1 discovery new or changed in" in bench.sync("tank").stdout
+    assert "0 lines out; nothing new came in" in bench.sync("tank").stdout
+
+
+def test_a_time_that_no_line_tells_is_called_unknown(bench):
+    bench.join("velma")
+    folder = bench.folder / "velma/clan-learnings/patterns.d"
+    folder.mkdir()
+    column = '{"first":{"text":"Pin the base image"},"n":{"seen":2}}'
+    (folder / "tank.00000001.jsonl").write_text(f'{{"id":"p-00000000000000a1","w":{{"tank.00000001":{column}}}}}\n')
+    shown = bench.run("velma", "show", "p-00000000000000a1").stdout
+    assert "2 by tank.00000001, last at an unknown time\n" in shown
+    assert "unknownZ" not in shown
 
 
 @pytest.mark.parametrize("harm", [b"[share", b"\xff\xfe"])
