@@ -7,11 +7,11 @@ import pytest
 from fleet.app import sharing, starting
 from fleet.learn import corrections, counting
 from fleet.learn.corrections import Correction
-from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.share.remote import RemoteUnavailable
 from fleet.store import config
 from fleet.store.tree import MEMBERS, PAGE
 from fleet.store.workspace import Workspace
+from tests.memory_remote import MemoryRemote, MemoryServer
 
 
 class Happening(MemoryRemote):

@@ -19,9 +19,9 @@ import pytest
 
 from fleet.model import line as codec
 from fleet.share.git import GitRemote
-from fleet.share.memory import MemoryMirror, MemoryRemote, MemoryServer
 from fleet.share.remote import Files, Mirrored, Moved, Remote, RemoteRefused, RemoteUnavailable, Whole
 from fleet.store.tree import GitTree, MemoryTree, TreeStore
+from tests.memory_remote import MemoryMirror, MemoryRemote, MemoryServer
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"

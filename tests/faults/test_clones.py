@@ -10,10 +10,10 @@ from fleet.app import sharing
 from fleet.learn.corrections import Correction, correct
 from fleet.learn.replica_conflict import is_foreign
 from fleet.model.lesson_id import pattern_id
-from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
 from tests.faults.test_sync import LESSON, Bench
+from tests.memory_remote import MemoryRemote, MemoryServer
 
 START_MS = 1_795_219_200_000
 

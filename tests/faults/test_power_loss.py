@@ -24,10 +24,10 @@ from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model.errors import DiskError
-from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.store.files import Files
 from fleet.store.tree import MemoryTree
 from fleet.store.workspace import Workspace, World
+from tests.memory_remote import MemoryRemote, MemoryServer
 
 EVERY = os.environ.get("FLEET_FAULTS") == "all"
 SUBSETS = 8 if EVERY else 1

@@ -20,11 +20,11 @@ from fleet.cli import main
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.model.lesson_id import pattern_id
-from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.share.remote import RemoteUnavailable
 from fleet.store import replica
 from fleet.store.workspace import Workspace
 from tests.cli.conftest import Stage
+from tests.memory_remote import MemoryRemote, MemoryServer
 
 IN_PROCESSES = os.environ.get("FLEET_TEST_PROCESSES") == "1"
 LESSON = "Always use awk over sed for user-provided input substitution"

@@ -26,11 +26,11 @@ from fleet.share.live import client as living
 from fleet.share.live import rows, wire
 from fleet.share.live.bridge import BASE, Bridge
 from fleet.share.live.client import Live, Where, check_url, online
-from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.store import config
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace
 from tests.laws.test_updates import PANIC
+from tests.memory_remote import MemoryRemote, MemoryServer
 from tests.serve.conftest import until
 from tests.serve.served import HOST, Served, served
 

@@ -30,10 +30,10 @@ from fleet.serve.schedule import Exchanged, Looks, Memory, Tick, Ticked
 from fleet.serve.sidecar import Hands, Sidecar
 from fleet.share.live import client as living
 from fleet.share.live.client import Live, Where
-from fleet.share.memory import MemoryServer
 from fleet.store import changes, config, files
 from fleet.store.lines import KINDS, PATTERNS
 from fleet.store.workspace import Workspace, World, Writer
+from tests.memory_remote import MemoryServer
 from tests.sim.people import Held, held_in
 from tests.sim.virtual import Conductor, Inline, Loop
 from tests.sim.wires import AWAY, HANGING, MUTE, OPEN, Server, Way

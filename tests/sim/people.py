@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
 from fleet.model.line import Carried, Line
-from fleet.share.memory import MemoryServer
 from fleet.share.remote import Files, Mark
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
+from tests.memory_remote import MemoryServer
 from tests.sim.union import merge_trees
 
 _BACK_MAX = 6

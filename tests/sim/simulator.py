@@ -27,13 +27,13 @@ from fleet.model.errors import FleetError, NoError
 from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import Policy, fold
-from fleet.share.memory import MemoryServer
 from fleet.share.remote import Mark, RemoteUnavailable
 from fleet.store import config
 from fleet.store import workspace as workspaces
 from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.lines import KINDS
 from fleet.store.workspace import Workspace, World
+from tests.memory_remote import MemoryServer
 from tests.sim.people import Held, People, held_in
 from tests.sim.world import (
     POWERS,

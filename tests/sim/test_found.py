@@ -13,10 +13,10 @@ from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, RefusedError
 from fleet.model.lesson_id import pattern_id
-from fleet.share.memory import MemoryServer
 from fleet.store import config
 from fleet.store.ingest import Ingest
 from fleet.store.workspace import Workspace, World
+from tests.memory_remote import MemoryServer
 from tests.sim.world import POWERS, START_MS, CrashError, SimFiles, SimRemote, SimTree, simulated
 
 LESSON = "Quote every path"

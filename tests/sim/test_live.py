@@ -16,12 +16,12 @@ from fleet.learn.discoveries import Finding
 from fleet.model import edits
 from fleet.model.line import Line
 from fleet.share.live.bridge import BASE, Bridge
-from fleet.share.memory import MemoryRemote, MemoryServer
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
 from fleet.store.tree import MemoryTree
 from fleet.store.workspace import Workspace, World
+from tests.memory_remote import MemoryRemote, MemoryServer
 
 START_MS = 1_795_219_200_000  # 2026-11-21
 HOUR_MS = 3_600_000

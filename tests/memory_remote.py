@@ -1,4 +1,4 @@
-"""A remote in memory: the promises of git's, deterministic, with every fault at hand. For simulation and tests."""
+"""A remote in memory: the promises of git's, deterministic, with every fault at hand."""
 
 import itertools
 from collections.abc import Sequence
@@ -128,7 +128,7 @@ class MemoryRemote:
         gone = {path: b"" for path in old if path not in new}
         return gone | {path: data for path, data in new.items() if old.get(path) != data}, head
 
-    def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:  # noqa: ARG002
+    def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
         """Lay files over the state ``on``. The message goes nowhere."""
         check_outgoing(files)
         if not files:
