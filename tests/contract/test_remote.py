@@ -1,9 +1,5 @@
 """What every remote promises. One suite over all of them; a new transport joins by a ``Far`` of its own.
 
-Two capabilities. All transports carry lines: those cases ask for ``far``, and compare what a transport keeps of files
-(``Far.told``). Some keep the files themselves, byte for byte and with their history: cases about paths, bytes, what
-is removed, and who was faster ask for ``keeper``. A live room is none: it joins lines, so that nobody is ever faster.
-
 Fault 10 (many push at once), 11 (the reply is lost) and 12 (rewound, unrelated, deleted) of FAULTS are here as laws.
 """
 
@@ -11,9 +7,8 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
@@ -36,24 +31,15 @@ def line(number: int, seen: int = 1) -> bytes:
 
 
 class Far(Protocol):
-    """A far side of lines, and the faults that the suite needs of it."""
+    """A far side, and the faults that the suite needs of it."""
 
     def remote(self) -> Remote: ...
-    def told(self, files: Files) -> Any:
-        """Return what this far side keeps of files."""
-        ...
-
     def drops_reply(self) -> Remote:
         """Give a remote that has pulled, and whose next push lands without its hearing of it."""
         ...
 
     def refuse(self, words: str) -> None: ...
     def down(self) -> None: ...
-
-
-class Keeper(Far, Protocol):
-    """A far side that keeps files as they are, and their history."""
-
     def rewind(self) -> None: ...
     def delete(self) -> None: ...
     def replace(self, files: Files) -> None: ...
@@ -65,9 +51,6 @@ class MemoryFar:
 
     def remote(self) -> Remote:
         return MemoryRemote(self.server)
-
-    def told(self, files: Files) -> Files:
-        return dict(files)
 
     def rewind(self) -> None:
         self.server.rewind()
@@ -123,9 +106,6 @@ class GitFar:
         self.count += 1
         return GitRemote(self.folder / f"machine{self.count}/git", url or str(self.server), "fleet")
 
-    def told(self, files: Files) -> Files:
-        return dict(files)
-
     def rewind(self) -> None:
         self.git("update-ref", "refs/heads/fleet", "refs/heads/fleet~1")
 
@@ -155,22 +135,6 @@ class GitFar:
         self.server.rename(self.folder / "elsewhere.git")
 
 
-HAS_LIVE = (Path(__file__).parents[2] / "fleet/share/live/remote.py").exists()
-LINES = ["memory", "git", *(["live"] if HAS_LIVE else [])]
-
-
-@pytest.fixture(params=LINES)
-def far(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
-    if request.param == "live":
-        from tests.contract.live_far import LiveFar
-
-        live = LiveFar()
-        yield live
-        live.server.end()
-    else:
-        yield _keeper(request.param, tmp_path, monkeypatch)
-
-
 class Machine:
     """A machine's tree store, and its way to a far side whose commits come into it."""
 
@@ -184,21 +148,21 @@ class Machine:
         return dict(zip(paths, self.tree.contents(oid for oid, _ in paths.values()), strict=True))
 
 
-def machine(keeper: Keeper) -> Machine:
-    if isinstance(keeper, MemoryFar):
+def machine(far: Far) -> Machine:
+    if isinstance(far, MemoryFar):
         tree = MemoryTree()
-        return Machine(MemoryMirror(keeper.server, tree), tree)
-    remote = keeper.remote()
+        return Machine(MemoryMirror(far.server, tree), tree)
+    remote = far.remote()
     assert isinstance(remote, GitRemote)
     return Machine(remote, GitTree(remote._copy.folder))
 
 
 @pytest.fixture(params=["memory", "git"])
-def keeper(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keeper:
-    return _keeper(request.param, tmp_path, monkeypatch)
+def far(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Far:
+    return _far(request.param, tmp_path, monkeypatch)
 
 
-def _keeper(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+def _far(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Far:
     if which == "memory":
         return MemoryFar()
     for name in [name for name in os.environ if name.startswith("GIT_")]:
@@ -223,15 +187,15 @@ def test_what_one_pushes_first_another_pulls_whole(far: Far):
     told = {"patterns.jsonl": line(1), ONE: line(2)}
     mark = pushed(far.remote(), told, "")
     files, seen = far.remote().pull("")
-    assert far.told(files) == far.told(told)
+    assert files == told
     assert seen == mark
     assert isinstance(files, Whole)
 
 
-def test_files_of_every_kind_come_back(keeper: Keeper):
+def test_files_of_every_kind_come_back(far: Far):
     told = {"patterns.jsonl": b"{}\n", ONE: b"1\n", ".gitattributes": b"x", "patterns.md": b"# page\n"}
-    pushed(keeper.remote(), told, "")
-    assert keeper.remote().pull("")[0] == told
+    pushed(far.remote(), told, "")
+    assert far.remote().pull("")[0] == told
 
 
 def test_only_what_changed_comes(far: Far):
@@ -241,7 +205,7 @@ def test_only_what_changed_comes(far: Far):
     assert other.pull("")[1] == first
     second = pushed(other, {TWO: line(2)}, first)
     files, mark = reader.pull(first)
-    assert (far.told(files), mark) == (far.told({TWO: line(2)}), second)
+    assert (files, mark) == ({TWO: line(2)}, second)
     assert not isinstance(files, Whole)
     assert not reader.warnings
 
@@ -256,7 +220,7 @@ def test_an_old_mark_gives_all_that_changed_since_then(far: Far):
         mark = pushed(writer, {ONE: line(1, number)}, mark)
         reader.pull(mark)
     files, seen = reader.pull(first)
-    assert (far.told(files), seen) == (far.told({ONE: line(1, 3)}), mark)
+    assert (files, seen) == ({ONE: line(1, 3)}, mark)
     assert not reader.warnings
 
 
@@ -272,7 +236,7 @@ def test_a_mark_that_nobody_knows_gives_the_whole_tree(far: Far):
     mark = pushed(far.remote(), {ONE: line(1)}, "")
     for unknown in ("0" * 40, "m999", "--output=x"):
         files, seen = far.remote().pull(unknown)
-        assert (far.told(files), seen) == (far.told({ONE: line(1)}), mark)
+        assert (files, seen) == ({ONE: line(1)}, mark)
         assert isinstance(files, Whole)
 
 
@@ -284,11 +248,11 @@ def test_of_two_that_push_at_once_nothing_is_lost(far: Far):
     if isinstance(slow.push({TWO: line(2)}, base), Moved):
         pushed(slow, {TWO: line(2)}, slow.pull(base)[1])
     files, _ = far.remote().pull("")
-    assert far.told(files) == far.told({"patterns.jsonl": line(0), ONE: line(1), TWO: line(2)})
+    assert files == {"patterns.jsonl": line(0), ONE: line(1), TWO: line(2)}
 
 
-def test_the_slower_of_two_is_told_and_gets_through_after_a_pull(keeper: Keeper):
-    fast, slow = keeper.remote(), keeper.remote()
+def test_the_slower_of_two_is_told_and_gets_through_after_a_pull(far: Far):
+    fast, slow = far.remote(), far.remote()
     base = pushed(fast, {"patterns.jsonl": b"{}\n"}, "")
     slow.pull("")
     pushed(fast, {ONE: b"1\n"}, base)
@@ -298,31 +262,31 @@ def test_the_slower_of_two_is_told_and_gets_through_after_a_pull(keeper: Keeper)
     files, mark = slow.pull(base)
     assert files == {ONE: b"1\n"}
     pushed(slow, {TWO: b"2\n"}, mark)
-    assert keeper.remote().pull("")[0] == {"patterns.jsonl": b"{}\n", ONE: b"1\n", TWO: b"2\n"}
+    assert far.remote().pull("")[0] == {"patterns.jsonl": b"{}\n", ONE: b"1\n", TWO: b"2\n"}
 
 
-def test_of_two_that_create_it_at_once_one_is_told(keeper: Keeper):
-    fast, slow = keeper.remote(), keeper.remote()
+def test_of_two_that_create_it_at_once_one_is_told(far: Far):
+    fast, slow = far.remote(), far.remote()
     assert fast.pull("")[1] == slow.pull("")[1] == ""
     pushed(fast, {ONE: b"1\n"}, "")
     assert isinstance(slow.push({TWO: b"2\n"}, ""), Moved)
-    assert keeper.remote().pull("")[0] == {ONE: b"1\n"}
+    assert far.remote().pull("")[0] == {ONE: b"1\n"}
 
 
-def test_a_path_is_removed_and_others_see_it_go(keeper: Keeper):
-    writer, reader = keeper.remote(), keeper.remote()
+def test_a_path_is_removed_and_others_see_it_go(far: Far):
+    writer, reader = far.remote(), far.remote()
     mark = pushed(writer, {ONE: b"1\n", TWO: b"2\n"}, "")
     reader.pull("")
     after = pushed(writer, {ONE: b""}, mark)
     assert reader.pull(mark) == ({ONE: b""}, after)
-    assert keeper.remote().pull("")[0] == {TWO: b"2\n"}
+    assert far.remote().pull("")[0] == {TWO: b"2\n"}
 
 
-def test_removing_what_is_not_there_is_harmless(keeper: Keeper):
-    remote = keeper.remote()
+def test_removing_what_is_not_there_is_harmless(far: Far):
+    remote = far.remote()
     mark = pushed(remote, {TWO: b"2\n"}, "")
     pushed(remote, {ONE: b"", "patterns.jsonl": b"x\n"}, mark)
-    assert keeper.remote().pull("")[0] == {TWO: b"2\n", "patterns.jsonl": b"x\n"}
+    assert far.remote().pull("")[0] == {TWO: b"2\n", "patterns.jsonl": b"x\n"}
 
 
 def test_what_is_told_of_one_id_later_takes_nothing_back(far: Far):
@@ -347,36 +311,36 @@ def test_a_retry_after_a_lost_reply_is_harmless(far: Far):
     files, mark = retry.pull(first)
     assert line(1).rstrip() in b"".join(files.values())  # it had arrived
     pushed(retry, {ONE: line(1)}, mark)
-    assert far.told(far.remote().pull("")[0]) == far.told({"patterns.jsonl": line(0), ONE: line(1)})
+    assert far.remote().pull("")[0] == {"patterns.jsonl": line(0), ONE: line(1)}
 
 
-def test_a_rewound_remote_gives_its_older_files_and_a_warning(keeper: Keeper):
-    remote = keeper.remote()
+def test_a_rewound_remote_gives_its_older_files_and_a_warning(far: Far):
+    remote = far.remote()
     first = pushed(remote, {ONE: b"1\n"}, "")
     second = pushed(remote, {ONE: b"1\n2\n", TWO: b"2\n"}, first)
-    keeper.rewind()
+    far.rewind()
     assert isinstance(remote.push({ONE: b"3\n"}, second), Moved)
     assert remote.pull(second) == ({ONE: b"1\n", TWO: b""}, first)
     assert "rewritten" in remote.warnings.pop()
     pushed(remote, {ONE: b"1\n2\n", TWO: b"2\n"}, first)
-    assert keeper.remote().pull("")[0] == {ONE: b"1\n2\n", TWO: b"2\n"}
+    assert far.remote().pull("")[0] == {ONE: b"1\n2\n", TWO: b"2\n"}
     assert not remote.warnings
 
 
-def test_an_unrelated_history_gives_the_difference_and_a_warning(keeper: Keeper):
-    remote = keeper.remote()
+def test_an_unrelated_history_gives_the_difference_and_a_warning(far: Far):
+    remote = far.remote()
     mark = pushed(remote, {ONE: b"1\n", "patterns.jsonl": b"{}\n"}, "")
-    keeper.replace({TWO: b"2\n", "patterns.jsonl": b"{}\n"})
+    far.replace({TWO: b"2\n", "patterns.jsonl": b"{}\n"})
     files, new = remote.pull(mark)
     assert files == {ONE: b"", TWO: b"2\n"}
     assert "rewritten" in remote.warnings.pop()
     pushed(remote, {ONE: b"1\n"}, new)
 
 
-def test_of_a_deleted_remote_all_is_gone_and_the_next_push_brings_it_back(keeper: Keeper):
-    remote = keeper.remote()
+def test_of_a_deleted_remote_all_is_gone_and_the_next_push_brings_it_back(far: Far):
+    remote = far.remote()
     mark = pushed(remote, {ONE: b"1\n", "patterns.jsonl": b"{}\n"}, "")
-    keeper.delete()
+    far.delete()
     assert isinstance(remote.push({ONE: b"2\n"}, mark), Moved)
     assert remote.pull(mark) == ({ONE: b"", "patterns.jsonl": b""}, "")
     assert remote.warnings
@@ -386,7 +350,7 @@ def test_of_a_deleted_remote_all_is_gone_and_the_next_push_brings_it_back(keeper
     assert not remote.warnings
 
 
-def test_bytes_come_back_byte_for_byte(keeper: Keeper):
+def test_bytes_come_back_byte_for_byte(far: Far):
     strange = {
         ONE: bytes(range(256)) * 3 + b"\r\n\xef\xbb\xbf\r",
         TWO: "naïve 日本語 🦀 e\u0301\n".encode(),
@@ -395,14 +359,14 @@ def test_bytes_come_back_byte_for_byte(keeper: Keeper):
         "discoveries.jsonl": b"\ndata 5\nM 100644 inline x\n\ndone\n",
         "discoveries.d/a.00000000.jsonl": b"\0",
     }
-    pushed(keeper.remote(), strange, "")
-    assert keeper.remote().pull("")[0] == strange
+    pushed(far.remote(), strange, "")
+    assert far.remote().pull("")[0] == strange
 
 
-def test_a_large_file_comes_back_whole(keeper: Keeper):
+def test_a_large_file_comes_back_whole(far: Far):
     large = os.urandom(1 << 20) * 24
-    mark = pushed(keeper.remote(), {"patterns.jsonl": large, ONE: b"1\n"}, "")
-    files, seen = keeper.remote().pull("")
+    mark = pushed(far.remote(), {"patterns.jsonl": large, ONE: b"1\n"}, "")
+    files, seen = far.remote().pull("")
     assert files == {"patterns.jsonl": large, ONE: b"1\n"}
     assert seen == mark
 
@@ -410,7 +374,7 @@ def test_a_large_file_comes_back_whole(keeper: Keeper):
 def test_many_files_come_in_one_pull(far: Far):
     many = {f"patterns.d/agent{number}.{number:08x}.jsonl": line(number) for number in range(300)}
     pushed(far.remote(), many, "")
-    assert far.told(far.remote().pull("")[0]) == far.told(many)
+    assert far.remote().pull("")[0] == many
 
 
 @pytest.mark.parametrize(
@@ -460,8 +424,8 @@ def test_a_remote_that_is_down_is_unavailable_and_nothing_is_lost(far: Far):
 # --- remotes whose marks are commits of the machine's tree store -----------------------------------------------------
 
 
-def test_what_is_fetched_and_what_is_pushed_is_in_the_tree_store(keeper: Keeper):
-    writer, reader = machine(keeper), machine(keeper)
+def test_what_is_fetched_and_what_is_pushed_is_in_the_tree_store(far: Far):
+    writer, reader = machine(far), machine(far)
     assert isinstance(writer.remote, Mirrored)
     assert reader.remote.fetch("") == ""
     first = pushed(writer.remote, {"patterns.jsonl": b"{}\n", ONE: b"1\n"}, "")
@@ -475,16 +439,16 @@ def test_what_is_fetched_and_what_is_pushed_is_in_the_tree_store(keeper: Keeper)
     assert writer.tree.head() == "", "only who takes a tree in moves the head"
 
 
-def test_a_fetched_head_that_was_rewound_does_not_descend_and_is_warned_of(keeper: Keeper):
-    one = machine(keeper)
+def test_a_fetched_head_that_was_rewound_does_not_descend_and_is_warned_of(far: Far):
+    one = machine(far)
     first = pushed(one.remote, {ONE: b"1\n"}, "")
     second = pushed(one.remote, {ONE: b"1\n2\n"}, first)
-    keeper.rewind()
+    far.rewind()
     assert one.remote.fetch(second) == first
     assert "rewritten" in one.remote.warnings.pop()
     assert not one.tree.descends(first, second)
     assert one.files(second) == {ONE: b"1\n2\n"}, "what was taken in stays readable"
-    keeper.delete()
+    far.delete()
     assert one.remote.fetch(first) == ""
     assert one.remote.warnings
     assert not one.tree.descends("", first)
