@@ -5,8 +5,10 @@ import os
 import shlex
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,17 +22,13 @@ from fleet.model import limits
 from fleet.model.errors import FleetError, UsageError
 from fleet.serve import schedule, units
 from fleet.serve.units import Unit
-from fleet.share.remote import RemoteUnavailable
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
-
-    from fleet.serve.auth import Rules
+    from fleet.serve.room import Rules
     from fleet.share.live.client import Online
 
-ON_CHARS_MAX = 120
 _MANAGER_S = 30
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; change nothing.")]
@@ -208,35 +206,56 @@ def _serve(
     ] = None,
 ) -> None:
     """Serve live rooms until interrupted. Nothing is kept: clients bring what they have."""
-    from fleet.serve import auth, room  # with the libraries of live sync
+    from fleet.serve.room import Rules  # with the libraries of live sync
 
-    token, certificate = room.token_in(token_file), room.certificate_of(tls_cert, tls_key)
-    auth.check(host, token, has_certificate=certificate is not None)
-    asyncio.run(_served(auth.Rules(host, token, tuple(origin or ())), port, certificate))
+    rules, certificate = Rules(host, _token_in(token_file), tuple(origin or ())), _certificate_of(tls_cert, tls_key)
+    rules.check(has_certificate=certificate is not None)
+    asyncio.run(_served(rules, port, certificate))
 
 
-async def _served(rules: "Rules", port: int, certificate: "SSLContext | None") -> None:
-    from fleet.serve.room import Rooms, open_server, port_of
+def _token_in(path: str) -> str:
+    """Return the token that a file holds, "" for no file."""
+    if not path:
+        return ""
+    try:
+        token = Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as why:
+        raise UsageError(f"{path} cannot be read ({why}); nothing was started") from why
+    if not token:
+        raise UsageError(f"{path} is empty: a token is one line of random text. Nothing was started")
+    return token
+
+
+def _certificate_of(cert: str, key: str) -> ssl.SSLContext | None:
+    """Return what TLS needs, from two files; None for no files."""
+    if not cert and not key:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, key or None)
+    except OSError as why:
+        raise UsageError(f"{cert} and {key} are no certificate with its key ({why}); nothing was started") from why
+    return context
+
+
+async def _served(rules: "Rules", port: int, certificate: ssl.SSLContext | None) -> None:
+    from fleet.serve.room import Rooms, serving
 
     ending = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, ending.set)
-    rooms = Rooms(rules, os.urandom)
-    try:
-        server = await open_server(rooms, rules.host, port, certificate)
-    except OSError as why:
-        raise FleetError(
-            f"cannot listen on {rules.host}:{port} ({why.strerror}); nothing was started. "
-            "Another one may run already; else name another --port"
-        ) from why
-    tidying = asyncio.create_task(rooms.tidy())
-    scheme = "ws" if certificate is None else "wss"
-    shown = f"[{rules.host}]" if ":" in rules.host else rules.host
-    print(f"serving on {scheme}://{shown}:{port_of(server)}", flush=True)
-    await ending.wait()
-    tidying.cancel()
-    server.close()
-    await server.wait_closed()
+    async with AsyncExitStack() as stack:
+        try:
+            found = await stack.enter_async_context(serving(Rooms(rules, os.urandom), port, certificate))
+        except OSError as why:
+            raise FleetError(
+                f"cannot listen on {rules.host}:{port} ({why.strerror}); nothing was started. "
+                "Another one may run already; else name another --port"
+            ) from why
+        scheme = "ws" if certificate is None else "wss"
+        shown = f"[{rules.host}]" if ":" in rules.host else rules.host
+        print(f"serving on {scheme}://{shown}:{found}", flush=True)
+        await ending.wait()
 
 
 app.add_typer(live_app)
@@ -270,7 +289,7 @@ def _who(
 
 def _say_on(workspace: Workspace, agent: str, text: str) -> str:
     """Note what an agent is on, for its sidecar to tell; return it as it is told."""
-    told = screening.one_line(screening.screen(text).text)[:ON_CHARS_MAX]
+    told = screening.one_line(screening.screen(text).text)[: limits.ON_CHARS_MAX]
     workspace.state.put(**{f"on:{agent}": told})
     return told
 
@@ -285,13 +304,6 @@ def _online(workspace: Workspace) -> "list[Online]":
     settings = workspace.config.live
     if not settings.url and not settings.serve:
         raise UsageError("no live room is named: set url in [live] of fleet.toml, or serve = true")
-    from fleet.serve.live_task import where  # with the libraries of live sync
-    from fleet.share.live import client
+    from fleet.share.live.client import Where, who  # with the libraries of live sync
 
-    try:
-        return asyncio.run(client.who(where(settings)))
-    except client.UNREACHABLE as why:
-        raise RemoteUnavailable(
-            f"the live server did not answer ({client.told(why)}); nothing is lost. "
-            "Is `fleet live serve`, or a sidecar with serve = true, running?"
-        ) from why
+    return asyncio.run(who(Where.named(settings)))

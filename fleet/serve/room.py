@@ -1,30 +1,36 @@
 """The live server: rooms, each a shared document and who is in it. It keeps nothing, and knows nothing of lessons.
 
+Who may come in is decided from the request alone, before a single message is read. A web page anywhere may open a
+WebSocket to a server on this machine, and a name of its own may be made to point here (DNS rebinding). So on loopback
+the Host must be one of loopback's names, and an Origin, which only browsers send, must be one that was allowed by name.
+Beyond loopback a token is asked for, and a certificate.
+
 A visitor writes under the keys of the replica that it came as, and one that came as none only looks on: whatever else
 it changes is undone before anybody hears of it. Who reads too slowly is dropped, and comes back for what it missed.
 """
 
 import asyncio
+import hmac
+import re
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
-from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from crdt.doc import CLIENT_ID_BITS, Applied, BadUpdateError, Changes, Document
 from crdt.varint import TruncatedError
+from fleet.model import names
 from fleet.model.errors import UsageError
-from fleet.serve import auth
-from fleet.serve.auth import Rules, Turned, Visitor
-from fleet.share.live import rows, wire
+from fleet.share.live import wire
 from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 
 QUEUE_BYTES_MAX = 8 * 1024 * 1024
@@ -34,13 +40,92 @@ CONNECTIONS_MAX = 512
 ROOMS_MAX = 64
 ROOM_BYTES_MAX = 256 * 1024 * 1024
 """A room that has received so much is emptied, and everybody brings what they have: nothing piles up for ever."""
-PING_S = 20.0
 _TIDIED_EVERY_S = 5.0
 
-UNREADABLE, TOO_SLOW = 1007, 1013
+UNREADABLE = 1007
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_ROOM = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+_TOKEN_CHARS_MIN = 16
 
 
-class Guest:
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Whom to let in.
+
+    Attributes:
+        host: where the server listens.
+        token: what a visitor must know; "" for none, on loopback alone.
+        origins: web pages that may connect, as browsers name them: ``https://example.org``.
+    """
+
+    host: str
+    token: str = ""
+    origins: Collection[str] = ()
+
+    def check(self, *, has_certificate: bool) -> None:
+        """Refuse to listen to the world without a token and a certificate.
+
+        Raises:
+            UsageError: what is missing.
+        """
+        if self.token and len(self.token) < _TOKEN_CHARS_MIN:
+            raise UsageError(f"a token must have {_TOKEN_CHARS_MIN} characters or more, at random; nothing was started")
+        if not wire.is_loopback(self.host) and not (self.token and has_certificate):
+            raise UsageError(
+                f"{self.host} is beyond this machine: that takes --token-file, and --tls-cert with --tls-key, so that "
+                "nobody else reads or writes the clan's lessons. Nothing was started"
+            )
+
+    def decide(self, path: str, headers: Mapping[str, str]) -> "Visitor | _Turned":
+        """Decide about one request. Header names are looked up as ``Mapping`` does, which must not mind their case."""
+        address = urlsplit(path)
+        asked = parse_qs(address.query)
+        here = _host_of(headers.get("Host", ""))
+        if wire.is_loopback(self.host) and here not in (*_LOOPBACK, self.host.lower()):
+            return _Turned(403, "this server answers to the names of this machine alone")
+        origin = headers.get("Origin")
+        if origin is not None and origin not in self.origins:
+            return _Turned(403, "web pages of this origin are not allowed in")
+        if self.token and not _knows(self.token, headers.get("Authorization", ""), asked):
+            return _Turned(401, "a token is needed, and this is not it")
+        room = unquote(address.path).strip("/")
+        if not _ROOM.fullmatch(room):
+            return _Turned(404, "there is no room of that name")
+        replica = asked.get("replica", [""])[0]
+        if replica and not names.is_replica(replica):
+            return _Turned(400, "no replica")
+        return Visitor(room, replica)
+
+
+def _host_of(header: str) -> str:
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _knows(token: str, authorization: str, asked: Mapping[str, list[str]]) -> bool:
+    scheme, _, told = authorization.partition(" ")
+    offered = told if scheme.lower() == "bearer" else asked.get("token", [""])[0]
+    return hmac.compare_digest(offered.encode("utf-8", "replace"), token.encode())
+
+
+class Visitor(NamedTuple):
+    """Who was let in: to which room, and under which replica's keys it may write; "" for one that only looks on."""
+
+    room: str
+    replica: str
+
+
+class _Turned(NamedTuple):
+    """Who was not let in: an HTTP status, and why."""
+
+    status: int
+    reason: str
+
+
+class _Guest:
     """One connection: what waits to be sent to it, and who it said is there.
 
     Args:
@@ -107,7 +192,7 @@ class Guest:
 
 
 @dataclass(slots=True)
-class Counts:
+class _Counts:
     """What happened since the start.
 
     Attributes:
@@ -122,12 +207,12 @@ class Counts:
 
 
 @dataclass
-class Room:
+class _Room:
     """One shared document, and who is in it."""
 
     document: Document
     presence: Presence
-    guests: set[Guest] = field(default_factory=set)
+    guests: set[_Guest] = field(default_factory=set)
     received_bytes: int = 0
 
 
@@ -144,17 +229,17 @@ class Rooms:
         self, rules: Rules, entropy: Callable[[int], bytes], now_s: Callable[[], float] = time.monotonic
     ) -> None:
         self.rules = rules
-        self.counts = Counts()
-        self.rooms: dict[str, Room] = {}
+        self.counts = _Counts()
+        self.rooms: dict[str, _Room] = {}
         self._entropy = entropy
         self._now_s = now_s
         # Weak: who was let in and then spoke no WebSocket is never attended to.
         self._visitors: WeakKeyDictionary[ServerConnection, Visitor] = WeakKeyDictionary()
 
-    def room(self, name: str) -> Room:
+    def room(self, name: str) -> _Room:
         """Return a room, made if there is none of that name."""
         if name not in self.rooms:
-            self.rooms[name] = Room(self._document(), Presence(self._now_s))
+            self.rooms[name] = _Room(self._document(), Presence(self._now_s))
         return self.rooms[name]
 
     def _document(self) -> Document:
@@ -165,31 +250,31 @@ class Rooms:
     def admit(self, socket: ServerConnection, request: Request) -> Response | None:
         """Let a request in, or answer it with a refusal."""
         try:
-            asked = auth.ask(self.rules, request.path, request.headers)
+            asked = self.rules.decide(request.path, request.headers)
         except LookupError:  # two Hosts, or two Origins: whichever we took, somebody on the way took the other
-            asked = Turned(400, "a header that may stand once stands twice")
+            asked = _Turned(400, "a header that may stand once stands twice")
         if isinstance(asked, Visitor):
             asked = self._with_space(asked)
-        if isinstance(asked, Turned):
+        if isinstance(asked, _Turned):
             self.counts.turned += 1
             return socket.respond(asked.status, f"{asked.reason}\n")
         self._visitors[socket] = asked
         return None
 
-    def _with_space(self, visitor: Visitor) -> Visitor | Turned:
+    def _with_space(self, visitor: Visitor) -> Visitor | _Turned:
         if sum(len(room.guests) for room in self.rooms.values()) >= CONNECTIONS_MAX:
-            return Turned(503, "too many are connected")
+            return _Turned(503, "too many are connected")
         if visitor.room not in self.rooms and len(self.rooms) >= ROOMS_MAX:
             empty = [name for name, room in self.rooms.items() if not room.guests and not len(room.document)]
             if not empty:
-                return Turned(503, "there are too many rooms")
+                return _Turned(503, "there are too many rooms")
             del self.rooms[empty[0]]
         return visitor
 
     async def attend(self, socket: ServerConnection) -> None:
         """Serve one connection until it ends."""
         visitor = self._visitors.pop(socket)
-        guest, room = Guest(socket, visitor), self.room(visitor.room)
+        guest, room = _Guest(socket, visitor), self.room(visitor.room)
         room.guests.add(guest)
         delivery = asyncio.create_task(guest.deliver())
         try:
@@ -211,7 +296,7 @@ class Rooms:
 
     # --- in a room ------------------------------------------------------------------------------------------------
 
-    def _hear(self, room: Room, guest: Guest, data: bytes) -> bool:
+    def _hear(self, room: _Room, guest: _Guest, data: bytes) -> bool:
         """Do what a message asks; tell whether it was one."""
         try:
             message = wire.decode(data)
@@ -229,13 +314,13 @@ class Rooms:
             return False
         return True
 
-    def _present(self, room: Room, guest: Guest, update: bytes) -> None:
+    def _present(self, room: _Room, guest: _Guest, update: bytes) -> None:
         news = room.presence.take(update)
         guest.clients.update(news)
         if news:  # to its sender, too, who takes silence for a dead connection
             self._tell(room, wire.awareness(room.presence.encode(news)))
 
-    def _update(self, room: Room, guest: Guest, update: bytes) -> None:
+    def _update(self, room: _Room, guest: _Guest, update: bytes) -> None:
         before = room.document.state()
         try:
             applied = room.document.apply(update)
@@ -257,7 +342,7 @@ class Rooms:
         if room.received_bytes > ROOM_BYTES_MAX:
             self._empty(room)
 
-    def _after_undoing(self, room: Room, guest: Guest, before: bytes, applied: Applied) -> bytes:
+    def _after_undoing(self, room: _Room, guest: _Guest, before: bytes, applied: Applied) -> bytes:
         """Undo what this guest may not do; return what others are to hear."""
         undone = _not_allowed(applied.changes, guest.visitor.replica)
         if not undone:
@@ -266,12 +351,12 @@ class Rooms:
         room.document.put(undone)
         return room.document.since(before)  # without the words that were undone: they are collected by now
 
-    def _tell(self, room: Room, message: bytes, but: Guest | None = None) -> None:
+    def _tell(self, room: _Room, message: bytes, but: _Guest | None = None) -> None:
         for guest in room.guests:
             if guest is not but:
                 guest.send(message)
 
-    def _empty(self, room: Room) -> None:
+    def _empty(self, room: _Room) -> None:
         """Begin anew with an empty document; whoever comes back brings what is missing."""
         room.document, room.received_bytes = self._document(), 0
         for guest in room.guests:
@@ -289,68 +374,33 @@ class Rooms:
 def _not_allowed(changes: Changes, replica: str) -> dict[str, str | None]:
     """Return what the rows held before that this writer may not set, or not to this."""
     return {
-        key: change.before if rows.is_text(change.before) else None
+        key: change.before if wire.is_text(change.before) else None
         for key, change in changes.items()
-        if not rows.is_key_of(key, replica) or not (change.after is None or rows.is_text(change.after))
+        if not wire.is_key_of(key, replica) or not (change.after is None or wire.is_text(change.after))
     }
 
 
-async def open_server(rooms: Rooms, host: str, port: int, certificate: ssl.SSLContext | None = None) -> Server:
-    """Listen; the server closes with ``close()`` and ``wait_closed()``.
+@asynccontextmanager
+async def serving(rooms: Rooms, port: int, certificate: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Serve on the host of the rooms' rules while the block runs; gives the port.
 
     Raises:
         OSError: the port is taken, or not ours to take.
     """
-    return await serve(
+    async with serve(
         rooms.attend,
-        host,
+        rooms.rules.host,
         port,
         ssl=certificate,
         process_request=rooms.admit,
         max_size=MESSAGE_BYTES_MAX,
         compression=wire.COMPRESSION,
-        ping_interval=PING_S,
-        ping_timeout=PING_S,
         close_timeout=1,
         server_header=None,
         logger=wire.quiet,
-    )
-
-
-def certificate_of(cert: str, key: str) -> ssl.SSLContext | None:
-    """Return what TLS needs, from two files; None for no files.
-
-    Raises:
-        UsageError: they cannot be used.
-    """
-    if not cert and not key:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(cert, key or None)
-    except (OSError, ssl.SSLError) as why:
-        raise UsageError(f"{cert} and {key} are no certificate with its key ({why}); nothing was started") from why
-    return context
-
-
-def token_in(path: str) -> str:
-    """Return the token that a file holds, "" for no file.
-
-    Raises:
-        UsageError: it cannot be read, or is empty.
-    """
-    if not path:
-        return ""
-    try:
-        token = Path(path).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as why:
-        raise UsageError(f"{path} cannot be read ({why}); nothing was started") from why
-    if not token:
-        raise UsageError(f"{path} is empty: a token is one line of random text. Nothing was started")
-    return token
-
-
-def port_of(server: Server) -> int:
-    """Return the port that a server listens on."""
-    address: Any = next(iter(server.sockets)).getsockname()
-    return int(address[1])
+    ) as server:
+        tidying = asyncio.create_task(rooms.tidy())
+        try:
+            yield int(next(iter(server.sockets)).getsockname()[1])
+        finally:
+            tidying.cancel()

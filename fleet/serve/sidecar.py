@@ -5,6 +5,7 @@ the files and from ``poll.json``, by the next one. The work is done by ticks, ea
 that a large clan takes is free again afterwards, and a fetch that hangs can be ended at any moment.
 """
 
+import asyncio
 import logging
 import os
 import random
@@ -47,6 +48,7 @@ TICK_S_MAX = 900.0
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 TOLD_BYTES_MAX = 4 * 1024
 TICK_END_S = 0.3
+_TAKEN_S = 2.0
 
 Task = Callable[[], Awaitable[None]]
 Died = Callable[[str, BaseException, float], None]
@@ -417,20 +419,54 @@ def _background(workspace: Workspace, agent: str, say: Callable[[str, str], None
     """Return what else runs: live sync where a room is named."""
     if not (workspace.config.live.url or workspace.config.live.serve):
         return {}
-    from fleet.serve import live_task
 
     class Into(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             say("live", record.getMessage())
 
-    live_task.log.addHandler(Into())
-    live_task.log.setLevel(logging.INFO)
-    live_task.log.propagate = False
+    live_log = logging.getLogger("fleet.live")
+    live_log.addHandler(Into())
+    live_log.setLevel(logging.INFO)
+    live_log.propagate = False
+    return {"live": partial(_live, workspace.root, agent)}
 
-    async def live(changed: watch.Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
-        await live_task.run(workspace.root, agent, changed.wait, arrived, stop)
 
-    return {"live": live}
+async def _live(root: Path, agent: str, changed: watch.Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
+    """Keep one agent connected to the live room until told to stop; returns at once when ``[live]`` asks for nothing.
+
+    Local lines go out as they are written, and what others wrote is on disk in a moment. A lost connection is made
+    again, with back-off, and never raises. With ``serve``, this process is the server as well, on loopback, unless
+    another one here is already.
+    """
+    from fleet.share.live.client import Live, Where  # with the libraries of live sync
+
+    settings = config.load(root / config.FILE_NAME).live
+    if not settings.url and not settings.serve:
+        return
+    live = Live(lambda: Workspace(root), agent, Where.named(settings), arrived)
+    parts = [stop.wait(), live.run(changed.wait), *([_serve_live(settings)] if settings.serve else [])]
+    tasks = [asyncio.ensure_future(part) for part in parts]  # no group: who reads the log is told the error itself
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _serve_live(settings: config.Live) -> None:
+    """Serve on loopback; where somebody else here does already, look now and then whether they still do."""
+    from fleet.serve.room import Rooms, Rules, serving
+
+    rooms = Rooms(Rules("127.0.0.1", os.environ.get(settings.token_env, "")), os.urandom)
+    while True:
+        with suppress(OSError):
+            async with serving(rooms, settings.port):
+                logging.getLogger("fleet.live").info("live: serving on %s:%d", rooms.rules.host, settings.port)
+                await anyio.sleep_forever()
+        await anyio.sleep(_TAKEN_S)
 
 
 def log(root: Path, agent: str, event: str, what: str) -> None:

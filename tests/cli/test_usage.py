@@ -380,13 +380,13 @@ def test_a_sync_says_plainly_that_nothing_came(bench):
     for agent in ("velma", "tank"):
         bench.join(agent)
     bench.correct("velma", LESSON)
-    assert "1 line out; nothing new came in" in bench.sync("velma").stdout
-    assert "0 lines out; 1 lesson new or changed in" in bench.sync("tank").stdout
+    assert "1 line out; nothing new came in" in bench.run("velma", "sync").stdout
+    assert "0 lines out; 1 lesson new or changed in" in bench.run("tank", "sync").stdout
     bench.run("velma", *DISCOVER)
     bench.correct("velma", "Another lesson")
     bench.sync("velma")
-    assert "1 lesson and 1 discovery new or changed in" in bench.sync("tank").stdout
-    assert "0 lines out; nothing new came in" in bench.sync("tank").stdout
+    assert "1 lesson and 1 discovery new or changed in" in bench.run("tank", "sync").stdout
+    assert "0 lines out; nothing new came in" in bench.run("tank", "sync").stdout
 
 
 def test_a_time_that_no_line_tells_is_called_unknown(bench):

@@ -68,7 +68,7 @@ class Browser:
 @pytest.fixture(params=["ours", "any"])
 def stage(request, modules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple]:
     """Two agents, and a JavaScript client: on fleet's server, and on one that lets everybody write everything."""
-    from fleet.serve.auth import Rules
+    from fleet.serve.room import Rules
     from fleet.share.live import client as live
     from tests.serve.test_live import Agent, OpenRooms, until
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fleet.serve.auth import Rules
-from fleet.serve.room import Rooms, open_server, port_of
+from fleet.serve.room import Rooms, Rules, serving
 from fleet.share.live.client import Where
 
 HOST = "127.0.0.1"
@@ -48,14 +47,9 @@ class Served:
 
     async def _serve(self) -> None:
         self._ending = asyncio.Event()
-        server = await open_server(self.rooms, HOST, self.port, self._certificate)
-        self.port = port_of(server)
-        tidying = asyncio.create_task(self.rooms.tidy())
-        self._up.set()
-        await self._ending.wait()
-        tidying.cancel()
-        server.close()
-        await server.wait_closed()
+        async with serving(self.rooms, self.port, self._certificate) as self.port:
+            self._up.set()
+            await self._ending.wait()
 
     def where(self, room: str = "clan", token: str = "") -> Where:
         return Where(f"ws://{HOST}:{self.port}", room, token)

@@ -19,13 +19,12 @@ from fleet.learn.corrections import Correction
 from fleet.model import limits
 from fleet.model.errors import DiskError, UsageError
 from fleet.serve import room as serving
-from fleet.serve.auth import Rules, Visitor
-from fleet.serve.room import Rooms
+from fleet.serve.room import Rooms, Rules, Visitor
 from fleet.share.live import bridge as bridging
 from fleet.share.live import client as living
-from fleet.share.live import rows, wire
+from fleet.share.live import wire
 from fleet.share.live.bridge import BASE, Bridge
-from fleet.share.live.client import Live, Where, check_url, online
+from fleet.share.live.client import Live, Where
 from fleet.store import config
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace
@@ -85,7 +84,7 @@ class Agent:
 
     def is_connected(self) -> bool:
         with suppress(AttributeError):
-            return self.live.standing.connected > 0 and not self.live._synced.isdisjoint({BASE})
+            return len(self.live._sockets) > 0 and not self.live._synced.isdisjoint({BASE})
         return False
 
     def stop(self) -> None:
@@ -289,15 +288,15 @@ def healthy(server: Served, *agents: Agent) -> bool:
     room: dict = {}
     for key, text in server.rows().items():
         name = key.partition("|")[0]
-        room[name] = rows.join(room.get(name), rows.parse(key, text).said)
+        room[name] = bridging._joined(room.get(name), bridging._parsed(key, text).said)
     held = [Workspace(agent.root) for agent in agents]
     known = [workspace.db.said(workspace.db.names()) for workspace in held]
-    return all(rows.lacking(room.get(name), entry) is None for each in known for name, entry in each.items())
+    return all(bridging._news(room.get(name), entry) is None for each in known for name, entry in each.items())
 
 
 @pytest.mark.parametrize(
     "value",
-    [NOT_TEXT, "not json", "{}", "x" * (rows.ROW_BYTES_MAX + 1), FORGED % (1, 1), "", '{"id":"p-0000000000000001"}'],
+    [NOT_TEXT, "not json", "{}", "x" * (wire.ROW_BYTES_MAX + 1), FORGED % (1, 1), "", '{"id":"p-0000000000000001"}'],
     ids=["no text", "no line", "no id", "huge", "another id", "empty", "bare"],
 )
 def test_a_garbled_row_is_refused_counted_and_put_again(vandalised: tuple, value: str):
@@ -416,13 +415,13 @@ def test_what_is_written_once_sharing_is_paused_stays_here_from_that_moment(agen
 
 @pytest.mark.parametrize("attempt", [1, 8, 5_000])
 def test_the_pause_between_attempts_grows_to_its_limit_and_is_a_number_after_days(attempt: int):
-    assert living.pause_s_max(attempt) == min(living.BACKOFF_S_MAX, living.BACKOFF_S * 2 ** min(attempt, 10))
+    assert living._pause_s_max(attempt) == min(living.BACKOFF_S_MAX, living.BACKOFF_S * 2 ** min(attempt, 10))
 
 
 def test_a_server_that_never_answers_is_asked_less_and_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog):
     monkeypatch.setattr(living, "OPEN_S", 0.1)
     asked: list[int] = []
-    monkeypatch.setattr(living, "pause_s_max", lambda attempt: asked.append(attempt) or 0.01)
+    monkeypatch.setattr(living, "_pause_s_max", lambda attempt: asked.append(attempt) or 0.01)
     monkeypatch.setattr(living.log, "propagate", True)
     with socket.create_server((HOST, 0)) as hole:  # takes connections, and says nothing
         agent = Agent(tmp_path, "tank", Where(f"ws://{HOST}:{hole.getsockname()[1]}", "clan")).start()
@@ -603,7 +602,7 @@ def test_a_large_clan_spreads_over_further_rooms_and_all_find_them(
         one.correct(f"Lesson number {number}")
     assert until(lambda: len(two.seen()) == 12)
     assert until(lambda: len(one.live.bridge.documents) == len(two.live.bridge.documents) == 17, 40)
-    assert until(lambda: one.live.standing.connected == two.live.standing.connected == 17, 40)
+    assert until(lambda: len(one.live._sockets) == len(two.live._sockets) == 17, 40)
     two.correct("After it grew")
     assert until(lambda: len(one.seen()) == 13)
     digits = {name for name, room in server.do(lambda: dict(server.rooms.rooms)).items() if len(room.document)}
@@ -628,7 +627,7 @@ def test_a_clan_that_outgrows_one_room_for_real_spreads_and_loses_nothing(agents
     assert not one.live.bridge.is_large  # as many as one room holds
     assert len(one.live.bridge.documents) == len(two.live.bridge.documents) == 1
     two.correct("One more than a room holds")
-    assert until(lambda: one.live.standing.connected == two.live.standing.connected == 17, 120)
+    assert until(lambda: len(one.live._sockets) == len(two.live._sockets) == 17, 120)
     for number in range(20):
         one.correct(f"After it grew, number {number}")
     assert until(lambda: len(two.lines().splitlines()) == bridging.ROOM_PATTERNS + 21, 120)
@@ -636,7 +635,7 @@ def test_a_clan_that_outgrows_one_room_for_real_spreads_and_loses_nothing(agents
     assert "clan" in digits
     assert len(digits) > 5
     late = agents("late")
-    assert until(lambda: late.is_connected() and late.live.standing.connected == 17, 120)
+    assert until(lambda: late.is_connected() and len(late.live._sockets) == 17, 120)
     assert until(lambda: len(late.seen()) == len(one.seen()) and late.live.bridge.counts.arrived > 10_000, 120)
     known = [Workspace(agent.root).db for agent in (one, two, late)]
     known = [db.said(db.names()) for db in known]
@@ -665,7 +664,7 @@ def test_many_lines_go_out_in_pieces(tmp_path: Path):
     "url", ["ws://127.0.0.1:8377", "ws://localhost:1", "ws://[::1]:8377", "wss://fleet.example.org/x"]
 )
 def test_addresses_that_are_taken(url: str):
-    assert check_url(url) == url
+    assert Where.named(config.Live(url=url)).url == url
 
 
 @pytest.mark.parametrize(
@@ -685,7 +684,7 @@ def test_addresses_that_are_taken(url: str):
 )
 def test_addresses_that_are_not_and_clear_text_beyond_this_machine(url: str):
     with pytest.raises(UsageError):
-        check_url(url)
+        Where.named(config.Live(url=url))
 
 
 def test_who_is_here_knows_agents_and_nothing_else():
@@ -694,7 +693,7 @@ def test_who_is_here_knows_agents_and_nothing_else():
     presence.set(2, {"agent": "../x", "replica": "tank.c0ffee42"})
     presence.set(3, {"agent": 5})
     presence.set(4, {"user": {"name": "a browser"}})
-    assert online(presence) == [living.Online("tank", "tank.c0ffee42", "2026", "x" * living.ON_CHARS_MAX)]
+    assert living._online(presence) == [living.Online("tank", "tank.c0ffee42", "2026", "x" * limits.ON_CHARS_MAX)]
 
 
 def test_who_is_here_and_on_what(agents: Callable, server: Served):

@@ -109,12 +109,21 @@ def test_the_server_ends_at_once_when_told_and_says_nothing_of_its_inside(crew: 
 
 
 @pytest.mark.parametrize(
-    "words", [("--host", "0.0.0.0"), ("--token-file", "missing"), ("--tls-cert", "missing"), ("--port", "99999")]
+    ("words", "told"),
+    [
+        (("--host", "0.0.0.0"), "Nothing was started"),
+        (("--token-file", "missing"), "nothing was started"),
+        (("--token-file", "empty"), "Nothing was started"),
+        (("--tls-cert", "missing"), "nothing was started"),
+        (("--tls-cert", "empty", "--tls-key", "empty"), "nothing was started"),
+        (("--port", "99999"), "--port"),
+    ],
 )
-def test_what_cannot_be_served_is_said_before_it_starts(crew: Crew, words: tuple[str, ...]):
+def test_what_cannot_be_served_is_said_before_it_starts(crew: Crew, words: tuple[str, ...], told: str):
+    (crew.folder / "empty").write_text("\n")
     done = crew.run(".", "live", "serve", *words, expect=2)
     assert done.stdout == ""
-    assert done.stderr
+    assert told in done.stderr
 
 
 def test_a_port_that_is_taken_is_said(crew: Crew, server: Server):

@@ -9,15 +9,17 @@ No socket is known here: updates come in and go out as bytes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
+from typing import NamedTuple
 
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, BadUpdateError, Change, Document, key_of, parts_of
-from fleet.model import limits
-from fleet.model.line import Refused
+from fleet.model import discovery, limits, line, names
+from fleet.model.discovery import Discovery
+from fleet.model.line import Carried, Line, Refused
 from fleet.share import policy
-from fleet.share.live import rows
-from fleet.share.live.wire import UPDATE_BYTES_MAX
-from fleet.store.lines import Entry
+from fleet.share.live.wire import CARRIED, KEY_CHARS_MAX, UPDATE_BYTES_MAX, is_key_of, is_text
+from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read, entries
 from fleet.store.workspace import Workspace
 
 ROOM_PATTERNS = 10_000
@@ -28,13 +30,14 @@ DIGITS = "0123456789abcdef"
 BASE = ""
 """The room that everybody is in."""
 _AT_ONCE = 500
+_FORGED = "a row under a key of ours that we never wrote"
 
 Updates = list[tuple[str, bytes]]
 """(room, update) pairs, in the order in which they are to go out."""
 
 
 @dataclass(slots=True)
-class Counts:
+class _Counts:
     """Totals since the start, in lines and rows.
 
     Attributes:
@@ -68,7 +71,7 @@ class Bridge:
     def __init__(self, workspace: Workspace, writer: str) -> None:
         self.workspace = workspace
         self.writer = writer
-        self.counts = Counts()
+        self.counts = _Counts()
         self.is_large = False
         self._mine = {replica.name for replica in workspace.replicas().replicas} | {writer}
         self._unwritten: dict[str, dict[bytes, None]] = {}  # path to lines that are not on the disk yet
@@ -100,7 +103,9 @@ class Bridge:
         self._start_anew(list(self.documents))
 
     def _document(self, name: str) -> tuple[str, Document]:
-        room = rows.digit_of(name) if len(self.documents) > 1 else BASE
+        # By the first hex digit of an id or a hash.
+        digit = name[1] if name.startswith(CARRIED) else name.rpartition("-")[2][:1]
+        room = digit if len(self.documents) > 1 else BASE
         room = room if room in self.documents else BASE
         return room, self.documents[room]
 
@@ -111,7 +116,7 @@ class Bridge:
             key = key_of(name, writer)
             for document in self.documents.values():
                 if (text := document.get(key)) is not None and self._may_join(key, text):
-                    found = rows.join(found, rows.parse(key, text).said)
+                    found = _joined(found, _parsed(key, text).said)
         return found
 
     def _may_join(self, key: str, text: str) -> bool:
@@ -141,22 +146,18 @@ class Bridge:
             updates += self._put(some)
         return updates + self._put_again()
 
-    def rescan(self) -> None:
-        """Look at all that is here with the next offer."""
-        self._generation = 0
-
     def _put(self, names: Sequence[str]) -> Updates:
         """Put what the documents lack of some names under our own key, as far as it may leave."""
         batches: dict[str, dict[str, str]] = {}
         for name, here in self.workspace.db.said(names).items():
             key = key_of(name, self.writer)
-            news = rows.lacking(self._said(name), here)
+            news = _news(self._said(name), here)
             if news is None or not self._may_leave(news):
                 continue
             own = self._own.get(name)
-            whole = rows.join(rows.parse(key, own).said if own else None, news)
-            text = rows.render(whole) if whole is not None else ""
-            if not rows.is_text(text):
+            whole = _joined(_parsed(key, own).said if own else None, news)
+            text = _rendered(whole) if whole is not None else ""
+            if not is_text(text):
                 continue  # more than a row can hold: git carries it
             batches.setdefault(self._document(name)[0], {})[key] = text
             self._again.discard(key)
@@ -239,15 +240,15 @@ class Bridge:
         if writer == self.writer:
             return self._take_own(key, change)
         if writer in self._mine and not self._was_ours(key, change.after):
-            return [self._forged(key, change.after)] if change.after is not None else []
-        row = rows.parse(key, change.after) if change.after is not None else None
+            return [_refused(key, change.after, _FORGED)] if change.after is not None else []
+        row = _parsed(key, change.after) if change.after is not None else None
         if row is not None and row.lines:
             self._note_writer(name, writer)
         if change.before is not None and self._has_shrunk(key, change.before, row):
             self._lacking[name] = None
             self.counts.healed += 1
         for raw, entry in row.lines if row is not None else ():
-            if rows.lacking(here, entry) is not None:
+            if _news(here, entry) is not None:
                 path = row.kind.shard(writer)  # type: ignore[union-attr]
                 self._unwritten.setdefault(path, {})[raw] = None
         return row.refused if row is not None else []
@@ -264,24 +265,20 @@ class Bridge:
         self._again.add(key)
         self._lacking[name] = None
         self.counts.healed += 1
-        return [self._forged(key, change.after)] if change.after is not None else []
+        return [_refused(key, change.after, _FORGED)] if change.after is not None else []
 
     def _was_ours(self, key: str, text: str | None) -> bool:
         """Tell whether a row under a key of this machine says nothing that is not known here: then it may be ours."""
-        row = rows.parse(key, text) if text is not None else None
+        row = _parsed(key, text) if text is not None else None
         if row is None or not row.lines or row.refused:
             return False
         here = self.workspace.db.said([parts_of(key)[0]]).get(parts_of(key)[0])
-        return here is not None and all(rows.lacking(here, entry) is None for _, entry in row.lines)
+        return here is not None and all(_news(here, entry) is None for _, entry in row.lines)
 
-    def _forged(self, key: str, text: str) -> Refused:
-        raw = b"" if text == NOT_TEXT else text[: limits.LINE_BYTES_MAX].encode("utf-8", "replace")
-        return Refused(f"live:{key[: rows.KEY_CHARS_MAX]}", 0, "a row under a key of ours that we never wrote", raw)
-
-    def _has_shrunk(self, key: str, before: str, row: "rows.Row | None") -> bool:
+    def _has_shrunk(self, key: str, before: str, row: "_Row | None") -> bool:
         """Tell whether a row says less than before: then the documents may lack something that is here."""
         now = row.said if row is not None else None
-        return any(rows.lacking(now, entry) is not None for _, entry in rows.parse(key, before).lines)
+        return any(_news(now, entry) is not None for _, entry in _parsed(key, before).lines)
 
     def _write(self) -> None:
         """Bring arrived lines to the disk, each in the shard of who wrote it.
@@ -297,3 +294,92 @@ class Bridge:
                 self.workspace.files.append(self.workspace.clan / path, b"".join(raw + b"\n" for raw in lines))
                 self.counts.arrived += len(lines)
                 del self._unwritten[path]
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    """One row, read.
+
+    Attributes:
+        kind: the log that its lines belong to.
+        lines: the good ones, (line, entry) each.
+        refused: why it is not used, or why a part of it is not.
+    """
+
+    kind: Kind
+    lines: list[tuple[bytes, Entry]]
+    refused: list[Refused]
+
+    @property
+    def said(self) -> Entry | None:
+        """The join of its lines; None for a row without a good one."""
+        return reduce(_joined, (entry for _, entry in self.lines), None)
+
+
+def _parsed(key: str, text: str) -> _Row:
+    """Read one row. Whatever it says, it is a value and no exception."""
+    name, writer = parts_of(key)
+    path = f"live:{key[:KEY_CHARS_MAX]}"
+    kind = DISCOVERIES if name.startswith(discovery.PREFIX) else PATTERNS
+    if not names.is_replica(writer) or not is_key_of(key, writer):
+        return _Row(kind, [], [_refused(key, text, "a key of a live document that is no <id>|<replica>")])
+    if not is_text(text):
+        return _Row(kind, [], [_refused(key, text, "a row of a live document that is no text, or too long")])
+    raw = text.encode("utf-8", "replace")
+    if name.startswith(CARRIED):
+        kind = next((_kind_of(entry) for _, entry in entries(PATTERNS, [raw], path, Read())), PATTERNS)
+    read = Read()
+    good: list[tuple[bytes, Entry]] = []
+    for one, entry in entries(kind, [raw], path, read):
+        if _name_of(entry) == name and _kind_of(entry) is kind:
+            good.append((one, entry))
+        else:
+            read.refuse(Refused(path, 0, "a line that speaks of something else than its key", one))
+    return _Row(kind, good, read.refused)
+
+
+def _refused(key: str, text: str, reason: str) -> Refused:
+    raw = b"" if text == NOT_TEXT else text[: limits.LINE_BYTES_MAX].encode("utf-8", "replace")
+    return Refused(f"live:{key[:KEY_CHARS_MAX]}", 0, reason, raw)
+
+
+def _rendered(entry: Entry) -> str:
+    """Return a row's text: what an entry says, on several lines where it is too long for one."""
+    if isinstance(entry, Carried):
+        return entry.raw.decode()
+    if isinstance(entry, Discovery):
+        return discovery.encode(entry).decode()
+    return "\n".join(raw.decode() for raw in line.split(entry))
+
+
+def _joined(mine: Entry | None, theirs: Entry | None) -> Entry | None:
+    """Return the join of what two rows of one name say."""
+    if mine is None or theirs is None:
+        return theirs if mine is None else mine
+    if isinstance(mine, Line) and isinstance(theirs, Line):
+        return line.join(mine, theirs)
+    if isinstance(mine, Discovery) and isinstance(theirs, Discovery):
+        return discovery.smaller(mine, theirs)
+    return mine
+
+
+def _news(there: Entry | None, here: Entry | None) -> Entry | None:
+    """Return what is known here of a name and not there; None for nothing."""
+    if there is None or here is None:
+        return here
+    if isinstance(here, Line):
+        return line.minus(here, there if isinstance(there, Line) else None)
+    if isinstance(here, Discovery) and isinstance(there, Discovery):
+        return here if discovery.smaller(here, there) != there else None
+    return None
+
+
+def _name_of(entry: Entry) -> str:
+    """Return the name under which an entry goes: its id, or the hash of a line that cannot be joined."""
+    return f"{CARRIED}{entry.hash}" if isinstance(entry, Carried) else entry.id
+
+
+def _kind_of(entry: Entry) -> Kind:
+    return DISCOVERIES if entry.id.startswith(discovery.PREFIX) else PATTERNS

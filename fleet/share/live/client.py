@@ -6,13 +6,13 @@ says what it has, and gets the rest. Who is here is told by awareness, which nob
 
 import asyncio
 import logging
+import os
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -22,31 +22,29 @@ from websockets.frames import CloseCode
 
 from crdt.doc import BadUpdateError
 from crdt.varint import TruncatedError
-from fleet.model import names
+from fleet.model import limits, names
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.share import policy
 from fleet.share.live import wire
 from fleet.share.live.bridge import BASE, DIGITS, Bridge, Updates
 from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
+from fleet.share.remote import RemoteUnavailable
+from fleet.store.config import Live as Settings
 from fleet.store.local import Pause
 from fleet.store.workspace import Workspace
 
 BACKOFF_S = 0.25
 BACKOFF_S_MAX = 30.0
 OPEN_S = 10.0
-PING_S = 20.0
 HEAL_S = 0.2
 """Healing waits up to so long, at random: of all who see a row go, one puts it again and the others see that."""
 LOOK_S = 2.0
 """A pause, and lines that could not be written, are looked after this often."""
-ON_CHARS_MAX = 120
 LARGE = "rooms"
 """The key under which a state says that its clan needs more than one room."""
 
 _GOING = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.SERVICE_RESTART)
 """How a server closes a connection that ends: no problem of anybody's."""
-UNREACHABLE = (OSError, WebSocketException, TruncatedError)
-"""What is raised where a server does not answer, or not as one does."""
 
 log = logging.getLogger("fleet.live")
 _T = TypeVar("_T")
@@ -66,6 +64,16 @@ class Where:
     room: str
     token: str = ""
 
+    @staticmethod
+    def named(settings: Settings) -> "Where":
+        """Return the room that the configuration names.
+
+        Raises:
+            UsageError: its address is none, or one on which everybody on the way could read along.
+        """
+        url = settings.url or f"ws://127.0.0.1:{settings.port}"
+        return Where(_checked(url), settings.room, os.environ.get(settings.token_env, ""))
+
     def of(self, digit: str, replica: str) -> str:
         """Return the address of one room of the clan, for one who writes as a replica, or "" to look on."""
         name = f"{self.room}-{digit}" if digit else self.room
@@ -82,12 +90,7 @@ class Where:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
-def check_url(url: str) -> str:
-    """Return the address of a live server.
-
-    Raises:
-        UsageError: it is none, or one on which everybody on the way could read along.
-    """
+def _checked(url: str) -> str:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -97,20 +100,9 @@ def check_url(url: str) -> str:
         host, has_port = "", False
     if not host or not has_port or parts.scheme not in ("ws", "wss") or parts.username or parts.query or parts.fragment:
         raise UsageError(f"{url[:200]!r} is no address of a live server: ws://127.0.0.1:PORT or wss://HOST")
-    if parts.scheme == "ws" and host != "localhost":
-        with suppress(ValueError):
-            if ip_address(host).is_loopback:
-                return url
+    if parts.scheme == "ws" and not wire.is_loopback(host):
         raise UsageError(f"{url[:200]!r} goes beyond this machine in clear text; use wss://")
     return url
-
-
-class Standing(NamedTuple):
-    """How a live client stands: rooms that are connected, of how many, and the last thing that went wrong."""
-
-    connected: int
-    rooms: int
-    problem: str
 
 
 class Live:
@@ -122,6 +114,10 @@ class Live:
         where: the room.
         arrived: called after lines of others are on the disk.
         rng: for the pauses between attempts.
+
+    Attributes:
+        bridge: once running; to look at, not to touch.
+        problem: the last thing that went wrong, "" for nothing.
     """
 
     def __init__(
@@ -143,21 +139,11 @@ class Live:
         self._inbox: Updates = []
         self._bell = asyncio.Event()
         self._since = self._on = ""
-        self._bridge: Bridge
+        self.bridge: Bridge
         self._presence: Presence
         self._tasks: asyncio.TaskGroup
         self._is_paused = False
         self.problem = ""
-
-    @property
-    def standing(self) -> Standing:
-        """How things stand."""
-        return Standing(len(self._sockets), len(self._bridge.documents), self.problem)
-
-    @property
-    def bridge(self) -> Bridge:
-        """The bridge, once running; to look at, not to touch."""
-        return self._bridge
 
     async def run(self, changed: Callable[[], Awaitable[object]]) -> None:
         """Stay connected until cancelled.
@@ -169,7 +155,7 @@ class Live:
             FleetError: this agent cannot write here.
         """
         try:
-            self._bridge = await self._do(self._open)
+            self.bridge = await self._do(self._open)
             self._presence = Presence(asyncio.get_running_loop().time)
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._channel(BASE))
@@ -178,7 +164,7 @@ class Live:
                 await self._work()
         finally:
             with suppress(AttributeError):
-                self._pool.submit(self._bridge.workspace.close)
+                self._pool.submit(self.bridge.workspace.close)
             self._pool.shutdown(wait=True)
 
     def _open(self) -> Bridge:
@@ -225,7 +211,7 @@ class Live:
             self._bell.clear()
             try:
                 await self._take_in()
-                if BASE in self._synced and self._synced >= self._bridge.documents.keys():
+                if BASE in self._synced and self._synced >= self.bridge.documents.keys():
                     for room, update in await self._do(self._offer):
                         # Before, it could arrive ahead of what it follows; what the server lacks holds it anyway.
                         if room in self._answered:
@@ -237,21 +223,21 @@ class Live:
                 if self.problem != str(why):
                     log.warning("%s", why)
                 self.problem = str(why)
-            if BASE in self._synced and (self._bridge.is_large or self._is_clan_large()):
-                for digit in await self._do(self._bridge.spread):
+            if BASE in self._synced and (self.bridge.is_large or self._is_clan_large()):
+                for digit in await self._do(self.bridge.spread):
                     self._tasks.create_task(self._channel(digit))
 
     def _offer(self) -> Updates:
         # Asked right before: what is written after `fleet pause` has returned must not leave.
         self._is_paused = self._paused() is not None
-        return [] if self._is_paused else self._bridge.offer()
+        return [] if self._is_paused else self.bridge.offer()
 
     async def _take_in(self) -> None:
         batch, self._inbox = self._inbox, []
-        counts = self._bridge.counts
+        counts = self.bridge.counts
         arrived, healed = counts.arrived, counts.healed
         try:
-            is_cloned = bool(batch) and await self._do(self._bridge.receive, batch)
+            is_cloned = bool(batch) and await self._do(self.bridge.receive, batch)
         finally:
             if counts.arrived > arrived:
                 self._arrived()
@@ -265,7 +251,7 @@ class Live:
 
     async def _renew(self) -> None:
         self._synced.clear()
-        await self._do(self._bridge.renew)
+        await self._do(self.bridge.renew)
         for socket in list(self._sockets.values()):
             await socket.close()
 
@@ -283,15 +269,15 @@ class Live:
         return self._paused() is not None, self._read_on()
 
     def _paused(self) -> Pause | None:
-        workspace = self._bridge.workspace
+        workspace = self.bridge.workspace
         return workspace.state.paused(workspace.wall())
 
     def _read_on(self) -> str:
-        return self._bridge.workspace.state.get(f"on:{self._agent}")[:ON_CHARS_MAX]
+        return self.bridge.workspace.state.get(f"on:{self._agent}")[: limits.ON_CHARS_MAX]
 
     async def _myself(self) -> bytes:
         """Return the awareness update that says who we are, since when, and on what."""
-        bridge = self._bridge
+        bridge = self.bridge
         self._on = on = await self._do(self._read_on)
         self._presence.own = bridge.documents[BASE].client_id
         state = {
@@ -319,36 +305,23 @@ class Live:
                 if why.rcvd is not None and why.rcvd.code == RENEWED:
                     await self._renew()
                 elif attempt == 0 and (why.rcvd is None or why.rcvd.code not in _GOING):
-                    log.warning("live: %s; nothing is lost, it is tried again", told(why))
+                    log.warning("live: %s; nothing is lost, it is tried again", _told(why))
             except (OSError, WebSocketException, TimeoutError, TruncatedError, BadUpdateError) as why:
                 if attempt == 0:
-                    log.warning("live: %s; nothing is lost, it is tried again", told(why))
+                    log.warning("live: %s; nothing is lost, it is tried again", _told(why))
             # Who was connected for a while starts over: a server that comes back is not met with long pauses. An
             # attempt that hangs is none of that, however long it hangs.
             opened_s = self._opened_s.pop(room, None)
             was_well = opened_s is not None and asyncio.get_running_loop().time() - opened_s > OPEN_S
             attempt = 0 if was_well else attempt + 1
-            await asyncio.sleep(self._rng.uniform(0, pause_s_max(attempt)))
+            await asyncio.sleep(self._rng.uniform(0, _pause_s_max(attempt)))
 
     async def _converse(self, room: str) -> None:
-        url = self._where.of(room, self._bridge.writer)
-        async with connect(
-            url,
-            additional_headers=self._where.headers,
-            proxy=self._where.proxy,
-            open_timeout=OPEN_S,
-            close_timeout=1,
-            ping_interval=PING_S,
-            ping_timeout=PING_S,
-            max_size=MESSAGE_BYTES_MAX,
-            compression=wire.COMPRESSION,
-            logger=wire.quiet,
-            user_agent_header=None,
-        ) as socket:
+        async with _connected(self._where, room, self.bridge.writer) as socket:
             self._sockets[room] = socket
             self._opened_s[room] = asyncio.get_running_loop().time()
             try:
-                await socket.send(wire.sync(wire.STEP_1, await self._do(self._bridge.documents[room].state)))
+                await socket.send(wire.sync(wire.STEP_1, await self._do(self.bridge.documents[room].state)))
                 if room == BASE:
                     await socket.send(wire.awareness(await self._myself()))
                 async for data in socket:
@@ -365,12 +338,12 @@ class Live:
             return
         if message.kind == wire.AWARENESS:
             self._presence.take(message.payload)
-            if self._is_clan_large() and len(self._bridge.documents) == 1:
+            if self._is_clan_large() and len(self.bridge.documents) == 1:
                 self._bell.set()
         elif message.kind == wire.QUERY_AWARENESS:
             await socket.send(wire.awareness(await self._myself()))
         elif message.step == wire.STEP_1:
-            document = self._bridge.documents[room]
+            document = self.bridge.documents[room]
             lacking = await self._do(lambda: list(document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)))
             self._answered.add(room)
             async with self._speaking[room]:  # nothing newer may come between: what one writes is taken in order
@@ -383,12 +356,27 @@ class Live:
             self._bell.set()
 
 
-def pause_s_max(attempt: int) -> float:
+def _connected(where: Where, digit: str, replica: str) -> connect:
+    """Return the connection to one room of the clan, for one who writes as a replica, or "" to look on."""
+    return connect(
+        where.of(digit, replica),
+        additional_headers=where.headers,
+        proxy=where.proxy,
+        open_timeout=OPEN_S,
+        close_timeout=1,
+        max_size=MESSAGE_BYTES_MAX,
+        compression=wire.COMPRESSION,
+        logger=wire.quiet,
+        user_agent_header=None,
+    )
+
+
+def _pause_s_max(attempt: int) -> float:
     """Return how long to wait at most after so many attempts in a row, seconds: doubling, to a limit."""
     return min(BACKOFF_S_MAX, BACKOFF_S * 2.0 ** min(attempt, 16))  # a larger power is no float after some hours
 
 
-def told(why: BaseException) -> str:
+def _told(why: BaseException) -> str:
     """Return what went wrong with a connection, in a few words: a server's own, when it said some."""
     if isinstance(why, InvalidStatus):
         body = (why.response.body or b"")[:200].decode("utf-8", "replace").strip()
@@ -409,36 +397,33 @@ async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
     """Ask a room who is in it.
 
     Raises:
-        UNREACHABLE: the server did not answer, or did not let us in.
+        RemoteUnavailable: the server did not answer, or did not let us in.
     """
     presence = Presence(asyncio.get_running_loop().time)
-    async with connect(
-        where.of(BASE, ""),
-        additional_headers=where.headers,
-        proxy=where.proxy,
-        open_timeout=OPEN_S,
-        close_timeout=1,
-        max_size=MESSAGE_BYTES_MAX,
-        compression=wire.COMPRESSION,
-        logger=wire.quiet,
-    ) as socket:
-        await socket.send(wire.query())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                async for data in socket:
-                    message = wire.decode(data) if isinstance(data, bytes) else None
-                    if message is not None and message.kind == wire.AWARENESS:
-                        presence.take(message.payload)
-                        break
-    return online(presence)
+    try:
+        async with _connected(where, BASE, "") as socket:
+            await socket.send(wire.QUERY)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    async for data in socket:
+                        message = wire.decode(data) if isinstance(data, bytes) else None
+                        if message is not None and message.kind == wire.AWARENESS:
+                            presence.take(message.payload)
+                            break
+    except (OSError, WebSocketException, TruncatedError) as why:
+        raise RemoteUnavailable(
+            f"the live server did not answer ({_told(why)}); nothing is lost. "
+            "Is `fleet live serve`, or a sidecar with serve = true, running?"
+        ) from why
+    return _online(presence)
 
 
-def online(presence: Presence) -> list[Online]:
+def _online(presence: Presence) -> list[Online]:
     """Return who is here, of those that say so properly, sorted."""
     found = set()
     for state in presence.states().values():
         agent, replica = state.get("agent"), state.get("replica")
         if isinstance(agent, str) and isinstance(replica, str) and names.is_agent(agent) and names.is_replica(replica):
-            told = (str(state.get(key, ""))[:ON_CHARS_MAX] for key in ("since", "on"))
+            told = (str(state.get(key, ""))[: limits.ON_CHARS_MAX] for key in ("since", "on"))
             found.add(Online(agent, replica, *told))
     return sorted(found)

@@ -1,18 +1,25 @@
-"""The messages that Yjs clients and servers exchange over a WebSocket (y-protocols, as y-websocket speaks it).
+"""What goes over a WebSocket of live sync: the messages of Yjs (y-protocols, as y-websocket speaks it), and rows.
 
 A message is a type and what it carries: 0 sync (0 what do you have, 1 here is what you lack, 2 an update), 1 awareness
 (who is here), 3 who is here? A type that is not known is passed over: a newer client may speak of more.
+
+A row is what one writer has to say of one name: key ``name|writer``, text the joined line in canonical form, on several
+lines where it is too long for one. The name is an id, or, for a newer version's line, ``#`` and the line's hash.
 """
 
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from crdt import varint
+from crdt import doc, varint
+from fleet.model import limits, names
 
 SYNC, AWARENESS, QUERY_AWARENESS = 0, 1, 3
 STEP_1, STEP_2, UPDATE = 0, 1, 2
+QUERY = bytes((QUERY_AWARENESS,))
+"""The question who is here."""
 
 RENEWED = 4009
 """The code with which a server closes a room that it has emptied: its visitors come back with new documents."""
@@ -29,6 +36,13 @@ NUMBER_MAX = 2**53 - 1
 RENEWED_S = 15.0
 STALE_S = 30.0
 """Who has not been heard of for so long is away; who is here says so every ``RENEWED_S``."""
+
+ROW_BYTES_MAX = 16 * limits.LINE_BYTES_MAX
+"""Thousands of replicas may confirm one lesson; more than this, nobody has to say of one."""
+KEY_CHARS_MAX = 80
+CARRIED = "#"
+
+_HEX = frozenset("0123456789abcdef")
 
 quiet = logging.getLogger("fleet.live.socket")
 """For the WebSocket library, which tells of each odd client with a stack trace: what matters, we say ourselves."""
@@ -58,11 +72,6 @@ def answer(pieces: Iterable[bytes]) -> list[bytes]:
 def awareness(payload: bytes) -> bytes:
     """Return the bytes of an awareness message."""
     return bytes((AWARENESS,)) + varint.encode_bytes(payload)
-
-
-def query() -> bytes:
-    """Return the bytes of the question who is here."""
-    return bytes((QUERY_AWARENESS,))
 
 
 def decode(data: bytes) -> Message | None:
@@ -183,3 +192,34 @@ def _object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def is_key_of(key: str, writer: str) -> bool:
+    """Tell whether a key is one under which this writer may say something."""
+    name, whose = doc.parts_of(key)
+    return bool(writer) and whose == writer and len(key) <= KEY_CHARS_MAX and _is_name(name)
+
+
+def _is_name(name: str) -> bool:
+    return names.is_id(name) or (name.startswith(CARRIED) and len(name) == 17 and _HEX.issuperset(name[1:]))
+
+
+def is_text(text: str | None) -> bool:
+    """Tell whether a value can be a row's at all: text, and not too much of it."""
+    return text is not None and text != doc.NOT_TEXT and len(text) <= ROW_BYTES_MAX
+
+
+# --- addresses ------------------------------------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
