@@ -31,9 +31,9 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "modules": 142,
-    "lines": 30_320,
-    "public names": 715,
+    "modules": 136,
+    "lines": 30_050,
+    "public names": 682,
     "modules entered by `fleet correct`": 38,
 }
 """Where the aim is not reached yet: what it came to, above which the check fails. They only ever fall."""

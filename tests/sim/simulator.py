@@ -86,7 +86,6 @@ class Simulation:
         self.ledger = Ledger()
         self.people = People(self.server, self.rng)
         self.trace: list[str] = []
-        self.only_sent: list[Any] = []
         self.happened: Counter[str] = Counter()
         self.is_busy = False  # somebody syncs: a faster one must not start a third
         self.number = 0
