@@ -380,6 +380,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
 
 def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool) -> Pattern:
     """Note that a lesson helped whoever used it, or hurt; return it as it is known then."""
+    corrections.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         line = _line(writer, find(workspace, prefix).id)
         private.append(writer, [edits.count(line, "helped" if is_helped else "hurt", writer.name)])

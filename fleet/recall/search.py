@@ -17,7 +17,7 @@ from typing import NamedTuple
 from crdt import clock
 from fleet.model import merged, names
 from fleet.model.discovery import Discovery
-from fleet.model.errors import UsageError
+from fleet.model.errors import FleetError, UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import UNREADABLE, day
 from fleet.store import semantic
@@ -292,7 +292,11 @@ class _Lessons(_Source):
         self._workspace = workspace
         self._everything = everything
         self._query = query
-        private = [workspace.notes(agent) for agent in workspace.agents_here() if workspace.notes_file(agent).exists()]
+        try:
+            agents = workspace.agents_here()
+        except FleetError:  # nobody knows who writes here: what the clan has can be searched all the same
+            agents = []
+        private = [workspace.notes(agent) for agent in agents if workspace.notes_file(agent).exists()]
         self._stores: list[Patterns] = [workspace.patterns, *private]
         self._grouped = {member for group in merged.groups(workspace.patterns.pointing()) for member in group}
         self._known: dict[str, Pattern] = {}

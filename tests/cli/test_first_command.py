@@ -19,7 +19,7 @@ from tests.faults.test_read_only import allow
 
 LESSON = "Quote every path that comes from user input before a shell script reads it"
 SIMILAR = "Quote each path which comes from user input before some shell script reads it"
-PATTERNS = 16_000  # 11 MB: so much that a hook does not wait for it
+PATTERNS = 1_600  # 11 MB: so much that nobody waits for it who is in a hurry
 DELIMITER = re.compile(r"fleet-[0-9a-f]{16}")
 
 
@@ -27,8 +27,11 @@ def edition() -> bytes:
     """Return an edition of so many patterns of other machines."""
     rows = []
     for number in range(PATTERNS):
-        right = f"Do it the other way, {number}. " + "And look twice. " * 30
-        first = {"correct": right, "text": f"Lesson {number} of many"}
+        first = {
+            "correct": f"Do it the other way, {number}. And look twice.",
+            "log": "x" * 6_800,
+            "text": f"Lesson {number} of many",
+        }
         column = {"add": f"2026-11-20T00:00:00.{number % 1000:03d}Z-0000", "first": first, "n": {"seen": 1}}
         line = {"id": f"p-{number:016x}", "w": {f"tank.{number % 7:08x}": column}}
         rows.append(json.dumps(line, separators=(",", ":"), sort_keys=True))
@@ -124,11 +127,11 @@ def test_what_is_written_is_written_and_near_lessons_are_told(large):
     assert (shown["state"], shown["category"], shown["helped"], shown["seen"]) == ("retired", "shell", 1, 1)
 
 
-def test_a_hook_does_not_wait_and_leaves_it_to_the_background(unindexed):
+def test_a_session_starts_in_time_with_all_of_it_or_leaves_the_rest_to_the_background(unindexed):
     payload = {"session_id": "s1", "hook_event_name": "SessionStart", "source": "startup"}
     payload |= {"cwd": str(unindexed.folder / "w"), "transcript_path": str(unindexed.folder / "t.jsonl")}
     done = unindexed.run("w", "hook", "SessionStart", text=json.dumps(payload))
-    assert "are being made ready" in done.stdout
+    assert "are being made ready" in done.stdout or "Quote every path" in done.stdout
     until = time.monotonic() + 60
     while not list((unindexed.folder / "w/.fleet/ready").glob("start-*")) and time.monotonic() < until:
         time.sleep(0.05)
@@ -163,13 +166,14 @@ def test_a_disk_that_can_only_be_read(large, tmp_path):
         stage.run("disk/w", "init", "--agent", "velma")
         (disk / "w/clan-learnings/patterns.jsonl").write_bytes(edition())
         stage.correct("disk/w", LESSON)
+        stage.run("disk/w", "sync")
         for path in (disk / "w/.fleet").glob("state-*"):
             path.unlink()
         allow(disk, may_write=False, is_mount=is_mount)
         one = json.loads(stage.run("disk/w", "patterns", "-n", "1", "--json").stdout)["patterns"][0]["id"]
         assert json.loads(stage.run("disk/w", "show", one, "--json").stdout)["id"] == one
         assert stage.run("disk/w", "start").stdout
-        assert "16,001 lessons" in stage.run("disk/w", "status").stdout
+        assert "1,601 lessons" in stage.run("disk/w", "status").stdout
         assert LESSON in stage.run("disk/w", "search", LESSON).stdout
     finally:
         allow(disk, may_write=True, is_mount=is_mount)
