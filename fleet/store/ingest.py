@@ -27,7 +27,7 @@ from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage,
 from fleet.store.files import Files, fingerprint, look
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read, kind_of
 from fleet.store.rows import Contents, Rows, is_outdated
-from fleet.store.tree import TreeGoneError, TreeStore
+from fleet.store.tree import BLOB_BYTES_MAX, TreeGoneError, TreeStore
 
 T = TypeVar("T")
 
@@ -449,6 +449,9 @@ class Ingest:
         known = {row[0]: row[1:] for row in fold.connection.execute("SELECT path, oid, look FROM file")}
         plans = []
         for path in sorted(oids.keys() | {source.path for source in self._sources()}, key=_editions_first):
+            if _size(self._clan / path) > BLOB_BYTES_MAX:
+                self._warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
+                continue
             oid, (had, seen) = oids.get(path, ""), known.get(path, ("", ""))
             if not (oid and had == oid and seen and seen == look(self._clan / path)):
                 plans.append(self._plan(fold, path, oid, tree.read(oid) if oid else b""))
@@ -693,13 +696,15 @@ def _kind(path: str) -> Kind:
 
 def _bytes(sources: Iterable[Source]) -> int:
     """Return how many bytes these files have together."""
-    found = 0
-    for source in sources:
-        try:
-            found += source.file.stat().st_size
-        except OSError:
-            continue
-    return found
+    return sum(_size(source.file) for source in sources)
+
+
+def _size(file: Path) -> int:
+    """Return how many bytes a file has, 0 for one that is not there."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def _hash(data: bytes) -> bytes:
