@@ -1,7 +1,6 @@
 """Agent hosts and shells: ``fleet install``, ``fleet uninstall``, ``fleet hook``, ``fleet completion``."""
 
 import difflib
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,6 @@ from fleet.app.setup import CLAUDE_CODE, Changed
 from fleet.cli import output
 from fleet.hosts.install import plugin_folder
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.store.workspace import find_root
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -102,17 +100,13 @@ def _path(*, project: bool, user: bool, directory: str) -> Path:
     """
     if project and user:
         raise UsageError("--project or --user, not both. Nothing was changed")
-    return setup.user_settings() if user else setup.project_settings(_root(directory))
-
-
-def _root(directory: str) -> Path:
-    return find_root(directory or output.chosen.directory, os.environ, Path.cwd())
+    return setup.user_settings() if user else setup.project_settings(output.find_root(directory))
 
 
 def _note_others(path: Path, directory: str) -> None:
     """Say where fleet is switched on beside this file: one place is enough."""
     try:
-        root = _root(directory)
+        root = output.find_root(directory)
     except NoError:
         root = None
     with suppress(FleetError, OSError):  # the doctor tells of a settings file that cannot be read

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from fleet.hosts.calls import CONFIG, root_around
 from fleet.model.errors import NoError, UsageError
-from fleet.store.workspace import Workspace, check_version, find_root
+from fleet.store.workspace import Workspace, check_version
 from fleet.text import screening
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def opened(directory: str = "", *, of_any_version: bool = False) -> Iterator[Wor
     Raises:
         NoError: there is none here, or it is of another version and ``of_any_version`` is not set.
     """
-    root = find_root(directory or chosen.directory, os.environ, Path.cwd())
+    root = find_root(directory)
     if not of_any_version:
         check_version(root)
     workspace = Workspace(root)
@@ -75,15 +76,28 @@ def opened(directory: str = "", *, of_any_version: bool = False) -> Iterator[Wor
         workspace.close()
 
 
+def find_root(directory: str = "") -> Path:
+    """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the one around the folder that we are in.
+
+    Raises:
+        NoError: there is none.
+    """
+    if named := directory or chosen.directory or os.environ.get("FLEET_DIR", ""):
+        root = Path(named).expanduser().absolute()
+        if not (root / CONFIG).is_file():
+            raise NoError(f"{root} is no fleet workspace: it has no {CONFIG}. Run `fleet init` there")
+        return root
+    start = Path.cwd()
+    if not (found := root_around(str(start))):
+        raise NoError(f"there is no {CONFIG} in {start} or above. Run `fleet init` in your project's folder")
+    return Path(found)
+
+
 def root_for(directory: str) -> Path:
     """Return the folder that a command means which can make a workspace: a named one, the one around, or this one."""
-    named = directory or chosen.directory or os.environ.get("FLEET_DIR", "")
-    if named:
+    if named := directory or chosen.directory or os.environ.get("FLEET_DIR", ""):
         return Path(named).expanduser().absolute()
-    try:
-        return find_root("", {}, Path.cwd())
-    except NoError:
-        return Path.cwd()
+    return Path(root_around(str(Path.cwd())) or Path.cwd())
 
 
 def agent_in(workspace: Workspace, named: str = "") -> str:

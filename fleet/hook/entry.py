@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from fleet.hosts import answers, local
-from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, Alarm, Call, TimeUpError, explained, is_own
+from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, Alarm, Call, TimeUpError, explained, is_own, root_around
 from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload, parse
 from fleet.recall.ready import Ready
 
@@ -118,17 +118,13 @@ def _might_signal(call: Call, prompt: str) -> bool:
 
 
 def find_root(cwd: str, environment: Mapping[str, str]) -> str:
-    """Return the workspace's root, or "": ``FLEET_DIR``, else the nearest ``fleet.toml`` above where the host is."""
+    """Return the workspace's root, or "": ``FLEET_DIR``, else the one around the folder where the host is."""
     if named := environment.get("FLEET_DIR", ""):
         root = os.path.abspath(os.path.expanduser(named))
         return root if os.path.isfile(os.path.join(root, CONFIG)) else ""
     for start in (cwd, environment.get("CLAUDE_PROJECT_DIR", ""), environment.get("GEMINI_CWD", ""), _here()):
-        folder = start if os.path.isabs(start) else ""
-        while folder:
-            if os.path.isfile(os.path.join(folder, CONFIG)):
-                return folder
-            above = os.path.dirname(folder)
-            folder = above if above != folder else ""
+        if os.path.isabs(start) and (root := root_around(start)):
+            return root
     return ""
 
 

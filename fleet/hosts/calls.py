@@ -18,9 +18,63 @@ AT_THE_START = "session-start-work"
 
 CONFIG = "fleet.toml"
 _CONFIG_BYTES_MAX = 1024 * 1024
+_PATH_BYTES_MAX = 16 * 1024
 _LOG = "log"
 _WORD_CHARS_MAX = 80
 _WHAT_CHARS_MAX = 600
+
+
+def root_around(start: str) -> str:
+    """Return the workspace's root that a folder is in, the nearest ``fleet.toml`` upward; "" where there is none.
+
+    A worktree of git has its main checkout's workspace, unless somebody writes in one of its own.
+    """
+    around = _upward(start)
+    if around and os.path.exists(os.path.join(around, local.FOLDER, "replica.toml")):
+        return around
+    checkout = _in_main_checkout(start)
+    return (_upward(checkout) if checkout else "") or around
+
+
+def _upward(folder: str) -> str:
+    while folder:
+        if os.path.isfile(os.path.join(folder, CONFIG)):
+            return folder
+        above = os.path.dirname(folder)
+        folder = above if above != folder else ""
+    return ""
+
+
+def _in_main_checkout(start: str) -> str:
+    """Return what a folder of a worktree is in the main checkout; "" for a folder of none.
+
+    Read as git writes it, without git: the worktree's ``.git`` names its folder in the repository, which names both the
+    repository and that ``.git`` again. Else a folder from elsewhere could name any workspace on this machine.
+    """
+    top = start
+    while not os.path.lexists(mark := os.path.join(top, ".git")):
+        top, below = os.path.dirname(top), top
+        if top == below:
+            return ""
+    if not (told := _told(mark)).startswith("gitdir: "):
+        return ""
+    own = os.path.join(top, told.removeprefix("gitdir: "))
+    common, back = _told(os.path.join(own, "commondir")), _told(os.path.join(own, "gitdir"))
+    repository = os.path.realpath(os.path.join(own, common))
+    if not common or not back or os.path.basename(repository) != ".git":
+        return ""
+    if os.path.realpath(os.path.join(own, back)) != os.path.realpath(mark):
+        return ""
+    return os.path.normpath(os.path.join(os.path.dirname(repository), os.path.relpath(start, top)))
+
+
+def _told(path: str) -> str:
+    """Return what stands in one of git's small files, "" for a folder or what cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read(_PATH_BYTES_MAX).rstrip(b"\r\n")).replace("\0", "")
+    except OSError:
+        return ""
 
 
 def is_own(command: str) -> bool:

@@ -6,7 +6,7 @@ folder's tells that something in it was deleted. Beyond a limit the answer is ye
 safe side. Standard library only, for the hook's sake.
 """
 
-# ruff: noqa: PTH116, PTH118, PTH120, PTH206
+# ruff: noqa: PTH113, PTH116, PTH118, PTH120, PTH206
 # Paths are texts here: pathlib alone would take 5 ms, on every tool call.
 from __future__ import annotations
 
@@ -62,9 +62,21 @@ def any_since(root: str | os.PathLike[str], cwd: str, since_ns: int) -> bool:
     folders = [walk.root]
     if cwd:
         inside = os.path.realpath(cwd)
-        if inside != walk.root and not inside.startswith(walk.root.rstrip(os.sep) + os.sep):
-            folders.append(inside)
+        below = os.path.relpath(inside, walk.root).split(os.sep)
+        if below[0] == os.pardir:
+            folders.append(_worktree(inside, walk.root) or inside)
+        elif not SKIPPED.isdisjoint(below) and (worktree := _worktree(inside, walk.root)):
+            folders.append(worktree)
     return any(walk.has_change(folder) for folder in folders)
+
+
+def _worktree(folder: str, root: str) -> str:
+    """Return the git worktree that a folder is in, outside the root or in a folder that is skipped; "" for none."""
+    while folder not in (root, os.path.dirname(folder)):
+        if os.path.isfile(os.path.join(folder, ".git")):
+            return folder
+        folder = os.path.dirname(folder)
+    return ""
 
 
 def moment(handle: int) -> int:

@@ -426,22 +426,3 @@ def _first_line(path: Path) -> bytes:
     with suppress(OSError), path.open("rb") as file:
         return file.readline(limits.LINE_BYTES_MAX + 1).removeprefix(b"\xef\xbb\xbf").strip()
     return b""
-
-
-def find_root(named: str, environment: Mapping[str, str], start: Path) -> Path:
-    """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the nearest ``fleet.toml`` upward.
-
-    Raises:
-        NoError: there is none.
-    """
-    chosen = named or environment.get("FLEET_DIR", "")
-    if chosen:
-        root = Path(chosen).expanduser().absolute()
-        if not (root / config.FILE_NAME).is_file():
-            raise NoError(f"{root} is no fleet workspace: it has no {config.FILE_NAME}. Run `fleet init` there")
-        return root
-    start = start.absolute()
-    for folder in (start, *start.parents):
-        if (folder / config.FILE_NAME).is_file():
-            return folder
-    raise NoError(f"there is no {config.FILE_NAME} in {start} or above. Run `fleet init` in your project's folder")
