@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet.learn import private
@@ -14,6 +15,7 @@ from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
 from fleet.text.screening import screened
+from fleet.text.similarity import Near, near
 
 
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
@@ -49,6 +51,20 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
 
 def _beginning(looked: Sequence[Patterns], wanted: str) -> list[str]:
     return sorted({each for source in looked for each in source.beginning(wanted)}) if len(wanted) > len("p-") else []
+
+
+def nearest(root: Path, said: Sequence[str], count: int) -> list[Near]:
+    """Return the lessons nearest to each of some texts by their words, ``count`` each; for a hook that asks something.
+
+    No model is loaded, and nothing is counted or written: a host waits.
+    """
+    workspace = Workspace(root)
+    try:
+        looked = sources(workspace)
+        known = [(each, {p.id: p.text for source in looked for p in source.candidates(each)}) for each in said]
+        return [found for each, texts in known for found in near(each, list(texts.items()), count)]
+    finally:
+        workspace.close()
 
 
 class Listing(NamedTuple):

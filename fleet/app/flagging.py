@@ -1,132 +1,296 @@
-"""Signals that a host tells of: a person's correction, a failed build; logged at once, so that a lesson is stated.
+"""Signals that a host tells of: a person's correction, a refused call, a failed build; logged at once.
 
-A host waits for this, and loading a workspace would take longer than all of it: so nothing here opens a database, and a
-signal gets the few parts of a workspace that it needs.
+Only the question for the lesson waits: a strong signal is asked about in the turn, the others once and together when
+the agent stops, a failed build when the same command succeeds.
+
+A host waits for this, and loading a workspace would take longer than all of it: so a signal is logged with the few
+parts of a workspace that it needs. A database is opened after that, and only for a question, to name known lessons.
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fleet.hosts import local
-from fleet.hosts.calls import CONFIG, Call
+from fleet.hosts import local, transcripts
+from fleet.hosts.answers import Reply
+from fleet.hosts.calls import CONFIG, Alarm, Call, TimeUpError
 from fleet.hosts.payloads import Payload
 from fleet.learn import attempts, signals
 from fleet.store.files import Files
 from fleet.text import screening, shell
 
-LISTED_MAX = 5
-LOCK_WAIT_S = 5.0
+_LISTED_MAX = 5
+_LOCK_WAIT_S = 5.0
 """How long a hook waits for another process: shorter than a command does, since a host waits for the hook."""
 
-QUOTE_CHARS_MAX = 1_000
-TITLE_CHARS_MAX = 120
-REGISTER_BYTES_MAX = 1024 * 1024
+_NEAREST_S = 1.5
+"""How long known lessons are looked for: a question without them is better than none."""
+
+_QUOTE_CHARS_MAX = 1_000
+_TITLE_CHARS_MAX = 120
+_LESSON_CHARS_MAX = 240
+_REGISTER_BYTES_MAX = 1024 * 1024
 
 _INJECTED = ("fleet-", "hook_context", "(p-", ";p-", "; p-", "(d-", ";d-", "; d-")
 """Without one of these nothing of ours is in a prompt, and what takes it out need not be loaded."""
 
-STATE_IT = """\
-fleet logged this as {id}: "{title}". It counts for nothing until its lesson is stated. State it now, in this turn, as \
-one general sentence that would have prevented it, and then go on with the task:
-  fleet learn {id} --pattern "..."
-If it was no correction at all, go on: nothing needs to be done."""
-
-STATE_ITS_CAUSE = """\
-fleet logged this as {id}: "{title}". It counts for nothing until its lesson is stated. Once you know the cause, and \
-in this turn, state it as one general sentence that would have prevented it:
-  fleet learn {id} --pattern "..."
-If it failed as it was meant to, as a test that is written first does, go on: nothing needs to be done."""
-
-STATE_THEM = """\
-{number} logged in this session {verb} no lesson yet, and so teach{es} nobody anything:
+_STATE_IT = """\
+fleet logged this:
 {rows}
-State each as one general sentence, for example: fleet learn {first} --pattern "..."
-What was no correction can be left as it is; you will not be asked again in this session."""
+It counts for nothing until its lesson is stated. State it now, in this turn, as one general sentence that would have \
+prevented it, and then go on with the task:
+  fleet learn {first} --pattern "..."{known}
+If it was no correction at all: fleet learn --dismiss {first}"""
+
+_STATE_ITS_CAUSE = """\
+`{command}` succeeds now. It had failed, and fleet logged that:
+{rows}
+What was it? If others would run into it too, state it as one general sentence that would have prevented it:
+  fleet learn {first} --pattern "..."{known}
+If it failed as it was meant to, as a test that is written first does, go on: you will not be asked again."""
+
+_STATE_THEM = """\
+What was logged in this session has no lesson yet, and so teaches nobody anything:
+{rows}
+State each as one general sentence, for example: fleet learn {first} --pattern "..."{known}
+What was no correction: fleet learn --dismiss ID. You will not be asked again in this session."""
+
+_KNOWN = """
+Known already, nearest first. If it is one of these, say so instead of wording it anew: fleet learn {first} --same p-...
+{rows}"""
 
 
-def heard(call: Call, payload: Payload) -> str:
-    """Log a correction by a person, or another agent, before the next reply; return how its lesson is to be stated."""
-    from fleet.text.signals import PRAISE, detect
+_Told = tuple[transcripts.Objection | None, signals.Flag]
 
-    said = payload.prompt
+
+def heard(call: Call, payload: Payload) -> Reply:
+    """Log what a person, or another agent, objects to, before the next reply; return how a lesson is to be stated."""
+    said, settings = _own_part(payload.prompt), _settings(call)
+    signal, flags = _detected(said, settings), list[_Told]()
+    objections, read_to = _objections(call, payload, payload.prompt)
+    for objection in objections:
+        is_prompt = objection.words == payload.prompt.strip()[: transcripts.TEXT_CHARS_MAX]
+        is_strong = not is_prompt or (signal is not None and signal.confidence == "strong")
+        flags.append((objection, _objected(objection, "strong" if is_strong else "medium")))
+        signal = None if is_prompt else signal  # the same words
+    if signal is not None:
+        flag = signals.Flag(
+            kind="agent" if signal.sender else "human",
+            quote=_quoted(said, signal.excerpt),
+            title=signal.excerpt,
+            confidence=signal.confidence,
+            heard=signal.kind,
+            agent=signal.sender,
+        )
+        flags.append((None, flag))
+    new = _logged(call, flags, read_to)
+    asked = _question(call, _STATE_IT, [each for each in new if each[1].confidence == "strong"])
+    return Reply(asked, note=_note(new))
+
+
+def objected(call: Call, payload: Payload) -> str:
+    """Log what a person refused in this turn, with the words that came with it; return a line for the person."""
+    objections, read_to = _objections(call, payload)
+    return _note(_logged(call, [(each, _objected(each, "strong")) for each in objections], read_to))
+
+
+def _own_part(said: str) -> str:
+    """Return what was said without what fleet itself had put into it."""
     if any(mark in said.lower() for mark in _INJECTED):
         from fleet.learn.echoes import strip_injected
 
-        said = strip_injected(said)
-    # None means the defaults: reading what a person set takes a parser, and far longer than all else here.
-    signal = detect(said, _triggers(call) if call.sets("triggers") else None)
-    if signal is None or signal.kind == PRAISE:  # which corrects nothing
-        return ""
-    flag = signals.Flag(
-        kind="agent" if signal.sender else "human",
-        quote=_quoted(said, signal.excerpt),
-        title=signal.excerpt,
-        confidence=signal.confidence,
-        heard=signal.kind,
-        agent=signal.sender,
-    )
-    return _flagged(call, flag, STATE_IT)
+        return strip_injected(said)
+    return said
 
 
-def _triggers(call: Call) -> Any:
+def _settings(call: Call) -> Any:
+    """Return ``[triggers]``; None means the defaults: to read what a person set takes far longer than all else here."""
+    if not call.sets("triggers"):
+        return None
     from fleet.store import config
 
     return config.load(Path(call.root) / CONFIG).triggers
 
 
+def _detected(said: str, settings: Any) -> Any:
+    from fleet.text.signals import PRAISE, detect
+
+    signal = detect(said, settings)
+    return None if signal is None or signal.kind == PRAISE else signal  # praise corrects nothing
+
+
+def _objections(call: Call, payload: Payload, prompt: str = "") -> tuple[list[transcripts.Objection], int]:
+    """Return what a person objected to since the transcript was read last, each once, and how far it is read then.
+
+    What still waits for its words is read again, with the prompt that brings them. -1: nothing was read.
+    """
+    settings = _settings(call)
+    if not payload.has_transcript or (settings is not None and settings.off):
+        return [], -1
+    found: list[transcripts.Objection] = []
+    with call.guarded("what was refused in this session was not heard"):
+        part = transcripts.unread(call.told, payload.transcript)
+        if part.trouble and call.told.claim("transcript trouble"):
+            call.log(f"the session's transcript {part.trouble}")
+        waits = None
+        if transcripts.has_objection(part.data):
+            known = set(call.told.words())
+            found, waits = transcripts.objections(transcripts.events(part.data, part.begins), prompt)
+            found = [each for each in found if f"heard {each.id}" not in known]
+        return found, waits.offset if waits is not None else part.ends
+    return [], -1
+
+
+def _objected(objection: transcripts.Objection, confidence: str) -> signals.Flag:
+    """Return the signal of a refused call, or a stopped turn: the person's words, and what they were about."""
+    words = _own_part(objection.words)
+    what = "Refused" if objection.kind == "rejection" else "Stopped after" if objection.tool else "Stopped"
+    about = " ".join(filter(None, [what, f"{objection.tool}:" if objection.about else objection.tool, objection.about]))
+    return signals.Flag(
+        kind="human",
+        quote=f"{_quoted(words, '')}\n({about})",
+        title=words.strip().split("\n")[0],
+        confidence=confidence,
+        heard=objection.kind,
+    )
+
+
 def _quoted(said: str, excerpt: str) -> str:
     """Return a short message whole, else the sentence that told and what follows it: there stands what is right."""
-    if len(said) <= QUOTE_CHARS_MAX:
+    if len(said) <= _QUOTE_CHARS_MAX:
         return said
     begin = max(said.find(excerpt), 0)
-    return said[begin : begin + QUOTE_CHARS_MAX]
+    return said[begin : begin + _QUOTE_CHARS_MAX]
 
 
-def _flagged(call: Call, flag: signals.Flag, words: str) -> str:
-    """Log a signal; return how its lesson is to be stated, unless it is one that was logged before."""
-    done = signals.flag(_ground(call), call.agent, flag, session=call.session, wait_s=LOCK_WAIT_S)
-    if not done.is_new:
+def _logged(call: Call, flags: Sequence[_Told], read_to: int) -> list[tuple[str, signals.Flag]]:
+    """Log signals, then note how far the transcript is read; return those that are new, with their ids."""
+    new = []
+    for objection, flag in flags:
+        done = signals.flag(_ground(call), call.agent, flag, session=call.session, wait_s=_LOCK_WAIT_S)
+        if objection is not None:
+            call.told.note(f"heard {objection.id}")
+        if done.is_new:
+            call.told.note(f"flag {done.id}")
+            new.append((done.id, flag))
+    if read_to >= 0:
+        transcripts.note_read(call.told, read_to)
+    return new
+
+
+def _note(new: Sequence[tuple[str, signals.Flag]]) -> str:
+    """Return the line that tells the person what was logged, "" for nothing."""
+    if not new:
         return ""
-    call.told.note(f"flag {done.id}")
-    return words.format(id=done.id, title=_shown_title(flag.title))
+    what = "a correction" if len(new) == 1 else f"{len(new)} corrections"
+    return f'fleet logged {what}: "{_shown_title(new[0][1].title)}"'
 
 
 def _shown_title(title: str) -> str:
-    return screening.readable(title)[:TITLE_CHARS_MAX]
+    return screening.readable(title)[:_TITLE_CHARS_MAX]
 
 
-def failed(call: Call, payload: Payload) -> str:
-    """Count a failed command; return how its lesson is to be stated, where it is a build or a test."""
+def _question(call: Call, words: str, asked: Sequence[tuple[str, signals.Flag]], **more: str) -> str:
+    """Return what asks for the lessons of some entries, "" for none, with the lessons nearest to what was said."""
+    if not asked:
+        return ""
+    rows = [f'- {entry}: "{_shown_title(flag.title)}"' for entry, flag in asked[:_LISTED_MAX]]
+    if over := len(asked) - len(rows):
+        rows.append(f"- and {over} more: `fleet learn --waiting`")
+    first = asked[0][0]
+    near = _nearest(call, [flag.quote or flag.title for _, flag in asked[:_LISTED_MAX]])
+    known = _KNOWN.format(first=first, rows="\n".join(near)) if near else ""
+    return words.format(rows="\n".join(rows), first=first, known=known, **more)
+
+
+def _nearest(call: Call, said: Sequence[str]) -> list[str]:
+    """Return the known lessons nearest to what was said, three for one signal, one for each of several."""
+    from fleet.app import finding
+
+    found: dict[str, str] = {}
+    with call.guarded("the nearest lessons are not named"):
+        try:
+            with Alarm(_NEAREST_S):
+                for near in finding.nearest(Path(call.root), said, 3 if len(said) == 1 else 1):
+                    differs = f"differs in {', '.join(near.differs)}; " if near.differs else ""
+                    found[near.id] = f"- {_short(near.text)} ({differs}{near.id})"
+        except TimeUpError:
+            call.log(f"the nearest lessons were not found within {_NEAREST_S:g} s: the question goes without them")
+    return list(found.values())
+
+
+def _short(text: str) -> str:
+    clean = screening.one_line(screening.readable(text))
+    return clean if len(clean) <= _LESSON_CHARS_MAX else f"{clean[: _LESSON_CHARS_MAX - 1]}…"
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+def ended(call: Call, payload: Payload, *, is_error: bool) -> tuple[bool | None, Reply]:
+    """Judge how a command ended, and log a failed build; return what is known of it, and a question for its cause.
+
+    The question comes once, when a command of a family succeeds that had failed in this session.
+    """
+    builds = attempts.read_settings(call.root).builds if call.sets("attempts") else None
+    printed = payload.error or payload.printed
+    is_ok = shell.outcome(payload.command, printed, is_error=is_error, builds=builds)
+    if is_ok is None:
+        return None, Reply()
+    if not shell.is_build(payload.command, builds):
+        if not is_ok:
+            _count(call, payload, printed)
+        return is_ok, Reply()
+    family = shell.family(payload.command)
+    red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()} "
+    if is_ok:
+        return True, Reply(_turned_green(call, payload, red))
+    if not _count(call, payload, printed):
+        return False, Reply()
+    same = f"{family}\n{shell.error_fingerprint(printed) or payload.exit_code}"
+    flag = signals.failure(payload.command, payload.exit_code, printed, same)
+    done = signals.flag(_ground(call), call.agent, flag, session=call.session, wait_s=_LOCK_WAIT_S)
+    if not done.is_new:
+        return False, Reply()
+    call.told.note(f"{red}{done.id}")
+    return False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}")
+
+
+def _count(call: Call, payload: Payload, printed: str) -> bool:
+    """Count a failed command for the door that closes; return False for one that was reported before."""
     if payload.call and not call.told.claim(f"call {payload.call}"):
-        return ""  # a plugin and the settings may both call: one failure is one
+        return False  # a plugin and the settings may both call: one failure is one
     with call.guarded("the failure is not counted"):
         attempts.note_failure(
-            call.root, call.agent, call.session, payload.command, payload.error, payload.exit_code, payload.cwd
+            call.root, call.agent, call.session, payload.command, printed, payload.exit_code, payload.cwd
         )
-    builds = attempts.read_settings(call.root).builds if call.sets("attempts") else None
-    if not shell.is_build(payload.command, builds):
+    return True
+
+
+def _turned_green(call: Call, payload: Payload, red: str) -> str:
+    known = call.told.words()
+    failed = [word.split()[2] for word in known if word.startswith(red)]
+    asked = {word.split()[1] for word in known if word.startswith("green ")}
+    new = [entry for entry in dict.fromkeys(failed) if entry not in asked and call.told.claim(f"green {entry}")]
+    if not new:
         return ""
-    return _flagged(call, signals.failure(payload.command, payload.exit_code, payload.error), STATE_ITS_CAUSE)
+    rows = [
+        each for each in signals.waiting(_ground(call), call.agent, call.session, everything=True) if each.id in new
+    ]
+    command = _shown_title(screening.redact(payload.command).split("\n")[0])
+    asking = [(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
+    return _question(call, _STATE_ITS_CAUSE, asking, command=command)
 
 
 def unstated(call: Call) -> str:
-    """Return what names the entries of this session that teach nothing yet; "" where there is none."""
-    waiting = signals.waiting(_ground(call), call.agent, call.session)
-    if not waiting:
-        return ""
-    rows = [f"- {each.id}: {_shown_title(each.title)}" for each in waiting[:LISTED_MAX]]
-    if more := len(waiting) - len(rows):
-        rows.append(f"- and {more} more: `fleet status`")
-    is_one = len(waiting) == 1
-    return STATE_THEM.format(
-        number="One correction" if is_one else f"{len(waiting)} corrections",
-        verb="has" if is_one else "have",
-        es="es" if is_one else "",
-        rows="\n".join(rows),
-        first=waiting[0].id,
-    )
+    """Return what asks for the lessons of this session's entries, each once; "" where none is left to ask for."""
+    asked = {word.split()[1] for word in call.told.words() if word.startswith("stop ")}
+    waiting = [each for each in signals.waiting(_ground(call), call.agent, call.session) if each.id not in asked]
+    new = [each for each in waiting if call.told.claim(f"stop {each.id}")]
+    return _question(call, _STATE_THEM, [(each.id, signals.Flag("human", each.wrong, each.title)) for each in new])
 
 
 class _Ground:
@@ -145,7 +309,7 @@ class _Ground:
     @property
     def is_read_only(self) -> bool:
         """Whether nobody may write here: an ephemeral folder, and no lease."""
-        register = local.read(str(self.root), "replica.toml", bytes_max=REGISTER_BYTES_MAX)
+        register = local.read(str(self.root), "replica.toml", bytes_max=_REGISTER_BYTES_MAX)
         return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
 
     def home(self, agent: str) -> Path:

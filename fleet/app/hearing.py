@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from fleet.hosts import local
+from fleet.hosts import local, transcripts
 from fleet.hosts.answers import Reply
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, Alarm, Call, TimeUpError, explained, is_own
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload
@@ -75,9 +75,9 @@ def _answered(call: Call, payload: Payload) -> Reply:
         return Reply()
     from fleet.app import flagging
 
-    return Reply(
-        flagging.heard(call, payload) if payload.event == "UserPromptSubmit" else flagging.failed(call, payload)
-    )
+    if payload.event == "UserPromptSubmit":
+        return flagging.heard(call, payload)
+    return flagging.ended(call, payload, is_error=True)[1]
 
 
 # --- a session's start ----------------------------------------------------------------------------------------------
@@ -86,6 +86,8 @@ def _answered(call: Call, payload: Payload) -> Reply:
 def _session_start(call: Call, payload: Payload) -> Reply:
     """At a start, a resume, a clear, and after a compaction: whatever is in the context of a session may be gone."""
     began_ms = local.now_ms()
+    if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
+        transcripts.pass_over(call.told, payload.transcript)
     text, is_whole = ready.Ready(call.root, call.agent).text(), True
     if text is None:
         with _opened(call) as workspace:
@@ -201,13 +203,21 @@ def _lessons_for(call: Call, payload: Payload) -> str:
 
 def _after_a_tool(call: Call, payload: Payload) -> Reply:
     if payload.command and payload.has_ended and payload.host != CODEX:  # Codex does not tell how a command ended
-        if won := attempts.note_success(call.root, call.agent, call.session, payload.command):
+        if not attempts.has_any(call.root, call.agent, call.session) and not payload.may_have_failed:
+            return Reply()
+        from fleet.app import flagging
+
+        is_ok, reply = flagging.ended(call, payload, is_error=False)
+        if is_ok is None:
+            attempts.note_unknown(call.root, call.agent, call.session, payload.command)
+        elif is_ok and (won := attempts.note_success(call.root, call.agent, call.session, payload.command)):
             from fleet.learn import mutations
 
             with _opened(call) as workspace:
                 for mutation in won:
                     mutations.record_success(workspace, call.agent, mutation, payload.command)
-    elif payload.path and payload.tool in EDITING_TOOLS:
+        return reply
+    if payload.path and payload.tool in EDITING_TOOLS:
         attempts.note_edit(call.root, call.agent, call.session, payload.path)
     return Reply()
 
@@ -217,21 +227,27 @@ def _after_a_tool(call: Call, payload: Payload) -> Reply:
 
 def _stop(call: Call, payload: Payload) -> Reply:
     """The agent is done for now: what needs its attention is named, else what it will start with next is made ready."""
+    note = ""
+    with call.guarded("what was refused in this turn was not heard"):
+        if payload.has_transcript and transcripts.has_objection(transcripts.unread(call.told, payload.transcript).data):
+            from fleet.app import flagging
+
+            note = flagging.objected(call, payload)
     reason = "" if payload.is_stopping else _unstated(call)
     if not reason and ready.Ready(call.root, call.agent).is_stale():
         _leave(call, AT_THE_START)
-    return Reply(go_on=reason)
+    return Reply(go_on=reason, note=note)
 
 
 def _unstated(call: Call) -> str:
-    """Name what was logged in this session and teaches nothing yet, once."""
+    """Name what was logged in this session and teaches nothing yet, each once."""
     known = call.told.words()
-    if any(word.startswith("stop ") for word in known) or not any(word.startswith("flag ") for word in known):
+    asked = {word.split()[1] for word in known if word.startswith("stop ")}
+    if all(word.split()[1] in asked for word in known if word.startswith("flag ")):
         return ""
     from fleet.app import flagging
 
-    reason = flagging.unstated(call)
-    return reason if reason and call.told.claim("stop once") else ""
+    return flagging.unstated(call)
 
 
 def work_at_the_end(call: Call) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "Waiting",
     "correct",
     "discover",
+    "dismiss",
     "edit",
     "feedback",
     "find",
@@ -171,9 +172,17 @@ def state_lesson(
     return done
 
 
-def waiting(workspace: Workspace, agent: str, session: str = "") -> list[Waiting]:
-    """Return the entries whose lesson is still to be stated; of one session, when it is named."""
-    return signals.waiting(workspace, agent, session)
+def waiting(workspace: Workspace, agent: str, session: str = "", *, everything: bool = False) -> list[Waiting]:
+    """Return the entries whose lesson is still asked for; of one session, when it is named.
+
+    With ``everything`` also failed commands, what was dismissed, and what nobody is asked about any more for its age.
+    """
+    return signals.waiting(workspace, agent, session, days=workspace.config.hook.ask_days, everything=everything)
+
+
+def dismiss(workspace: Workspace, agent: str, prefix: str) -> list[Waiting]:
+    """Ask no more for the lesson of an entry, or of all that wait with ``prefix`` "". They stay, and can be stated."""
+    return signals.dismiss(workspace, agent, prefix)
 
 
 def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery, bool]:

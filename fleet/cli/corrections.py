@@ -83,6 +83,10 @@ def _learn(
     trigger: Trigger = "",
     same: Same = "",
     waiting: Annotated[bool, typer.Option("--waiting", help="List what waits for its lesson.")] = False,
+    dismiss: Annotated[bool, typer.Option("--dismiss", help="Ask no more for its lesson; the entry stays.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="With --dismiss: all that wait. With --waiting: whatever has no lesson.")
+    ] = False,
     session: output.Session = "",
     agent: output.Agent = "",
     directory: output.Directory = "",
@@ -92,10 +96,15 @@ def _learn(
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent)
         if waiting:
-            if correction or pattern or right or trigger or same:
+            if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
             # Only a session that is named here narrows the list: what another one left behind waits, too.
-            _tell_waiting(learning.waiting(workspace, who, session), as_json=as_json)
+            _tell_waiting(learning.waiting(workspace, who, session, everything=every), as_json=as_json)
+            return
+        if dismiss:
+            if pattern or right or trigger or same or bool(correction) == every:
+                raise UsageError("--dismiss takes an ID, or --all, and nothing else; nothing was changed")
+            _tell_dismissed(learning.dismiss(workspace, who, correction), as_json=as_json)
             return
         if not correction:
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
@@ -121,6 +130,12 @@ def _tell_waiting(found: list[learning.Waiting], *, as_json: bool) -> None:
         output.note(f'state each: fleet learn {found[0].id} --pattern "..."')
     else:
         output.say("no correction waits for its lesson")
+
+
+def _tell_dismissed(found: list[learning.Waiting], *, as_json: bool) -> None:
+    rows = [output.cleaned({"id": each.id, "title": each.title}) for each in found]
+    text = "\n".join(f"{row['id']} is not asked about any more: {row['title']}" for row in rows)
+    output.tell({"dismissed": rows}, text or "no correction waits for its lesson", as_json=as_json)
 
 
 def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> None:

@@ -99,15 +99,21 @@ def _has_work(call: Call, payload: Payload) -> bool:
     event = payload.event
     if event in ("PreToolUse", "PostToolUse"):
         return os.path.exists(local.path_of(call.root, "attempts", f"{call.agent}.jsonl")) or (
-            event == "PreToolUse" and (is_own(payload.command) or Ready(call.root, call.agent).has_rows())
+            is_own(payload.command) or Ready(call.root, call.agent).has_rows()
+            if event == "PreToolUse"
+            else payload.may_have_failed
         )
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended
     if event == "UserPromptSubmit":
-        return bool(payload.prompt.strip()) and _might_signal(call, payload.prompt)
+        return bool(payload.prompt.strip()) and (_might_signal(call, payload.prompt) or _might_object(call, payload))
     if event == "Stop":
         words = () if payload.is_stopping else call.told.words()
-        return any(word.startswith("flag ") for word in words) or Ready(call.root, call.agent).is_stale()
+        return (
+            any(word.startswith("flag ") for word in words)
+            or _might_object(call, payload)
+            or Ready(call.root, call.agent).is_stale()
+        )
     return event in ("SessionStart", "SubagentStart", "SessionEnd")
 
 
@@ -115,6 +121,19 @@ def _might_signal(call: Call, prompt: str) -> bool:
     from fleet.text.prompts import might_signal
 
     return might_signal(prompt) or call.sets("triggers")
+
+
+def _might_object(call: Call, payload: Payload) -> bool:
+    """Tell whether a person may have refused a call since the transcript was read last; if not, it is read now."""
+    if not payload.has_transcript:
+        return False
+    from fleet.hosts import transcripts
+
+    part = transcripts.unread(call.told, payload.transcript)
+    if part.trouble or transcripts.has_objection(part.data):
+        return True
+    transcripts.note_read(call.told, part.ends)
+    return False
 
 
 def find_root(cwd: str, environment: Mapping[str, str]) -> str:

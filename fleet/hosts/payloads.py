@@ -62,6 +62,22 @@ _ENVIRONMENT_OF = (
 )
 
 
+_MASKS = ("|", ";", "&", "!", "\n")
+_FAILURE_CUES = (
+    "fail",
+    "error",
+    "exit",
+    "panic",
+    "fatal",
+    "traceback",
+    "exception",
+    "problem",
+    "not found",
+    "rc=",
+    "***",
+)
+
+
 class BadPayloadError(ValueError):
     """What arrived is no JSON object."""
 
@@ -84,6 +100,8 @@ class Payload:
         error: what a failed command printed; its end, when it is long.
         exit_code: of a failed command; None when it is not known, or it did not fail.
         call: the id of the tool call.
+        printed: what a command that did not fail printed; its end, when it is long.
+        transcript: the path of the session's transcript, or "".
         has_ended: the command ran to its own end: nobody stopped it, and it is not in the background.
         is_stopping: a stop hook has sent the agent on already.
     """
@@ -100,11 +118,13 @@ class Payload:
         "host",
         "is_stopping",
         "path",
+        "printed",
         "prompt",
         "said",
         "session",
         "source",
         "tool",
+        "transcript",
     )
 
     def __init__(self, event: str, found: dict[str, object], environment: Mapping[str, str]) -> None:
@@ -129,8 +149,23 @@ class Payload:
         )
         self.is_stopping = found.get("stop_hook_active") is True
         self.exit_code, self.error = _failure(found)
+        self.printed = _tail("\n".join(filter(None, (_text(answer, "stdout"), _text(answer, "stderr")))))
+        self.transcript = _text(found, "transcript_path", "transcriptPath")
         if self.event == "PostToolUse" and self.exit_code:
             self.event = "PostToolUseFailure"  # other hosts have no event of its own for it
+
+    @property
+    def may_have_failed(self) -> bool:
+        """Whether a command whose exit code may be masked printed what may tell of a failure; in doubt, yes."""
+        if not any(mark in self.command for mark in _MASKS):
+            return False
+        lower = self.printed.lower()
+        return any(cue in lower for cue in _FAILURE_CUES)
+
+    @property
+    def has_transcript(self) -> bool:
+        """Whether there is a transcript in the form that ``hosts.transcripts`` reads."""
+        return bool(self.transcript) and self.host in (CLAUDE_CODE, UNKNOWN)
 
 
 def parse(event: str, data: bytes, environment: Mapping[str, str]) -> Payload:

@@ -6,7 +6,7 @@ until there is something to judge.
 
 A *streak* is consecutive failures of one command family with one normalised error in one session. A success of the
 family ends it, another error begins a new one, other families do not touch it. A *try* is the last failure of one very
-command within a streak.
+command within a streak. A command of which nobody can tell how it ended is neither failure nor success.
 
 **The door.** After ``limit`` failures in a streak, a command that failed among them is stopped, as long as nothing has
 changed since that failure. It is open when
@@ -227,6 +227,27 @@ def note_failure(
     return streak.count if streak is not None else 0
 
 
+def has_any(root: Root, agent: str, session: str) -> bool:
+    """Return False where nothing of this session is in the log: nothing is open, and nothing can be closed."""
+    return json.dumps(session).encode() in _read(root, agent)
+
+
+def note_unknown(root: Root, agent: str, session: str, command: str) -> None:
+    """Note that a command ran of which nobody can tell how it ended.
+
+    It ends no streak. Unless it only looked, it may have changed what commands of other families depend on.
+
+    Raises:
+        DiskError: it could not be noted.
+    """
+    from fleet.text import shell
+
+    family = shell.family(command)
+    others = [streak for streak in state(root, agent).of(session) if streak.family != family]
+    if not all(streak.is_open for streak in others) and not shell.only_looks(command):
+        append(root, agent, {"event": "changed", "session": session, "family": family})
+
+
 def note_success(root: Root, agent: str, session: str, command: str) -> list[Event]:
     """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
 
@@ -407,8 +428,9 @@ def _passed(state: State, event: Event) -> None:
 
 def _changed(state: State, event: Event) -> None:
     for streak in state.of(event.get("session", "")):
-        for each in streak.tries.values():
-            each.is_open = True
+        if streak.family != event.get("family"):  # what was run itself: it is not known to have done anything
+            for each in streak.tries.values():
+                each.is_open = True
 
 
 def _declared(state: State, event: Event) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
-from fleet.learn import corrections_md, echoes, private
+from fleet.learn import corrections_md, echoes, private, signals
 from fleet.learn.corrections_md import PART, RELAPSED, Bound, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
@@ -98,9 +98,14 @@ def reconcile_all(workspace: Workspace) -> int:
 
 
 def unfilled(workspace: Workspace, agent: str) -> int:
-    """Return how many entries of an agent's log wait for their lesson: they count for nothing until it is stated."""
+    """Return how many entries of an agent's log wait for a lesson that somebody may be asked for (``signals.waiting``).
+
+    They count for nothing until it is stated.
+    """
     page = workspace.files.read(log_file(workspace, agent))
-    return _read_since(_noted(workspace, agent), page).waiting if page else 0
+    if not page or not _read_since(_noted(workspace, agent), page).waiting:
+        return 0
+    return len(signals.waiting(workspace, agent, days=workspace.config.hook.ask_days))
 
 
 class _Counted(NamedTuple):

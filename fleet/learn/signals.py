@@ -4,8 +4,10 @@ Somebody objected, a command failed, an agent noticed its own mistake: that is l
 until the lesson is stated (``corrections.state_lesson``). A hook does this while its host waits, so nothing here opens
 a database, or parses the whole log.
 
-Behind each entry stands a comment, ``<!-- fleet flagged c-<16 hex> at=... kind=... session=... -->``: by it a repeat is
-known, in whatever process, and which session still owes a lesson. It is written with the entry, in one write.
+Behind each entry stands a comment, ``<!-- fleet flagged c-<16 hex> at=... kind=... session=... key=... -->``: by it a
+repeat is known, in whatever process, and which session still owes a lesson. It is written with the entry, in one write.
+``key`` is a hash of what makes a signal the same one within its session: its normalised words, or of a failed command
+the family and the normalised error. Time has no part in it.
 """
 
 from __future__ import annotations
@@ -14,21 +16,20 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from fleet.learn import corrections_md
 from fleet.model import limits, names
-from fleet.model.errors import UsageError
+from fleet.model.errors import NoError, UsageError
+from fleet.model.lesson_id import normalise
 from fleet.store.files import Files
 from fleet.text import dates, screening
 
-if TYPE_CHECKING:  # a hook that logs a failure needs no phrases, and has no time for a whole workspace
-    from fleet.text.signals import Signal
-
 Kind = Literal["human", "agent", "failure", "self"]
 
-TAIL_BYTES = 256 * 1024  # a repeat is looked for in so much of the log's end: a hundred of the largest signals
+_TAIL_BYTES = 256 * 1024  # a repeat is looked for in so much of the log's end: a hundred of the largest signals
 _SOURCES: dict[Kind, str] = {
     "human": "a person",
     "agent": "another agent",
@@ -36,9 +37,11 @@ _SOURCES: dict[Kind, str] = {
     "self": "self-observed",
 }
 _MARK = re.compile(
-    rb"<!-- fleet flagged (?P<id>c-[0-9a-f]{16}) at=(?P<at>\S{24}) kind=(?P<kind>[a-z]+) session=(?P<session>\S*) -->"
+    rb"<!-- fleet flagged (?P<id>c-[0-9a-f]{16}) at=(?P<at>\S{24}) kind=(?P<kind>[a-z]+) session=(?P<session>\S*?)"
+    rb"(?: key=(?P<key>[0-9a-f]{12}))? -->"
 )
 _RECORD = re.compile(rb"<!-- fleet (c-[0-9a-f]{16}) p-")
+_DISMISSED = re.compile(rb"<!-- fleet dismissed (c-[0-9a-f]{16}) ")
 _CONFIDENCE = re.compile(r"[a-z0-9.]{1,16}", re.ASCII)
 
 
@@ -84,6 +87,7 @@ class Flag(NamedTuple):
         heard: what the detection calls it: correction, frustration, knowledge, failure, ...
         agent: of kind ``agent``: who said it.
         secrets: kinds of secrets that were taken out already.
+        sameness: what makes it the same signal when it comes again; "": its words.
     """
 
     kind: Kind
@@ -94,6 +98,7 @@ class Flag(NamedTuple):
     heard: str = "correction"
     agent: str = ""
     secrets: tuple[str, ...] = ()
+    sameness: str = ""
 
 
 class Flagged(NamedTuple):
@@ -116,6 +121,7 @@ class Waiting(NamedTuple):
     id: str
     title: str
     when: str
+    wrong: str
 
 
 class _Mark(NamedTuple):
@@ -123,15 +129,17 @@ class _Mark(NamedTuple):
     at: str
     kind: str
     session: str
+    key: str
 
 
-def failure(command: str, exit_code: int | None, last_lines: str) -> Flag:
+def failure(command: str, exit_code: int | None, last_lines: str, sameness: str = "") -> Flag:
     """Return the signal of a failed command, cut to what helps: the command, how it ended, the last lines it said.
 
     Args:
         command: as it was run.
         exit_code: None when the host does not tell.
         last_lines: all that it said, or the end of it, of any length.
+        sameness: what makes another failure the same one.
     """
     told, in_command = _capped(command, limits.SIGNAL_COMMAND_CHARS_MAX)
     ended = "failed" if exit_code is None else f"exit code {exit_code}"
@@ -144,17 +152,7 @@ def failure(command: str, exit_code: int | None, last_lines: str) -> Flag:
         title=f"{first}: {ended}",
         heard="failure",
         secrets=tuple(sorted({*in_command, *in_lines})),
-    )
-
-
-def message(signal: Signal) -> Flag:
-    """Return the signal that was detected in a message: a person's, or another agent's where the host marks it so."""
-    return Flag(
-        kind="agent" if signal.sender else "human",
-        quote=signal.excerpt,
-        confidence=signal.confidence,
-        heard=signal.kind,
-        agent=signal.sender,
+        sameness=sameness,
     )
 
 
@@ -163,8 +161,8 @@ def flag(
 ) -> Flagged:
     """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
 
-    The same kind of signal in the same session within ``SIGNAL_REPEAT_S`` is the same one, and is not written again; a
-    clock that was set back repeats nothing.
+    The same words, or the same failure, of the same kind in the same session are one signal as long as it waits for its
+    lesson, and are not written again. Said once more after its lesson was stated, or dismissed, it is a new one.
 
     Args:
         workspace: where.
@@ -184,14 +182,14 @@ def flag(
         raise UsageError("this workspace is only read here, and no replica was lent to it: the signal was not logged")
     title, wrong, source, secrets = _screened(signal)
     word = corrections_md.session_word(session) if session else ""
+    this = (signal.kind, word, _key(signal.sameness or wrong))
     path = workspace.home(agent) / corrections_md.FILE_NAME
     with workspace.log_lock(agent, wait_s):
         known = workspace.files.read(path)
-        now_ms = workspace.world.wall_ms()
-        since, now = _iso(now_ms - limits.SIGNAL_REPEAT_S * 1000), _iso(now_ms)
-        for mark in _marks(known[-TAIL_BYTES:]):
-            if (mark.kind, mark.session) == (signal.kind, word) and since < mark.at <= now:
+        for mark in _marks(known[-_TAIL_BYTES:]):
+            if (mark.kind, mark.session, mark.key) == this and not _is_settled(known, mark.id):
                 return Flagged(mark.id, is_new=False)
+        now = _iso(workspace.world.wall_ms())
         when = f"{now[:10]} {now[11:16]}Z"
         heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
         label = "User flagged" if signal.kind in {"human", "agent"} else "What I got wrong"
@@ -201,15 +199,25 @@ def flag(
         content = corrections_md.content(when=when, title=title, wrong=wrong, right="", source=source, pattern="")
         entry = corrections_md.next_id(known, body, content)
         head = "" if known else f"# Corrections — {agent}\n"
-        comment = f"<!-- fleet flagged {entry} at={now} kind={signal.kind} session={word} -->"
+        comment = f"<!-- fleet flagged {entry} at={now} kind={signal.kind} session={word} key={this[-1]} -->"
         workspace.files.append(path, f"{head}\n{body}{comment}\n".encode())
     return Flagged(entry, is_new=True, secrets=secrets)
 
 
-def waiting(workspace: Ground, agent: str, session: str = "") -> list[Waiting]:
-    """Return the entries whose lesson is still to be stated, in file order; of one session, when it is named.
+def waiting(
+    workspace: Ground, agent: str, session: str = "", *, days: float = 0.0, everything: bool = False
+) -> list[Waiting]:
+    """Return the entries whose lesson somebody may be asked for, in file order.
 
-    For a session that owes nothing the log is searched and not parsed.
+    Not among them is a failed command, whose own session alone is asked, and what was dismissed. For a session that
+    owes nothing the log is searched and not parsed.
+
+    Args:
+        workspace: where.
+        agent: whose log.
+        session: only what was flagged in this one; "": in whichever.
+        days: leave out what is older; 0 leaves out nothing for its age.
+        everything: every entry without a lesson, whatever it is and however old.
     """
     known = workspace.files.read(workspace.home(agent) / corrections_md.FILE_NAME)
     here = {mark.id: mark for mark in _marks(known)}
@@ -218,11 +226,45 @@ def waiting(workspace: Ground, agent: str, session: str = "") -> list[Waiting]:
         here = {each: mark for each, mark in here.items() if mark.session == word and each not in counted}
         if not here:
             return []
-    return [
-        Waiting(bound.id, bound.entry.title or _first_line(bound.entry.wrong or bound.entry.right), bound.entry.when)
-        for bound in corrections_md.bind(corrections_md.parse_log(known))
-        if bound.record is None and not bound.entry.pattern and (not session or bound.id in here)
-    ]
+    dismissed = {found[1].decode() for found in _DISMISSED.finditer(known)}
+    oldest_ms = workspace.world.wall_ms() - days * 86_400_000 if days else 0
+    found = []
+    for bound in corrections_md.bind(corrections_md.parse_log(known)):
+        entry, mark = bound.entry, here.get(bound.id)
+        if bound.record is not None or entry.pattern or (session and mark is None):
+            continue
+        kind, when = (mark.kind, mark.at) if mark is not None else ("", entry.when)
+        flagged_ms = dates.to_ms(when) if when else None
+        is_over = kind == "failure" or bound.id in dismissed or (flagged_ms is not None and flagged_ms < oldest_ms)
+        if everything or not is_over:
+            title = entry.title or _first_line(entry.wrong or entry.right)
+            found.append(Waiting(bound.id, title, entry.when, entry.wrong))
+    return found
+
+
+def dismiss(workspace: Ground, agent: str, prefix: str) -> list[Waiting]:
+    """Ask nobody any more for the lesson of an entry, or with ``prefix`` "" of any that waits now; return them.
+
+    The entries stay as they are, and the lesson of each can still be stated.
+
+    Raises:
+        NoError: no entry that waits begins like that, or more than one.
+        DiskError: it did not reach the disk.
+    """
+    wanted = prefix if prefix.startswith("c-") or not prefix else f"c-{prefix}"
+    with workspace.log_lock(agent):
+        found = waiting(workspace, agent, everything=bool(prefix))
+        chosen = [each for each in found if each.id.startswith(wanted)]
+        if prefix and len(chosen) != 1:
+            raise NoError(
+                f"{len(chosen) or 'no'} corrections without a lesson begin with {prefix[:40]!r}; nothing was changed. "
+                "`fleet learn --waiting --all` lists them"
+            )
+        now = _iso(workspace.world.wall_ms())
+        marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in chosen)
+        if marks:
+            workspace.files.append(workspace.home(agent) / corrections_md.FILE_NAME, f"\n{marks}".encode())
+    return chosen
 
 
 def origin(known: bytes, entry: str) -> tuple[str, int | None]:
@@ -235,7 +277,15 @@ def origin(known: bytes, entry: str) -> tuple[str, int | None]:
 
 def _marks(data: bytes) -> Iterator[_Mark]:
     for found in _MARK.finditer(data):
-        yield _Mark(*(part.decode("utf-8", "replace") for part in found.groups()))
+        yield _Mark(*(part.decode("utf-8", "replace") for part in found.groups(b"")))
+
+
+def _is_settled(known: bytes, entry: str) -> bool:
+    return f"<!-- fleet {entry} p-".encode() in known or f"<!-- fleet dismissed {entry} ".encode() in known
+
+
+def _key(sameness: str) -> str:
+    return blake2b(normalise(sameness).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 def _screened(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:

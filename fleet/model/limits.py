@@ -17,7 +17,6 @@ STALE_DAYS = 14  # a clan without a word from others for so long: the remote may
 SESSION_IDLE_MINUTES = 30
 WORKAROUND_MINUTES_MIN = 15
 
-SIGNAL_REPEAT_S = 60  # a signal of the same kind in the same session within this time is the same one
 SIGNAL_TITLE_CHARS_MAX = 80
 SIGNAL_QUOTE_CHARS_MAX = 2_000
 SIGNAL_COMMAND_CHARS_MAX = 500

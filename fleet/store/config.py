@@ -136,10 +136,12 @@ class Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         sync_at_end: a session's end exchanges with the clan; else it only puts this machine's files in order.
         quiet: the person is shown no line about what was logged, counted, promoted, shown or stopped.
+        ask_days: what was logged without a lesson is mentioned for so long; it stays in the log.
     """
 
     sync_at_end: bool = True
     quiet: bool = False
+    ask_days: Annotated[float, msgspec.Meta(gt=0)] = 7
 
 
 class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -314,6 +316,7 @@ branch = {_quoted(branch)}
 [hook]
 # sync_at_end = true             # false: a session's end settles and promotes here, and sends nothing
 # quiet = false                  # true: no line to the person about what was logged, promoted, shown or stopped
+# ask_days = 7                   # what was logged and has no lesson yet is mentioned for so many days
 
 [sidecar]
 # interval_s = {limits.SYNC_INTERVAL_S}             # how often the clan is asked for news, a fifth more or less

@@ -177,9 +177,66 @@ def waits(command: str) -> bool:
     return any(words[0] in ("sleep", "wait") for words in _programs(command))
 
 
+def outcome(command: str, printed: str, *, is_error: bool, builds: Iterable[str] | None = None) -> bool | None:
+    """Return whether a command did what it should; None where nobody can tell.
+
+    Its exit code says so, unless something masks it, as in ``make test | tail``: of a build or a test what it printed
+    may say so then, and of another command an error still is one.
+
+    Args:
+        command: as it was run.
+        printed: by it; the end of that is looked at.
+        is_error: the whole line ended with another code than 0.
+        builds: ``[attempts] builds``, or the default ones.
+    """
+    if not _is_masked(command[:_COMMAND_CHARS_MAX], 0):
+        return not is_error
+    if is_build(command, builds):
+        return _told_outcome(printed)
+    return False if is_error else None
+
+
+def _is_masked(command: str, depth: int) -> bool:
+    """Tell whether the exit code of a command line is not that of the command that it is about.
+
+    A pipe behind it, another command behind it that runs in any case, ``||``, ``!`` or ``&``: then the code is unknown.
+    """
+    pieces = list(islice(_marked_pieces(command), _PIECES_MAX))
+    words = [_unwrapped(piece) for piece, _ in pieces]
+    named = [at for at, each in enumerate(words) if each and each[0] not in _SETUP]
+    about = [at for at in named if _is_any(words[at], BUILDS)] or named[:1]
+    marks = [mark.strip("\n") or (mark and ";") for _, mark in pieces]
+    return any(_is_masked_at(pieces[at][0][0], at, words, marks, depth) for at in about)
+
+
+def _is_masked_at(first: str, at: int, words: list[list[str]], marks: list[str], depth: int) -> bool:
+    """Tell whether the code of one piece is lost in what stands around it."""
+    inner = _inner(words[at]) if words[at][0] in _SHELLS and depth < _SHELL_DEPTH_MAX else ""
+    if first in ("!", "if", "while", "until") or (inner and _is_masked(inner, depth + 1)):
+        return True
+    before = [each for each in words[:at] if each[:1] == ["set"]]
+    stops = any(_sets(each, "e", "errexit") for each in before)
+    in_pipe = not any(_sets(each, "", "pipefail") for each in before)
+    for mark, after in zip(marks[at:], range(at + 1, len(words) + 1), strict=False):
+        behind = [each for each in words[after:] if each]
+        if mark == "&" or (in_pipe and mark in ("|", "|&")):
+            return True
+        in_pipe = in_pipe and mark in ("|", "|&")
+        if not behind or behind[0] == ["exit", "$?"]:
+            return False
+        if mark == "||" or (mark.startswith(";") and not stops):
+            return behind[-1][0] != "exit" or behind[-1][1:] == ["0"]
+    return False
+
+
+def _sets(words: list[str], letter: str, option: str) -> bool:
+    short = any(word.startswith("-") and letter and letter in word[1:] for word in words[1:])
+    return short or option in words
+
+
 def _programs(command: str, depth: int = 0) -> Iterator[list[str]]:
     """Yield the words of each simple command in a command line, the program first and without what wraps it."""
-    for piece in islice(_pieces(command[:_COMMAND_CHARS_MAX]), _PIECES_MAX):
+    for piece, _ in islice(_marked_pieces(command[:_COMMAND_CHARS_MAX]), _PIECES_MAX):
         words = _unwrapped(piece)
         if not words:
             continue
@@ -189,8 +246,11 @@ def _programs(command: str, depth: int = 0) -> Iterator[list[str]]:
             yield words
 
 
-def _pieces(command: str) -> Iterator[list[str]]:
-    """Yield the words of each piece of a command line; redirections and here-documents are no words."""
+def _marked_pieces(command: str) -> Iterator[tuple[list[str], str]]:
+    """Yield each piece of a command line, its words and the mark behind it.
+
+    Redirections and here-documents are no words.
+    """
     reader = shlex.shlex(command, posix=True, punctuation_chars=_MARKS)
     reader.whitespace, reader.commenters, reader.whitespace_split = " \t\r", "", True
     words: list[str] = []
@@ -207,9 +267,9 @@ def _pieces(command: str) -> Iterator[list[str]]:
         elif "<" in token or ">" in token:
             _skip_redirection(reader, token)
         else:
-            yield words
+            yield words, token
             words = []
-    yield words
+    yield words, ""
 
 
 def _skip_redirection(reader: shlex.shlex, sign: str) -> None:
@@ -417,6 +477,46 @@ _FOLDS = tuple(
         (r"\s+", " "),
     )
 )
+
+
+_CODE = re.compile(
+    r"\W*(?:\w+ )?(?:exit(?:ed)?|rc|ret|status|code)\w*(?:[ _]?(?:with|code|status))*\W{0,4}(?P<code>\d{1,3})\W*",
+    re.IGNORECASE,
+)
+_BAD = re.compile(
+    r"""(?:^|[\s=*\#,(])(?!0\b)\d+\ (?:tests?\ |examples?,\ |spec\ )?(?:failed|failures?|failing|errors?|problems?)\b
+    | ^(?:---\ )?FAIL(?:ED|URE)?\b | \bBUILD\ FAIL(?:ED|URE) | \btest\ result:\ FAILED | ^make(?:\[\d+\])?:\ \*\*\*
+    | ^npm\ (?:ERR!|error) | \bELIFECYCLE\b | ^error(?:\[\w+\])?:\ (?:could\ not\ compile|aborting|test\ failed)
+    | ^error\ Command\ failed | \bCompilation\ failed\b | \bERROR\ task\ failed\b | \bcommand\ not\ found\b
+    | \[(?:build|setup)\ failed\] | ^Found\ [1-9]\d*\ errors?\b""",
+    re.VERBOSE | re.MULTILINE,
+)
+_GOOD = re.compile(
+    r"""(?:^|[\s=*(])(?!0\b)\d+\ (?:tests?\ )?(?:passed|passing)\b | ^ok\s+\S+\s | ^PASS(?:ED)?$ | ^OK\b
+    | \btest\ result:\ ok\b | \bBUILD\ SUCCESS | ^0\ issues\b | \b0\ (?:errors|problems|failed|failures)\b
+    | \bno\ issues\ found\b | ^All\ checks\ passed | ^\s{0,8}Finished\b
+    | \bCompiled\ successfully\b | \bbuilt\ in\ \d""",
+    re.VERBOSE | re.MULTILINE,
+)
+_WEAKLY_BAD = re.compile(
+    r"""^[^\s:]{1,200}:\d+:\d+:[ ] | ^(?:fatal|panic|[A-Za-z]{0,40}(?:Error|Exception)|error(?:\[\w+\])?):[ ]
+    | ^Traceback\ | \berror\ TS\d+:""",
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+def _told_outcome(printed: str) -> bool | None:
+    """Return what the output of a build or a test says of it: a code at its end, its summary, else its errors."""
+    rows = [row[:_LINE_CHARS_MAX].rstrip() for row in printed[-_TAIL_CHARS:].splitlines()[-_LINES_LOOKED_AT:]]
+    codes = [found["code"] for row in rows[-_LINES_KEPT:] if (found := _CODE.fullmatch(row))]
+    if codes:
+        return int(codes[-1]) == 0
+    text = "\n".join(rows)
+    if _BAD.search(text):
+        return False
+    if _GOOD.search(text):
+        return True
+    return False if _WEAKLY_BAD.search(text) else None
 
 
 def error_fingerprint(error: str) -> str:

@@ -142,3 +142,23 @@ def test_a_secret_in_the_lesson_is_taken_out_and_told(stage, velma):
 def test_search_finds_an_entry_by_what_was_learned_from_it(stage, velma):
     learn(stage, velma, flagged(stage, velma), "--pattern", "Quokkas need a lockfile")
     assert "corrections.md" in stage.run(velma, "search", "--kind", "correction", "quokkas").stdout
+
+
+def test_what_is_dismissed_waits_no_more_stays_in_the_log_and_can_be_stated(stage, velma):
+    first, second = (flagged(stage, velma, Flag("human", f"no, {word}")) for word in ("pnpm", "tabs"))
+    done = stage.run(velma, "learn", "--dismiss", first, "--json")
+    assert json.loads(done.stdout) == {"dismissed": [{"id": first, "title": "no, pnpm"}]}
+    assert first not in stage.run(velma, "learn", "--waiting").stdout
+    assert json.loads(stage.run(velma, "status", "--json").stdout)["unfilled"] == 1
+    assert second in stage.run(velma, "learn", "--dismiss", "--all").stdout
+    assert "no correction waits" in stage.run(velma, "learn", "--dismiss", "--all").stdout
+    listed = json.loads(stage.run(velma, "learn", "--waiting", "--all", "--json").stdout)["waiting"]
+    assert [each["id"] for each in listed] == [first, second]
+    assert "seen 1 time" in stage.run(velma, "learn", second, "--pattern", "Use tabs").stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["--dismiss"], ["--dismiss", "--all", "c-1"], ["--dismiss", "c-1", "--pattern", "x"]]
+)
+def test_a_dismissal_names_one_or_all_and_nothing_else(stage, velma, words):
+    assert "nothing was changed" in stage.run(velma, "learn", *words, expect=2).stderr

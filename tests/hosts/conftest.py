@@ -51,7 +51,8 @@ class Place:
     def context(self, event: str, payload: object = None, **env: str) -> str:
         """Call the hook; return what it puts into the model's context, "" for nothing."""
         done = self.hook(event, payload, **env)
-        return json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"] if done.stdout else ""
+        told = json.loads(done.stdout) if done.stdout else {}
+        return told.get("hookSpecificOutput", {}).get("additionalContext", "")
 
     def fleet(self, *words: str, expect: int = 0, **env: str):
         """Run a command of fleet in the workspace."""

@@ -117,10 +117,13 @@ def test_captured_claude_payloads_do_what_they_should(shared, place):
         done = place.hook(told["event"], payload, CLAUDECODE="1")
         if told["event"] == "SessionStart":
             assert b"additionalContext" in done.stdout
-        if told["event"] == "UserPromptSubmit":  # "no, don't use npm, use pnpm"
-            assert b"fleet learn c-" in done.stdout
+        if told["event"] == "UserPromptSubmit":  # "no, don't use npm, use pnpm": not strong, so its question waits
+            assert b"fleet learn c-" not in done.stdout
+            assert "don't use npm" in place.entries()
         if told["event"] == "Stop":
-            assert json.loads(done.stdout)["decision"] == "block"
+            found = json.loads(done.stdout)
+            assert found["decision"] == "block"
+            assert "fleet learn c-" in found["reason"]
     assert "don't use npm" in place.entries()
 
 
@@ -317,10 +320,59 @@ def test_a_correction_is_logged_before_the_next_reply_and_the_agent_is_told_to_s
     assert "Use pnpm in this repository" in place.fleet("patterns").stdout
 
 
-def test_the_same_signal_within_a_minute_is_one(place):
+def test_the_same_words_twice_are_one_signal_and_other_words_at_once_another(place):
     place.context("UserPromptSubmit", {"prompt": CORRECTION})
     assert place.context("UserPromptSubmit", {"prompt": CORRECTION}) == ""
     assert place.entries().count("## ") == 1
+    assert "fleet learn c-" in place.context("UserPromptSubmit", {"prompt": "That's wrong, the port is 8080."})
+    assert place.entries().count("## ") == 2
+
+
+def test_a_medium_signal_is_logged_at_once_and_asked_about_once_when_the_agent_stops(place):
+    for said in ("No, use tabs in this file", "still not working, the port is closed"):
+        assert place.context("UserPromptSubmit", {"prompt": said}) == ""
+    assert place.entries().count("confidence=medium") == 2
+    reason = json.loads(place.hook("Stop", {"stop_hook_active": False}).stdout)["reason"]
+    assert len(set(re.findall(r"c-[0-9a-f]{16}", reason))) == 2
+    assert place.hook("Stop", {"stop_hook_active": False}).stdout == b""
+    place.context("UserPromptSubmit", {"prompt": "No, use spaces after all"})
+    reason = json.loads(place.hook("Stop", {"stop_hook_active": False}).stdout)["reason"]
+    assert len(set(re.findall(r"c-[0-9a-f]{16}", reason))) == 1
+
+
+def test_a_question_names_the_nearest_known_lessons_and_what_differs(place):
+    for lesson in (
+        "Use pnpm in this repository, never npm",
+        "Use pnpm in the other repository",
+        "Deploy on Mondays only",
+    ):
+        place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", lesson)
+    said = place.context("UserPromptSubmit", {"prompt": "That's wrong. Use pnpm in this repository, not npm."})
+    assert re.search(r"Use pnpm in this repository, never npm \((?:differs in .*; )?p-[0-9a-f]{16}\)", said)
+    assert "Deploy on Mondays" not in said
+    entry, lesson = re.search(r"c-[0-9a-f]{16}", said)[0], re.search(r"never npm \(.*(p-[0-9a-f]{16})", said)[1]
+    place.fleet("learn", entry, "--same", lesson)
+    assert json.loads(place.fleet("show", lesson, "--json").stdout)["seen"] == 2
+
+
+def test_without_a_database_the_question_comes_without_known_lessons(place):
+    (place.folder / ".fleet" / "state-2.db").mkdir()
+    assert "fleet learn c-" in place.context("UserPromptSubmit", {"prompt": CORRECTION})
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "<task-notification>\n<result>That's wrong, you should have used pnpm</result>\n</task-notification>\nNo.",
+        "Implement the following plan:\n\n# Plan\n\nThat is wrong: you should have used pnpm.",
+        "This session is being continued from a previous conversation. The user said: that's wrong",
+        "[SYSTEM NOTIFICATION - NOT USER INPUT] you broke it, that's wrong",
+        "Operation stopped by hook: you should have committed first, that's wrong",
+    ],
+)
+def test_what_arrives_as_a_prompt_and_is_no_persons_is_no_correction(place, prompt):
+    assert place.context("UserPromptSubmit", {"prompt": prompt}) == ""
+    assert place.entries() == ""
 
 
 @pytest.mark.parametrize(
@@ -551,7 +603,7 @@ def test_what_did_not_end_well_for_sure_ends_no_streak(place, answer):
 
 def test_a_failed_test_is_a_signal_with_command_code_and_last_lines(place):
     said = place.context("PostToolUseFailure", failed("pytest -q tests", "Exit code 3\nFAILED tests/a.py::test_b"))
-    assert "fleet learn c-" in said
+    assert said == ""  # the question waits until it succeeds
     entries = place.entries()
     assert all(part in entries for part in ("pytest -q tests", "exit code 3", "FAILED tests/a.py::test_b"))
 
@@ -563,8 +615,64 @@ def test_a_failed_command_that_is_no_build_is_no_signal(place):
 
 def test_which_commands_are_builds_is_configurable(place):
     (place.folder / "fleet.toml").write_text('[attempts]\nbuilds = ["./verify"]\n')
-    assert "fleet learn c-" in place.context("PostToolUseFailure", failed("./verify all"))
-    assert place.context("PostToolUseFailure", failed("pytest")) == ""
+    place.hook("PostToolUseFailure", failed("./verify all"))
+    place.hook("PostToolUseFailure", failed("pytest"))
+    assert re.findall(r"(?m)^\*\*What I got wrong:\*\* (.*)", place.entries()) == ["exit code 1: ./verify all"]
+
+
+def printed(command: str, said: str, **more: object) -> dict:
+    return bash(command, tool_response={"stdout": said, "stderr": "", "interrupted": False}, **more)
+
+
+def test_a_failed_build_is_asked_about_once_when_the_same_command_succeeds(place):
+    for tool in ("pytest -q", "mypy .", "cargo build"):
+        assert place.context("PostToolUseFailure", failed(tool, f"Exit code 1\nerror: {tool} is red")) == ""
+    assert place.entries().count("kind=failure") == 3
+    assert place.context("PostToolUse", printed("ls", "x")) == ""
+    said = place.context("PostToolUse", printed("pytest", "5 passed in 0.1s"))
+    assert "pytest -q: exit code 1" in said
+    entry = re.search(r"fleet learn (c-[0-9a-f]{16}) --pattern", said)[1]
+    assert place.context("PostToolUse", printed("pytest", "5 passed in 0.1s")) == ""
+    assert place.hook("Stop", {"stop_hook_active": False}).stdout == b""
+    place.fleet("learn", entry, "--pattern", "Install the extras before the tests")
+    assert json.loads(place.fleet("learn", "--waiting", "--json").stdout) == {"waiting": []}
+    assert len(json.loads(place.fleet("learn", "--waiting", "--all", "--json").stdout)["waiting"]) == 2
+
+
+def test_a_failed_builds_question_ends_with_its_session(place):
+    place.hook("PostToolUseFailure", failed("pytest"))
+    assert place.context("PostToolUse", printed("pytest", "1 passed", session_id="another")) == ""
+    assert "corrections without a lesson" not in place.context("SessionStart", {"session_id": "another"})
+
+
+@pytest.mark.parametrize("mask", [" 2>&1 | tail -20", "; echo done", " || true", " | grep -v DEBUG"])
+def test_three_failures_of_a_masked_command_count_where_the_output_says_so(place, mask):
+    for _ in range(3):
+        place.hook(
+            "PostToolUse", printed(f"make test{mask}", "collected 3\nE   no route\n==== 2 failed, 1 passed in 0.2s")
+        )
+    assert place.entries().count("kind=failure") == 1
+    assert (
+        "fleet mutate"
+        in json.loads(place.hook("PreToolUse", bash(f"make test{mask}")).stdout)["hookSpecificOutput"][
+            "permissionDecisionReason"
+        ]
+    )
+
+
+def test_a_masked_command_that_does_not_say_how_it_ended_ends_no_streak_and_begins_none(place):
+    for _ in range(3):
+        place.hook("PostToolUseFailure", failed("make test"))
+        place.hook("PostToolUse", printed("make test 2>&1 | tail -3", "see the log for more"))
+    assert "deny" in place.hook("PreToolUse", bash("make test")).stdout.decode()
+    assert place.hook("PreToolUse", bash("make test 2>&1 | tail -3")).stdout == b""
+
+
+def test_an_install_whose_exit_code_is_masked_opens_the_door_of_others(place):
+    for _ in range(3):
+        place.hook("PostToolUseFailure", failed("make test"))
+    place.hook("PostToolUse", printed("npm install left-pad 2>&1 | tail -3", "added 1 package"))
+    assert place.hook("PreToolUse", bash("make test")).stdout == b""
 
 
 def test_a_secret_in_a_failure_stays_out_of_the_log(place):

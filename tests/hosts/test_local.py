@@ -46,7 +46,7 @@ def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch
     from fleet.hosts.calls import Call
     from fleet.hosts.payloads import parse
 
-    monkeypatch.setattr(flagging, "LOCK_WAIT_S", 0.1)
+    monkeypatch.setattr(flagging, "_LOCK_WAIT_S", 0.1)
     data = b'{"prompt": "No, that is wrong. You should have used pnpm, not npm."}'
     call, payload = Call("UserPromptSubmit", str(place.folder), "tank", "s"), parse("UserPromptSubmit", data, {})
     workspace = Workspace(place.folder)
@@ -54,7 +54,7 @@ def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch
         flagging.heard(call, payload)
     workspace.close()
     assert place.entries() == ""
-    assert "fleet learn c-" in flagging.heard(call, payload)
+    assert "fleet learn c-" in flagging.heard(call, payload).context
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionStart", "PostToolUseFailure"])

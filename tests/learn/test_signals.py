@@ -15,10 +15,9 @@ from fleet.learn import corrections, corrections_md, signals
 from fleet.learn.corrections_md import bind, parse_log
 from fleet.learn.signals import Flag, failure, flag, waiting
 from fleet.model import limits
-from fleet.model.errors import DiskError, UsageError
+from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
-from fleet.text.signals import Signal
 
 ROOT = Path(__file__).resolve().parents[2]
 NOON = 1_795_262_400_000  # 2026-11-21 12:00:00 UTC
@@ -70,7 +69,8 @@ def test_a_persons_signal_is_an_auto_detected_entry(ground):
         "**Signal:** correction (confidence=medium)\n"
         "**Source:** auto-detected (a person)\n"
         "**Pattern:** _to be inferred at promotion time_\n"
-        f"<!-- fleet flagged {done.id} at=2026-11-21T12:00:00.000Z kind=human session=s-1 -->\n"
+        f"<!-- fleet flagged {done.id} at=2026-11-21T12:00:00.000Z kind=human session=s-1 "
+        "key=d214f74dd63b -->\n"
     )
     (entry,) = entries(ground)
     assert (entry.auto, entry.pattern, entry.record) == (True, "", None)
@@ -148,22 +148,57 @@ def test_the_id_is_the_one_that_the_parser_gives_and_nothing_breaks_out(tmp_path
 # Repeats
 
 
-def test_repeats_in_one_session_within_a_minute_are_one(ground, wall):
+@pytest.mark.parametrize("later_ms", [0, 59_999, 60_000, 3_600_000, -30_000])
+def test_the_same_words_in_one_session_are_one_signal_while_it_waits_whatever_the_time(ground, wall, later_ms):
     first = flag(ground, "velma", SAID, session="s")
-    wall.ms += 59_999
-    again = flag(ground, "velma", Flag("human", "NO! pnpm!"), session="s")
+    wall.ms += later_ms
+    again = flag(ground, "velma", Flag("human", "  No, use  PNPM here."), session="s")
     assert (again.id, again.is_new) == (first.id, False)
     assert len(entries(ground)) == 1
 
 
-def test_a_minute_later_another_session_and_another_kind_are_new(ground, wall):
+def test_other_words_at_the_same_moment_are_another_signal(ground):
+    said = ["no, use pnpm here", "no, use pnpm there", "stop"]
+    assert all(flag(ground, "velma", Flag("human", each), session="s").is_new for each in said)
+    assert [entry.wrong for entry in entries(ground)] == said
+
+
+def test_failures_are_the_same_by_family_and_error_and_not_by_their_words(ground):
+    tools = [
+        ("pytest", "pytest\n1"),
+        ("mypy .", "mypy\n1"),
+        ("cargo build", "cargo build\n1"),
+        ("pytest -q", "pytest\n1"),
+    ]
+    found = [flag(ground, "velma", failure(told, 1, "no", same), session="s") for told, same in tools]
+    assert [each.is_new for each in found] == [True, True, True, False]
+    assert found[3].id == found[0].id
+
+
+def test_another_session_and_another_kind_are_new(ground):
     flag(ground, "velma", SAID, session="s")
     assert flag(ground, "velma", SAID, session="t").is_new
     assert flag(ground, "velma", SAID).is_new
     assert flag(ground, "velma", Flag("self", "no, use pnpm here"), session="s").is_new
-    wall.ms += 60_000
+    assert len({bound.id for bound in bind(parse_log(page(ground)))}) == 4
+
+
+def test_said_again_after_its_lesson_was_stated_or_dismissed_it_is_a_new_signal(ground):
+    first = flag(ground, "velma", SAID, session="s")
+    corrections.state_lesson(ground, "velma", first.id, "Use pnpm")
+    second = flag(ground, "velma", SAID, session="s")
+    assert second.is_new
+    assert not flag(ground, "velma", SAID, session="s").is_new
+    signals.dismiss(ground, "velma", second.id)
     assert flag(ground, "velma", SAID, session="s").is_new
-    assert len({bound.id for bound in bind(parse_log(page(ground)))}) == 5
+
+
+def test_a_mark_of_an_older_version_has_no_key_and_is_no_repeat_but_a_sign_of_its_session(ground):
+    first = flag(ground, "velma", SAID, session="s")
+    path = ground.home("velma") / "corrections.md"
+    path.write_text(re.sub(r" key=\w+ -->", " -->", path.read_text()))
+    assert signals.origin(path.read_bytes(), first.id) == ("s", NOON)
+    assert flag(ground, "velma", SAID, session="s").is_new
 
 
 def test_another_agents_signal_is_no_repeat(ground):
@@ -329,7 +364,7 @@ def test_it_is_one_write_and_on_the_disk_before_it_is_acknowledged(ground):
     (write, data), (fsync, name) = ground.files.done
     assert (write, fsync, name) == ("write", "fsync", "corrections.md")
     assert b"User flagged" in data
-    assert b"session=b -->\n" in data
+    assert re.search(rb"session=b key=[0-9a-f]{12} -->\n", data)
 
 
 def test_what_did_not_reach_the_disk_is_not_acknowledged(ground):
@@ -384,9 +419,9 @@ def test_fifty_processes_at_once_lose_nothing(ground):
     with ThreadPoolExecutor(10) as pool:
         said = list(pool.map(lambda n: process(FLAG_ONE, str(ground.root), f"s-{n % 25}"), range(50)))
     ids = {bound.id for bound in bind(parse_log(page(ground)))}
-    # Two of each session, one after the other: the second is a repeat, unless a minute went by.
+    # Two of each session, one after the other: the second is a repeat.
     assert {entry for entry, _ in said} == ids
-    assert len(ids) == sum(is_new == "True" for _, is_new in said) == page(ground).count("## ") >= 25
+    assert len(ids) == sum(is_new == "True" for _, is_new in said) == page(ground).count("## ") == 25
     assert len(waiting(ground, "velma")) == len(ids)
 
 
@@ -431,6 +466,46 @@ def test_what_waits_is_told_by_session_and_in_order(ground, wall):
     assert waiting(ground, "velma", "c") == waiting(ground, "splinter") == []
 
 
+def test_a_failed_command_is_asked_about_by_nobody_but_its_own_session(ground):
+    flag(ground, "velma", failure("make", 2, "no"), session="s")
+    assert waiting(ground, "velma") == waiting(ground, "velma", "s") == []
+    assert [each.title for each in waiting(ground, "velma", everything=True)] == ["make: exit code 2"]
+    assert corrections.unfilled(ground, "velma") == 0
+
+
+def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
+    old = flag(ground, "velma", SAID, session="s")
+    wall.ms += 7 * 86_400_000 + 1
+    flag(ground, "velma", Flag("human", "stop"), session="t")
+    assert [each.title for each in waiting(ground, "velma", days=7)] == ["stop"]
+    assert corrections.unfilled(ground, "velma") == 1
+    assert next(each.id for each in waiting(ground, "velma", everything=True)) == old.id
+    assert corrections.state_lesson(ground, "velma", old.id, "Use pnpm").logged.seen == 1
+
+
+def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
+    flag(ground, "velma", SAID, session="s")
+    other = flag(ground, "velma", Flag("human", "stop"), session="s")
+    before = page(ground)
+    assert [each.id for each in signals.dismiss(ground, "velma", other.id[2:9])] == [other.id]
+    assert page(ground).startswith(before)
+    assert [each.title for each in waiting(ground, "velma", "s")] == ["no, use pnpm here"]
+    assert len(signals.dismiss(ground, "velma", "")) == 1
+    assert waiting(ground, "velma") == signals.dismiss(ground, "velma", "") == []
+    assert corrections.unfilled(ground, "velma") == 0
+    assert corrections.state_lesson(ground, "velma", other.id, "Stop when told").logged.seen == 1
+
+
+@pytest.mark.parametrize("prefix", ["c-ffff", "zz", "c-"])
+def test_what_cannot_be_dismissed_is_told_and_nothing_is_written(ground, prefix):
+    flag(ground, "velma", SAID, session="s")
+    flag(ground, "velma", Flag("human", "stop"), session="s")
+    before = page(ground)
+    with pytest.raises(NoError, match="nothing was changed"):
+        signals.dismiss(ground, "velma", prefix)
+    assert page(ground) == before
+
+
 def test_an_entry_that_a_person_filled_in_by_hand_waits_no_more(ground):
     flag(ground, "velma", SAID, session="s")
     path = ground.home("velma") / "corrections.md"
@@ -449,10 +524,3 @@ def test_a_bare_heading_waits_too(ground):
     path.parent.mkdir(parents=True)
     path.write_text("# Corrections\n\n## Call the user Stevie\n\nAlways.\n")
     assert [each.title for each in waiting(ground, "velma")] == ["Call the user Stevie"]
-
-
-def test_a_detected_message_becomes_a_signal():
-    heard = Signal(kind="frustration", confidence="medium", phrase="again", excerpt="wrong again", sender="")
-    assert signals.message(heard) == Flag("human", "wrong again", confidence="medium", heard="frustration")
-    assert signals.message(heard._replace(sender="tank")).kind == "agent"
-    assert signals.message(heard._replace(sender="tank")).agent == "tank"

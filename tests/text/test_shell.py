@@ -163,3 +163,72 @@ def _timed(text):
     began = time.perf_counter()
     shell.error_fingerprint(text)
     return time.perf_counter() - began
+
+
+# Exit codes that something masks.
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make test | tail -20", "make test 2>&1 | tee log | grep FAIL", "pytest; echo done", "pytest || true",
+        "pytest\necho $?", "cd x && make test | head", "! make test", "if make test; then echo y; fi", "make test &",
+        "bash -c 'make test | tail -3'", "cargo build 2>&1 |& tail", "npm test || echo failed",
+        "make && pytest | tail -1",
+        "for f in a b; do pytest $f; echo $f; done", "timeout 60 npx jest --ci | cat",
+    ],
+)  # fmt: skip
+def test_what_masks_an_exit_code(command):
+    assert shell._is_masked(command, 0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make test", "cd x && make test", "echo 'a | b; c' && pytest", "make test && echo done", "make test > log 2>&1",
+        "make test && ls | head", "set -o pipefail; make test | tail",
+        "set -eo pipefail\nmake test | tail\necho ok",
+        "pytest; exit $?", "make test || exit 1", "pytest -k 'a or b'", "", "|", "bash -c 'make test'", "make test;",
+        "pip install x 2>&1", "git add . && git commit -m 'a; b | c'",
+    ],
+)  # fmt: skip
+def test_what_masks_none(command):
+    assert not shell._is_masked(command, 0)
+
+
+@pytest.mark.parametrize(
+    ("printed", "is_ok"),
+    [
+        ("== 2 failed, 10 passed in 3.1s ==", False), ("== 12 passed in 3.1s ==", True), ("...\nEXIT: 1", False),
+        ("error: in a fixture\n== 12 passed in 3.1s ==\nexit code 0", True), ("FAIL\tx/y\t0.1s", False),
+        ("ok  \tx/y\t0.1s\nok  \tx/z\t0.2s", True), ("ok  \tx/y\t0.1s\nFAIL\tx/z [build failed]", False),
+        ("a.go:3:5: undefined: x", False), ("src/a.ts(3,1): error TS2304: no x", False), ("0 issues.", True),
+        ("test result: ok. 3 passed; 0 failed", True), ("test result: FAILED. 3 passed; 1 failed", False),
+        ("make: *** [test] Error 2", False), ("Traceback (most recent call last):\nKeyError: 'x'", False),
+        ("npm ERR! code ELIFECYCLE", False), ("BUILD SUCCESSFUL in 3s", True), ("All checks passed!", True),
+        ("Found 3 errors.", False), ("Success: no issues found in 3 files", True), ("", None), ("see the log", None),
+        ("3 tests, 0 failures", True), ("collecting errors handling module", None),
+        ("bash: pytest: command not found", False),
+    ],
+)  # fmt: skip
+def test_how_a_masked_build_ended_is_what_it_printed(printed, is_ok):
+    assert shell.outcome("make test | tail", printed, is_error=False) is is_ok
+    assert shell.outcome("make test | grep x", printed, is_error=True) is is_ok
+
+
+def test_an_exit_code_that_nothing_masks_counts_whatever_was_printed():
+    assert shell.outcome("make test", "12 passed", is_error=True) is False
+    assert shell.outcome("make test", "2 failed", is_error=False) is True
+
+
+def test_of_another_masked_command_an_error_is_one_and_a_success_unknown():
+    assert shell.outcome("curl x | jq .", "error", is_error=False) is None
+    assert shell.outcome("curl x | jq .", "", is_error=True) is False
+
+
+@pytest.mark.parametrize("letter", ["1", "a", ":", " ", "(", "F", "1:"])
+def test_any_output_is_judged_at_once(letter):
+    began = time.process_time()
+    shell.outcome("make test | tail", letter * 65_536, is_error=False)
+    shell.outcome("make test | tail", f"{letter * 250}\n" * 300, is_error=False)
+    assert time.process_time() - began < 0.3

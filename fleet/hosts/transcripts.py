@@ -1,0 +1,292 @@
+"""Reader of Claude Code's transcript: what a person refused, stopped and said, what was called, and how it ended.
+
+The client appends to it, one JSON object a line, while everybody reads: so the last line may be half there, and the
+next reading begins where this one ended. Another host's transcript, a damaged line, and types that nobody here knows
+hold no event. Standard library only. All of it is somebody else's text: whoever stores or shows it screens it.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+
+from fleet.hosts import local
+from fleet.text.prompts import is_typed
+
+_BYTES_MAX = 16 * 1024 * 1024
+"""So much is read at once: a turn of hours. What lies before it is passed over, and said to be."""
+
+_ABOUT_CHARS_MAX = 300
+TEXT_CHARS_MAX = 8_000
+_LINE_BYTES_MAX = 4 * 1024 * 1024
+
+_MARKS = (
+    b"want to proceed with this tool use",
+    b"want to take this action right now",
+    b"Permission for this tool use was denied",
+    b"proposed a plan that was rejected by",
+    b"[Request interrupted by ",
+)
+"""Without one of these in it, nobody refused or stopped anything: so are most turns, and need no parser."""
+
+_REFUSED = re.compile(
+    r"(?:Error: |<tool_use_error>){0,2}"
+    r"(?:The \S{1,40} doesn.t want to (?:proceed with this tool use|take this action right now)"
+    r"|Permission for this tool use was denied"
+    r"|The agent proposed a plan that was rejected by )"
+)
+_WITH_WORDS = re.compile(
+    r"\A.{0,400}?(?:the \S{1,40} said:|provided the following reason for the rejection:)\s*(?P<words>.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_HINT = re.compile(
+    r"\s*(?:Note: The \S{1,40} next message may contain a correction or preference\..*|</tool_use_error>)\Z", re.DOTALL
+)
+_STOPPED = "[Request interrupted by "
+_GO_ON = frozenset(str.split("sorry ok okay yes yeah please go on ahead continue proceed resume keep going carry and"))
+_GO_ON_WORDS_MAX = 6
+_SUBJECTS = ("command", "file_path", "notebook_path", "path", "url", "query", "pattern", "description", "prompt")
+
+
+class Event:
+    """One thing that a transcript tells of.
+
+    Attributes:
+        kind: prompt, call, result, refused or stopped.
+        id: of the call that is made, ends or is refused; else of the line.
+        text: what was typed, printed, or said about the refusal.
+        tool: that is called.
+        about: the command, the path, or whatever else says most about the call.
+        at: when, as the client writes it.
+        is_ok: of a result: it is no error.
+        offset: where its line begins, in bytes.
+    """
+
+    __slots__ = ("about", "at", "id", "is_ok", "kind", "offset", "text", "tool")
+
+    def __init__(
+        self, kind: str, name: str = "", text: str = "", *, tool: str = "", about: str = "", is_ok: bool = True
+    ) -> None:
+        self.kind, self.id, self.text, self.tool, self.about, self.is_ok = kind, name, text, tool, about, is_ok
+        self.at, self.offset = "", 0
+
+
+class Objection:
+    """A call that a person refused, or a turn that a person stopped, and the words that came with it or next.
+
+    Attributes:
+        id: of the call; of a stopped turn, of the line that says so.
+        words: the person's.
+        kind: rejection or interruption.
+        tool: of the refused call, or the last one before the turn was stopped; "" where there was none.
+        about: what that call was.
+        at: when, as the client writes it.
+        offset: where what is told of it begins, in bytes: the call, if there is one.
+    """
+
+    __slots__ = ("about", "at", "id", "kind", "offset", "tool", "words")
+
+    def __init__(self, kind: str, event: Event, call: Event | None) -> None:
+        self.kind, self.id, self.words, self.at = kind, event.id, event.text, event.at
+        self.tool, self.about = (call.tool, call.about) if call is not None else ("", "")
+        self.offset = call.offset if call is not None else event.offset
+
+
+class Read:
+    """A part of a transcript.
+
+    Attributes:
+        data: whole lines.
+        begins: where they begin, in bytes.
+        ends: where the next reading begins.
+        trouble: why some of it, or all, was not read; "" where nothing is amiss.
+    """
+
+    __slots__ = ("begins", "data", "ends", "trouble")
+
+    def __init__(self, data: bytes = b"", begins: int = 0, ends: int = 0, trouble: str = "") -> None:
+        self.data, self.begins, self.ends, self.trouble = data, begins, ends, trouble
+
+
+def unread(told: local.Told, path: str) -> Read:
+    """Return what a session has not been heard of yet: its transcript from the place that was noted last."""
+    noted = [word for word in told.words() if word.startswith("read ")]
+    return read(path, int(noted[-1].split()[1]) if noted else 0)
+
+
+def note_read(told: local.Told, offset: int) -> None:
+    """Note where the next reading of a session's transcript begins."""
+    told.note(f"read {offset}")
+
+
+def pass_over(told: local.Told, path: str) -> None:
+    """Begin at the end of a transcript in a session that has read none of it yet."""
+    if not any(word.startswith("read ") for word in told.words()):
+        try:
+            note_read(told, os.path.getsize(path))
+        except OSError:
+            return
+
+
+def read(path: str, since: int = 0) -> Read:
+    """Return the whole lines of a transcript from an offset on; the newest ``_BYTES_MAX`` of them. Never raises.
+
+    A file that is shorter than the offset was rewritten: it is read as if for the first time.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Read(ends=since)  # the client writes it a moment after a session's first prompt
+    except (OSError, ValueError) as why:
+        return Read(ends=since, trouble=f"cannot be read: {why}")
+    try:
+        seen = os.fstat(handle)
+        if not stat.S_ISREG(seen.st_mode):
+            return Read(ends=since, trouble="is no file")
+        trouble = "is shorter than it was: rewritten, and read anew" if seen.st_size < since else ""
+        since = since if seen.st_size >= since else 0
+        start = max(since, seen.st_size - _BYTES_MAX)
+        if since and start > since:
+            trouble = f"{start - since:,} bytes of it are more than is read at once, and were passed over"
+        data = _read_whole(handle, start, seen.st_size - start)
+    except OSError as why:
+        return Read(ends=since, trouble=f"cannot be read: {why}")
+    finally:
+        os.close(handle)
+    whole = data[: data.rfind(b"\n") + 1]
+    return Read(whole, start, start + len(whole), trouble)
+
+
+def _read_whole(handle: int, start: int, size: int) -> bytes:
+    pieces: list[bytes] = []
+    while size > 0 and (piece := os.pread(handle, size, start)):
+        pieces.append(piece)
+        start, size = start + len(piece), size - len(piece)
+    return b"".join(pieces)
+
+
+def has_objection(data: bytes) -> bool:
+    """Tell, without parsing, whether somebody may have refused or stopped something; in doubt, True."""
+    return any(mark in data for mark in _MARKS)
+
+
+def events(data: bytes, begins: int = 0) -> Iterator[Event]:
+    """Yield what the lines of a transcript tell of, in order. A line that cannot be read costs itself alone.
+
+    Args:
+        data: of the transcript.
+        begins: where in it that stands, in bytes.
+    """
+    for line in data.splitlines(keepends=True):
+        if len(line) <= _LINE_BYTES_MAX:
+            yield from _events_of(line, begins)
+        begins += len(line)
+
+
+def _events_of(line: bytes, offset: int) -> Iterator[Event]:
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError):
+        return
+    message = told.get("message") if isinstance(told, dict) else None
+    if not isinstance(message, dict) or told.get("isMeta") is True or told.get("isCompactSummary") is True:
+        return
+    at, name, content = _text(told.get("timestamp")), _text(told.get("uuid")), message.get("content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    is_agents = message.get("role") == "assistant"
+    for block in blocks if isinstance(blocks, list) else ():
+        if isinstance(block, dict) and (found := _event(block, is_agents=is_agents, name=name)) is not None:
+            found.at, found.offset = at, offset
+            yield found
+
+
+def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | None:
+    kind = block.get("type")
+    if is_agents:
+        if kind != "tool_use":
+            return None
+        return Event("call", _text(block.get("id")), tool=_text(block.get("name")), about=_about(block.get("input")))
+    if kind == "text":
+        text = _text(block.get("text"))
+        if text.startswith(_STOPPED):
+            return Event("stopped", name)
+        return Event("prompt", name, text) if text.strip() else None
+    if kind != "tool_result":
+        return None
+    text, is_error = _joined(block.get("content")), block.get("is_error") is True
+    if is_error and _REFUSED.match(text):
+        return Event("refused", _text(block.get("tool_use_id")), _words(text), is_ok=False)
+    return Event("result", _text(block.get("tool_use_id")), text[-TEXT_CHARS_MAX:], is_ok=not is_error)
+
+
+def _words(refusal: str) -> str:
+    """Return what the person said about a refused call, "" for nothing."""
+    found = _WITH_WORDS.match(refusal)
+    return _HINT.sub("", found["words"]).strip()[:TEXT_CHARS_MAX] if found else ""
+
+
+def _about(given: object) -> str:
+    """Return the part of a call's input that says most, in one line."""
+    if not isinstance(given, dict):
+        return ""
+    said = next((text for name in (*_SUBJECTS, *given) if (text := _text(given.get(name)))), "")
+    return " ".join(said[: 4 * _ABOUT_CHARS_MAX].split())[:_ABOUT_CHARS_MAX]
+
+
+def _joined(content: object) -> str:
+    if isinstance(content, list):
+        parts = (_text(block.get("text")) for block in content if isinstance(block, dict))
+        return "\n".join(part for part in parts if part)
+    return _text(content)
+
+
+def _text(value: object) -> str:
+    """Return a text, "" for anything else. A lone surrogate is valid JSON, and no text: nothing could write it."""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def objections(found: Iterable[Event], prompt: str = "") -> tuple[list[Objection], Objection | None]:
+    """Return what a person objected to, and what still waits for its words: the next reading has to begin there.
+
+    A refusal without words, and a stopped turn, get those of the next prompt; unless it only says to go on, was typed
+    by nobody, or is the prompt before it, mended before the agent had done anything.
+
+    Args:
+        found: the events, in order.
+        prompt: what was typed after them; "" for nothing yet.
+    """
+    done: list[Objection] = []
+    waits: Objection | None = None
+    calls: dict[str, Event] = {}
+    before, last = "", None
+    for event in (*found, *([Event("prompt", text=prompt)] if prompt.strip() else ())):
+        if event.kind == "call":
+            calls[event.id] = last = event
+        elif event.kind == "refused" and event.text:
+            done.append(Objection("rejection", event, calls.get(event.id)))
+        elif event.kind == "refused" and waits is None:  # of calls refused together, the first one stands for all
+            waits = Objection("rejection", event, calls.get(event.id))
+        elif event.kind == "stopped" and waits is None:
+            waits = Objection("interruption", event, last)
+        elif event.kind == "prompt":
+            if waits is not None and _objects(event.text, mended="" if last is not None else before):
+                waits.words = event.text.strip()[:TEXT_CHARS_MAX]
+                done.append(waits)
+            waits, before, last = None, event.text, None
+    return done, waits
+
+
+def _objects(said: str, mended: str) -> bool:
+    """Tell a prompt that says something from one that says to go on, that a host wrote, or that is a mended one."""
+    words = _words_of(said)
+    if not words or not is_typed(said) or (len(words) <= _GO_ON_WORDS_MAX and _GO_ON.issuperset(words)):
+        return False
+    known = _words_of(mended)
+    return not known or 2 * len(known & words) <= len(known | words)
+
+
+def _words_of(said: str) -> set[str]:
+    return set(re.findall(r"\w+", said.lower()[:TEXT_CHARS_MAX]))

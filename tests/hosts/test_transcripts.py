@@ -1,0 +1,279 @@
+"""What a person refused or stopped is read from the transcript's tail: each once, with the call, whatever the file."""
+
+import json
+import os
+import re
+
+import pytest
+
+from fleet.hosts import transcripts
+
+HEAD = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+    "new_string was NOT written to the file). "
+)
+STOP = "STOP what you are doing and wait for the user to tell you how to proceed."
+HINT = (
+    "\n\nNote: The user's next message may contain a correction or preference. Pay close attention — if they explain "
+    "what went wrong or how they'd prefer you to work, consider saving that to memory for future sessions."
+)
+WORDS = "no, never force-push here"
+WITH_WORDS = {
+    "today": f"{HEAD}To tell you how to proceed, the user said:\n{WORDS}",
+    "with a hint": f"{HEAD}To tell you how to proceed, the user said:\n{WORDS}{HINT}",
+    "a reason": f"{HEAD}The user provided the following reason for the rejection:  {WORDS}",
+    "another name": HEAD.replace("user", "dev5") + f"To tell you how to proceed, the dev5 said:\n{WORDS}",
+    "a subagent": f"Permission for this tool use was denied. The tool use was rejected. The user said:\n{WORDS}",
+}
+
+
+def line(role: str, *blocks: dict, **more: object) -> dict:
+    return {"type": role, "message": {"role": role, "content": list(blocks)}, "uuid": f"u-{id(blocks)}", **more}
+
+
+def call(name: str, tool: str = "Bash", **given: str) -> dict:
+    return line("assistant", {"type": "tool_use", "id": name, "name": tool, "input": given})
+
+
+def result(name: str, text: str, *, is_error: bool = True) -> dict:
+    return line("user", {"type": "tool_result", "tool_use_id": name, "content": text, "is_error": is_error})
+
+
+def typed(text: str, **more: object) -> dict:
+    return line("user", {"type": "text", "text": text}, **more)
+
+
+STOPPED = typed("[Request interrupted by user for tool use]")
+
+
+class Talk:
+    """A transcript as the client writes it, and the hooks that are told where it is."""
+
+    def __init__(self, place) -> None:
+        self.place = place
+        self.path = place.home / ".claude" / "projects" / "x" / "s.jsonl"
+        self.path.parent.mkdir(parents=True)
+
+    def write(self, *lines: dict) -> None:
+        with self.path.open("a") as file:
+            file.writelines(json.dumps(each) + "\n" for each in lines)
+
+    def hook(self, event: str, **more: object) -> dict:
+        done = self.place.hook(event, {"transcript_path": str(self.path), "prompt_id": "1", **more})
+        return json.loads(done.stdout) if done.stdout else {}
+
+    def prompt(self, text: str) -> dict:
+        return self.hook("UserPromptSubmit", prompt=text)
+
+    def stop(self) -> dict:
+        return self.hook("Stop", stop_hook_active=False)
+
+
+@pytest.fixture
+def talk(place):
+    return Talk(place)
+
+
+@pytest.mark.parametrize("form", WITH_WORDS, ids=str)
+def test_a_refused_call_with_words_is_a_strong_signal_with_the_call_beside_it_and_asked_about_in_the_turn(talk, form):
+    talk.write(typed("push it"), call("t1", command="git push --force"), result("t1", WITH_WORDS[form]))
+    asked = talk.stop()
+    assert re.search(r"fleet learn c-[0-9a-f]{16}", asked["reason"])
+    assert "fleet logged a correction" in asked["systemMessage"]
+    entry = talk.place.entries()
+    assert f"**User flagged:** {WORDS}\n    (Refused Bash: git push --force)\n" in entry
+    assert "rejection (confidence=strong)" in entry
+    assert "Note: The user's" not in entry
+
+
+def test_a_refused_call_is_heard_once_however_often_the_hooks_are_called(talk):
+    talk.write(call("t1", command="git push -f"), result("t1", WITH_WORDS["today"]))
+    talk.stop()
+    entry = re.search(r"c-[0-9a-f]{16}", talk.place.entries())[0]
+    talk.place.fleet("learn", entry, "--pattern", "Never force-push")
+    for _ in range(2):
+        talk.stop()
+        talk.prompt("Add the parser")
+    assert talk.place.entries().count("**User flagged:**") == 1
+
+
+def test_a_refusal_without_words_gets_those_of_the_next_prompt(talk):
+    talk.write(call("t1", "Write", file_path="/x/LICENSE", content="MIT"), result("t1", HEAD + STOP + HINT), STOPPED)
+    assert talk.stop() == {}
+    assert talk.place.entries() == ""
+    talk.prompt("put our own company there")
+    assert "put our own company there\n    (Refused Write: /x/LICENSE)" in talk.place.entries()
+    assert "rejection (confidence=medium)" in talk.place.entries()
+
+
+def test_words_that_are_strong_by_themselves_are_one_signal_with_the_refused_call(talk):
+    talk.write(call("t1", command="npm i"), result("t1", HEAD + STOP), STOPPED)
+    said = talk.prompt("That's wrong. You should have used pnpm.")
+    assert "fleet learn c-" in said["hookSpecificOutput"]["additionalContext"]
+    assert talk.place.entries().count("**User flagged:**") == 1
+    assert "(Refused Bash: npm i)" in talk.place.entries()
+
+
+def test_a_stopped_turn_gets_the_words_of_the_next_prompt(talk):
+    talk.write(typed("tidy up"), call("t1", command="rm -r build"), result("t1", "", is_error=False))
+    talk.write(typed("[Request interrupted by user]"))
+    talk.prompt("keep the build folder, it is tracked")
+    assert "keep the build folder, it is tracked\n    (Stopped after Bash: rm -r build)" in talk.place.entries()
+    assert "interruption (confidence=medium)" in talk.place.entries()
+
+
+@pytest.mark.parametrize(
+    "then",
+    ["continue", "sorry, continue", "ok go on", "Implement the following plan:\n\n# Plan\nNo.",
+     "<task-notification>wrong</task-notification>", "<command-name>/clear</command-name>"],
+)  # fmt: skip
+def test_who_only_says_to_go_on_and_who_is_no_person_objects_to_nothing(talk, then):
+    talk.write(call("t1", "ExitPlanMode"), result("t1", HEAD + STOP), STOPPED)
+    talk.prompt(then)
+    talk.prompt("add a test for the parser")
+    assert talk.place.entries() == ""
+
+
+def test_a_prompt_that_is_mended_before_anything_was_done_objects_to_nothing(talk):
+    talk.write(typed("can you do a mixed scenario?"), typed("[Request interrupted by user]"))
+    talk.prompt("can you do a mixed scenario? with several sessions")
+    assert talk.place.entries() == ""
+
+
+def test_what_only_quotes_a_refusal_is_none(talk):
+    talk.write(
+        call("t1", command="grep -r proceed ."),
+        result("t1", f"notes.md:12: {WITH_WORDS['today']}", is_error=False),
+        call("t2", command="cat notes.md"),
+        result("t2", WITH_WORDS["today"], is_error=False),
+        line("assistant", {"type": "text", "text": WITH_WORDS["today"]}),
+        typed(f"what does this mean: {WITH_WORDS['today']}"),
+        typed(WITH_WORDS["today"], isMeta=True),
+        result("t3", "Permission to use Bash with command rm has been denied."),
+        result("t4", "<tool_use_error>File does not exist.</tool_use_error>"),
+    )
+    talk.stop()
+    talk.prompt("Add the parser")
+    assert talk.place.entries() == ""
+
+
+def test_what_a_fork_copied_from_another_session_is_not_heard_again(talk):
+    talk.write(call("t1", command="git push -f"), result("t1", WITH_WORDS["today"]))
+    talk.hook("SessionStart", source="resume")
+    talk.prompt("Add the parser")
+    assert talk.place.entries() == ""
+    talk.write(call("t2", command="git push -f"), result("t2", WITH_WORDS["today"]))
+    talk.stop()
+    assert talk.place.entries().count("**User flagged:**") == 1
+
+
+def test_a_secret_in_a_refused_call_stays_out(talk):
+    secret = "ghp_" + "a1B2" * 9
+    talk.write(call("t1", command=f"curl -H 'Authorization: Bearer {secret}' x"), result("t1", WITH_WORDS["today"]))
+    said = talk.stop()
+    assert "Refused Bash: curl" in talk.place.entries()
+    assert secret not in talk.place.entries() + json.dumps(said) + json.dumps(talk.place.log())
+
+
+def test_with_triggers_off_nothing_is_heard(talk):
+    (talk.place.folder / "fleet.toml").write_text("[triggers]\noff = true\n")
+    talk.write(call("t1", command="x"), result("t1", WITH_WORDS["today"]))
+    talk.stop()
+    assert talk.place.entries() == ""
+
+
+# --- the file: torn, rewritten, huge, unreadable, of another host ----------------------------------------------------
+
+
+def test_a_line_that_is_half_there_is_heard_when_it_is_whole(talk):
+    whole = json.dumps(result("t1", WITH_WORDS["today"])) + "\n"
+    talk.write(call("t1", command="git push -f"))
+    for at in (10, 60, len(whole) - 1, len(whole)):
+        with talk.path.open("a") as file:
+            file.write(whole[:at])
+            whole = whole[at:]
+        talk.stop()
+    assert talk.place.entries().count("**User flagged:**") == 1
+
+
+def test_a_damaged_line_costs_itself_alone(talk):
+    talk.write(call("t1", command="git push -f"))
+    with talk.path.open("ab") as file:
+        file.write(
+            b'{"message": {"role": "user", "content": [{"type"\n\xff\xfe\n[]\n"x"\n{"message": 3}\n'
+            + b"[" * 9_999
+            + b"\n"
+        )
+    talk.write(line("user", "no block", {"type": "tool_result"}, {"type": 7}), result("t1", WITH_WORDS["today"]))
+    talk.stop()
+    assert "(Refused Bash: git push -f)" in talk.place.entries()
+
+
+def test_a_transcript_that_was_rewritten_is_read_anew_said_once_and_nothing_counts_twice(talk):
+    talk.write(*[typed("x" * 1000)] * 20, call("t1", command="git push -f"), result("t1", WITH_WORDS["today"]))
+    talk.stop()
+    for _ in range(2):
+        talk.path.write_text("")
+        talk.write(call("t1", command="git push -f"), result("t1", WITH_WORDS["today"]))
+        talk.prompt("That's wrong, the port is 8080")
+    talk.write(call("t2", command="make clean"), result("t2", WITH_WORDS["today"].replace(WORDS, "keep the build")))
+    talk.stop()
+    assert re.findall(r"\*\*User flagged:\*\* (.*)", talk.place.entries()) == [
+        WORDS, "That's wrong, the port is 8080", "keep the build"
+    ]  # fmt: skip
+    assert sum("rewritten" in each["what"] for each in talk.place.log()) == 1
+
+
+def test_of_500_mb_the_newest_part_is_read_in_no_time(talk):
+    with talk.path.open("wb") as file:
+        file.truncate(500 * 1024 * 1024)  # a hole: it takes no room
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n")
+    talk.write(call("t1", command="git push -f"), result("t1", WITH_WORDS["today"]))
+    talk.stop()
+    assert "(Refused Bash: git push -f)" in talk.place.entries()
+
+
+def test_what_is_passed_over_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(transcripts, "_BYTES_MAX", 100)
+    path = tmp_path / "s.jsonl"
+    path.write_text("x" * 50 + "\n" + "y" * 400 + "\n" + "z" * 60 + "\n")
+    part = transcripts.read(str(path), 51)
+    assert "passed over" in part.trouble
+    assert (part.data.endswith(b"z\n"), part.ends) == (True, path.stat().st_size)
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "not mine", "missing"])
+def test_what_cannot_be_read_is_said_once_and_fails_nothing(talk, what):
+    if what == "folder":
+        talk.path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(talk.path)
+    elif what == "not mine":
+        talk.path.symlink_to(talk.path)
+    for _ in range(2):
+        talk.prompt("That's wrong. You should have used pnpm.")
+        talk.stop()
+    assert talk.place.entries().count("**User flagged:**") == 1
+    assert sum("transcript" in each["what"] for each in talk.place.log()) == (what != "missing")
+
+
+@pytest.mark.parametrize("host", ["codex-0.169.0", "copilot-1.0.102", "gemini-0.61.0"])
+def test_another_hosts_transcript_holds_no_objection(talk, shared, host):
+    data = (shared / "hosts" / "transcripts" / f"{host}.jsonl").read_bytes()
+    assert not transcripts.has_objection(data)
+    assert transcripts.objections(transcripts.events(data)) == ([], None)
+
+
+# --- what real people refused -----------------------------------------------------------------------------------------
+
+
+def test_of_real_refusals_with_words_all_are_heard_with_their_calls(shared):
+    paths = sorted((shared / "corpora" / "transcripts").glob("*.jsonl"))
+    assert len(paths) == 12
+    for path in paths:
+        found = list(transcripts.events(transcripts.read(str(path)).data))
+        heard, _ = transcripts.objections(found)
+        refused = [each for each in found if each.kind == "refused" and each.text]
+        assert {each.id for each in refused} <= {each.id for each in heard}
+        assert all(each.tool and each.words for each in heard if each.kind == "rejection")
