@@ -1,12 +1,14 @@
-"""A remote in memory: the promises of git's, deterministic, with every fault at hand."""
+"""A remote and a tree store in memory: the promises of git's, deterministic, with every fault at hand."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from hashlib import blake2b
 from threading import Lock
 
 from fleet.share.remote import Files, Mark, Moved, RemoteRefused, RemoteUnavailable, Whole, check_outgoing
-from fleet.store.tree import MemoryTree
+from fleet.store.tree import Paths, TreeGoneError, is_clan_path
 
 _SAFE = "nothing is lost; what was to go out goes out with the next sync"
 
@@ -91,7 +93,7 @@ class MemoryServer:
                 waiting += self._commits[each].parents
         return found
 
-    def copy_to(self, tree: MemoryTree, mark: Mark) -> None:
+    def copy_to(self, tree: "MemoryTree", mark: Mark) -> None:
         """Bring a mark and its history into a tree store, as a fetch does."""
         for each in self.ancestors(mark):
             if not tree.knows(each):
@@ -157,7 +159,7 @@ class MemoryMirror(MemoryRemote):
         name: for people.
     """
 
-    def __init__(self, server: MemoryServer, tree: MemoryTree, name: str = "memory") -> None:
+    def __init__(self, server: MemoryServer, tree: "MemoryTree", name: str = "memory") -> None:
         super().__init__(server, name)
         self._tree = tree
 
@@ -173,3 +175,82 @@ class MemoryMirror(MemoryRemote):
         if isinstance(done, str):
             self._server.copy_to(self._tree, done)
         return done
+
+
+class MemoryTree:
+    """A tree store in memory: the promises of ``GitTree``."""
+
+    def __init__(self) -> None:
+        self._head = ""
+        self._commits: dict[str, tuple[tuple[str, ...], Paths]] = {}
+        self._blobs: dict[str, bytes] = {}
+
+    def head(self) -> str:
+        """Return the commit that is taken in."""
+        return self._head
+
+    def paths(self, commit: str) -> Paths:
+        """Return the clan's files in a commit's tree."""
+        if not commit:
+            return {}
+        if commit not in self._commits:
+            raise TreeGoneError(f"the commit {commit} is not here")
+        return dict(self._commits[commit][1])
+
+    def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
+        """Yield the bytes behind each id."""
+        for oid in oids:
+            yield self.read(oid)
+
+    def read(self, oid: str) -> bytes:
+        """Return the bytes behind one id."""
+        if oid not in self._blobs:
+            raise TreeGoneError(f"the content {oid} is not here")
+        return self._blobs[oid]
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a block in which much is read."""
+        return nullcontext()
+
+    def move(self, commit: str) -> None:
+        """Take a commit for the one that is taken in."""
+        self._head = commit
+
+    def descends(self, new: str, old: str) -> bool:
+        """Tell whether a commit is another one or has it in its history."""
+        seen, waiting = set[str](), [new]
+        while old and waiting:
+            if (commit := waiting.pop()) == old:
+                return True
+            if commit not in seen and commit in self._commits:
+                seen.add(commit)
+                waiting += self._commits[commit][0]
+        return not old
+
+    def forget_history(self) -> None:
+        """Let go of every commit behind the one that is taken in."""
+        if self._head:
+            self._commits = {self._head: ((), self._commits[self._head][1])}
+            kept = {oid for oid, _ in self._commits[self._head][1].values()}
+            self._blobs = {oid: data for oid, data in self._blobs.items() if oid in kept}
+
+    def put(self, files: Mapping[str, bytes], on: str) -> str:
+        """Make a commit of files over the tree of another one."""
+        whole = {path: self.read(oid) for path, (oid, _) in self.paths(on).items()} | {**files}
+        names = [on, *(f"{path} {_id(data)}" for path, data in sorted(whole.items()) if data)]
+        return self.add(_id("\n".join(names).encode()), [on] if on else [], whole)
+
+    def add(self, commit: str, parents: Sequence[str], files: Mapping[str, bytes]) -> str:
+        """Take in a commit that somebody else made, with its whole tree."""
+        paths = {path: (_id(data), len(data)) for path, data in files.items() if data and is_clan_path(path)}
+        self._blobs |= {oid: files[path] for path, (oid, _) in paths.items()}
+        self._commits[commit] = (tuple(parents), paths)
+        return commit
+
+    def knows(self, commit: str) -> bool:
+        """Tell whether a commit is here."""
+        return commit in self._commits
+
+
+def _id(data: bytes) -> str:
+    return blake2b(data, digest_size=20).hexdigest()

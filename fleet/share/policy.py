@@ -23,7 +23,7 @@ from fleet.model.errors import NoError, RefusedError
 from fleet.model.line import Line
 from fleet.model.version_1 import is_version_1
 from fleet.store.lines import PATTERNS, Entry, kind_of
-from fleet.store.tree import FORMAT, TreeStore
+from fleet.store.tree import FORMAT, GitTree
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 
@@ -85,7 +85,7 @@ FORMAT_TEXT = b"%d\n" % FORMAT_NUMBER
 _FORMAT_BYTES_MAX = 100
 
 
-def check_format(tree: TreeStore, commit: str) -> None:
+def check_format(tree: GitTree, commit: str) -> None:
     """Check that a fetched tree is one that this version of fleet may join and write to.
 
     Raises:

@@ -27,7 +27,7 @@ from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage,
 from fleet.store.files import Files, fingerprint, look
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read, kind_of
 from fleet.store.rows import Contents, Rows, is_outdated
-from fleet.store.tree import BLOB_BYTES_MAX, TreeGoneError, TreeStore
+from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class Ingest:
         sources: Callable[[], list[Source]],
         policy: Callable[[], Policy],
         *,
-        tree: TreeStore | None,
+        tree: GitTree | None,
         clan: Path,
         locks: Path,
         quarantine: Callable[[list[Refused]], object] = bool,
@@ -385,7 +385,7 @@ class Ingest:
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
-    def _fold_tree(self, fold: Rows, tree: TreeStore, head: str) -> list[Entry]:
+    def _fold_tree(self, fold: Rows, tree: GitTree, head: str) -> list[Entry]:
         """Join a tree; return what the one before had and it has not.
 
         Where files of the tree only grew, what they grew by is joined; else all of it is compared with the rows.
@@ -444,7 +444,7 @@ class Ingest:
         self._tell()
         return taken
 
-    def _plans(self, fold: Rows, tree: TreeStore, oids: dict[str, str]) -> list[_Plan]:
+    def _plans(self, fold: Rows, tree: GitTree, oids: dict[str, str]) -> list[_Plan]:
         """Return the files of the tree and here, but for those that are just what the tree has."""
         known = {row[0]: row[1:] for row in fold.connection.execute("SELECT path, oid, look FROM file")}
         plans = []
@@ -636,7 +636,7 @@ class _Reader:
             yield block
 
 
-def _grown(connection: Connection, tree: TreeStore, paths: dict[str, str]) -> list[tuple[str, bytes, int]] | None:
+def _grown(connection: Connection, tree: GitTree, paths: dict[str, str]) -> list[tuple[str, bytes, int]] | None:
     """Return (path, content, size before) of each shard of the tree that grew; None where anything else changed."""
     known = {row[0]: row[1:] for row in connection.execute("SELECT path, oid, size, hash FROM tree")}
     if not known or known.keys() - paths.keys():
@@ -655,7 +655,7 @@ def _grown(connection: Connection, tree: TreeStore, paths: dict[str, str]) -> li
     return grown
 
 
-def _contents(connection: Connection, tree: TreeStore, paths: dict[str, str]) -> Iterator[tuple[Kind, str, bytes]]:
+def _contents(connection: Connection, tree: GitTree, paths: dict[str, str]) -> Iterator[tuple[Kind, str, bytes]]:
     """Yield the files of a tree; each is noted as read."""
     connection.execute("DELETE FROM tree")
     for path, oid in paths.items():
@@ -678,7 +678,7 @@ def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Seque
     return b"\n".join(kept), gone
 
 
-def _oids(tree: TreeStore, commit: str) -> dict[str, str]:
+def _oids(tree: GitTree, commit: str) -> dict[str, str]:
     """Return path -> id of the content of the line files in a tree, shards first: the edition is by far the longest."""
     paths = {path: oid for path, (oid, _) in tree.paths(commit).items() if kind_of(path)}
     return dict(sorted(paths.items(), key=lambda item: ("/" not in item[0], item[0])))

@@ -5,12 +5,11 @@ ref names the commit that the workspace has taken in. What a hostile far side ca
 is read only if it is a plain file at one of the clan's own paths, and not too large.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.model import names
 from fleet.model.errors import FleetError
@@ -44,71 +43,6 @@ Paths = dict[str, tuple[str, int]]
 
 class TreeGoneError(FleetError):
     """The tree is not here any more, or cannot be read: what the remote holds is unknown until the next fetch."""
-
-
-class TreeStore(Protocol):
-    """The trees that were fetched, of which one is taken in."""
-
-    def head(self) -> str:
-        """Return the commit that is taken in; "" for none. Cheap."""
-        ...
-
-    def paths(self, commit: str) -> Paths:
-        """Return the clan's files in a commit's tree; none for "".
-
-        Raises:
-            TreeGoneError: the commit is not here.
-        """
-        ...
-
-    def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
-        """Yield the bytes behind each id, one at a time.
-
-        Raises:
-            TreeGoneError: one of them is not here.
-        """
-        ...
-
-    def read(self, oid: str) -> bytes:
-        """Return the bytes behind one id.
-
-        Raises:
-            TreeGoneError: it is not here.
-        """
-        ...
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a block in which much is read."""
-        ...
-
-    def move(self, commit: str) -> None:
-        """Take a commit for the one that is taken in, durably; "" for none."""
-        ...
-
-    def descends(self, new: str, old: str) -> bool:
-        """Tell whether a commit is another one or has it in its history.
-
-        Whatever is unknown here descends of nothing; all descends of "".
-        """
-        ...
-
-    def forget_history(self) -> None:
-        """Let go of all that lies behind the commit that is taken in, as far as it is kept here.
-
-        Raises:
-            TreeGoneError: it could not be done.
-        """
-        ...
-
-    def put(self, files: Mapping[str, bytes], on: str) -> str:
-        """Lay files over the tree of a commit, ``b""`` removes one; return the new commit.
-
-        For remotes that are not git: what they hold becomes a commit here.
-
-        Raises:
-            TreeGoneError: the commit that it builds on is not here.
-        """
-        ...
 
 
 class _Sorted(NamedTuple):
@@ -147,7 +81,7 @@ def is_clan_path(path: str) -> bool:
 
 
 class GitTree:
-    """The fetched tree in fleet's own bare repository.
+    """The trees that were fetched, in fleet's own bare repository, and which of them is taken in.
 
     Args:
         folder: of the repository; need not exist.
@@ -168,7 +102,7 @@ class GitTree:
         return Bare(self._folder, listings=self.listings)
 
     def head(self) -> str:
-        """Return the commit that is taken in. Costs a read of one small file, and no process."""
+        """Return the commit that is taken in; "" for none. Costs a read of one small file, and no process."""
         with suppress(OSError, ValueError):
             return (self._folder / FETCHED).read_bytes().decode("ascii").strip()
         with suppress(OSError):  # a folder of another user's
@@ -176,7 +110,11 @@ class GitTree:
         return ""
 
     def paths(self, commit: str) -> Paths:
-        """Return the clan's files in a commit's tree."""
+        """Return the clan's files in a commit's tree; none for "".
+
+        Raises:
+            TreeGoneError: the commit is not here.
+        """
         with _gone():
             return sort_entries(self._bare.listing(commit)).files
 
@@ -187,12 +125,20 @@ class GitTree:
             yield
 
     def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
-        """Yield the bytes behind each id, of one git for all of them."""
+        """Yield the bytes behind each id, one at a time, of one git for all of them.
+
+        Raises:
+            TreeGoneError: one of them is not here.
+        """
         with _gone():
             yield from self._bare.blobs(oids)
 
     def read(self, oid: str) -> bytes:
-        """Return the bytes behind one id."""
+        """Return the bytes behind one id.
+
+        Raises:
+            TreeGoneError: it is not here.
+        """
         if oid in self._small:
             return self._small[oid]
         data = next(self.contents([oid]))
@@ -203,25 +149,38 @@ class GitTree:
         return data
 
     def move(self, commit: str) -> None:
-        """Let the ref name another commit."""
+        """Take a commit for the one that is taken in, durably; "" for none."""
         self._bare.set_ref(FETCHED, commit)
 
     def descends(self, new: str, old: str) -> bool:
-        """Tell whether a commit is another one or has it in its history."""
+        """Tell whether a commit is another one or has it in its history.
+
+        Whatever is unknown here descends of nothing; all descends of "".
+        """
         if not old or new == old:
             return True
         with _gone():
             return bool(new) and self._bare.is_ancestor(old, new)
 
     def forget_history(self) -> None:
-        """Let go of every object behind the commit that is taken in."""
+        """Let go of every object behind the commit that is taken in.
+
+        Raises:
+            TreeGoneError: it could not be done.
+        """
         self._small.clear()
         if self.head():
             with _gone(), self._bare.alone():
                 self._bare.forget_history()
 
     def put(self, files: Mapping[str, bytes], on: str) -> str:
-        """Make a commit of files over the tree of another one; the repository is made where it is missing."""
+        """Lay files over the tree of a commit, ``b""`` removes one; return the new commit.
+
+        For remotes that are not git: what they hold becomes a commit here. The repository is made where it is missing.
+
+        Raises:
+            TreeGoneError: the commit that it builds on is not here.
+        """
         with _gone(), self._bare.alone():
             return self._bare.commit(files, on, message="fleet: what a remote that is not git holds")
 
@@ -236,82 +195,3 @@ def _gone() -> Iterator[None]:
         raise TreeGoneError(
             f"the fetched tree cannot be read ({why}); nothing is lost: `fleet sync` fetches it again"
         ) from why
-
-
-class MemoryTree:
-    """A tree store in memory, for simulations: the promises of git's."""
-
-    def __init__(self) -> None:
-        self._head = ""
-        self._commits: dict[str, tuple[tuple[str, ...], Paths]] = {}
-        self._blobs: dict[str, bytes] = {}
-
-    def head(self) -> str:
-        """Return the commit that is taken in."""
-        return self._head
-
-    def paths(self, commit: str) -> Paths:
-        """Return the clan's files in a commit's tree."""
-        if not commit:
-            return {}
-        if commit not in self._commits:
-            raise TreeGoneError(f"the commit {commit} is not here")
-        return dict(self._commits[commit][1])
-
-    def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
-        """Yield the bytes behind each id."""
-        for oid in oids:
-            yield self.read(oid)
-
-    def read(self, oid: str) -> bytes:
-        """Return the bytes behind one id."""
-        if oid not in self._blobs:
-            raise TreeGoneError(f"the content {oid} is not here")
-        return self._blobs[oid]
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a block in which much is read."""
-        return nullcontext()
-
-    def move(self, commit: str) -> None:
-        """Take a commit for the one that is taken in."""
-        self._head = commit
-
-    def descends(self, new: str, old: str) -> bool:
-        """Tell whether a commit is another one or has it in its history."""
-        seen, waiting = set[str](), [new]
-        while old and waiting:
-            if (commit := waiting.pop()) == old:
-                return True
-            if commit not in seen and commit in self._commits:
-                seen.add(commit)
-                waiting += self._commits[commit][0]
-        return not old
-
-    def forget_history(self) -> None:
-        """Let go of every commit behind the one that is taken in."""
-        if self._head:
-            self._commits = {self._head: ((), self._commits[self._head][1])}
-            kept = {oid for oid, _ in self._commits[self._head][1].values()}
-            self._blobs = {oid: data for oid, data in self._blobs.items() if oid in kept}
-
-    def put(self, files: Mapping[str, bytes], on: str) -> str:
-        """Make a commit of files over the tree of another one."""
-        whole = {path: self.read(oid) for path, (oid, _) in self.paths(on).items()} | {**files}
-        names = [on, *(f"{path} {_id(data)}" for path, data in sorted(whole.items()) if data)]
-        return self.add(_id("\n".join(names).encode()), [on] if on else [], whole)
-
-    def add(self, commit: str, parents: Sequence[str], files: Mapping[str, bytes]) -> str:
-        """Take in a commit that somebody else made, with its whole tree."""
-        paths = {path: (_id(data), len(data)) for path, data in files.items() if data and is_clan_path(path)}
-        self._blobs |= {oid: files[path] for path, (oid, _) in paths.items()}
-        self._commits[commit] = (tuple(parents), paths)
-        return commit
-
-    def knows(self, commit: str) -> bool:
-        """Tell whether a commit is here."""
-        return commit in self._commits
-
-
-def _id(data: bytes) -> str:
-    return blake2b(data, digest_size=20).hexdigest()

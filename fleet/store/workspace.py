@@ -29,7 +29,7 @@ from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.local import Local
 from fleet.store.query import Discoveries, Patterns
 from fleet.store.replica import Replica
-from fleet.store.tree import FORMAT, GitTree, TreeStore
+from fleet.store.tree import FORMAT, GitTree
 
 VERSION_1_FILES = (
     *("base", "state.db", "consent", "paused", "shown", "sessions"),
@@ -65,7 +65,7 @@ class World(msgspec.Struct, frozen=True):
     machine: Callable[[], str] = replica.machine_fingerprint
     lent: Callable[[], str] = _lent_by_environment
     durable: bool = True
-    tree: Callable[[Path], TreeStore] = GitTree
+    tree: Callable[[Path], GitTree] = GitTree
 
 
 class Workspace:
@@ -105,7 +105,7 @@ class Workspace:
         if wrong := self.clock.wrong():
             self.warn(f"{wrong}. Lessons are kept and shared all the same; set the clock")
 
-    def _ingest(self, name: str, sources: Callable[[], list[Source]], tree: TreeStore | None) -> Ingest:
+    def _ingest(self, name: str, sources: Callable[[], list[Source]], tree: GitTree | None) -> Ingest:
         return Ingest(
             Database(self.local / name, durable=self.world.durable),
             self.files,

@@ -15,8 +15,8 @@ import pytest
 from fleet.model import line as codec
 from fleet.share.git import GitRemote
 from fleet.share.remote import Files, Mirrored, Moved, Remote, RemoteRefused, RemoteUnavailable, Whole
-from fleet.store.tree import GitTree, MemoryTree, TreeStore
-from tests.memory_remote import MemoryMirror, MemoryRemote, MemoryServer
+from fleet.store.tree import GitTree
+from tests.memory_remote import MemoryMirror, MemoryRemote, MemoryServer, MemoryTree
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
@@ -138,7 +138,7 @@ class GitFar:
 class Machine:
     """A machine's tree store, and its way to a far side whose commits come into it."""
 
-    def __init__(self, remote: Mirrored, tree: TreeStore) -> None:
+    def __init__(self, remote: Mirrored, tree: GitTree) -> None:
         self.remote = remote
         self.tree = tree
 

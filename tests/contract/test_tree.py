@@ -6,18 +6,19 @@ from pathlib import Path
 import pytest
 
 from fleet.store.git import Bare, Entry
-from fleet.store.tree import FETCHED, GitTree, MemoryTree, TreeGoneError, TreeStore, sort_entries
+from fleet.store.tree import FETCHED, GitTree, TreeGoneError, sort_entries
+from tests.memory_remote import MemoryTree
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
 
 
 @pytest.fixture(params=["memory", "git"])
-def tree(request: pytest.FixtureRequest, tmp_path: Path) -> TreeStore:
+def tree(request: pytest.FixtureRequest, tmp_path: Path) -> GitTree:
     return MemoryTree() if request.param == "memory" else GitTree(tmp_path / ".fleet/git")
 
 
-def files(tree: TreeStore, commit: str) -> dict[str, bytes]:
+def files(tree: GitTree, commit: str) -> dict[str, bytes]:
     paths = tree.paths(commit)
     found = dict(zip(paths, tree.contents(oid for oid, _ in paths.values()), strict=True))
     assert {path: len(data) for path, data in found.items()} == {path: size for path, (_, size) in paths.items()}
@@ -25,7 +26,7 @@ def files(tree: TreeStore, commit: str) -> dict[str, bytes]:
     return found
 
 
-def test_a_new_store_has_nothing_and_makes_nothing(tree: TreeStore, tmp_path: Path):
+def test_a_new_store_has_nothing_and_makes_nothing(tree: GitTree, tmp_path: Path):
     assert tree.head() == ""
     assert tree.paths("") == {}
     tree.move("")
@@ -33,7 +34,7 @@ def test_a_new_store_has_nothing_and_makes_nothing(tree: TreeStore, tmp_path: Pa
     assert not [*tmp_path.iterdir()]
 
 
-def test_what_is_put_is_read_and_files_are_laid_over_what_was_there(tree: TreeStore):
+def test_what_is_put_is_read_and_files_are_laid_over_what_was_there(tree: GitTree):
     first = tree.put({ONE: b"1\n", "patterns.jsonl": bytes(range(256))}, "")
     second = tree.put({ONE: b"", TWO: b"2\n"}, first)
     assert files(tree, first) == {ONE: b"1\n", "patterns.jsonl": bytes(range(256))}
@@ -41,7 +42,7 @@ def test_what_is_put_is_read_and_files_are_laid_over_what_was_there(tree: TreeSt
     assert tree.paths(first)["patterns.jsonl"] == tree.paths(second)["patterns.jsonl"]
 
 
-def test_the_head_is_what_it_was_moved_to(tree: TreeStore):
+def test_the_head_is_what_it_was_moved_to(tree: GitTree):
     first = tree.put({ONE: b"1\n"}, "")
     assert tree.head() == ""
     tree.move(first)
@@ -50,7 +51,7 @@ def test_the_head_is_what_it_was_moved_to(tree: TreeStore):
     assert tree.head() == ""
 
 
-def test_a_commit_descends_of_what_it_was_put_on_and_of_nothing_unknown(tree: TreeStore):
+def test_a_commit_descends_of_what_it_was_put_on_and_of_nothing_unknown(tree: GitTree):
     first = tree.put({ONE: b"1\n"}, "")
     second = tree.put({TWO: b"2\n"}, first)
     third = tree.put({TWO: b"3\n"}, second)
@@ -65,7 +66,7 @@ def test_a_commit_descends_of_what_it_was_put_on_and_of_nothing_unknown(tree: Tr
     assert not tree.descends("0" * 40, first)
 
 
-def test_what_is_not_here_is_gone_and_not_empty(tree: TreeStore):
+def test_what_is_not_here_is_gone_and_not_empty(tree: GitTree):
     first = tree.put({ONE: b"1\n"}, "")
     for unknown in ("1" * 40, "m1"):
         with pytest.raises(TreeGoneError, match=r"fleet sync|not here"):
@@ -78,7 +79,7 @@ def test_what_is_not_here_is_gone_and_not_empty(tree: TreeStore):
         list(tree.contents([tree.paths(first)[ONE][0], "1" * 40]))
 
 
-def test_a_reading_that_is_given_up_leaves_the_store_in_order(tree: TreeStore):
+def test_a_reading_that_is_given_up_leaves_the_store_in_order(tree: GitTree):
     first = tree.put({ONE: b"1\n" * 100_000, TWO: b"2\n"}, "")
     paths = tree.paths(first)
     reading = tree.contents([oid for oid, _ in paths.values()] * 50)

@@ -25,9 +25,8 @@ from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model.errors import DiskError
 from fleet.store.files import Files
-from fleet.store.tree import MemoryTree
 from fleet.store.workspace import Workspace, World
-from tests.memory_remote import MemoryRemote, MemoryServer
+from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 
 EVERY = os.environ.get("FLEET_FAULTS") == "all"
 SUBSETS = 8 if EVERY else 1

@@ -19,8 +19,8 @@ from fleet.share.remote import Files, Mark
 from fleet.store import ingest, rows
 from fleet.store.ingest import Ingest
 from fleet.store.lines import PATTERNS, Read, entries, kind_of
-from fleet.store.tree import MemoryTree
 from fleet.store.workspace import Writer
+from tests.memory_remote import MemoryTree
 from tests.sim.simulator import Simulation, history
 from tests.sim.world import Machine, SimRemote
 

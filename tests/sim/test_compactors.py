@@ -21,9 +21,8 @@ from fleet.model.lesson_id import pattern_id
 from fleet.model.pattern import fold
 from fleet.share.remote import Files, Mark, Moved
 from fleet.store import config
-from fleet.store.tree import MemoryTree
 from fleet.store.workspace import Workspace, World
-from tests.memory_remote import MemoryRemote, MemoryServer
+from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 from tests.sim.people import held_in
 from tests.sim.world import START_MS, SimFiles
 

@@ -19,9 +19,8 @@ from fleet.share.live.bridge import BASE, Bridge
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
-from fleet.store.tree import MemoryTree
 from fleet.store.workspace import Workspace, World
-from tests.memory_remote import MemoryRemote, MemoryServer
+from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 
 START_MS = 1_795_219_200_000  # 2026-11-21
 HOUR_MS = 3_600_000

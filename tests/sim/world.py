@@ -16,9 +16,8 @@ from fleet.share.remote import Files as Sent
 from fleet.share.remote import Mark, Moved
 from fleet.store.database import SCHEMA_NUMBER, Database
 from fleet.store.files import Files
-from fleet.store.tree import MemoryTree
 from fleet.store.workspace import Workspace
-from tests.memory_remote import MemoryMirror, MemoryServer
+from tests.memory_remote import MemoryMirror, MemoryServer, MemoryTree
 from tests.sim.people import Held, held_in
 
 START_MS = 1_795_219_200_000  # 2026-11-21

@@ -10,8 +10,8 @@ from fleet.model import edits
 from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
 from fleet.store.lines import DISCOVERIES, PATTERNS
-from fleet.store.tree import MemoryTree
 from fleet.store.workspace import Workspace, World
+from tests.memory_remote import MemoryTree
 
 DAY_MS = 86_400_000
 TANK = "tank.11111111"
