@@ -13,8 +13,8 @@ from fleet.learn.signals import Waiting
 from fleet.model import edits, merged
 from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, UsageError
-from fleet.model.lesson_id import normalise, pattern_id
 from fleet.model.line import Line
+from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Pattern
 from fleet.recall import triggers
 from fleet.store.workspace import Workspace, Writer

@@ -27,8 +27,8 @@ from fleet.learn.counting import (
 )
 from fleet.model import merged
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line, counted_up_to
+from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, fold
 from fleet.store import semantic
 from fleet.store.workspace import Workspace, Writer

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from crdt import clock
 from fleet.model import names
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from fleet.text import dates, markdown
 
 FILE_NAME = "corrections.md"

@@ -20,8 +20,8 @@ from fleet.learn.corrections_md import PART, RELAPSED, Bound, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
 from fleet.model.errors import BusyError
-from fleet.model.lesson_id import normalise, pattern_id
 from fleet.model.line import Line, counted_up_to
+from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import fold
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import dates, screening

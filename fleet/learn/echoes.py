@@ -11,7 +11,7 @@ A line is known by its end, since beginnings get lost: a dash, a quote's mark, a
 import re
 from collections.abc import Iterable
 
-from fleet.model.lesson_id import normalise
+from fleet.model.names import normalise
 
 _FRAME = re.compile(r"(?<![A-Za-z0-9_-])fleet-[0-9a-f]{16}(?![A-Za-z0-9_-])")
 _STANDS_BETWEEN = "stands between this mark and its repetition"

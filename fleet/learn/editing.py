@@ -11,8 +11,8 @@ import msgspec
 from fleet.learn import inputs
 from fleet.model import limits
 from fleet.model.errors import RefusedError, UsageError
+from fleet.model.line import BadLineError, canonical, check_value
 from fleet.model.pattern import Pattern
-from fleet.model.strict import BadLineError, canonical, check_value
 
 STATES = ("candidate", "published")
 """What ``state`` may be set to; out is no state but a remove."""

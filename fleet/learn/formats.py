@@ -13,7 +13,7 @@ import msgspec
 
 from fleet.learn import corrections_md
 from fleet.model import limits, names
-from fleet.model.strict import BadLineError, strict_object
+from fleet.model.line import BadLineError, strict_object
 from fleet.text import dates
 
 

@@ -14,9 +14,8 @@ from crdt import clock
 from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_records
 from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery, discovery_id
-from fleet.model.line import Line, Refused, join
+from fleet.model.line import BadLineError, Line, Refused, check_value, join
 from fleet.model.pattern import fold
-from fleet.model.strict import BadLineError, check_value
 from fleet.store.lines import DISCOVERIES, PATTERNS
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening

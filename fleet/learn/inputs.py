@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fleet.model import limits
 from fleet.model.errors import RefusedError, UsageError
-from fleet.model.lesson_id import normalise
+from fleet.model.names import normalise
 from fleet.text import screening
 
 

@@ -10,8 +10,7 @@ import msgspec
 
 from crdt import clock
 from fleet.model import limits, names
-from fleet.model.line import Carried, as_carried
-from fleet.model.strict import BadLineError, canonical, check_value, strict_object
+from fleet.model.line import BadLineError, Carried, as_carried, canonical, check_value, strict_object
 
 PREFIX = "d-"
 TYPES = ("discovery", "gotcha", "tip", "workaround")

@@ -16,8 +16,8 @@ import msgspec
 
 from crdt import clock, gcounter, lww, orset
 from fleet.model import names
-from fleet.model.lesson_id import PREFIX
 from fleet.model.line import AT, Column, Line, is_larger
+from fleet.model.names import PREFIX
 
 MERGED_INTO = "merged_into"
 """Field by which one record says that it is the same lesson as another."""

@@ -22,9 +22,8 @@ import msgspec
 
 from crdt import clock
 from fleet.model import limits, names
-from fleet.model.line import AT, Column, Line
+from fleet.model.line import AT, BadLineError, Column, Line, check_name, check_value, strict_object
 from fleet.model.pattern import author_field
-from fleet.model.strict import BadLineError, check_name, check_value, strict_object
 
 NOBODY = "import.00000000"
 """Column of what no writer is known of."""

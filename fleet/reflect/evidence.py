@@ -15,7 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from fleet.model import names
-from fleet.model.lesson_id import normalise, pattern_id
+from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Pattern
 from fleet.store.config import Promotion
 from fleet.text.screening import readable

@@ -16,8 +16,7 @@ import msgspec
 from fleet.model import discovery, limits, line, names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError
-from fleet.model.line import Carried, Line, Refused
-from fleet.model.strict import BadLineError
+from fleet.model.line import BadLineError, Carried, Line, Refused
 from fleet.store.files import Files
 
 Entry = Line | Discovery | Carried

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar
 from fleet.model import limits, merged
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
+from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, Policy, fold
 from fleet.store.database import checked, get_meta
 from fleet.store.ingest import Ingest

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from fleet.model import limits, line, pattern
 from fleet.model.discovery import Discovery
-from fleet.model.lesson_id import normalise, pattern_id
 from fleet.model.line import Carried, Line
+from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Policy
 from fleet.store import lines
 from fleet.store.database import checked, checksum, get_meta, set_meta

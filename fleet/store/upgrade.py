@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.model import line, names, pattern
-from fleet.model.line import Line
-from fleet.model.strict import BadLineError
+from fleet.model.line import BadLineError, Line
 from fleet.model.version_1 import converted
 from fleet.store import lines
 from fleet.store.ingest import clan_sources

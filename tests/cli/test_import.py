@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import decode
+from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from tests.faults.test_sync import Bench
 

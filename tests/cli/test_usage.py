@@ -13,7 +13,7 @@ import typer.main
 
 from fleet import __version__
 from fleet.cli.commands import MODULES, app
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from tests.faults.test_sync import Bench
 
 LESSON = "Always use awk over sed"

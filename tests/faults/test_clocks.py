@@ -5,7 +5,7 @@ import json
 import pytest
 
 from crdt import clock
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from tests.faults.test_sync import LESSON, Bench
 
 NOW_MS = 1_795_219_200_000  # 2026-11-21

@@ -9,7 +9,7 @@ import pytest
 from fleet.app import sharing
 from fleet.learn.corrections import Correction, correct
 from fleet.learn.replica_conflict import is_foreign
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
 from tests.faults.test_sync import LESSON, Bench

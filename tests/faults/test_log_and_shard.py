@@ -18,7 +18,7 @@ from fleet.learn.corrections import Correction
 from fleet.model import edits
 from fleet.model import line as codec
 from fleet.model.errors import DiskError
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from fleet.store import lines
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS

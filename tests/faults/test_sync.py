@@ -19,7 +19,7 @@ from fleet.app import sharing
 from fleet.cli import main
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from fleet.share.remote import RemoteUnavailable
 from fleet.store import replica
 from fleet.store.workspace import Workspace

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from crdt import clock, lww
 from fleet.model import edits, limits, names
 from fleet.model import line as codec
-from fleet.model.line import Carried, Column, Line
+from fleet.model.line import Carried, Column, Line, canonical
 from fleet.model.pattern import Pattern, Policy, fold
-from fleet.model.strict import canonical
 
 REPLICAS = ("anna.00000001", "bert.00000002", "cleo.00000003")
 NOW_MS = 1_790_000_000_000

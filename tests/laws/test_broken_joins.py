@@ -19,9 +19,8 @@ from crdt import clock, gcounter, lww, orset
 from crdt.lww import Register
 from fleet.model import edits, pattern
 from fleet.model import line as codec
-from fleet.model.line import NOTHING, Carried, Column, Line
+from fleet.model.line import NOTHING, Carried, Column, Line, canonical
 from fleet.model.pattern import Pattern, Policy, fold
-from fleet.model.strict import canonical
 from tests.laws import checks
 from tests.laws.checks import DAY_MS, NOW_MS, REPLICAS, STAMPS, Clock, broken, counts, replicas, slots
 from tests.laws.test_line_model import Fleet

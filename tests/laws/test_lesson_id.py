@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fleet.model.lesson_id import normalise, pattern_id
 from fleet.model.limits import TEXT_BYTES_MAX
+from fleet.model.names import normalise, pattern_id
 
 MARKS = (
     "*",

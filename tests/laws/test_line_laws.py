@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from crdt import clock
 from fleet.model import limits
 from fleet.model import line as codec
-from fleet.model.line import Carried, Column, Line
-from fleet.model.strict import BadLineError, canonical
+from fleet.model.line import BadLineError, Carried, Column, Line, canonical
 from tests.laws import checks
 from tests.laws.checks import IDS, REPLICAS, STAMPS
 

@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fleet.model import edits
 from fleet.model import line as codec
-from fleet.model.line import NOTHING, Line
+from fleet.model.line import NOTHING, Line, canonical
 from fleet.model.pattern import fold
-from fleet.model.strict import canonical
 from tests.laws.checks import DAY_MS, FIELDS, FOREVER, IDS, NOW_MS, REPLICAS, Clock
 
 VALUES = (1, True, "1", None, "a", "b")

@@ -4,7 +4,7 @@ from hypothesis import given
 
 from crdt import lww
 from crdt.lww import Register
-from fleet.model.strict import canonical
+from fleet.model.line import canonical
 from tests.laws import checks
 
 registers = checks.registers()

@@ -8,8 +8,8 @@ from fleet.app.learning import Correction, correct
 from fleet.learn import corrections
 from fleet.learn.echoes import injected_id, is_echo, strip_injected
 from fleet.model import edits
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
+from fleet.model.names import pattern_id
 from fleet.recall.session_context import session_context
 from fleet.recall.triggers import framed
 from fleet.reflect import exposure

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction, correct, log_file, read_log
 from fleet.learn.corrections_md import Record, format_record, read_record
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
 from fleet.text import screening

@@ -4,7 +4,7 @@ import pytest
 
 from fleet.learn import corrections, corrections_md, counting
 from fleet.learn.corrections import Correction, correct, log_file
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
 

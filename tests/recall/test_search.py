@@ -17,8 +17,8 @@ from fleet import RELEASED_MS
 from fleet.model import edits
 from fleet.model.discovery import Discovery, discovery_id, retraction_id
 from fleet.model.errors import UsageError
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Column, Line, encode
+from fleet.model.names import pattern_id
 from fleet.recall import search as recall
 from fleet.recall.search import SNIPPET_CHARS, Page, Section, _snippet, _terms, search
 from fleet.store import config

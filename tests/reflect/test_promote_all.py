@@ -4,8 +4,8 @@ import pytest
 
 from fleet.app import reflecting
 from fleet.learn import counting
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
+from fleet.model.names import pattern_id
 from fleet.reflect import exposure, promotion
 from fleet.store import config
 from fleet.store.lines import PATTERNS

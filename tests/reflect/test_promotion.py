@@ -8,8 +8,8 @@ import pytest
 from fleet.app.reflecting import known
 from fleet.model import limits
 from fleet.model.errors import BusyError, DiskError, NoError
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
+from fleet.model.names import pattern_id
 from fleet.reflect import promotion
 from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import hot

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.store.lines import KINDS
 from fleet.store.workspace import Workspace

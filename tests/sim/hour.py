@@ -22,8 +22,8 @@ from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model import edits
 from fleet.model.errors import FleetError
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
+from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.serve import schedule, watch
 from fleet.serve.schedule import Exchanged, Looks, Memory, Tick, Ticked

@@ -24,8 +24,8 @@ from fleet.learn.discoveries import Finding
 from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Carried, Line
+from fleet.model.names import pattern_id
 from fleet.model.pattern import Policy, fold
 from fleet.share.remote import Mark, RemoteUnavailable
 from fleet.store import config

@@ -12,7 +12,7 @@ from fleet.app import sharing
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, RefusedError
-from fleet.model.lesson_id import pattern_id
+from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.ingest import Ingest
 from fleet.store.workspace import Workspace, World

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fleet.model import edits
-from fleet.model.lesson_id import pattern_id
 from fleet.model.line import Line
+from fleet.model.names import pattern_id
 from fleet.store.lines import DISCOVERIES, PATTERNS
 from fleet.store.workspace import Workspace, World
 from tests.memory_remote import MemoryTree

@@ -17,8 +17,7 @@ import pytest
 from fleet.app import moving, sharing
 from fleet.model import pattern
 from fleet.model.errors import NoError
-from fleet.model.line import Line, decode, encode, join
-from fleet.model.strict import BadLineError
+from fleet.model.line import BadLineError, Line, decode, encode, join
 from fleet.model.version_1 import converted
 from fleet.reflect import exposure
 from fleet.store import replica, upgrade

@@ -16,10 +16,9 @@ import pytest
 from fleet.model import discovery, limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
-from fleet.model.lesson_id import normalise, pattern_id
-from fleet.model.line import Column, Line
+from fleet.model.line import BadLineError, Column, Line, canonical
+from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Policy, fold
-from fleet.model.strict import BadLineError, canonical
 from fleet.store import lines
 from tests.laws import checks
 
