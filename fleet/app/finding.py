@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from fleet.learn import private
 from fleet.learn.counting import reconcile_all
-from fleet.model import merged
 from fleet.model.errors import FleetError, NoError
-from fleet.model.pattern import Pattern, fold
+from fleet.model.pattern import Pattern, fold, groups, united
 from fleet.recall.wording import not_working
 from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
@@ -132,9 +131,9 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
     A record that stands for others is the whole lesson, the others are as they were logged.
     """
     whole: dict[str, Pattern] = {}
-    for group in merged.groups(patterns.pointing()):
+    for group in groups(patterns.pointing()):
         if members := patterns.some(group):
-            whole |= dict.fromkeys([member.id for member in members], merged.united(members))
+            whole |= dict.fromkeys([member.id for member in members], united(members))
     for each in patterns.records():
         lesson = whole.get(each.id, each)
         if lesson.id == each.id and lesson.text:

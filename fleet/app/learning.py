@@ -10,12 +10,12 @@ from fleet.learn.corrections import Correction, Logged, Stated
 from fleet.learn.discoveries import Finding
 from fleet.learn.editing import Change
 from fleet.learn.signals import Waiting
-from fleet.model import edits, merged
+from fleet.model import edits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import Pattern
+from fleet.model.pattern import Pattern, merging, united, unmerging
 from fleet.recall import triggers
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
@@ -206,7 +206,7 @@ def show(workspace: Workspace, prefix: str) -> Shown:
     """
     asked = find(workspace, prefix)
     members = _members(workspace, asked)
-    return Shown(asked.id, merged.united(members), members)
+    return Shown(asked.id, united(members), members)
 
 
 def history(workspace: Workspace, prefix: str) -> History:
@@ -261,7 +261,7 @@ def _turned(
     corrections.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         members = _members(workspace, find(workspace, prefix))
-        whole = merged.united(members)
+        whole = united(members)
         if whole.is_present is not is_in:
             raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         changing = [each.id for each in members if each.is_present is is_in]
@@ -347,13 +347,13 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
     with workspace.writing(agent) as writer:
         first, second = find(workspace, one), find(workspace, other)
         pointing = workspace.patterns.pointing()
-        source, into = merged.merge(pointing, {first.id, second.id, *_here(workspace, pointing)}, first.id, second.id)
+        source, into = merging(pointing, {first.id, second.id, *_here(workspace, pointing)}, first.id, second.id)
         if not force:
             _refuse_difference(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
         private.append(writer, [edits.merge_into(_line(writer, source), into, writer.name, stamp, cut)])
     members = _members(workspace, find(workspace, first.id))
-    whole = merged.united(members)
+    whole = united(members)
     return Changed(whole, [each.id for each in members if each.id != whole.id], source)
 
 
@@ -381,10 +381,10 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
     with workspace.writing(agent) as writer:
         known = find(workspace, prefix)
         stamp, cut = writer.tick(), workspace.policy().cut
-        cleared = merged.unmerge(workspace.patterns.pointing(), known.id)
+        cleared = unmerging(workspace.patterns.pointing(), known.id)
         private.append(writer, [edits.unmerge(_line(writer, each), writer.name, stamp, cut) for each in cleared])
     members = _members(workspace, find(workspace, known.id))
-    return Changed(merged.united(members), [each.id for each in members if each.id != known.id], known.id)
+    return Changed(united(members), [each.id for each in members if each.id != known.id], known.id)
 
 
 def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool) -> Pattern:
@@ -393,4 +393,4 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool) 
     with workspace.writing(agent) as writer:
         line = _line(writer, find(workspace, prefix).id)
         private.append(writer, [edits.count(line, "helped" if is_helped else "hurt", writer.name)])
-    return merged.united(_members(workspace, find(workspace, line.id)))
+    return united(_members(workspace, find(workspace, line.id)))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from fleet.app.finding import find, sources
 from fleet.learn import counting
-from fleet.model import limits, merged
+from fleet.model import limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import not_working
@@ -163,7 +163,7 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
 def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
     """Return the lessons of some records that were seen often enough to be looked at."""
     least, patterns = evidence.least_seen(workspace.config.promotion), workspace.patterns
-    grouped = {member for group in merged.groups(patterns.pointing()) for member in group}
+    grouped = patterns.groups()
     found = [patterns.lesson(each) if each in grouped else patterns.get(each) for each in ids]
     return [each for each in found if each is not None and each.count("seen") >= least]
 
@@ -226,7 +226,7 @@ def as_found(stands: Standing) -> dict[str, Any]:
 def stats(workspace: Workspace) -> Stats:
     """Return the figures of what was logged and shown here: corrections, relapses, lessons that do not work."""
     agents, patterns = workspace.agents_here(), workspace.patterns
-    groups = {member: group for group in merged.groups(patterns.pointing()) for member in group}
+    groups = patterns.groups()
 
     def lesson(each: str) -> Pattern | None:
         return patterns.lesson(each) if each in groups else patterns.get(each)

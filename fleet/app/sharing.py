@@ -12,12 +12,12 @@ import msgspec
 from crdt import clock
 from fleet.app import reflecting, starting
 from fleet.learn import counting, replica_conflict
-from fleet.model import limits, merged
+from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, fold
+from fleet.model.pattern import Pattern, fold, groups, united
 from fleet.recall import page
 from fleet.share import outgoing, policy
 from fleet.share.git import GitRemote, guess_remote, is_tracked
@@ -272,11 +272,11 @@ def _best(lessons: bytes, count: int) -> tuple[list[Pattern], int]:
             best.append(each)
             if len(best) > 4 * count:
                 best = ranked(best, "sight")[: 2 * count]
-    groups = merged.groups({each.id: each.merged_into for each in pointing.values()})
-    ends = {member for group in groups for member in group} - pointing.keys()
+    sets = groups({each.id: each.merged_into for each in pointing.values()})
+    ends = {member for group in sets for member in group} - pointing.keys()
     known = pointing | {each.id: each for each in (_folded(lessons) if ends else ()) if each.id in ends}
-    united = [merged.united(here) for group in groups if (here := [known[each] for each in group if each in known])]
-    listed = [whole for whole in united if whole.is_listed]
+    whole = [united(here) for group in sets if (here := [known[each] for each in group if each in known])]
+    listed = [each for each in whole if each.is_listed]
     total += len(listed) - sum(known[each].is_listed for each in ends if each in known)
     return ranked([*(each for each in best if each.id not in ends), *listed], "sight")[:count], total
 

@@ -25,11 +25,10 @@ from fleet.learn.counting import (
     rights,
     unfilled,
 )
-from fleet.model import merged
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
 from fleet.model.line import Line, counted_up_to
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Pattern, fold
+from fleet.model.pattern import Pattern, fold, united
 from fleet.store import semantic
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
@@ -255,7 +254,7 @@ def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target
     try:
         with workspace.snapshot(WAIT_S):
             found = same or private.same_text(workspace, agent, lesson)
-            group = next((each for each in merged.groups(patterns.pointing()) if found in each), [found])
+            group = patterns.groups().get(found, [found])
             members = [line for each in group if (line := private.whole(workspace, agent, each)) is not None]
     except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever the database says
         workspace.warn(f"what is known already could not be read: {why}")
@@ -263,7 +262,7 @@ def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target
         if same and not members:
             raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
     policy = workspace.policy()
-    whole = merged.united([fold(line, policy) for line in members]) if members else None
+    whole = united([fold(line, policy) for line in members]) if members else None
     return _Target(found, {found: Line(found)} | {line.id: line for line in members}, whole, bool(same))
 
 
@@ -396,7 +395,7 @@ def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:
     """
     patterns = workspace.patterns
     with workspace.snapshot(WAIT_S):
-        stands_for = {member: group[0] for group in merged.groups(patterns.pointing()) for member in group}
+        stands_for = {member: group[0] for member, group in patterns.groups().items()}
         meaning = dict(semantic.nearest(workspace, text, CANDIDATES_MAX))
         known = {each.id: each.text for each in (*patterns.candidates(text), *patterns.some(list(meaning)))}
     found = [(each, said) for each, said in known.items() if each not in ids]

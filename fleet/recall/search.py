@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
-from fleet.model import merged, names
+from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.pattern import Pattern
@@ -298,7 +298,7 @@ class _Lessons(_Source):
             agents = []
         private = [workspace.notes(agent) for agent in agents if workspace.notes_file(agent).exists()]
         self._stores: list[Patterns] = [workspace.patterns, *private]
-        self._grouped = {member for group in merged.groups(workspace.patterns.pointing()) for member in group}
+        self._grouped = workspace.patterns.groups()
         self._known: dict[str, Pattern] = {}
 
     def matching(self, expression: str, count: int) -> list[str]:

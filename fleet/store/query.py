@@ -6,12 +6,12 @@ from itertools import islice
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
 
-from fleet.model import limits, merged
+from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Pattern, Policy, fold
+from fleet.model.pattern import Pattern, Policy, fold, groups, united
 from fleet.store.database import checked, get_meta
 from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES
@@ -34,6 +34,7 @@ _TRIGGERED = (
 # A key of canonical JSON stands in no text: there its quotes are escaped.
 _USED = """(published OR instr(line, '"shown":') OR instr(line, '"relapsed":') OR instr(line, '"hurt":'))"""
 _AT_ONCE = 500
+_CANDIDATES_MAX = 40
 _LIKE_CHARS_MAX = 5_000  # SQLite refuses patterns of 50,000 bytes
 
 
@@ -87,13 +88,16 @@ class Patterns:
 
     def group(self, each: str) -> list[str]:
         """Return the ids of all records that are one lesson with this one, itself included, sorted."""
-        group = next((group for group in merged.groups(self.pointing()) if each in group), [each])
-        return [member for member in group if self.line(member) is not None]
+        return [member for member in self.groups().get(each, [each]) if self.line(member) is not None]
 
     def lesson(self, each: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""
-        members = [found for member in self.group(each) if (found := self.get(member)) is not None]
-        return merged.united(members) if members else None
+        members = self.some(self.groups().get(each, [each]))
+        return united(members) if members else None
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return the ids of merged records, each with those of all that are one lesson with it, sorted."""
+        return {member: group for group in groups(self.pointing()) for member in group}
 
     def pointing(self) -> dict[str, str]:
         """Return which record is merged into which."""
@@ -113,7 +117,7 @@ class Patterns:
 
     def best(self, order: Order, count: int) -> list[Pattern]:
         """Return the best lessons, merged records as one. Equal ones are ordered by time, newest first."""
-        grouped = {member for group in merged.groups(self.pointing()) for member in group}
+        grouped = self.groups()
         asked = f"{_LINE} WHERE {_BEST[order]} LIMIT ?"
         alone = [each for each in self._folded(asked, count + len(grouped)) if each.id not in grouped]
         found = [*alone[:count], *self._united(order)]
@@ -122,31 +126,31 @@ class Patterns:
         return found[:count]
 
     def _united(self, order: Order) -> Iterator[Pattern]:
-        for group in merged.groups(self.pointing()):
-            members = [found for member in group if (found := self.get(member)) is not None]
-            if members and _is_listed(whole := merged.united(members), order):
+        for group in groups(self.pointing()):
+            members = self.some(group)
+            if members and _is_listed(whole := united(members), order):
                 yield whole
 
     def count(self) -> int:
         """Return how many lessons are listed, merged records as one."""
-        grouped = {member for group in merged.groups(self.pointing()) for member in group}
+        grouped = self.groups()
         row = next(iter(self._rows("SELECT count(*) FROM pattern WHERE listed")))
-        inside = sum(each.is_listed for member in grouped if (each := self.get(member)) is not None)
+        inside = sum(each.is_listed for each in self.some(list(grouped)))
         return int(row[0]) - inside + sum(1 for _ in self._united("sight"))
 
-    def lessons(self, *, retired: bool = False) -> Iterator[Pattern]:
-        """Yield all lessons by id, merged records as one; with ``retired``, those that are out, too."""
-        groups = {member: group for group in merged.groups(self.pointing()) for member in group}
+    def lessons(self) -> Iterator[Pattern]:
+        """Yield all lessons by id, merged records as one."""
+        grouped = self.groups()
         done: set[str] = set()
         for each in self.records():
             if each.id in done:
                 continue
             whole = each
-            if each.id in groups:
-                members = [found for member in groups[each.id] if (found := self.get(member)) is not None]
+            if each.id in grouped:
+                members = self.some(grouped[each.id])
                 done.update(member.id for member in members)
-                whole = merged.united(members)
-            if whole.is_listed or (retired and whole.text):
+                whole = united(members)
+            if whole.is_listed:
                 yield whole
 
     def used(self) -> list[Pattern]:
@@ -154,7 +158,7 @@ class Patterns:
 
         Merged records are one; all merged sets are among them.
         """
-        grouped = {member for group in merged.groups(self.pointing()) for member in group}
+        grouped = self.groups()
         alone = [each for each in self._folded(f"{_LINE} WHERE listed AND {_USED}") if each.id not in grouped]
         return [*alone, *self._united("sight")]
 
@@ -177,10 +181,11 @@ class Patterns:
         """Return the ids of records that changed after a generation."""
         return [row[0] for row in self._rows("SELECT id FROM pattern WHERE generation > ? ORDER BY id", since)]
 
-    def candidates(self, text: str, count: int = 40) -> list[Pattern]:
+    def candidates(self, text: str) -> list[Pattern]:
         """Return the listed records that share words with a text, the best by bm25 first."""
         expression = similarity.expression(text)
-        return self.some([each for each, _ in self.matching(f"{{text}} : ({expression})", count)]) if expression else []
+        found = self.matching(f"{{text}} : ({expression})", _CANDIDATES_MAX) if expression else []
+        return self.some([each for each, _ in found])
 
     def matching(self, expression: str, count: int, *, retired: bool = False) -> list[tuple[str, float]]:
         """Return (id, bm25, smaller is better) of the lessons that an FTS5 expression finds."""

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt import clock
-from fleet.model import edits, line, merged
+from fleet.model import edits, line
 from fleet.model.errors import NoError
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, fold
+from fleet.model.pattern import Pattern, fold, groups, merging, united, unmerging
 
 IDS = [f"p-{n:016x}" for n in range(1, 8)]
 A, B, C, D = IDS[:4]
@@ -52,11 +52,11 @@ class Book:
         return {each: into for each, found in self.records.items() if (into := fold(found).merged_into)}
 
     def group(self, pattern: str) -> list[str]:
-        found = next((group for group in merged.groups(self.pointing()) if pattern in group), [pattern])
+        found = next((group for group in groups(self.pointing()) if pattern in group), [pattern])
         return [member for member in found if member in self.records]
 
     def whole(self, pattern: str) -> Pattern:
-        return merged.united([fold(self.records[member]) for member in self.group(pattern)])
+        return united([fold(self.records[member]) for member in self.group(pattern)])
 
     def partition(self) -> set[frozenset[str]]:
         return {frozenset(self.group(pattern)) for pattern in self.records}
@@ -69,14 +69,14 @@ class Book:
         return {pattern.id: pattern.count("seen") for pattern in self.shown()}
 
     def merge(self, one: str, other: str, by: str, tick: Ticks) -> Line:
-        source, into = merged.merge(self.pointing(), self.records, one, other)
+        source, into = merging(self.pointing(), self.records, one, other)
         known = self.records.get(source, Line(source))
         delta = edits.merge_into(known, into, by, tick(), FOREVER)
         self.add(delta)
         return delta
 
     def unmerge(self, pattern: str, by: str, tick: Ticks) -> list[Line]:
-        cleared = merged.unmerge(self.pointing(), pattern)
+        cleared = unmerging(self.pointing(), pattern)
         deltas = [edits.unmerge(self.records[member], by, tick(), FOREVER) for member in cleared]
         self.add(*deltas)
         return deltas
@@ -192,8 +192,8 @@ def test_records_that_point_to_one_that_is_not_here_yet_are_one_set_now_and_late
 
 
 def test_a_merge_with_one_that_is_not_here_points_from_the_one_that_is():
-    assert merged.merge({}, {A}, A, B) == (A, B)
-    assert merged.merge({}, {A, B}, A, B) == (B, A)
+    assert merging({}, {A}, A, B) == (A, B)
+    assert merging({}, {A, B}, A, B) == (B, A)
 
 
 def test_a_merge_never_takes_a_third_record_out():
@@ -270,8 +270,8 @@ def test_the_evidence_of_a_field_comes_with_it():
 
 def test_a_set_waits_for_the_latest_edit_that_any_of_its_records_waits_for():
     patterns = [fold(record(A)), Pattern(id=B, late=clock.pack(2)), Pattern(id=C, late=clock.pack(1))]
-    assert merged.united(patterns).late == clock.pack(2)
-    assert merged.united(patterns[:1]) is patterns[0]
+    assert united(patterns).late == clock.pack(2)
+    assert united(patterns[:1]) is patterns[0]
 
 
 merges = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)), max_size=8)

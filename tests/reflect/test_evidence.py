@@ -3,9 +3,8 @@
 import pytest
 
 from fleet.model.line import Column, Line
-from fleet.model.merged import united
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Pattern, fold
+from fleet.model.pattern import Pattern, fold, united
 from fleet.reflect.evidence import CLAN, OWN, _Independent, _independent, doubt, due
 from fleet.store.config import Promotion
 from tests.records import AT, pattern
