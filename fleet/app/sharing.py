@@ -25,11 +25,11 @@ from fleet.share.outgoing import Outgoing
 from fleet.share.remote import Remote, check_branch, check_remote, redact_url
 from fleet.share.sync import Exchanged, Hooks
 from fleet.share.sync import exchange as exchange_with
-from fleet.store import config, members
+from fleet.store import config
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
 from fleet.store.local import Pause
 from fleet.store.query import ranked
-from fleet.store.tree import FORMAT, MEMBERS, PAGE, GitTree
+from fleet.store.tree import FORMAT, MEMBERS, PAGE, GitTree, emoji_of, members_of
 from fleet.store.workspace import Workspace
 
 _REMOTE, _LEFT = "remote", "left"
@@ -254,9 +254,9 @@ def _branch_page(workspace: Workspace, lessons: bytes) -> bytes:
     """Return the page that goes with an edition: made of the tree alone, so that no policy of this machine is in it."""
     tree = workspace.tree
     paths = tree.paths(tree.head())
-    named = members.parse(tree.read(paths[MEMBERS][0])) if MEMBERS in paths else {}
+    named = members_of(tree.read(paths[MEMBERS][0])) if MEMBERS in paths else {}
     best, total = _best(lessons, limits.PAGE_LESSONS_MAX)
-    return page.render_page(best, members=members.emoji(named), total=total).encode()
+    return page.render_page(best, members=emoji_of(named), total=total).encode()
 
 
 def _best(lessons: bytes, count: int) -> tuple[list[Pattern], int]:

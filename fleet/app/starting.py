@@ -5,7 +5,6 @@ has changed.
 """
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from fleet.recall.ready import Ready
 from fleet.recall.session_context import LESSON_CHARS_MIN, session_context, trigger_table
 from fleet.recall.wording import counted, newest_first, render_gossip
 from fleet.reflect import exposure, memory_md, promotion
-from fleet.store import members
 from fleet.store.workspace import Workspace
 
 _NOT_YET = (
@@ -75,7 +73,7 @@ def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -
         waiting=_undecided(workspace, agent),
         delimiter=delimiter,
         chars_max=chars_max,
-        members=emoji(workspace),
+        members=workspace.emoji(),
     )
     with suppress(DiskError):  # a read-only disk: it is made each time
         made = ready.rendered(context, delimiter, generation, files)
@@ -96,14 +94,14 @@ def at_once(workspace: Workspace, agent: str) -> str:
         waiting=[each.in_one_line() for each in promotion.standing(workspace, agent).waiting],
         delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
         chars_max=workspace.config.recall.start_chars,
-        members=emoji(workspace),
+        members=workspace.emoji(),
         note=_NOT_YET,
     )
 
 
 def gossip(workspace: Workspace, count: int) -> str:
     """Return the clan's newest discoveries as text, newest first, or how to log the first."""
-    return render_gossip(newest(workspace, count), members=emoji(workspace))
+    return render_gossip(newest(workspace, count), members=workspace.emoji())
 
 
 def newest(workspace: Workspace, count: int) -> list[Discovery]:
@@ -115,18 +113,13 @@ def rendered_page(workspace: Workspace) -> bytes:
     """Return ``patterns.md``: the best lessons, and how many more there are."""
     count = workspace.config.recall.page_lessons
     best, total = workspace.patterns.best("sight", count), workspace.patterns.count()
-    return page.render_page(best, members=emoji(workspace), lessons_max=count, total=total).encode()
+    return page.render_page(best, members=workspace.emoji(), lessons_max=count, total=total).encode()
 
 
 def everything(workspace: Workspace) -> str:
     """Return a page with every lesson and every discovery of the clan."""
     lessons, found = list(workspace.patterns.lessons()), workspace.discoveries.shown()
-    return page.render_all(lessons, found, members=emoji(workspace))
-
-
-def emoji(workspace: Workspace) -> Mapping[str, str]:
-    """Return agent to emoji, as the clan's members chose them."""
-    return members.emoji(members.parse(workspace.files.read(workspace.clan / "members.toml")))
+    return page.render_all(lessons, found, members=workspace.emoji())
 
 
 def _memory(workspace: Workspace, agent: str) -> str:

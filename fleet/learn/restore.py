@@ -20,9 +20,10 @@ from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.line import Line, Refused
 from fleet.model.version_1 import is_version_1
-from fleet.store import backup, lines, members, replica
+from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
+from fleet.store.tree import MEMBERS, members_file, members_of
 from fleet.store.workspace import Workspace
 
 _PRINT = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -222,10 +223,10 @@ def _join_replicas(workspace: Workspace, data: bytes) -> None:
 
 
 def _join_members(workspace: Workspace, data: bytes) -> None:
-    file = workspace.clan / "members.toml"
-    mine = members.parse(workspace.files.read(file))
-    if joined := members.parse(data) | mine:
-        workspace.files.replace(file, members.render(joined))
+    file = workspace.clan / MEMBERS
+    mine = members_of(workspace.files.read(file))
+    if joined := members_of(data) | mine:
+        workspace.files.replace(file, members_file(joined))
 
 
 def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:

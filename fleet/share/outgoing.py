@@ -17,9 +17,8 @@ from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
 from fleet.share import policy
 from fleet.share.remote import Files
-from fleet.store import members
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of, raw_lines
-from fleet.store.tree import ATTRIBUTES, FORMAT, MEMBERS, Paths, TreeGoneError
+from fleet.store.tree import ATTRIBUTES, FORMAT, MEMBERS, Paths, TreeGoneError, members_file, members_of
 from fleet.store.workspace import Workspace
 
 ATTRIBUTES_TEXT = b"*.jsonl merge=union -text\n*.md merge=union\n*.toml merge=union\n"
@@ -136,9 +135,9 @@ def _content(workspace: Workspace, paths: Paths, path: str) -> bytes:
 
 
 def _add_members(workspace: Workspace, paths: Paths, out: Outgoing) -> None:
-    named = members.parse(workspace.files.read(workspace.clan / MEMBERS))
-    if named and named != members.parse(_content(workspace, paths, MEMBERS)):
-        data = members.render(named)
+    named = members_of(workspace.files.read(workspace.clan / MEMBERS))
+    if named and named != members_of(_content(workspace, paths, MEMBERS)):
+        data = members_file(named)
         if why := policy.in_texts([data.decode()]):
             out.withheld.append(Withheld(MEMBERS, data, "; ".join(why)))
         else:

@@ -17,9 +17,8 @@ from fleet.model.line import Line
 from fleet.share import outgoing, policy
 from fleet.share.outgoing import Outgoing, Withheld
 from fleet.share.remote import Files, Mark, Mirrored, Moved, Remote, RemoteRefused, Whole
-from fleet.store import members
 from fleet.store.lines import PATTERNS, Entry, Read, entries, kind_of
-from fleet.store.tree import MEMBERS, PAGE, Paths
+from fleet.store.tree import MEMBERS, PAGE, Members, Paths, members_file, members_of
 from fleet.store.workspace import Workspace
 
 BACKOFF_S = 0.05
@@ -182,15 +181,17 @@ class _Exchange:
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
             self.done.came.update(workspace.patterns.changed(generation), workspace.discoveries.changed(generation))
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):
-                self._write_members(after, members.parse(tree.read(before[MEMBERS][0])) if MEMBERS in before else {})
+                self._write_members(after, members_of(tree.read(before[MEMBERS][0])) if MEMBERS in before else {})
         if not isinstance(self.remote, Mirrored):
             workspace.state.put(mark=f"{commit} {mark}")
 
-    def _write_members(self, paths: Paths, base: members.Members) -> None:
+    def _write_members(self, paths: Paths, base: Members) -> None:
         workspace = self.workspace
         file, data = workspace.clan / MEMBERS, workspace.tree.read(paths[MEMBERS][0])
-        joined = members.merge(base, members.parse(workspace.files.read(file)), members.parse(data))
-        workspace.files.replace(file, members.render(joined) if joined else data)
+        mine = members_of(workspace.files.read(file))
+        # Three ways, agent by agent: what changed here since the tree before stands, all else is theirs.
+        joined = members_of(data) | {agent: table for agent, table in mine.items() if table != base.get(agent)}
+        workspace.files.replace(file, members_file(joined) if joined else data)
 
     def _confirm(self, files: Files, mark: Mark) -> None:
         """Take in what was pushed: it is what the remote holds now."""

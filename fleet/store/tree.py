@@ -3,16 +3,23 @@
 It is an input of the fold beside the files of the workspace, and git keeps it: ``.fleet/git`` holds its objects, and a
 ref names the commit that the workspace has taken in. What a hostile far side can put into a tree is met here: an entry
 is read only if it is a plain file at one of the clan's own paths, and not too large.
+
+One of these files is ``members.toml``: the agents of a clan, a table each with a display name, an emoji, and later
+their public keys.
 """
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleet.model import names
+import msgspec
+
+from fleet.model import limits, names
 from fleet.model.errors import FleetError
+from fleet.text import screening
 
 if TYPE_CHECKING:
     from fleet.store.git import Bare, Entry
@@ -39,6 +46,10 @@ _LINKS = ("120000", "160000")
 
 Paths = dict[str, tuple[str, int]]
 """Path under clan-learnings -> (id of its content, size)."""
+Members = dict[str, dict[str, str]]
+"""Agent -> what ``members.toml`` says of it."""
+
+_EMOJI_CHARS_MAX = 8
 
 
 class TreeGoneError(FleetError):
@@ -195,3 +206,44 @@ def _gone() -> Iterator[None]:
         raise TreeGoneError(
             f"the fetched tree cannot be read ({why}); nothing is lost: `fleet sync` fetches it again"
         ) from why
+
+
+# --- its members ----------------------------------------------------------------------------------------------------
+
+
+def members_of(data: bytes) -> Members:
+    """Read ``members.toml``. What cannot be used is left out: it came from somebody else, and only decorates."""
+    if len(data) > limits.LINE_BYTES_MAX:
+        return {}
+    try:
+        found = tomllib.loads(data.decode().removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return {}
+    return {
+        agent: {key: screening.one_line(value)[:200] for key, value in table.items() if isinstance(value, str)}
+        for agent, table in sorted(found.items())
+        if names.is_agent(agent) and isinstance(table, dict)
+    }
+
+
+def members_file(members: Members) -> bytes:
+    """Return the bytes of ``members.toml``, agents and keys sorted."""
+    tables = []
+    for agent, table in sorted(members.items()):
+        lines = [
+            f"{key} = {msgspec.json.encode(value).decode()}" for key, value in sorted(table.items()) if _is_key(key)
+        ]
+        tables.append("\n".join([f"[{agent}]", *lines]) + "\n")
+    return "\n".join(tables).encode()
+
+
+def emoji_of(members: Members) -> Mapping[str, str]:
+    """Return agent to emoji, of those that have a short one."""
+    found = {agent: screening.strip_controls(table.get("emoji", "")) for agent, table in members.items()}
+    return {
+        agent: mark for agent, mark in found.items() if mark and len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable()
+    }
+
+
+def _is_key(key: str) -> bool:
+    return key.isascii() and key.replace("_", "").replace("-", "").isalnum()

@@ -19,8 +19,7 @@ from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.model.line import Refused
 from fleet.model.pattern import Policy
 from fleet.model.version_1 import is_version_1
-from fleet.store import config, ingest, members, replica
-from fleet.store.clock import Clock
+from fleet.store import config, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, SCHEMA_NUMBER, Database
 from fleet.store.files import Files
@@ -28,8 +27,8 @@ from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.local import Local
 from fleet.store.query import Discoveries, Patterns
-from fleet.store.replica import Replica
-from fleet.store.tree import FORMAT, GitTree
+from fleet.store.replica import Clock, Replica
+from fleet.store.tree import FORMAT, MEMBERS, GitTree, emoji_of, members_of
 
 VERSION_1_FILES = (
     *("base", "state.db", "consent", "paused", "shown", "sessions"),
@@ -176,7 +175,7 @@ class Workspace:
 
     def emoji(self) -> Mapping[str, str]:
         """Return agent to emoji, as ``members.toml`` has them."""
-        return members.emoji(members.parse(self.files.read(self.clan / "members.toml")))
+        return emoji_of(members_of(self.files.read(self.clan / MEMBERS)))
 
     # --- identity ----------------------------------------------------------------------------------------------------
 

@@ -169,15 +169,15 @@ MUTANTS = [
     ),
     Mutant(
         "a clock that went back issues old stamps",
-        "fleet/store/clock.py",
+        "fleet/store/replica.py",
         "clock.ticked(self._wall_ms(), max(self.issued(), self._newest(), after, _RELEASED))",
         "clock.nearest(self._wall_ms())",
         ("tests/faults/test_clocks.py",),
     ),
     Mutant(
         "a peer's clock that runs years ahead is believed",
-        "fleet/store/clock.py",
-        "        return clock.shifted(now, AHEAD_MS_MAX)",
+        "fleet/store/replica.py",
+        "        return clock.shifted(now, _AHEAD_MS_MAX)",
         '        return "~"',
         ("tests/faults/test_clocks.py",),
     ),
