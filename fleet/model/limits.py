@@ -13,8 +13,6 @@ INTEGER_MAX = 2**53 - 1  # beyond it a JavaScript reader of the same line would 
 BLOCK_BYTES = 64 * 1024  # how much of a file is in memory at once: what is made of it stays in the processor's cache
 
 AHEAD_HOURS_MAX = 24
-STALE_DAYS = 14  # a clan without a word from others for so long: the remote may be frozen
-SESSION_IDLE_MINUTES = 30
 WORKAROUND_MINUTES_MIN = 15
 
 SIGNAL_TITLE_CHARS_MAX = 80
@@ -24,28 +22,15 @@ SIGNAL_LINES_MAX = 20  # of what a failed command said, the last so many
 SIGNAL_LINE_CHARS_MAX = 300
 SIGNAL_WINDOW_CHARS = 8 * 1024  # of what was said, so much is screened before it is cut
 
-EDITION_ALWAYS_BYTES = 256 * 1024  # below, every sync that changes something writes both editions
-EDITION_UNCOVERED_SHARE = 0.25  # above, an edition is written when this share of it is not covered
-
 PAGE_LESSONS_MAX = 500
 PAGE_COLUMNS_MAX = 120
-GOSSIP_DISCOVERIES = 20
 ON_CHARS_MAX = 120
 START_CHARS_MAX = 9_000
 HOT_CHARS_MAX = 4_000
 
-ATTEMPTS_MAX = 3  # failures in a row after which the same, unchanged, is stopped
-PROMOTE_OWN = 3
-PROMOTE_CLAN_SEEN = 3
-PROMOTE_CLAN_AGENTS = 2
-PROMOTE_CLAN_SESSIONS = 2
 SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembered
 SHOWN_SPANS_EACH_MAX = 32  # times of one lesson's showings; beyond, the oldest are told as one span
 SHOWN_SPANS_MAX = 50_000  # of all lessons together, 1.7 MB
-
-SYNC_INTERVAL_S = 300.0
-SYNC_QUIET_S = 3.0
-RESCAN_S = 600.0
 
 LIVE_PORT = 8377
 

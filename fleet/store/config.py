@@ -3,9 +3,7 @@
 A mistake in it costs the setting that it is about, never a command: a correction that is refused is lost.
 """
 
-import textwrap
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -33,7 +31,7 @@ class Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     fields: list[str] = []
     attempts: int = 15
     wait_s: float = 60.0
-    stale_days: int = limits.STALE_DAYS
+    stale_days: int = 14
 
 
 class Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -44,8 +42,8 @@ class Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         edition_uncovered_share: above, when this share of the edition is not covered by it.
     """
 
-    edition_always_bytes: int = limits.EDITION_ALWAYS_BYTES
-    edition_uncovered_share: float = limits.EDITION_UNCOVERED_SHARE
+    edition_always_bytes: int = 256 * 1024
+    edition_uncovered_share: float = 0.25
 
 
 class Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -59,9 +57,9 @@ class Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """
 
     start_chars: int = limits.START_CHARS_MAX
-    discoveries: int = limits.GOSSIP_DISCOVERIES
+    discoveries: int = 20
     page_lessons: int = limits.PAGE_LESSONS_MAX
-    session_idle_minutes: int = limits.SESSION_IDLE_MINUTES
+    session_idle_minutes: int = 30
 
 
 _Threshold = Annotated[int, msgspec.Meta(ge=1)]
@@ -79,10 +77,10 @@ class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         mode: "auto" writes into memory.md at once, "suggest" waits for a person's yes, "off" does neither.
     """
 
-    own: _Threshold = limits.PROMOTE_OWN
-    clan_seen: _Threshold = limits.PROMOTE_CLAN_SEEN
-    clan_agents: _Threshold = limits.PROMOTE_CLAN_AGENTS
-    clan_sessions: _Threshold = limits.PROMOTE_CLAN_SESSIONS
+    own: _Threshold = 3
+    clan_seen: _Threshold = 3
+    clan_agents: _Threshold = 2
+    clan_sessions: _Threshold = 2
     hot_chars: _Threshold = limits.HOT_CHARS_MAX
     mode: Literal["auto", "suggest", "off"] = "auto"
 
@@ -97,7 +95,7 @@ class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         builds: which commands are builds and tests; None: the usual ones.
     """
 
-    limit: Annotated[int, msgspec.Meta(ge=2, le=100)] = limits.ATTEMPTS_MAX
+    limit: Annotated[int, msgspec.Meta(ge=2, le=100)] = 3
     off: bool = False
     names: dict[str, str] = {}
     builds: list[str] | None = None
@@ -155,9 +153,9 @@ class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         metrics_port: where Prometheus finds figures, on loopback; 0: nowhere.
     """
 
-    interval_s: Annotated[float, msgspec.Meta(ge=1)] = limits.SYNC_INTERVAL_S
-    quiet_s: Annotated[float, msgspec.Meta(ge=0)] = limits.SYNC_QUIET_S
-    rescan_s: Annotated[float, msgspec.Meta(ge=1)] = limits.RESCAN_S
+    interval_s: Annotated[float, msgspec.Meta(ge=1)] = 300.0
+    quiet_s: Annotated[float, msgspec.Meta(ge=0)] = 3.0
+    rescan_s: Annotated[float, msgspec.Meta(ge=1)] = 600.0
     polling: bool = False
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
 
@@ -263,106 +261,29 @@ def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) 
 
 def render(remote: str, branch: str) -> str:
     """Return the text of a new file: what was chosen, and every default as a comment."""
-    from fleet.text.shell import BUILDS  # needed here alone
-
-    share = f"remote = {_quoted(remote)}" if remote else '# remote = "git@example.org:team/learnings.git"'
-    return f"""\
-# fleet: the one configuration file. Every value shows its default; take away the "#" to change it.
-
-[share]
-{share}
-branch = {_quoted(branch)}
-# fields = []                    # also share these fields of a correction: "wrong", "source"
-# attempts = 15                  # how often a refused push is tried anew
-# wait_s = 60.0                  # how long one git command may take
-# stale_days = {limits.STALE_DAYS}                # after so many days without anything new of others, warn; 0: never
-
-[keep]
-# edition_always_bytes = {limits.EDITION_ALWAYS_BYTES}  # below, every sync that changes something writes it whole
-# edition_uncovered_share = {limits.EDITION_UNCOVERED_SHARE}  # above, when this share of it is not covered
-
-[recall]
-# start_chars = {limits.START_CHARS_MAX}             # what an agent reads at first; hosts cut at 10,000
-# discoveries = {limits.GOSSIP_DISCOVERIES}
-# page_lessons = {limits.PAGE_LESSONS_MAX}
-# session_idle_minutes = {limits.SESSION_IDLE_MINUTES}
-
-[promotion]
-# own = {limits.PROMOTE_OWN}                        # an agent's own occurrences that promote into its memory.md
-# clan_seen = {limits.PROMOTE_CLAN_SEEN}                  # a lesson of others: so many occurrences, relapses apart,
-# clan_agents = {limits.PROMOTE_CLAN_AGENTS}                # from so many agents,
-# clan_sessions = {limits.PROMOTE_CLAN_SESSIONS}              # in so many sessions
-# hot_chars = {limits.HOT_CHARS_MAX}               # memory.md as an agent reads it; beyond, a person chooses
-# mode = "auto"                  # "suggest": wait for `fleet promote ID`; "off": neither
-
-[attempts]
-# limit = {limits.ATTEMPTS_MAX}                      # after so many failures in a row the same, unchanged, is stopped
-# off = false                    # true: nothing is ever stopped
-# names = {{}}                     # what mutations are called here, e.g. {{ M4 = "Change the tool" }}
-# builds = [                     # commands that are builds and tests: whatever begins like one of these
-{_commented(BUILDS)}
-# ]
-
-[triggers]
-# off = false                    # true: what a person says is never taken for a correction
-# minimum = "medium"             # from which confidence on: "strong", "medium" or "weak"
-# languages = ["en", "de", "es", "fr", "zh", "ja"]
-# strong = []                    # phrases of your own, plain text: each says by itself that something was wrong,
-# medium = []                    # almost always does,
-# weak = []                      # or does together with another
-# without = []                   # phrases of fleet's that are not to count
-# exclusions = []                # a message that begins so is no correction
-
-[hook]
-# sync_at_end = true             # false: a session's end settles and promotes here, and sends nothing
-# quiet = false                  # true: no line to the person about what was logged, promoted, shown or stopped
-# ask_days = 7                   # what was logged and has no lesson yet is mentioned for so many days
-
-[sidecar]
-# interval_s = {limits.SYNC_INTERVAL_S}             # how often the clan is asked for news, a fifth more or less
-# quiet_s = {limits.SYNC_QUIET_S}                  # what was written here goes out after so long without a change
-# rescan_s = {limits.RESCAN_S}               # everything is looked at so often, whatever was noticed
-# polling = false                # true: look once a second, where the system does not tell of changes
-# metrics_port = 0               # figures for Prometheus, on loopback; 0: none
-
-[live]
-# url = ""                       # of a live server: "ws://127.0.0.1:{limits.LIVE_PORT}", "wss://fleet.example.org"
-# room = "clan"                  # the clan's room there
-# serve = false                  # true: the sidecar is a live server itself, on loopback
-# port = {limits.LIVE_PORT}                    # where it listens then
-# token_env = "FLEET_LIVE_TOKEN" # the environment variable that holds the server's token
-
-[semantic]
-# off = false                    # true: the same in other words is looked for by words alone
-# model = ""                     # a folder with a static embedding (model2vec); "": the installed one
-# url = ""                       # an OpenAI-compatible /embeddings endpoint; asked only after your yes
-# url_model = ""
-# key_env = "FLEET_EMBEDDING_KEY"
-"""
-
-
-def _commented(words: Sequence[str]) -> str:
-    """Return the items of a list, as lines of a comment."""
-    glued = ", ".join(_quoted(word).replace(" ", "\0") for word in words)  # no line ends within a word
-    rows = textwrap.wrap(f"{glued},", 110, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(f"#   {row}" for row in rows).replace("\0", " ")
+    text = Path(__file__).with_name("data").joinpath(FILE_NAME).read_text("utf-8")
+    return with_remote(text, remote, branch) if remote else _with(text, "branch", branch)
 
 
 def with_remote(text: str, remote: str, branch: str) -> str:
     """Return the text of the file with another remote and branch, every other line as it was."""
+    return _with(_with(text, "branch", branch), "remote", remote)
+
+
+def _with(text: str, key: str, value: str) -> str:
+    """Return the text of the file with another value of a key in the section about sharing."""
     lines = text.splitlines(keepends=True)
     start = next((i for i, line in enumerate(lines) if line.strip() == "[share]"), None)
     if start is None:
         lines += ["" if not lines or lines[-1].endswith("\n") else "\n", "[share]\n"]
         start = len(lines) - 1
-    for key, value in (("branch", branch), ("remote", remote)):
-        end = next((i for i in range(start + 1, len(lines)) if lines[i].lstrip().startswith("[")), len(lines))
-        wanted = f"{key} = {_quoted(value)}\n"
-        at = next((i for i in range(start + 1, end) if _is_key(lines[i], key)), None)
-        if at is None:
-            lines.insert(start + 1, wanted)
-        else:
-            lines[at] = wanted
+    end = next((i for i in range(start + 1, len(lines)) if lines[i].lstrip().startswith("[")), len(lines))
+    wanted = f"{key} = {_quoted(value)}\n"
+    at = next((i for i in range(start + 1, end) if _is_key(lines[i], key)), None)
+    if at is None:
+        lines.insert(start + 1, wanted)
+    else:
+        lines[at] = wanted
     return "".join(lines)
 
 
