@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pycrdt import Doc, Map, TransactionEvent, merge_updates
 
-from crdt import updates, varint
+from crdt import lib0
 
 ROOT = "lines"
 """The name of the map, for any Yjs client that wants to look on."""
@@ -149,7 +149,7 @@ class Document:
         Raises:
             BadUpdateError: it is no state vector.
         """
-        return updates.pieces(self.since(state), bytes_max)
+        return lib0.pieces(self.since(state), bytes_max)
 
     def apply(self, update: bytes) -> Applied:
         """Take in an update: any order, any number of times.
@@ -158,8 +158,8 @@ class Document:
             BadUpdateError: it is none, or one that the library could not live through.
         """
         try:
-            updates.check(update)
-        except varint.TruncatedError as why:
+            lib0.check(update)
+        except lib0.TruncatedError as why:
             raise BadUpdateError(f"no update: {why}") from why
         clock = _clocks(self.state()).get(self.client_id, 0)
         is_in = False
@@ -206,11 +206,11 @@ def _clocks(state: bytes) -> dict[int, int]:
     Raises:
         TruncatedError: it is none.
     """
-    count, at = varint.decode(state)
+    count, at = lib0.decode(state)
     found: dict[int, int] = {}
     for _ in range(count):
-        client, at = varint.decode(state, at)
-        found[client], at = varint.decode(state, at)
+        client, at = lib0.decode(state, at)
+        found[client], at = lib0.decode(state, at)
     return found
 
 

@@ -27,7 +27,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from crdt.doc import CLIENT_ID_BITS, Applied, BadUpdateError, Changes, Document
-from crdt.varint import TruncatedError
+from crdt.lib0 import TruncatedError
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.share.live import wire

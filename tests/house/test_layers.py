@@ -110,7 +110,7 @@ def test_no_modules_and_no_folders_import_each_other():
 
 
 def test_only_the_document_knows_its_library():
-    assert importing("pycrdt") <= {"crdt.doc", "crdt.updates"}
+    assert importing("pycrdt") <= {"crdt.doc"}
 
 
 def test_only_live_sync_knows_sockets():

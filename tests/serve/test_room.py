@@ -17,7 +17,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from crdt import varint
+from crdt import lib0
 from crdt.doc import NOT_TEXT, BadUpdateError, Document
 from fleet.model.errors import UsageError
 from fleet.serve import room
@@ -489,7 +489,7 @@ def test_presence_is_taken_for_away_after_a_time_and_bounded():
 
 
 def awareness_of(client: int, clock: int) -> bytes:
-    return b"\x01" + varint.encode(client) + varint.encode(clock) + varint.encode_bytes(b"{}")
+    return b"\x01" + lib0.encode(client) + lib0.encode(clock) + lib0.encode_bytes(b"{}")
 
 
 def test_nobody_takes_anothers_voice_with_a_clock_that_has_none_after_it():

@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.frames import CloseCode
 
 from crdt.doc import BadUpdateError
-from crdt.varint import TruncatedError
+from crdt.lib0 import TruncatedError
 from fleet.model import limits, names
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.share import policy

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from crdt import doc, varint
+from crdt import doc, lib0
 from fleet.model import limits, names
 
 SYNC, AWARENESS, QUERY_AWARENESS = 0, 1, 3
@@ -60,7 +60,7 @@ class Message(NamedTuple):
 
 def sync(step: int, payload: bytes) -> bytes:
     """Return the bytes of a sync message."""
-    return bytes((SYNC, step)) + varint.encode_bytes(payload)
+    return bytes((SYNC, step)) + lib0.encode_bytes(payload)
 
 
 def answer(pieces: Iterable[bytes]) -> list[bytes]:
@@ -71,7 +71,7 @@ def answer(pieces: Iterable[bytes]) -> list[bytes]:
 
 def awareness(payload: bytes) -> bytes:
     """Return the bytes of an awareness message."""
-    return bytes((AWARENESS,)) + varint.encode_bytes(payload)
+    return bytes((AWARENESS,)) + lib0.encode_bytes(payload)
 
 
 def decode(data: bytes) -> Message | None:
@@ -80,14 +80,14 @@ def decode(data: bytes) -> Message | None:
     Raises:
         TruncatedError: it is none.
     """
-    kind, at = varint.decode(data)
+    kind, at = lib0.decode(data)
     if kind == QUERY_AWARENESS:
         return Message(kind, 0, b"")
     if kind == AWARENESS:
-        return Message(kind, 0, varint.decode_bytes(data, at)[0])
+        return Message(kind, 0, lib0.decode_bytes(data, at)[0])
     if kind == SYNC:
-        step, at = varint.decode(data, at)
-        return Message(kind, step, varint.decode_bytes(data, at)[0]) if step <= UPDATE else None
+        step, at = lib0.decode(data, at)
+        return Message(kind, step, lib0.decode_bytes(data, at)[0]) if step <= UPDATE else None
     return None
 
 
@@ -135,12 +135,12 @@ class Presence:
         Raises:
             TruncatedError: it is no such update.
         """
-        count, at = varint.decode(update)
+        count, at = lib0.decode(update)
         news: list[int] = []
         for _ in range(count):
-            client, at = varint.decode(update, at)
-            clock, at = varint.decode(update, at)
-            raw, at = varint.decode_bytes(update, at)
+            client, at = lib0.decode(update, at)
+            clock, at = lib0.decode(update, at)
+            raw, at = lib0.decode_bytes(update, at)
             if self._is_news(client, clock, raw):
                 self._known[client] = _Known(clock, raw.decode("utf-8", "replace"), self._now_s())
                 news.append(client)
@@ -179,10 +179,10 @@ class Presence:
     def encode(self, clients: Iterable[int]) -> bytes:
         """Return an update that says what is known of some clients."""
         told = [(client, self._known[client]) for client in clients if client in self._known]
-        found = [varint.encode(len(told))]
+        found = [lib0.encode(len(told))]
         for client, known in told:
-            text = varint.encode_bytes(known.text.encode())
-            found += [varint.encode(client), varint.encode(known.clock), text]
+            text = lib0.encode_bytes(known.text.encode())
+            found += [lib0.encode(client), lib0.encode(known.clock), text]
         return b"".join(found)
 
 

@@ -1,19 +1,19 @@
-"""Updates of a Yjs document as bytes: looked over before the library takes them in, and cut in pieces.
+"""lib0, the encoding of Yjs: numbers, and updates, looked over before the library takes them in and cut in pieces.
+
+Numbers are of variable length, seven bits a byte, lowest first.
 
 What the library does with an update is recursive in some places and quadratic in others: a value nested deeply enough
 ends the process (measured with pycrdt 0.14: 20,000 lists in one another, 40 KB), and so many writes to one key that do
 not know of each other take minutes. So an update is walked first, without recursion, and one that no document of rows
 comes near is refused. The walk knows where each write begins, so it is also what cuts a large state into messages.
-The format is lib0's, version 1, as Yjs writes it.
+The format is version 1, as Yjs writes it.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crdt import varint
-from crdt.varint import TruncatedError
-
+_BITS_MAX = 63  # no count that means anything is larger; a longer one is somebody's attempt
 DEPTH_MAX = 32
 """Lists and maps in one another, in one value."""
 STRUCTS_MAX = 300_000
@@ -32,6 +32,57 @@ _FIXED = {127: 0, 126: 0, 121: 0, 120: 0, 124: 4, 123: 8, 122: 8}
 _INTEGER, _TEXT, _MAP, _LIST, _BYTES = 125, 119, 118, 117, 116
 
 _Place = tuple[object, ...]
+
+
+class TruncatedError(ValueError):
+    """The bytes end, or go wrong, before what they announce."""
+
+
+def encode(number: int) -> bytes:
+    """Return the bytes of a number that is not negative."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(0x80 | (number & 0x7F))
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def decode(data: bytes, at: int = 0) -> tuple[int, int]:
+    """Return (number, where it ends).
+
+    Raises:
+        TruncatedError: there is none there.
+    """
+    number, shift = 0, 0
+    while True:
+        if at >= len(data) or shift >= _BITS_MAX:
+            raise TruncatedError("no whole number here")
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return number, at
+
+
+def encode_bytes(data: bytes) -> bytes:
+    """Return bytes with their length before them."""
+    return encode(len(data)) + data
+
+
+def decode_bytes(data: bytes, at: int = 0) -> tuple[bytes, int]:
+    """Return (bytes, where they end).
+
+    Raises:
+        TruncatedError: fewer are there than are announced.
+    """
+    length, at = decode(data, at)
+    if at + length > len(data):
+        raise TruncatedError("fewer bytes than announced")
+    return data[at : at + length], at + length
+
+
+# --- updates --------------------------------------------------------------------------------------------------------
 
 
 class _Struct(NamedTuple):
@@ -83,7 +134,7 @@ def pieces(update: bytes, bytes_max: int) -> Iterator[bytes]:
                 known += structs[at].length
                 at += 1
             data = update[structs[begin].start : structs[at - 1].end]
-            piece.append(b"".join(map(varint.encode, (at - begin, client, first))) + data)
+            piece.append(b"".join(map(encode, (at - begin, client, first))) + data)
             if size >= bytes_max:
                 yield _update(piece, b"\0")
                 piece, size = [], 0
@@ -91,7 +142,7 @@ def pieces(update: bytes, bytes_max: int) -> Iterator[bytes]:
 
 
 def _update(runs: list[bytes], deleted: bytes) -> bytes:
-    return varint.encode(len(runs)) + b"".join(runs) + deleted
+    return encode(len(runs)) + b"".join(runs) + deleted
 
 
 def _in_order(runs: list[_Run]) -> Iterator[_Run]:
@@ -249,7 +300,7 @@ class _Walk:
                 raise TruncatedError("a kind of value that is not known")
 
     def _number(self) -> int:
-        number, self.at = varint.decode(self._data, self.at)
+        number, self.at = decode(self._data, self.at)
         return number
 
     def _byte(self) -> int:
@@ -259,5 +310,5 @@ class _Walk:
         return self._data[self.at - 1]
 
     def _text(self) -> bytes:
-        text, self.at = varint.decode_bytes(self._data, self.at)
+        text, self.at = decode_bytes(self._data, self.at)
         return text
