@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, Protocol
 from fleet.learn import corrections_md
 from fleet.model import limits, names
 from fleet.model.errors import NoError, UsageError
-from fleet.model.lesson_id import normalise
+from fleet.model.names import normalise
 from fleet.store.files import Files
 from fleet.text import dates, screening
 

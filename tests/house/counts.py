@@ -31,10 +31,10 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "modules": 136,
-    "lines": 30_700,
-    "public names": 690,
-    "modules entered by `fleet correct`": 38,
+    "modules": 128,
+    "lines": 30_411,
+    "public names": 685,
+    "modules entered by `fleet correct`": 34,
 }
 """Where the aim is not reached yet: what it came to, above which the check fails. They only ever fall."""
 
