@@ -44,6 +44,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
         "unfilled": counting.unfilled(workspace, agent) if agent else 0,
+        "edited": [each.pattern for each in counting.edited(workspace, agent)] if agent else [],
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,
@@ -193,6 +194,15 @@ def _log(workspace: Workspace) -> Iterator[Finding]:
                 f"{number:,} correction{'s' * (number != 1)} of {agent} without a pattern",
                 "they count for nothing until the lesson is stated",
                 f"state it in agents/{agent}/corrections.md",
+            )
+        if edited := counting.edited(workspace, agent):
+            yield Finding(
+                "edited",
+                "note",
+                f"{len(edited):,} entr{'y' if len(edited) == 1 else 'ies'} of agents/{agent}/corrections.md read "
+                "otherwise than when they were counted",
+                f"each counts once, as before, and its lesson still reads as it did; first: {edited[0].pattern}",
+                f"`fleet edit {edited[0].pattern} --set text=...` says that lesson otherwise, for the whole clan",
             )
 
 

@@ -277,6 +277,10 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
     ):
         if found[key]:
             rows.append(f"{key:<12}{counted(found[key], 'line')} {label}")
+    rows += [
+        f"edited      an entry since it was counted; `fleet edit {each} --set text=...` says its lesson otherwise"
+        for each in found["edited"]
+    ]
     rows += [f"stays here  a line of {each['path']} {each['reason']}" for each in found["withheld"]]
     if kept := found["quarantined"]:
         rows.append(f"quarantine  {counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl")

@@ -13,7 +13,8 @@ changed since that failure. It is open when
 
 1. a file changed below the workspace or the working folder (``store.changes``), or a host reported an edit;
 2. another command succeeded that may have changed something outside: an install, a service started, a process killed;
-3. a mutation was declared; that opens it for one more try, since the next failure is later than it.
+3. a mutation was declared, by ``fleet mutate`` or by hand, as a ``## MUTATION:`` block in a journal; that opens it for
+   one more try, since the next failure is later than it.
 
 Another command is never stopped; one that sleeps before it looks is a poll, and is not, unless it builds or tests.
 """
@@ -53,8 +54,14 @@ DAYS_KEPT = 7
 _FOLDER = os.path.join(".fleet", "attempts")
 _DAY_NS = 24 * 3600 * 1_000_000_000
 _NAME_CHARS_MAX = 32
+_JOURNALS_MAX = 20
+_JOURNAL_BYTES_MAX = 64 * 1024
+_BLOCKS_MAX = 5
+_NUMBERS = frozenset("12345678")
+_LABELS = {"failed": "failed", "switching to": "switch", "rationale": "why"}
+_WORDS_CHARS_MAX = 1_000
 _TEXTS = (
-    *("event", "session", "family", "key", "error", "said", "command"),
+    *("event", "session", "family", "key", "error", "said", "command", "blocks"),
     *("id", "code", "name", "failed", "switch", "why"),
 )
 
@@ -68,12 +75,14 @@ class Blocked:
         count: consecutive failures.
         said: the last line of the error that says something.
         names: what the mutations are called here.
+        blocks: the declarations in the journals when it failed last.
     """
 
-    __slots__ = ("command", "count", "family", "names", "said")
+    __slots__ = ("blocks", "command", "count", "family", "names", "said")
 
-    def __init__(self, streak: Streak, command: str, names: Mapping[str, str]) -> None:
-        self.command = command
+    def __init__(self, streak: Streak, tried: _Try, names: Mapping[str, str]) -> None:
+        self.command = tried.command
+        self.blocks = tried.blocks
         self.family = streak.family
         self.count = streak.count
         self.said = streak.said
@@ -86,14 +95,16 @@ class _Try:
     Attributes:
         command: as it was typed, screened and cut.
         at_ns: when it failed, by the clock of the file system (see ``changes.moment``).
+        blocks: the declarations that stood in the journals then, as ``_declarations`` names them; None: not known.
         is_open: whether something was changed or declared since.
     """
 
-    __slots__ = ("at_ns", "command", "is_open")
+    __slots__ = ("at_ns", "blocks", "command", "is_open")
 
-    def __init__(self, command: str, at_ns: int) -> None:
+    def __init__(self, command: str, at_ns: int, blocks: str | None) -> None:
         self.command = command
         self.at_ns = at_ns
+        self.blocks = blocks
         self.is_open = False
 
 
@@ -175,7 +186,8 @@ def verdict(
     """
     try:
         data = _read(root, agent)
-        return _judged(root, session, command, cwd, data, settings) if data else None
+        blocked = _judged(root, session, command, cwd, data, settings) if data else None
+        return None if blocked is None or _declared_by_hand(root, agent, session, blocked) else blocked
     except (OSError, ValueError):
         return None
 
@@ -197,7 +209,7 @@ def _judged(root: Root, session: str, command: str, cwd: str, data: bytes, setti
         return None
     if changes.any_since(root, cwd, tried.at_ns):
         return None
-    return Blocked(streak, tried.command, settings.names)
+    return Blocked(streak, tried, settings.names)
 
 
 def note_failure(
@@ -220,6 +232,7 @@ def note_failure(
         "said": fitting(said, SAID_CHARS_MAX),
         "command": fitting(command[: 4 * COMMAND_CHARS_MAX], COMMAND_CHARS_MAX),
         "exit": exit_code,
+        "blocks": " ".join(_declarations(root, agent)),
         "at_ns": 0,  # when it is written
     }
     append(root, agent, event)
@@ -302,6 +315,68 @@ def read_settings(root: Root) -> Attempts:
     return config.Attempts(off=True) if found.problems else found.attempts
 
 
+# Declarations by hand
+
+
+def _declared_by_hand(root: Root, agent: str, session: str, blocked: Blocked) -> bool:
+    """Note a declaration that was written into a journal since the last failure; tell whether there was one."""
+    if blocked.blocks is None:
+        return False
+    told = {_words_of(event) for event in _events(_read(root, agent)) if event.get("event") in ("declared", "won")}
+    found = _declarations(root, agent).items()
+    new = [fields for name, fields in found if name not in blocked.blocks.split() and _words_of(fields) not in told]
+    for fields in new:
+        event: Event = {"event": "declared", "id": f"m-{os.urandom(4).hex()}", "session": session}
+        append(root, agent, {**event, "families": [blocked.family], **fields, "at_ns": time.time_ns()})
+    return bool(new)
+
+
+def _declarations(root: Root, agent: str) -> dict[str, Event]:
+    """Return the last declarations in each journal of an agent, by a hash of their words."""
+    home = os.path.join(root, "agents", _file(agent).removesuffix(".jsonl"))
+    try:
+        with os.scandir(os.path.join(home, "journals")) as others:
+            paths = sorted(each.path for each in others)[:_JOURNALS_MAX]
+    except OSError:
+        paths = []
+    found: dict[str, Event] = {}
+    for path in (os.path.join(home, "JOURNAL.md"), *paths):
+        data = _read_end(path, _JOURNAL_BYTES_MAX)
+        if b"MUTATION:" in data:
+            for fields in _blocks_in(data.decode("utf-8", "replace"))[-_BLOCKS_MAX:]:
+                found[_hash(_words_of(fields))[:8]] = fields
+    return found
+
+
+def _words_of(declared: Event) -> str:
+    return " ".join(" ".join(str(declared.get(field, "")) for field in ("code", *_LABELS.values())).split())
+
+
+def _blocks_in(page: str) -> list[Event]:
+    """Return the declarations of a journal that say all three of failed, switch and why; a fence quotes."""
+    found: list[Event] = []
+    fields, label, is_fenced = dict[str, str](), "", False
+    for row in map(str.strip, page.splitlines()):
+        is_fenced ^= row.startswith(("```", "~~~"))
+        if is_fenced:
+            continue
+        if row.startswith("#"):
+            head, _, rest = row.lstrip("# ").partition(":")
+            code, _, name = rest.strip().partition(" ")
+            fields, label = {}, ""
+            if head == "MUTATION" and code[:1] == "M" and code[1:] in _NUMBERS:
+                fields = {"code": code, "name": name.strip(" ()")}
+                found.append(fields)
+            continue
+        start, _, rest = row.partition(":")
+        named = next((field for mark, field in _LABELS.items() if start.lower().startswith(mark)), "")
+        label = named or (label if row else "")
+        if fields and label:
+            fields[label] = f"{fields.get(label, '')} {rest if named else row}".strip()
+    whole = [each for each in found if all(each.get(field) for field in _LABELS.values())]
+    return [{name: fitting(text[:_WORDS_CHARS_MAX], _WORDS_CHARS_MAX) for name, text in each.items()} for each in whole]
+
+
 # The log
 
 
@@ -361,7 +436,10 @@ def _file(agent: str) -> str:
 
 def _read(root: Root, agent: str) -> bytes:
     """Return the log, b"" when there is none. Links and devices are none."""
-    path = os.path.join(root, _FOLDER, _file(agent))
+    return _read_end(os.path.join(root, _FOLDER, _file(agent)), READ_BYTES_MAX)
+
+
+def _read_end(path: str, bytes_max: int) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -370,7 +448,7 @@ def _read(root: Root, agent: str) -> bytes:
         seen = os.fstat(handle)
         if not stat.S_ISREG(seen.st_mode):
             return b""
-        return os.pread(handle, READ_BYTES_MAX, max(seen.st_size - READ_BYTES_MAX, 0))
+        return os.pread(handle, bytes_max, max(seen.st_size - bytes_max, 0))
     finally:
         os.close(handle)
 
@@ -412,7 +490,7 @@ def _failed(state: State, event: Event) -> None:
     streak.count += times
     streak.said = event.get("said", "")
     streak.tries.pop(key, None)  # the newest stands last
-    streak.tries[key] = _Try(event.get("command", ""), at_ns)
+    streak.tries[key] = _Try(event.get("command", ""), at_ns, event.get("blocks"))
 
 
 def _passed(state: State, event: Event) -> None:
@@ -522,6 +600,7 @@ def _lines_of(streak: Streak) -> tuple[list[bytes], list[bytes]]:
             "error": streak.error,
             "said": streak.said,
             "command": each.command,
+            **({} if each.blocks is None else {"blocks": each.blocks}),
             "at_ns": each.at_ns,
             "times": rest,
         }

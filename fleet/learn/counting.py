@@ -108,6 +108,12 @@ def unfilled(workspace: Workspace, agent: str) -> int:
     return len(signals.waiting(workspace, agent, days=workspace.config.hook.ask_days))
 
 
+def edited(workspace: Workspace, agent: str) -> list[Record]:
+    """Return the records of the entries that somebody has edited since they were counted: each counts as it did."""
+    bound = corrections_md.bind(read_log(workspace, agent))
+    return [each.record for each in bound if each.record is not None and each.record.id != each.id]
+
+
 class _Counted(NamedTuple):
     """Note of how far a log is counted, kept in the database beside the rows that count it.
 

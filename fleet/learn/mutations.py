@@ -157,7 +157,7 @@ def message(blocked: "Blocked") -> str:
         f"    {blocked.said or '(no output)'}",
         "The same again would fail the same way. Nothing is lost, and any other command is free.",
         "Either change something first: an edit opens this command again.",
-        "Or declare another strategy, which allows one more try:",
+        "Or declare another strategy, which allows one more try; a `## MUTATION:` block in JOURNAL.md does the same:",
         f"    {WAY_OUT}",
         *(f"  {each.code} {each.name}: {each.when}" for each in _named(blocked.names)),
     ]

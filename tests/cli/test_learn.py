@@ -162,3 +162,17 @@ def test_what_is_dismissed_waits_no_more_stays_in_the_log_and_can_be_stated(stag
 )
 def test_a_dismissal_names_one_or_all_and_nothing_else(stage, velma, words):
     assert "nothing was changed" in stage.run(velma, "learn", *words, expect=2).stderr
+
+
+def test_an_entry_that_was_edited_after_it_was_counted_is_told_and_counts_as_before(stage, velma):
+    words = ("--wrong", "w", "--right", "pnpm install", "--pattern", LESSON)
+    done = json.loads(stage.run(velma, "correct", *words, "--json").stdout)
+    assert json.loads(stage.run(velma, "status", "--json").stdout)["edited"] == []
+    path = stage.folder / velma / "agents" / velma / "corrections.md"
+    path.write_text(path.read_text().replace(LESSON, "In this repository use yarn"))
+    assert json.loads(stage.run(velma, "status", "--json").stdout)["edited"] == [done["id"]]
+    assert f"fleet edit {done['id']} --set text=" in stage.run(velma, "status").stdout
+    assert "read otherwise than when they were counted" in stage.run(velma, "doctor", expect=None).stdout.replace(
+        "\n", " "
+    )
+    assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1]

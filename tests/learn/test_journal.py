@@ -254,6 +254,67 @@ def test_a_declaration_opens_the_door_once(workspace):
     assert stopped(workspace) is None
 
 
+def by_hand(workspace, block=SEED_BLOCK, name="JOURNAL.md"):
+    path = workspace.home(AGENT) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "# JOURNAL — main\n") + "\n" + block)
+
+
+@pytest.mark.parametrize("name", ["JOURNAL.md", "journals/topic.md"])
+def test_a_declaration_by_hand_opens_the_door_once_like_the_command(workspace, name):
+    by_hand(workspace, name=name)  # an old one opens nothing
+    fail(workspace, 3)
+    assert stopped(workspace)
+    by_hand(workspace, SEED_BLOCK.replace("ingestion", "export"), name)
+    assert stopped(workspace) is None
+    fail(workspace)
+    assert stopped(workspace)
+
+
+def test_what_was_declared_by_hand_and_worked_is_proposed(workspace):
+    fail(workspace, 3)
+    by_hand(workspace)
+    assert stopped(workspace) is None
+    (won,) = attempts.note_success(workspace.root, AGENT, "s-1", "pytest -q")
+    mutations.record_success(workspace, AGENT, won, "pytest -q")
+    (proposal,) = mutations.proposals(workspace, AGENT)
+    assert (proposal.code, proposal.failed, proposal.switch, proposal.why) == ("M5", *SEED)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        SEED_BLOCK.partition("Rationale")[0],
+        SEED_BLOCK.replace("MUTATION: M5", "MUTATION: M9"),
+        SEED_BLOCK.replace("## MUTATION", "## Thoughts on MUTATION"),
+        f"```\n{SEED_BLOCK}```\n",
+        SEED_BLOCK.replace("Switching to: build just the ingestion step in isolation", "Switching to:"),
+        "## MUTATION:\n",
+        "## MUTATION: M5" * 9_000,
+    ],
+)
+def test_what_is_no_whole_declaration_opens_nothing(workspace, block):
+    fail(workspace, 3)
+    by_hand(workspace, block)
+    assert stopped(workspace)
+
+
+def test_a_journal_that_cannot_be_read_opens_nothing_and_fails_nothing(workspace, tmp_path_factory):
+    fail(workspace, 3)
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "JOURNAL.md"
+    elsewhere.write_text(SEED_BLOCK)
+    workspace.home(AGENT).mkdir(parents=True, exist_ok=True)
+    (workspace.home(AGENT) / "JOURNAL.md").symlink_to(elsewhere)
+    assert stopped(workspace)
+
+
+def test_no_secret_of_a_declaration_by_hand_gets_into_the_log(workspace):
+    fail(workspace, 3)
+    by_hand(workspace, SEED_BLOCK.replace("pipeline", "ghp_" + "a1B2" * 9))
+    assert stopped(workspace) is None
+    assert "a1B2" not in (workspace.root / ".fleet" / "attempts" / f"{AGENT}.jsonl").read_text()
+
+
 def test_a_declaration_in_one_session_leaves_others_closed(workspace):
     fail(workspace, 3)
     declare(workspace, session="s-2")
