@@ -45,14 +45,31 @@ def _poll(
 ) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
     with output.opened(directory) as workspace:
-        done = schedule.tick(workspace, output.agent_in(workspace, agent), local=local)
+        done = schedule.tick(workspace, output.agent_in(workspace, agent)).run(local=local)
     if as_json:
         output.say_json(output.cleaned(msgspec.to_builtins(done)))
     else:
-        say(schedule.as_text(done))
+        say(_as_text(done))
         for told in done.errors:
             note(told)
     raise typer.Exit(done.exit)
+
+
+def _as_text(done: schedule.Ticked) -> str:
+    told = []
+    if done.worked is not None:
+        told += ["brought this machine up to date", *map(_promoted, done.worked.promoted)]
+    if done.synced is not None:
+        verb = "exchanged, in part" if done.synced.partial else "synced"
+        told.append(f"{verb}: {counted(done.synced.lines_out, 'line')} out, {done.synced.records_in:,} new in")
+        told += map(_promoted, done.synced.promoted)
+    elif done.why:
+        told.append(f"nothing was sent: {done.why}")
+    return "\n".join(told) or f"nothing is due for {done.next_s:.0f} s"
+
+
+def _promoted(text: str) -> str:
+    return f"promoted into memory.md: {output.cleaned(text)}"
 
 
 # --- the sidecar ----------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def _exposition(figures: Figures, agent: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-def answer(request: bytes, port: int, figures: Figures, agent: str) -> bytes:
+def _answer(request: bytes, port: int, figures: Figures, agent: str) -> bytes:
     """Return the whole HTTP answer to the head of a request."""
     try:
         first, *headers = request.decode("ascii").split("\r\n")
@@ -96,7 +96,7 @@ async def serve(figures: Figures, agent: str, port: int) -> None:
                 return
             try:
                 with anyio.move_on_after(REQUEST_S):
-                    await client.send(answer(await _head(client), port, figures, agent))
+                    await client.send(_answer(await _head(client), port, figures, agent))
             except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError):
                 return
             finally:

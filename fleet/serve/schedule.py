@@ -22,7 +22,6 @@ from fleet.store import changes
 from fleet.store.config import Sidecar
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace
-from fleet.text.screening import readable
 
 CLAN = "clan-learnings"
 LOGS = ("patterns", "discoveries")
@@ -47,18 +46,11 @@ Looks = dict[str, list[int]]
 
 def looks(workspace: Workspace) -> Looks:
     """Return how everything looks that the work on a workspace depends on: logs, memories, lines, settings, a pause."""
-    root = str(workspace.root)
     paused = workspace.state.paused(workspace.wall())
-    return taken(root, workspace.agents_here()) | {".fleet/paused": [1] if paused else []}
+    return _taken(str(workspace.root), workspace.agents_here()) | {".fleet/paused": [1] if paused else []}
 
 
-def taken(root: str, agents: Iterable[str]) -> Looks:
-    """Return how the files of a workspace and of its agents look.
-
-    Args:
-        root: of the workspace.
-        agents: who works here.
-    """
+def _taken(root: str, agents: Iterable[str]) -> Looks:
     paths = {"fleet.toml", f"{CLAN}/members.toml", f"{CLAN}/patterns.md"}
     for agent in agents:
         paths.update(f"agents/{agent}/{name}" for name in _OWN)
@@ -220,27 +212,6 @@ class Ticked(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Jobs:
-    """What a tick needs done and does not know how.
-
-    Attributes:
-        now_ms: reads the wall clock.
-        looks: returns the digest of how the files look.
-        work: settles, promotes, renders, makes ready.
-        sync: exchanges with the clan; returns the reason, in words, where that is not to be done.
-        waiting: returns how many lines wait to go out and could.
-        alone: holds the lock of the given name, so that no two processes do the same at once.
-    """
-
-    now_ms: Callable[[], int]
-    looks: Callable[[], str]
-    work: Callable[[], Worked]
-    sync: Callable[[], Exchanged | str]
-    waiting: Callable[[], int]
-    alone: Callable[[str], AbstractContextManager[None]]
-
-
-@dataclass(frozen=True)
 class Memory:
     """The place where it is noted what was done when.
 
@@ -265,9 +236,27 @@ class Memory:
 
 @dataclass
 class Tick:
-    """One tick over one workspace."""
+    """One tick over one workspace.
 
-    jobs: Jobs
+    Attributes:
+        now_ms: reads the wall clock.
+        looks: returns the digest of how the files look.
+        work: settles, promotes, renders, makes ready.
+        sync: exchanges with the clan; returns the reason, in words, where that is not to be done.
+        waiting: returns how many lines wait to go out and could.
+        alone: holds the lock of the given name, so that no two processes do the same at once.
+        memory: has what was done when.
+        settings: say how often.
+        rng: spreads out who asks when.
+        done: the result.
+    """
+
+    now_ms: Callable[[], int]
+    looks: Callable[[], str]
+    work: Callable[[], Worked]
+    sync: Callable[[], Exchanged | str]
+    waiting: Callable[[], int]
+    alone: Callable[[str], AbstractContextManager[None]]
     memory: Memory
     settings: Sidecar
     rng: random.Random
@@ -284,17 +273,17 @@ class Tick:
         return self.done
 
     def _now(self) -> Now:
-        return Now(self.jobs.now_ms(), self.jobs.looks())
+        return Now(self.now_ms(), self.looks())
 
     def _work_if_due(self) -> None:
         if self.memory.read().work_in_s(self._now(), self.settings):
             return
-        with self._telling(), self.jobs.alone("poll"):
+        with self._telling(), self.alone("poll"):
             for _ in range(ROUNDS_MAX):
                 now = self._now()
                 if self.memory.read().work_in_s(now, self.settings):
                     return  # somebody else did it while we waited
-                self._add(self.jobs.work())
+                self._add(self.work())
                 # Noted is how the files looked before. The work changes them itself, and somebody else may have, too:
                 # then all is done once more, until it finds nothing changed.
                 self.memory.change(partial(Marks.worked, now_ms=now.ms, looks=now.looks))
@@ -310,14 +299,14 @@ class Tick:
     def _sync_if_due(self) -> None:
         if self.memory.read().sync_in_s(self._now(), self.settings):
             return
-        with self._telling(), self.jobs.alone("poll-sync"):
+        with self._telling(), self.alone("poll-sync"):
             if self.memory.read().sync_in_s(self._now(), self.settings):
                 return
             try:
-                synced = self.jobs.sync()
+                synced = self.sync()
             except FleetError as why:
                 told = str(why)
-                self.memory.change(lambda marks: marks.failed(self.jobs.now_ms(), told, self.rng))
+                self.memory.change(lambda marks: marks.failed(self.now_ms(), told, self.rng))
                 raise
             if isinstance(synced, str):
                 self.done.why = synced
@@ -330,11 +319,11 @@ class Tick:
 
     def _note_synced(self, *, is_reached: bool) -> None:
         """Note the look of the files before it is counted what waits: what is written in between shows at the next."""
-        looks = self.jobs.looks()
-        sent = looks if not is_reached or not self.jobs.waiting() else ""
+        looks = self.looks()
+        sent = looks if not is_reached or not self.waiting() else ""
 
         def noted(marks: Marks) -> Marks:
-            after = marks.synced(self.jobs.now_ms(), sent, self.settings, self.rng)
+            after = marks.synced(self.now_ms(), sent, self.settings, self.rng)
             return after if is_reached else msgspec.structs.replace(after, synced_ms=marks.synced_ms)
 
         self.memory.change(noted)
@@ -351,21 +340,8 @@ class Tick:
 # --- the tick of a workspace ------------------------------------------------------------------------------------------
 
 
-def tick(workspace: Workspace, agent: str, *, local: bool = False) -> Ticked:
-    """Do what is due for a workspace, as one of its agents; a sidecar does so again and again, cron may.
-
-    Args:
-        workspace: to look after.
-        agent: as whom.
-        local: only what concerns this machine; nobody is asked.
-    """
-    memory = Memory(workspace.files, workspace.local)
-    rng = random.Random()  # noqa: S311 - it spreads out who asks when
-    return Tick(jobs(workspace, agent), memory, workspace.config.sidecar, rng).run(local=local)
-
-
-def jobs(workspace: Workspace, agent: str) -> Jobs:
-    """Return what a tick calls."""
+def tick(workspace: Workspace, agent: str) -> Tick:
+    """Return a tick of a workspace, as one of its agents; a sidecar runs one again and again, cron may."""
     # Late: a sidecar reads this module for what is due, and stays small. The verbs come in with the process of a tick.
     from fleet.app import sharing, starting
     from fleet.store import semantic
@@ -387,27 +363,14 @@ def jobs(workspace: Workspace, agent: str) -> Jobs:
             lines_out=done.out, records_in=records_in, promoted=list(done.promoted), partial=done.is_partial
         )
 
-    return Jobs(
+    return Tick(
         now_ms=workspace.world.wall_ms,
         looks=lambda: digest(looks(workspace)),
         work=work,
         sync=sync,
         waiting=lambda: sharing.waiting(workspace),
         alone=lambda name: workspace.files.lock(workspace.local / "locks" / f"{name}.lock"),
+        memory=Memory(workspace.files, workspace.local),
+        settings=workspace.config.sidecar,
+        rng=random.Random(),  # noqa: S311 - no secret
     )
-
-
-def as_text(done: Ticked) -> str:
-    """Return a tick's report in words for people."""
-    told = []
-    if done.worked is not None:
-        told.append("brought this machine up to date")
-        told += [f"promoted into memory.md: {readable(text)}" for text in done.worked.promoted]
-    if done.synced is not None:
-        verb = "exchanged, in part" if done.synced.partial else "synced"
-        lines = f"{done.synced.lines_out:,} line{'' if done.synced.lines_out == 1 else 's'}"
-        told.append(f"{verb}: {lines} out, {done.synced.records_in:,} new in")
-        told += [f"promoted into memory.md: {readable(text)}" for text in done.synced.promoted]
-    elif done.why:
-        told.append(f"nothing was sent: {done.why}")
-    return "\n".join(told) or f"nothing is due for {done.next_s:.0f} s"

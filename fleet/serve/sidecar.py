@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,10 +24,10 @@ import msgspec
 from anyio.abc import Process
 
 from fleet.hosts import local
-from fleet.model.errors import BusyError
+from fleet.model.errors import BusyError, FleetError
 from fleet.serve import metrics, units, watch
 from fleet.serve.metrics import Figures
-from fleet.serve.schedule import Looks, Marks, Memory, Now, Ticked, digest, looks
+from fleet.serve.schedule import CLAN, Looks, Marks, Memory, Now, Ticked, digest, looks
 from fleet.store import config
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -56,20 +56,16 @@ Background = Callable[[watch.Bell, Callable[[], None], anyio.Event], Awaitable[N
 """A task beside the others: told when local lines changed; tells when others arrived; ends when it is time."""
 
 
-class TickFailedError(Exception):
-    """Failure of the process that was to do a tick. Nothing is lost: the next one does it."""
-
-
-@dataclass(frozen=True)
-class Hands:
-    """What a sidecar is given to work with.
+@dataclass(eq=False)
+class Sidecar:
+    """One agent's sidecar, and what it is given to work with.
 
     Attributes:
         root: the workspace.
         agent: whose sidecar it is.
         agents: returns the agents that work here.
         looks: returns how all files look.
-        settings: reads ``fleet.toml``.
+        configured: reads ``fleet.toml``.
         marks: reads what was done when.
         now_ms: reads the wall clock.
         tick: does what is due; with True, only what concerns this machine alone.
@@ -82,7 +78,7 @@ class Hands:
     agent: str
     agents: Callable[[], Sequence[str]]
     looks: Callable[[], Looks]
-    settings: Callable[[], config.Config]
+    configured: Callable[[], config.Config]
     marks: Callable[[], Marks]
     now_ms: Callable[[], int]
     tick: Callable[[bool], Awaitable[Ticked]]
@@ -90,18 +86,9 @@ class Hands:
     background: dict[str, Background] = field(default_factory=dict)
     rng: random.Random = field(default_factory=random.Random)
 
-
-class Sidecar:
-    """One agent's sidecar.
-
-    Args:
-        hands: what it works with.
-    """
-
-    def __init__(self, hands: Hands) -> None:
-        self.hands = hands
-        self.figures = Figures(start_timestamp_seconds=hands.now_ms() / 1000)
-        self.settings = hands.settings().sidecar
+    def __post_init__(self) -> None:
+        self.figures = Figures(start_timestamp_seconds=self.now_ms() / 1000)
+        self.settings = self.configured().sidecar
         self._seen: Looks = {}
         self._digest = ""
         self._changed_ms = 0  # when the files were last seen to be others
@@ -119,13 +106,7 @@ class Sidecar:
         async with anyio.create_task_group() as group:
             group.start_soon(self._until_a_signal)
             watcher = watch.Watch(
-                folders=lambda: watch.folders(self.hands.root, self.hands.agents()),
-                concerns=partial(watch.concerns, self.hands.root),
-                hear=self._news.set,
-                say=self.hands.log,
-                rescan_s=lambda: self.settings.rescan_s,
-                is_polling=lambda: self.settings.polling,
-                stop=self._stop,
+                self.root, self.agents, self._news.set, self.log, settings=lambda: self.settings, stop=self._stop
             )
             tasks: dict[str, Callable[[], Awaitable[None]]] = {
                 "watch": watcher.run,
@@ -135,20 +116,20 @@ class Sidecar:
             }
             if self.settings.metrics_port:
                 port = self.settings.metrics_port
-                tasks["metrics"] = lambda: metrics.serve(self.figures, self.hands.agent, port)
+                tasks["metrics"] = lambda: metrics.serve(self.figures, self.agent, port)
             if every_s := units.alive_every_s():
                 tasks["alive"] = partial(_show_life, every_s)
-            for name, background in self.hands.background.items():
+            for name, background in self.background.items():
                 tasks[name] = partial(background, self._lines, self._news.set, self._stop)
             for name, task in tasks.items():
-                group.start_soon(_keep_up, name, task, self._died, self.hands.rng)
-            self.hands.log("started", "")
+                group.start_soon(_keep_up, name, task, self._died, self.rng)
+            self.log("started", "")
             units.notify(units.READY)
             await self._stop.wait()
             units.notify(units.STOPPING)
             await self._finish()
             group.cancel_scope.cancel()
-        self.hands.log("stopped", "")
+        self.log("stopped", "")
 
     def stop(self) -> None:
         """End it: what has begun is finished if that takes no longer than a moment."""
@@ -164,7 +145,7 @@ class Sidecar:
 
     def _died(self, name: str, why: BaseException, wait_s: float) -> None:
         self.figures.restarts_total += 1
-        self.hands.log("restarted", f"{name} died ({type(why).__name__}: {why}); it starts again in {wait_s:.1f} s")
+        self.log("restarted", f"{name} died ({type(why).__name__}: {why}); it starts again in {wait_s:.1f} s")
 
     # --- this machine -----------------------------------------------------------------------------------------------
 
@@ -173,20 +154,20 @@ class Sidecar:
         while True:
             with anyio.move_on_after(watch.SLICE_S):
                 await self._news.wait()
-            if not Path(self.hands.root).is_dir():
-                self.hands.log("gone", "the workspace is not there any more; there is nothing left to look after")
+            if not Path(self.root).is_dir():
+                self.log("gone", "the workspace is not there any more; there is nothing left to look after")
                 self.stop()
                 return
             self._look()
 
     def _look(self) -> None:
         """Look at all files; who waits for lines is told at once."""
-        found = self.hands.looks()
-        changed = watch.changed(self._seen, found)
+        found = self.looks()
+        changed = _changed(self._seen, found)
         if changed and self._seen:
-            self._changed_ms = self.hands.now_ms()
+            self._changed_ms = self.now_ms()
         self._seen, self._digest = found, digest(found)
-        if watch.has_lines(changed):
+        if _has_lines(changed):
             self._lines.set()
         if config.FILE_NAME in changed:
             self._read_settings()
@@ -201,7 +182,7 @@ class Sidecar:
                 with anyio.move_on_after(min(wait_s, watch.SLICE_S)):
                     await self._todo.wait()
                 continue
-            await anyio.sleep(DEBOUNCE_S + self.hands.rng.uniform(0, SPREAD_S))
+            await anyio.sleep(DEBOUNCE_S + self.rng.uniform(0, SPREAD_S))
             if self._work_in_s() > 0:
                 continue
             self._is_working = True
@@ -212,20 +193,20 @@ class Sidecar:
             self._look()
             failures = 0 if done is not None and self._work_in_s() > 0 else failures + 1
             if failures > 1:  # once is somebody who wrote meanwhile
-                await anyio.sleep(pause_s(failures - 1, self.hands.rng))
+                await anyio.sleep(_pause_s(failures - 1, self.rng))
 
     def _read_settings(self) -> None:
-        found = self.hands.settings()
+        found = self.configured()
         if found.problems:
-            self.hands.log("settings", f"{'; '.join(found.problems)}. The former ones hold until then")
+            self.log("settings", f"{'; '.join(found.problems)}. The former ones hold until then")
         else:
             self.settings = found.sidecar
 
     def _now(self) -> Now:
-        return Now(self.hands.now_ms(), self._digest, self._changed_ms)
+        return Now(self.now_ms(), self._digest, self._changed_ms)
 
     def _work_in_s(self) -> float:
-        return self.hands.marks().work_in_s(self._now(), self.settings)
+        return self.marks().work_in_s(self._now(), self.settings)
 
     # --- the clan ---------------------------------------------------------------------------------------------------
 
@@ -233,44 +214,44 @@ class Sidecar:
         """Ask the clan when that is due: after a quiet moment, at an interval, later after a failure."""
         idle = 0
         while True:
-            if (wait_s := self.hands.marks().sync_in_s(self._now(), self.settings)) > 0:
+            if (wait_s := self.marks().sync_in_s(self._now(), self.settings)) > 0:
                 idle = 0
-                with anyio.move_on_after(min(wait_s + self.hands.rng.uniform(0, SPREAD_S), watch.SLICE_S)):
+                with anyio.move_on_after(min(wait_s + self.rng.uniform(0, SPREAD_S), watch.SLICE_S)):
                     await self._due.wait()
                 continue
-            failures = self.hands.marks().failures
+            failures = self.marks().failures
             done = await self._tick(local=False)
             if done is not None:
-                self._count(done, is_failed=self.hands.marks().failures > failures)
+                self._count(done, is_failed=self.marks().failures > failures)
             self._look()
             idle += 1
             if idle > 1:  # what was due is due still: nobody may ask again and again without a pause
-                await anyio.sleep(pause_s(idle - 1, self.hands.rng))
+                await anyio.sleep(_pause_s(idle - 1, self.rng))
 
     def _count(self, done: Ticked, *, is_failed: bool) -> None:
         if done.synced is not None:
             self.figures.syncs_total += 1
             self.figures.lines_out_total += done.synced.lines_out
             self.figures.records_in_total += done.synced.records_in
-            self.figures.last_success_timestamp_seconds = self.hands.now_ms() / 1000
-            self.hands.log("synced", f"{done.synced.lines_out} lines out, {done.synced.records_in} records in")
+            self.figures.last_success_timestamp_seconds = self.now_ms() / 1000
+            self.log("synced", f"{done.synced.lines_out} lines out, {done.synced.records_in} records in")
         if is_failed:
             self.figures.sync_failures_total += 1
-            self.hands.log("not synced", "; ".join(done.errors))
+            self.log("not synced", "; ".join(done.errors))
 
     async def _tick(self, *, local: bool) -> Ticked | None:
         """Do a tick; None when it could not be done at all."""
         try:
-            done = await self.hands.tick(local)
-        except TickFailedError as why:
-            self.hands.log("tick failed", str(why))
+            done = await self.tick(local)
+        except FleetError as why:
+            self.log("tick failed", str(why))
             return None
         if done.worked is not None:
             self.figures.works_total += 1
         if done.errors and (local or done.synced is not None):
-            self.hands.log("told", "; ".join(done.errors))
+            self.log("told", "; ".join(done.errors))
         if done.why not in ("", self._why_not):
-            self.hands.log("not shared", done.why)
+            self.log("not shared", done.why)
         if done.why or done.synced is not None:
             self._why_not = done.why
         return done
@@ -287,7 +268,18 @@ class Sidecar:
             if self._work_in_s() <= 0:
                 await self._tick(local=True)
         if time.monotonic() >= until:
-            self.hands.log("cut short", "what was not done is done by the next sidecar, or by `fleet sync`")
+            self.log("cut short", "what was not done is done by the next sidecar, or by `fleet sync`")
+
+
+def _changed(before: Looks, after: Looks) -> set[str]:
+    """Return the paths that look different, or came, or went."""
+    paths = before.keys() | after.keys()
+    return {path for path in paths if before.get(path, []) != after.get(path, [])}
+
+
+def _has_lines(paths: Iterable[str]) -> bool:
+    """Return True where one of these paths holds lines of the clan's."""
+    return any(path.startswith(f"{CLAN}/") and path.endswith(".jsonl") for path in paths)
 
 
 async def _show_life(every_s: float) -> None:
@@ -299,7 +291,7 @@ async def _show_life(every_s: float) -> None:
 # --- a task that dies starts again ------------------------------------------------------------------------------------
 
 
-def pause_s(deaths: int, rng: random.Random) -> float:
+def _pause_s(deaths: int, rng: random.Random) -> float:
     """Return how long to wait after so many deaths in a row, seconds: doubling, half of it left to chance."""
     longest = min(PAUSE_S_MAX, PAUSE_S * 2 ** min(deaths - 1, 16))
     return rng.uniform(longest / 2, longest)
@@ -321,7 +313,7 @@ async def _keep_up(name: str, task: Task, died: Died, rng: random.Random) -> Non
             await task()
         except Exception as why:  # noqa: BLE001 - whatever it died of, the others live on
             deaths = 1 if time.monotonic() - began >= WELL_S else deaths + 1
-            wait_s = pause_s(deaths, rng)
+            wait_s = _pause_s(deaths, rng)
             died(name, why, wait_s)
             await anyio.sleep(wait_s)
         else:
@@ -335,7 +327,7 @@ async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
     """Run one tick and return what it says.
 
     Raises:
-        TickFailedError: it could not start, said nothing that can be read, or took too long.
+        FleetError: it could not start, said nothing that can be read, or took too long.
     """
     # -P: a folder of the project that is called fleet, or json, is not ours to run.
     words = [sys.executable, "-P", "-m", "fleet", "poll", "--json", "--agent", agent, "--dir", str(root)]
@@ -349,7 +341,7 @@ async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
             start_new_session=True,  # a key pressed in our terminal is for us: we end it, in time
         )
     except OSError as why:
-        raise TickFailedError(f"no process could be started ({why.strerror})") from why
+        raise FleetError(f"no process could be started ({why.strerror})") from why
     said, told = bytearray(), bytearray()
     try:
         with anyio.move_on_after(TICK_S_MAX) as limit:
@@ -360,12 +352,12 @@ async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
     finally:
         await _end(child)
     if limit.cancelled_caught:
-        raise TickFailedError(f"it took longer than {TICK_S_MAX:.0f} s and was ended")
+        raise FleetError(f"it took longer than {TICK_S_MAX:.0f} s and was ended")
     try:
         return msgspec.json.decode(bytes(said), type=Ticked)
     except (msgspec.DecodeError, msgspec.ValidationError) as why:
         words_told = told.decode("utf-8", "replace").strip()[:400]
-        raise TickFailedError(f"exit code {child.returncode}: {words_told or 'it said nothing'}") from why
+        raise FleetError(f"exit code {child.returncode}: {words_told or 'it said nothing'}") from why
 
 
 async def _read(stream: "anyio.abc.ByteReceiveStream | None", into: bytearray, bytes_max: int) -> None:
@@ -392,13 +384,13 @@ async def _end(child: Process) -> None:
 
 def run(workspace: Workspace, agent: str) -> bool:
     """Be an agent's sidecar until told to end; return False at once where there is one already."""
-    now_ms, say = workspace.world.wall_ms, partial(log, workspace.root, agent)
-    hands = Hands(
+    now_ms, say = workspace.world.wall_ms, partial(_log, workspace.root, agent)
+    sidecar = Sidecar(
         root=str(workspace.root),
         agent=agent,
         agents=lambda: sorted({agent, *(each.agent for each in workspace.replicas().replicas)}),
         looks=partial(looks, workspace),
-        settings=lambda: config.load(workspace.root / config.FILE_NAME),
+        configured=lambda: config.load(workspace.root / config.FILE_NAME),
         marks=Memory(workspace.files, workspace.local).read,
         now_ms=now_ms,
         tick=partial(_ticked, workspace.root, agent),
@@ -407,7 +399,7 @@ def run(workspace: Workspace, agent: str) -> bool:
     )
     try:
         with units.held(workspace.files, workspace.local, agent, now_ms()):
-            anyio.run(Sidecar(hands).run)
+            anyio.run(sidecar.run)
     except BusyError:
         # systemd takes one that ends without a word for broken, and starts it again and again.
         units.notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
@@ -469,7 +461,7 @@ async def _serve_live(settings: config.Live) -> None:
         await anyio.sleep(_TAKEN_S)
 
 
-def log(root: Path, agent: str, event: str, what: str) -> None:
+def _log(root: Path, agent: str, event: str, what: str) -> None:
     """Add an event to ``.fleet/sidecar.log``."""
     if not root.is_dir():  # whoever took the folder away does not want it back for a log
         return

@@ -14,7 +14,8 @@ from pathlib import Path
 import anyio
 from watchfiles import awatch
 
-from fleet.serve.schedule import CLAN, LOGS, Looks
+from fleet.serve.schedule import CLAN, LOGS
+from fleet.store.config import Sidecar
 
 STEP_MS = 20
 """Between two looks at the queue: a change is heard after one to two of them. Shorter costs an idle machine more."""
@@ -24,39 +25,6 @@ FIRST_MS = 300
 POLL_S = 1.0
 SLICE_S = 30.0
 """Nothing waits longer than this at once: a machine that slept must notice soon after."""
-
-
-# --- what changed ----------------------------------------------------------------------------------------------------
-
-
-def changed(before: Looks, after: Looks) -> set[str]:
-    """Return the paths that look different, or came, or went."""
-    paths = before.keys() | after.keys()
-    return {path for path in paths if before.get(path, []) != after.get(path, [])}
-
-
-def has_lines(paths: Iterable[str]) -> bool:
-    """Return True where one of these paths holds lines of the clan's."""
-    return any(path.startswith(f"{CLAN}/") and path.endswith(".jsonl") for path in paths)
-
-
-def folders(root: str, agents: Iterable[str]) -> list[str]:
-    """Return the folders to watch, those that are there: the root for the settings, the homes, the clan's."""
-    wanted = [".", "agents", *(f"agents/{agent}" for agent in agents), CLAN, *(f"{CLAN}/{log}.d" for log in LOGS)]
-    paths = (Path(root) / each for each in wanted)
-    return sorted(str(path) for path in paths if path.is_dir() and not path.is_symlink())
-
-
-def concerns(root: str, path: str) -> bool:
-    """Return True where a path that a watcher names may be one of ours; a file on its way to its name is not."""
-    relative = os.path.relpath(path, root)
-    name = Path(path).name
-    if name.startswith(".") and name.endswith(".tmp"):
-        return False
-    return relative in ("fleet.toml", "agents", CLAN) or relative.startswith(("agents" + os.sep, CLAN + os.sep))
-
-
-# --- a signal when one changed ----------------------------------------------------------------------------------------
 
 
 class Bell:
@@ -79,39 +47,36 @@ class Watch:
     """Watcher of the folders of one workspace.
 
     Args:
-        folders: returns those to watch, as they are there now.
-        concerns: tells whether a path may be one of ours.
+        root: the workspace.
+        agents: returns the agents that work here.
         hear: called, on the event loop, when something may have changed.
         say: logs an event and what about it.
-        rescan_s: returns how often everything is to be looked at.
-        is_polling: returns whether a person wants no watcher at all.
+        settings: returns how often everything is to be looked at, and whether a person wants no watcher at all.
         stop: set when it is to end.
     """
 
     def __init__(
         self,
-        folders: Callable[[], list[str]],
-        concerns: Callable[[str], bool],
+        root: str,
+        agents: Callable[[], Iterable[str]],
         hear: Callable[[], None],
         say: Callable[[str, str], None],
-        rescan_s: Callable[[], float],
-        is_polling: Callable[[], bool],
+        settings: Callable[[], Sidecar],
         stop: anyio.Event,
     ) -> None:
-        self._folders = folders
-        self._concerns = concerns
+        self._root = root
+        self._agents = agents
         self._hear = hear
         self._say = say
-        self._rescan_s = rescan_s
-        self._is_polling = is_polling
+        self._settings = settings
         self._stop = stop
         self.how = ""
 
     async def run(self) -> None:
         """Watch until told to stop, or cancelled."""
         while not self._stop.is_set():
-            until = time.monotonic() + self._rescan_s()
-            if not self._is_polling():
+            until = time.monotonic() + self._settings().rescan_s
+            if not self._settings().polling:
                 try:
                     await self._listen(until)
                     continue
@@ -132,7 +97,7 @@ class Watch:
             await anyio.sleep(POLL_S)
 
     async def _listen(self, until: float) -> None:
-        watched, has_begun = self._folders(), False
+        watched, has_begun = _folders(self._root, self._agents()), False
         heard = awatch(
             *watched,
             watch_filter=None,
@@ -149,8 +114,24 @@ class Watch:
             async for found in heard:
                 self._tell("watching")
                 # The first time, whatever was heard: only what changed since the watcher began is heard of.
-                if not has_begun or any(self._concerns(path) for _, path in found):
+                if not has_begun or any(_concerns(self._root, path) for _, path in found):
                     has_begun = True
                     self._hear()
-                if time.monotonic() >= until or (found and self._folders() != watched):
+                if time.monotonic() >= until or (found and _folders(self._root, self._agents()) != watched):
                     return
+
+
+def _folders(root: str, agents: Iterable[str]) -> list[str]:
+    """Return the folders to watch, those that are there: the root for the settings, the homes, the clan's."""
+    wanted = [".", "agents", *(f"agents/{agent}" for agent in agents), CLAN, *(f"{CLAN}/{log}.d" for log in LOGS)]
+    paths = (Path(root) / each for each in wanted)
+    return sorted(str(path) for path in paths if path.is_dir() and not path.is_symlink())
+
+
+def _concerns(root: str, path: str) -> bool:
+    """Return True where a path that a watcher names may be one of ours; a file on its way to its name is not."""
+    relative = os.path.relpath(path, root)
+    name = Path(path).name
+    if name.startswith(".") and name.endswith(".tmp"):
+        return False
+    return relative in ("fleet.toml", "agents", CLAN) or relative.startswith(("agents" + os.sep, CLAN + os.sep))

@@ -18,7 +18,7 @@ FIGURES = Figures(syncs_total=3, lines_out_total=5, last_success_timestamp_secon
 
 def asked(request: str) -> tuple[int, str]:
     """Return the code and the body of an answer."""
-    head, _, body = metrics.answer(request.encode(), PORT, FIGURES, "ann").decode().partition("\r\n\r\n")
+    head, _, body = metrics._answer(request.encode(), PORT, FIGURES, "ann").decode().partition("\r\n\r\n")
     assert f"Content-Length: {len(body)}" in head
     return int(head.split()[1]), body
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from fleet.model.errors import DiskError
-from fleet.serve import schedule, watch
-from fleet.serve.schedule import ROUNDS_MAX, Exchanged, Jobs, Marks, Memory, Now, Tick, Worked
+from fleet.serve import schedule, sidecar, watch
+from fleet.serve.schedule import ROUNDS_MAX, Exchanged, Marks, Memory, Now, Tick, Worked
 from fleet.share.remote import RemoteUnavailable
 from fleet.store.config import Sidecar
 from fleet.store.files import Files
@@ -119,13 +119,13 @@ def test_marks_of_a_newer_version_are_read_as_far_as_they_are_known():
 def test_looks_tell_every_change_of_a_log_and_what_holds_lines(tmp_path):
     (tmp_path / "agents/ann").mkdir(parents=True)
     (tmp_path / "clan-learnings/patterns.d").mkdir(parents=True)
-    seen = [schedule.taken(str(tmp_path), ["ann"])]
+    seen = [schedule._taken(str(tmp_path), ["ann"])]
     for path in ("agents/ann/corrections.md", "clan-learnings/patterns.d/ann.00000001.jsonl", "fleet.toml"):
         (tmp_path / path).write_text("x")
-        seen.append(schedule.taken(str(tmp_path), ["ann"]))
+        seen.append(schedule._taken(str(tmp_path), ["ann"]))
     assert len({schedule.digest(each) for each in seen}) == 4
-    assert watch.changed(seen[0], seen[1]) == {"agents/ann/corrections.md"}
-    assert [watch.has_lines(watch.changed(a, b)) for a, b in itertools.pairwise(seen)] == [False, True, False]
+    assert sidecar._changed(seen[0], seen[1]) == {"agents/ann/corrections.md"}
+    assert [sidecar._has_lines(sidecar._changed(a, b)) for a, b in itertools.pairwise(seen)] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_looks_tell_every_change_of_a_log_and_what_holds_lines(tmp_path):
     ],
 )
 def test_only_what_is_ours_is_heard(tmp_path, path, concerns):
-    assert watch.concerns(str(tmp_path), str(tmp_path / path)) is concerns
+    assert watch._concerns(str(tmp_path), str(tmp_path / path)) is concerns
 
 
 # --- one tick ---------------------------------------------------------------------------------------------------------
@@ -179,15 +179,18 @@ class Bench:
 
     def tick(self, **how):
         self.did.clear()
-        jobs = Jobs(
+        tick = Tick(
             now_ms=lambda: self.ms,
             looks=lambda: str(self.version),
             work=self.work,
             sync=self.sync,
             waiting=lambda: self.waiting,
             alone=self.alone,
+            memory=self.memory,
+            settings=SETTINGS,
+            rng=Middle(),
         )
-        return Tick(jobs, self.memory, SETTINGS, Middle()).run(**how)
+        return tick.run(**how)
 
 
 @pytest.fixture

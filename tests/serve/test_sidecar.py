@@ -16,9 +16,10 @@ import pytest
 
 from fleet.hosts import local
 from fleet.learn.corrections_md import parse_log
+from fleet.model.errors import FleetError
 from fleet.serve import schedule, sidecar, watch
 from fleet.serve.schedule import Looks, Marks, Ticked, Worked
-from fleet.serve.sidecar import Hands, Sidecar, TickFailedError
+from fleet.serve.sidecar import Sidecar
 from fleet.serve.watch import Bell
 from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
@@ -291,7 +292,7 @@ class Scene:
         self.on_tick = lambda local: Ticked(worked=Worked())
 
     def looks(self) -> Looks:
-        return schedule.taken(str(self.folder), ["ann"])
+        return schedule._taken(str(self.folder), ["ann"])
 
     def looked(self) -> str:
         return schedule.digest(self.looks())
@@ -307,19 +308,17 @@ class Scene:
 
     def sidecar(self) -> Sidecar:
         return Sidecar(
-            Hands(
-                root=str(self.folder),
-                agent="ann",
-                agents=lambda: ["ann"],
-                looks=self.looks,
-                settings=Config,
-                marks=lambda: self.marks,
-                now_ms=lambda: time.time_ns() // 1_000_000,
-                tick=self.tick,
-                log=lambda event, what: self.told.append((event, what)),
-                background=self.background,
-                rng=random.Random(1),
-            )
+            root=str(self.folder),
+            agent="ann",
+            agents=lambda: ["ann"],
+            looks=self.looks,
+            configured=Config,
+            marks=lambda: self.marks,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+            tick=self.tick,
+            log=lambda event, what: self.told.append((event, what)),
+            background=self.background,
+            rng=random.Random(1),
         )
 
     def run(self, story) -> None:
@@ -374,7 +373,7 @@ def test_pauses_between_lives_double_to_a_minute():
         def uniform(self, a: float, b: float) -> float:
             return b
 
-    assert [sidecar.pause_s(deaths, Most()) for deaths in (1, 2, 3, 6, 7, 50)] == [1, 2, 4, 32, 60, 60]
+    assert [sidecar._pause_s(deaths, Most()) for deaths in (1, 2, 3, 6, 7, 50)] == [1, 2, 4, 32, 60, 60]
 
 
 def test_a_neighbour_hears_of_lines_at_once_and_what_arrives_is_worked_on(scene):
@@ -407,7 +406,7 @@ def test_a_neighbour_hears_of_lines_at_once_and_what_arrives_is_worked_on(scene)
 
 def test_ticks_that_fail_are_not_tried_without_a_pause(scene):
     def broken(local):
-        raise TickFailedError("exit code 6: no space left")
+        raise FleetError("exit code 6: no space left")
 
     scene.on_tick = broken
 
@@ -446,14 +445,14 @@ def test_the_log_keeps_its_size_and_hides_secrets(crew):
     crew.join("ann")
     root = crew.folder / "ann"
     writers = [
-        threading.Thread(target=lambda: [sidecar.log(root, "ann", "told", "x" * 5_000) for _ in range(300)])
+        threading.Thread(target=lambda: [sidecar._log(root, "ann", "told", "x" * 5_000) for _ in range(300)])
         for _ in range(4)
     ]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    sidecar.log(root, "ann", "told", "fetched https://ann:s3cr3t-t0ken-value@example.org/x\x1b[2J")
+    sidecar._log(root, "ann", "told", "fetched https://ann:s3cr3t-t0ken-value@example.org/x\x1b[2J")
     sizes = [(root / ".fleet" / name).stat().st_size for name in ("sidecar.log", "sidecar.log.1")]
     assert max(sizes) < local.LOG_BYTES_MAX + 4 * 1024
     last = crew.events("ann")[-1]["what"]

@@ -4,7 +4,6 @@ One machine sleeps, with its clock or without it; one moves between networks, th
 live server each for itself; one loses its power at any write, or just so, and starts with what was durable.
 """
 
-import dataclasses
 import hashlib
 import itertools
 import os
@@ -26,8 +25,8 @@ from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.serve import schedule, watch
-from fleet.serve.schedule import Exchanged, Looks, Memory, Tick, Ticked
-from fleet.serve.sidecar import Hands, Sidecar
+from fleet.serve.schedule import Exchanged, Looks, Memory, Ticked
+from fleet.serve.sidecar import Sidecar
 from fleet.share.live import client as living
 from fleet.share.live.client import Live, Where
 from fleet.store import changes, config, files
@@ -145,19 +144,17 @@ class Machine:
         self.loop = Loop(self.now_s)
         self.workspace = self.open()
         self.sidecar = SimSidecar(
-            Hands(
-                root=str(self.root),
-                agent=self.agent,
-                agents=lambda: [self.agent],
-                looks=partial(schedule.looks, self.workspace),
-                settings=lambda: config.load(self.root / config.FILE_NAME),
-                marks=Memory(self.workspace.files, self.workspace.local).read,
-                now_ms=hour.now_ms,
-                tick=self._tick,
-                log=lambda event, what: hour.note(self.agent, event, what),
-                background={"live": self._live},
-                rng=hour.rng,
-            )
+            root=str(self.root),
+            agent=self.agent,
+            agents=lambda: [self.agent],
+            looks=partial(schedule.looks, self.workspace),
+            configured=lambda: config.load(self.root / config.FILE_NAME),
+            marks=Memory(self.workspace.files, self.workspace.local).read,
+            now_ms=hour.now_ms,
+            tick=self._tick,
+            log=lambda event, what: hour.note(self.agent, event, what),
+            background={"live": self._live},
+            rng=hour.rng,
         )
         self.loop.create_task(self.sidecar.run())
         self.awake()
@@ -169,9 +166,9 @@ class Machine:
         await anyio.sleep(self.hour.rng.uniform(0.1, 1.0))
         self.ticks += 1
         with self.hour.opened(self) as workspace:
-            jobs = dataclasses.replace(schedule.jobs(workspace, self.agent), sync=lambda: self._sync(workspace))
-            memory = Memory(workspace.files, workspace.local)
-            return Tick(jobs, memory, workspace.config.sidecar, self.hour.rng).run(local=local)
+            tick = schedule.tick(workspace, self.agent)
+            tick.sync, tick.rng = lambda: self._sync(workspace), self.hour.rng
+            return tick.run(local=local)
 
     def _sync(self, workspace: Workspace) -> Exchanged:
         git, rng = self.hour.git, self.hour.rng
