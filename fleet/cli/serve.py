@@ -99,12 +99,12 @@ def _install(dry_run: DryRun = False, agent: output.Agent = "", directory: outpu
         named = output.agent_in(workspace, agent)
         found = _unit(workspace, named)
         command = [sys.executable, "-P", "-m", "fleet", "sidecar", "--agent", named, "--dir", str(workspace.root)]
-        data = units.content(found, command, workspace.root, named, units.missing_folders(found.path))
+        data = found.content(command)
         if dry_run:
             note(f"would write {found.path}")
             say(data.decode().rstrip())
         else:
-            units.write(found, data)
+            found.write(data)
             say(f"wrote {found.path}")
         _call(found.start, dry_run=dry_run)
 
@@ -117,17 +117,17 @@ def _uninstall(dry_run: DryRun = False, agent: output.Agent = "", directory: out
         if not found.path.exists():
             say(f"{found.path} is not there; nothing was changed")
             return
-        units.check(found.path)
+        found.check()
         _call(found.end, dry_run=dry_run)
         if dry_run:
             note(f"would remove {found.path}")
             return
-        units.take_out(found)
+        found.take_out()
         say(f"removed {found.path}")
 
 
 def _unit(workspace: Workspace, agent: str) -> Unit:
-    return units.unit(sys.platform, os.environ, workspace.root, agent, os.getuid())
+    return Unit.of(sys.platform, os.environ, workspace.root, agent, os.getuid())
 
 
 def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:

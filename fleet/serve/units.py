@@ -40,84 +40,74 @@ class Unit(NamedTuple):
     Attributes:
         path: of its file.
         name: what the service manager calls it.
+        root: the workspace, where it runs.
+        agent: whose sidecar it is.
         start: the commands that put it to work.
         end: those that take it out of work.
-        manager: the program that they call.
     """
 
     path: Path
     name: str
+    root: Path
+    agent: str
     start: list[list[str]]
     end: list[list[str]]
-    manager: str
 
+    @staticmethod
+    def of(platform: str, environment: Mapping[str, str], root: Path, agent: str, user: int) -> "Unit":
+        """Return the unit of an agent's sidecar.
 
-def unit(platform: str, environment: Mapping[str, str], root: Path, agent: str, user: int) -> Unit:
-    """Return the unit of an agent's sidecar.
+        Args:
+            platform: as ``sys.platform`` says.
+            environment: where ``XDG_CONFIG_HOME`` and ``HOME`` are.
+            root: the workspace.
+            agent: whose sidecar.
+            user: the id of the user.
 
-    Args:
-        platform: as ``sys.platform`` says.
-        environment: where ``XDG_CONFIG_HOME`` and ``HOME`` are.
-        root: the workspace.
-        agent: whose sidecar.
-        user: the id of the user.
+        Raises:
+            UsageError: there is no home, or no service manager that we know.
+        """
+        mark = hashlib.blake2b(str(root).encode(), digest_size=4).hexdigest()
+        home = environment.get("HOME", "")
+        if not home.startswith("/"):
+            raise UsageError("HOME names no folder, so there is no place for a service's file. Nothing was changed")
+        if platform == "darwin":
+            name = f"fleet.sidecar.{agent}.{mark}"
+            path = Path(home) / "Library" / "LaunchAgents" / f"{name}.plist"
+            domain = f"gui/{user}"
+            start, end = ["launchctl", "bootstrap", domain, str(path)], ["launchctl", "bootout", f"{domain}/{name}"]
+            return Unit(path, name, root, agent, [start], [end])
+        if platform.startswith("linux"):
+            name = f"fleet-sidecar-{agent}-{mark}.service"
+            named = environment.get("XDG_CONFIG_HOME", "")
+            folder = Path(named) if named.startswith("/") else Path(home) / ".config"
+            ctl = ["systemctl", "--user"]
+            start, end = [*ctl, "enable", "--now", name], [*ctl, "disable", "--now", name]
+            return Unit(folder / "systemd" / "user" / name, name, root, agent, [[*ctl, "daemon-reload"], start], [end])
+        raise UsageError(f"no service manager is known here ({platform}): let yours run `fleet sidecar`")
 
-    Raises:
-        UsageError: there is no home, or no service manager that we know.
-    """
-    mark = hashlib.blake2b(str(root).encode(), digest_size=4).hexdigest()
-    home = environment.get("HOME", "")
-    if not home.startswith("/"):
-        raise UsageError("HOME names no folder, so there is no place for a service's file. Nothing was changed")
-    if platform == "darwin":
-        name = f"fleet.sidecar.{agent}.{mark}"
-        path = Path(home) / "Library" / "LaunchAgents" / f"{name}.plist"
-        domain = f"gui/{user}"
-        return Unit(
-            path, name, [["launchctl", "bootstrap", domain, str(path)]],
-            [["launchctl", "bootout", f"{domain}/{name}"]], "launchctl",
-        )  # fmt: skip
-    if platform.startswith("linux"):
-        name = f"fleet-sidecar-{agent}-{mark}.service"
-        named = environment.get("XDG_CONFIG_HOME", "")
-        folder = Path(named) if named.startswith("/") else Path(home) / ".config"
-        reload = ["systemctl", "--user", "daemon-reload"]
-        return Unit(
-            folder / "systemd" / "user" / name, name,
-            [reload, ["systemctl", "--user", "enable", "--now", name]],
-            [["systemctl", "--user", "disable", "--now", name]], "systemctl",
-        )  # fmt: skip
-    raise UsageError(f"no service manager is known here ({platform}): let yours run `fleet sidecar`")
+    def content(self, command: Sequence[str]) -> bytes:
+        """Return the bytes of the file, for a program and its arguments.
 
-
-def content(found: Unit, command: Sequence[str], root: Path, agent: str, folders: int) -> bytes:
-    """Return the bytes of the file.
-
-    Args:
-        found: the unit.
-        command: the program and its arguments.
-        root: where it runs.
-        agent: whose sidecar it is.
-        folders: how many folders above the file had to be made.
-
-    Raises:
-        UsageError: a path has a line end or another control mark in it.
-    """
-    if any(ord(char) < 32 or ord(char) == 127 for word in (*command, str(root)) for char in word):
-        raise UsageError(f"{str(root)!r} or the path to Python has a control mark in it; no service was made of that")
-    made = f"{MARK}; folders made for it: {folders}"
-    if found.manager == "launchctl":
-        return _plist(found, command, root, made)
-    return f"""\
+        Raises:
+            UsageError: a path has a line end or another control mark in it.
+        """
+        root = str(self.root)
+        if any(ord(char) < 32 or ord(char) == 127 for word in (*command, root) for char in word):
+            raise UsageError(f"{root!r} or the path to Python has a control mark in it; no service was made of that")
+        made = f"{MARK}; folders made for it: {_folders_made(self.path)}"
+        if self.path.suffix == ".plist":
+            return _plist(self, command, made)
+        return f"""\
 # {made}
 [Unit]
-Description=fleet sidecar of {agent} in {_escaped(str(root))}
+Description=fleet sidecar of {self.agent} in {_escaped(root)}
 
 [Service]
 Type=notify
 NotifyAccess=main
 ExecStart={" ".join(_quoted(word) for word in command)}
-WorkingDirectory={_escaped(str(root))}
+WorkingDirectory={_escaped(root)}
 WatchdogSec={WATCHDOG_S}
 Restart=on-failure
 RestartSec=5
@@ -127,13 +117,49 @@ TimeoutStopSec=5
 WantedBy=default.target
 """.encode()
 
+    def write(self, data: bytes) -> None:
+        """Write the file, and the folders above it that are not there.
 
-def _plist(found: Unit, command: Sequence[str], root: Path, made: str) -> bytes:
+        Raises:
+            RefusedError: another file has its name.
+        """
+        self.check()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        temporary.write_bytes(data)
+        temporary.replace(self.path)
+
+    def take_out(self) -> None:
+        """Remove the file, and the folders that were made for it and hold nothing else.
+
+        Raises:
+            RefusedError: somebody else made it.
+        """
+        self.check()
+        made = _folders_made(self.path)
+        self.path.unlink()
+        for folder in list(self.path.parents)[:made]:
+            try:
+                folder.rmdir()
+            except OSError:
+                break
+
+    def check(self) -> None:
+        """Check that the file is ours, or none.
+
+        Raises:
+            RefusedError: it is somebody else's.
+        """
+        if self.path.is_symlink() or (self.path.exists() and MARK not in _head(self.path)):
+            raise RefusedError(f"{self.path} is not one that `fleet sidecar install` made; it was left alone")
+
+
+def _plist(found: Unit, command: Sequence[str], made: str) -> bytes:
     said = plistlib.dumps(
         {
             "Label": found.name,
             "ProgramArguments": list(command),
-            "WorkingDirectory": str(root),
+            "WorkingDirectory": str(found.root),
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
             "ThrottleInterval": 5,
@@ -153,58 +179,12 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def write(found: Unit, data: bytes) -> None:
-    """Write the file, and the folders above it that are not there.
-
-    Raises:
-        RefusedError: another file has its name.
-    """
-    check(found.path)
-    found.path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = found.path.with_name(f".{found.path.name}.tmp")
-    temporary.write_bytes(data)
-    temporary.replace(found.path)
-
-
-def missing_folders(path: Path) -> int:
+def _folders_made(path: Path) -> int:
     """Return how many folders above a file are not there; when the file is, how many had to be made for it."""
     if path.is_file():
-        return _made_for(path)
+        found = _MADE.search(_head(path))
+        return int(found[1]) if found else 0
     return sum(not folder.exists() for folder in path.parents)
-
-
-def take_out(found: Unit) -> bool:
-    """Remove the file, and the folders that were made for it and hold nothing else; tell whether there was one.
-
-    Raises:
-        RefusedError: somebody else made it.
-    """
-    if not found.path.exists():
-        return False
-    check(found.path)
-    made = _made_for(found.path)
-    found.path.unlink()
-    for folder in list(found.path.parents)[:made]:
-        try:
-            folder.rmdir()
-        except OSError:
-            break
-    return True
-
-
-def check(path: Path) -> None:
-    """Check that a file is ours, or none.
-
-    Raises:
-        RefusedError: it is somebody else's.
-    """
-    if path.is_symlink() or (path.exists() and MARK not in _head(path)):
-        raise RefusedError(f"{path} is not one that `fleet sidecar install` made; it was left alone")
-
-
-def _made_for(path: Path) -> int:
-    found = _MADE.search(_head(path))
-    return int(found[1]) if found else 0
 
 
 def _head(path: Path) -> str:
@@ -214,7 +194,7 @@ def _head(path: Path) -> str:
 # --- one sidecar for each agent and workspace -------------------------------------------------------------------------
 
 
-class Holder(msgspec.Struct, kw_only=True):
+class _Holder(msgspec.Struct, kw_only=True):
     """Who holds a lock: the process, and since when, milliseconds since 1970; 0 while it has not said so yet."""
 
     pid: int = 0
@@ -235,11 +215,11 @@ def held(files: Files, local: Path, agent: str, now_ms: int) -> Iterator[None]:
     """
     path = _lock_file(local, agent)
     with files.lock(path, HOLDER_WAIT_S):
-        files.note(path, msgspec.json.encode(Holder(pid=os.getpid(), since_ms=now_ms)).ljust(_HOLDER_BYTES))
+        files.note(path, msgspec.json.encode(_Holder(pid=os.getpid(), since_ms=now_ms)).ljust(_HOLDER_BYTES))
         yield
 
 
-def holder(files: Files, local: Path, agent: str) -> Holder | None:
+def holder(files: Files, local: Path, agent: str) -> _Holder | None:
     """Return who is the agent's sidecar; None when nobody is."""
     path = _lock_file(local, agent)
     if not path.is_file():
@@ -249,9 +229,9 @@ def holder(files: Files, local: Path, agent: str) -> Holder | None:
             return None
     except BusyError:
         try:
-            return msgspec.json.decode(files.read(path), type=Holder)
+            return msgspec.json.decode(files.read(path), type=_Holder)
         except (msgspec.DecodeError, msgspec.ValidationError):
-            return Holder()
+            return _Holder()
 
 
 # --- telling the manager ----------------------------------------------------------------------------------------------

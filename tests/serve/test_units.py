@@ -20,7 +20,7 @@ ROOT = Path('/w/100% "$HOME" \\x')
 
 
 def linux(**environment: str) -> units.Unit:
-    return units.unit("linux", {"HOME": "/home/ann"} | environment, ROOT, "ann", 1000)
+    return units.Unit.of("linux", {"HOME": "/home/ann"} | environment, ROOT, "ann", 1000)
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -37,19 +37,19 @@ def test_the_unit_lies_where_systemd_looks_for_a_users_own():
     assert linux().path.parent == Path("/home/ann/.config/systemd/user")
     assert linux(XDG_CONFIG_HOME="/x").path.parent == Path("/x/systemd/user")
     assert linux(XDG_CONFIG_HOME="relative").path.parent == Path("/home/ann/.config/systemd/user")
-    other = units.unit("linux", {"HOME": "/home/ann"}, Path("/w/other"), "ann", 1000)
+    other = units.Unit.of("linux", {"HOME": "/home/ann"}, Path("/w/other"), "ann", 1000)
     assert other.name != linux().name, "two workspaces have two services"
 
 
 def test_the_unit_says_ready_is_watched_and_comes_back():
-    text = units.content(linux(), COMMAND, ROOT, "ann", 0).decode()
+    text = linux().content(COMMAND).decode()
     for line in ("Type=notify", "WatchdogSec=60", "Restart=on-failure", "WantedBy=default.target", "NotifyAccess=main"):
         assert f"\n{line}\n" in text
     assert "\nWorkingDirectory=/w/100%% " in text
 
 
 def test_no_path_means_anything_else_to_systemd():
-    text = units.content(linux(), COMMAND, ROOT, "ann", 0).decode()
+    text = linux().content(COMMAND).decode()
     (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
     read = line.removeprefix("ExecStart=")
     assert "$" not in read.replace("$$", "")
@@ -60,16 +60,16 @@ def test_no_path_means_anything_else_to_systemd():
 @pytest.mark.parametrize("mark", ["\n[Service]\nExecStart=/bin/evil", "\r", "\x7f"])
 def test_a_path_with_a_control_mark_makes_no_service(mark):
     with pytest.raises(UsageError):
-        units.content(linux(), [*COMMAND, mark], ROOT, "ann", 0)
+        linux().content([*COMMAND, mark])
     with pytest.raises(UsageError):
-        units.content(linux(), COMMAND, Path(f"/w{mark}"), "ann", 0)
+        linux()._replace(root=Path(f"/w{mark}")).content(COMMAND)
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 def test_systemd_itself_finds_nothing_wrong_with_it(tmp_path):
-    found = units.unit("linux", {"HOME": str(tmp_path)}, tmp_path, "ann", 1000)
+    found = units.Unit.of("linux", {"HOME": str(tmp_path)}, tmp_path, "ann", 1000)
     command = [sys.executable, "-P", "-m", "fleet", "sidecar", "--dir", str(tmp_path)]
-    units.write(found, units.content(found, command, tmp_path, "ann", 0))
+    found.write(found.content(command))
     words = ["systemd-analyze", "verify", "--user", "--man=no", str(found.path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     about_it = [line for line in done.stderr.splitlines() if found.name in line]
@@ -77,8 +77,8 @@ def test_systemd_itself_finds_nothing_wrong_with_it(tmp_path):
 
 
 def test_launchd_gets_a_property_list():
-    found = units.unit("darwin", {"HOME": "/Users/ann"}, ROOT, "ann", 501)
-    said = plistlib.loads(units.content(found, COMMAND, ROOT, "ann", 0))
+    found = units.Unit.of("darwin", {"HOME": "/Users/ann"}, ROOT, "ann", 501)
+    said = plistlib.loads(found.content(COMMAND))
     assert found.path == Path(f"/Users/ann/Library/LaunchAgents/{found.name}.plist")
     assert (said["Label"], said["ProgramArguments"], said["RunAtLoad"]) == (found.name, COMMAND, True)
     assert said["KeepAlive"] == {"SuccessfulExit": False}, "a second one exits 0, and is not started again"
@@ -87,9 +87,9 @@ def test_launchd_gets_a_property_list():
 
 def test_where_no_service_manager_is_known_it_says_so():
     with pytest.raises(UsageError, match="no service manager"):
-        units.unit("freebsd14", {"HOME": "/home/ann"}, ROOT, "ann", 1000)
+        units.Unit.of("freebsd14", {"HOME": "/home/ann"}, ROOT, "ann", 1000)
     with pytest.raises(UsageError, match="HOME"):
-        units.unit("linux", {}, ROOT, "ann", 1000)
+        units.Unit.of("linux", {}, ROOT, "ann", 1000)
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------
@@ -122,10 +122,10 @@ def test_install_and_uninstall_leave_nothing_behind(crew):
 
 
 def test_folders_that_hold_something_else_by_now_stay(tmp_path):
-    found = units.unit("linux", {"HOME": str(tmp_path)}, ROOT, "ann", 1000)
-    units.write(found, units.content(found, COMMAND, ROOT, "ann", units.missing_folders(found.path)))
+    found = units.Unit.of("linux", {"HOME": str(tmp_path)}, ROOT, "ann", 1000)
+    found.write(found.content(COMMAND))
     (tmp_path / ".config/systemd/other").write_text("")
-    assert units.take_out(found)
+    found.take_out()
     assert tree(tmp_path) == {".config": "", ".config/systemd": "", ".config/systemd/other": ""}
 
 
@@ -143,7 +143,7 @@ def test_a_file_of_somebody_elses_is_neither_overwritten_nor_removed(crew):
     path.unlink()
     path.symlink_to(elsewhere)
     with pytest.raises(RefusedError):
-        units.check(path)
+        linux()._replace(path=path).check()
 
 
 def test_where_systemctl_answers_it_is_run(crew):
