@@ -16,7 +16,8 @@ from fleet.learn.purge import Place
 from fleet.learn.restore import Restored
 from fleet.model.errors import FleetError, NoError
 from fleet.reflect import exposure
-from fleet.share.remote import Moved, redact_url
+from fleet.share.git import redact_url
+from fleet.share.remote import Moved
 from fleet.store import backup as archive
 from fleet.store import config
 from fleet.store import upgrade as converting

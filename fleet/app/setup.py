@@ -17,8 +17,8 @@ from fleet.hosts import local
 from fleet.hosts.answers import CONTEXT_CHARS_MAX
 from fleet.model import names
 from fleet.model.errors import FleetError, UsageError
+from fleet.share.git import check_branch, check_remote
 from fleet.share.policy import FORMAT_TEXT
-from fleet.share.remote import check_branch, check_remote
 from fleet.store import config, git, replica
 from fleet.store.doctor import Finding
 from fleet.store.files import Files

@@ -20,9 +20,9 @@ from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold, groups, united
 from fleet.recall import page
 from fleet.share import outgoing, policy
-from fleet.share.git import GitRemote, guess_remote, is_tracked
+from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, is_tracked, redact_url
 from fleet.share.outgoing import Outgoing
-from fleet.share.remote import Remote, check_branch, check_remote, redact_url
+from fleet.share.remote import Remote
 from fleet.share.sync import Exchanged, Hooks
 from fleet.share.sync import exchange as exchange_with
 from fleet.store import config

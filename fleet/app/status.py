@@ -9,7 +9,7 @@ from typing import Any
 from fleet.app import finding, reflecting, searching, setup, sharing, starting
 from fleet.learn import counting
 from fleet.model.errors import FleetError
-from fleet.share.remote import redact_url
+from fleet.share.git import redact_url
 from fleet.store import doctor
 from fleet.store.doctor import Finding
 from fleet.store.ingest import clan_sources

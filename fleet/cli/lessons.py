@@ -74,7 +74,7 @@ def _as_row(each: Pattern, into: str) -> str:
         gone += f"  (merged into {into})"
     if why := not_working(each):
         gone += f"  (not working: {why})"
-    return f"{each.id}  {each.count('seen'):>3}x  {output.fit(each.text)}{gone}"
+    return f"{each.id}  {each.count('seen'):>3}x  {output.cleaned(each.text)}{gone}"
 
 
 @app.command("show")
@@ -115,9 +115,9 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> l
     rows.append(f"  {'first:':<10}{when}{' by ' + lesson.by if lesson.by else ''}")
     for field in sorted(lesson.fields.keys() - _SHOWN_FIRST):
         if not field.startswith("agent."):
-            rows.append(f"  {field + ':':<10}{output.fit(str(lesson.fields[field]))}")
+            rows.append(f"  {field + ':':<10}{output.cleaned(str(lesson.fields[field]))}")
     rows += [f"  {field} was set {output.when(stamp)} by {by}" for field, (stamp, by) in sorted(lesson.edited.items())]
-    rows += [f"  merged:   {each.id} {output.fit(each.text)}" for each in others]
+    rows += [f"  merged:   {each.id} {output.cleaned(each.text)}" for each in others]
     if not lesson.is_present:
         rows.append(f"  `fleet restore {lesson.id}` brings it back")
     return rows
@@ -139,10 +139,10 @@ def _retire(pattern: output.PatternId, agent: output.Agent = "", directory: outp
         who = output.agent_in(workspace, agent)
         if pattern.startswith("d-"):
             entry = learning.retract(workspace, who, pattern)
-            output.say(f"{entry.id} taken back, for good: {output.fit(entry.problem or entry.solution)}")
+            output.say(f"{entry.id} taken back, for good: {output.cleaned(entry.problem or entry.solution)}")
             return
         done = learning.retire(workspace, who, pattern)
-        id_, text = done.pattern.id, output.fit(done.pattern.text)
+        id_, text = done.pattern.id, output.cleaned(done.pattern.text)
         output.say(f"{id_} retired{_also(done.others)}: {text}\n`fleet restore {id_}` brings it back")
 
 
@@ -151,7 +151,7 @@ def _restore(pattern: output.PatternId, agent: output.Agent = "", directory: out
     """Bring a retired lesson back, with its history."""
     with output.opened(directory) as workspace:
         done = learning.restore(workspace, output.agent_in(workspace, agent), pattern)
-        output.say(f"{done.pattern.id} is back{_also(done.others)}: {output.fit(done.pattern.text)}")
+        output.say(f"{done.pattern.id} is back{_also(done.others)}: {output.cleaned(done.pattern.text)}")
 
 
 def _also(others: list[str]) -> str:
@@ -214,7 +214,7 @@ def _merge(
         done = learning.merge(workspace, output.agent_in(workspace, agent), one, other, force=force)
         seen = output.counted(done.pattern.count("seen"), "time")
         output.say(
-            f"{done.pattern.id} seen {seen}, with {', '.join(done.others)}: {output.fit(done.pattern.text)}\n"
+            f"{done.pattern.id} seen {seen}, with {', '.join(done.others)}: {output.cleaned(done.pattern.text)}\n"
             f"`fleet unmerge {done.changed}` undoes it"
         )
 
@@ -226,7 +226,9 @@ def _unmerge(pattern: output.PatternId, agent: output.Agent = "", directory: out
         done = learning.unmerge(workspace, output.agent_in(workspace, agent), pattern)
         stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
         seen = output.counted(done.pattern.count("seen"), "time")
-        output.say(f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {output.fit(done.pattern.text)}")
+        output.say(
+            f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {output.cleaned(done.pattern.text)}"
+        )
 
 
 @app.command("feedback")
@@ -248,7 +250,7 @@ def _feedback(
         if as_json:
             output.say_json({"id": lesson.id, **totals, "not_working": why})
             return
-        output.say(f"{lesson.id} helped {totals['helped']:,}, hurt {totals['hurt']:,}: {output.fit(lesson.text)}")
+        output.say(f"{lesson.id} helped {totals['helped']:,}, hurt {totals['hurt']:,}: {output.cleaned(lesson.text)}")
         if why:
             output.say(
                 f"  not working: {why}. `fleet edit {lesson.id} --set text=...` words it better, "

@@ -1,7 +1,8 @@
 """What carries lessons into this machine and out of it: import, export, backups, upgrade, purge."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +13,6 @@ from fleet.model.errors import UsageError
 from fleet.store.files import Files
 
 REFUSED_SHOWN = 10
-PLACES_SHOWN = 40
 
 app = output.commands()
 
@@ -76,10 +76,7 @@ def _export(
     if as_json and as_page:
         raise UsageError("--json and --md are two forms of one export: name one of them")
     with output.opened(directory) as workspace:
-        if as_page:
-            text = starting.everything(workspace).rstrip("\n")
-        else:
-            text = output.as_large_json(moving.exported(workspace))
+        text = starting.everything(workspace).rstrip("\n") if as_page else _as_json(moving.exported(workspace))
         if output_file is None:
             say(text) if as_page else print(text)
             return
@@ -87,6 +84,17 @@ def _export(
         Files(path.parent).replace(path, f"{text}\n".encode())
         lessons, discoveries = moving.sizes(workspace)
         say(f"{counted(lessons, 'lesson')} and {counted(discoveries, 'discovery', 'discoveries')} written to {path}")
+
+
+def _as_json(parts: Mapping[str, Any]) -> str:
+    """Return one line of clean JSON; what an iterator yields is never in memory all at once."""
+    return "{" + ",".join(f"{output.as_json(name)}:{_one_part(value)}" for name, value in parts.items()) + "}"
+
+
+def _one_part(value: Any) -> str:
+    if isinstance(value, Iterator):
+        return "[" + ",".join(output.as_json(output.cleaned(each)) for each in value) + "]"
+    return output.as_json(output.cleaned(value))
 
 
 @app.command("backup")

@@ -154,26 +154,10 @@ def as_json(found: Any) -> str:
     return _UNSAFE_IN_JSON.sub(lambda char: json.dumps(char[0])[1:-1], text)
 
 
-def as_large_json(parts: Mapping[str, Any]) -> str:
-    """Return what ``as_json(cleaned(...))`` does; what an iterator yields is never in memory all at once."""
-    return "{" + ",".join(f"{as_json(name)}:{_one_part(value)}" for name, value in parts.items()) + "}"
-
-
-def _one_part(value: Any) -> str:
-    if isinstance(value, Iterator):
-        return "[" + ",".join(as_json(cleaned(each)) for each in value) + "]"
-    return as_json(cleaned(value))
-
-
-def fit(text: str) -> str:
-    """Return a text that is fit to leave: a line that somebody else wrote may hold anything."""
-    return screening.redact(screening.strip_controls(text))
-
-
 def cleaned(found: Any) -> Any:
     """Return a value with every text in it fit to leave: somebody else may have put anything there."""
     if isinstance(found, str):
-        return fit(found)
+        return screening.redact(screening.strip_controls(found))
     if isinstance(found, Mapping):
         return {cleaned(key): cleaned(value) for key, value in found.items()}
     return [cleaned(each) for each in found] if isinstance(found, list | tuple) else found

@@ -271,23 +271,12 @@ def _id_in(raw: bytes) -> bytes:
 # --- editions -------------------------------------------------------------------------------------------------------
 
 
-class Edition(NamedTuple):
-    """A new edition of what the fetched tree says, to be pushed as a commit of its own.
+def edition(workspace: Workspace, *, always: bool) -> tuple[Files, bytes]:
+    """Return the files of a new edition, and the bytes of that of patterns, whose page is to be rendered.
 
-    Attributes:
-        files: the changed files.
-        lessons: the bytes of the new edition of patterns, whose page is to be rendered; b"" for none.
-    """
-
-    files: Files
-    lessons: bytes
-
-
-def edition(workspace: Workspace, *, always: bool = False) -> Edition:
-    """Return the files of a new edition, or none when none is due; ``always`` asks for one that is not due, too.
-
-    Below a size, whenever the tree's edition is not the join of the tree; above, when a good part of the tree is not
-    covered by it.
+    Made of what the fetched tree says, to be pushed as a commit of its own; no files and b"" when none is due, unless
+    ``always``. Below a size it is due whenever the tree's edition is not the join of the tree; above, when a good part
+    of the tree is not covered by it.
     """
     tree = workspace.tree
     paths = tree.paths(tree.head())
@@ -303,7 +292,7 @@ def edition(workspace: Workspace, *, always: bool = False) -> Edition:
     lessons = files.get(PATTERNS.edition, b"")
     if always and not lessons and PATTERNS.edition in paths:
         lessons = _content(workspace, paths, PATTERNS.edition)
-    return Edition(files | _marks(workspace, paths) if files else files, lessons)
+    return (files | _marks(workspace, paths) if files else files), lessons
 
 
 def _is_due(workspace: Workspace, paths: Paths, kind: Kind) -> bool:

@@ -147,7 +147,7 @@ def note_seen(workspace: Workspace, came: Iterable[str], sent_again: Iterable[En
 def stale(workspace: Workspace) -> str:
     """Return the staleness warning as of the last sync, or ""."""
     seen, last_sync = _parsed(workspace.state.get(_SEEN_BY)), workspace.state.get("last_sync")
-    days = days_stale(seen, last_sync, workspace.config.share.stale_days)
+    days = _days_stale(seen, last_sync, workspace.config.share.stale_days)
     if not days:
         return ""
     newest = max(seen.values())
@@ -158,7 +158,7 @@ def stale(workspace: Workspace) -> str:
     )
 
 
-def days_stale(seen: Highest, last_sync: Stamp, days: int) -> int:
+def _days_stale(seen: Highest, last_sync: Stamp, days: int) -> int:
     """Return for how many days the last sync had shown nothing newer of anybody else, 0 while that is fewer than asked.
 
     Counted up to the last sync and not until now: who does not sync sees nothing new of any remote.

@@ -93,7 +93,8 @@ def exchange(
         RefusedError: the clan's lines have a newer format.
         NoError: the clan's lines have the format of fleet 0.1.
     """
-    return _Exchange(workspace, remote, hooks, rng, sleep, clock).run(compact=compact)
+    with workspace.tree.reading():
+        return _Exchange(workspace, remote, hooks, rng, sleep, clock).run(compact=compact)
 
 
 class _Exchange:
@@ -119,10 +120,6 @@ class _Exchange:
 
     def run(self, *, compact: bool) -> Exchanged:
         """Do all of it."""
-        with self.workspace.tree.reading():
-            return self._run(compact=compact)
-
-    def _run(self, *, compact: bool) -> Exchanged:
         self._put_back()
         out = self._push_lines()
         self._push_edition(always=compact or out.purges)
@@ -240,10 +237,10 @@ class _Exchange:
     def _push_edition(self, *, always: bool) -> None:
         workspace, tree = self.workspace, self.workspace.tree
         with workspace.locked():
-            made = outgoing.edition(workspace, always=always)
-            files = dict(made.files)
+            files, lessons = outgoing.edition(workspace, always=always)
             paths = tree.paths(tree.head())
-            if made.lessons and (page := self.hooks.render(made.lessons)) != _read(workspace, paths, PAGE):
+            there = tree.read(paths[PAGE][0]) if PAGE in paths else b""
+            if lessons and (page := self.hooks.render(lessons)) != there:
                 files[PAGE] = page
             mark = tree.head() if isinstance(self.remote, Mirrored) else self._mark()
         for _ in range(self._attempts_max if files else 0):
@@ -256,10 +253,6 @@ class _Exchange:
             now = tree.paths(tree.head())
             if any(now.get(path) != paths.get(path) for path in files):
                 return  # made from an edition that is not there any more: whoever replaced it saw at least as much
-
-
-def _read(workspace: Workspace, paths: Paths, path: str) -> bytes:
-    return workspace.tree.read(paths[path][0]) if path in paths else b""
 
 
 def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:

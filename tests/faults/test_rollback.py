@@ -177,8 +177,8 @@ def test_a_damaged_note_counts_as_none(note):
 
 
 def test_days_are_counted_up_to_the_last_sync():
-    assert policy.days_stale({ANNA: stamp(2), BERT: stamp(1)}, stamp(16), 14) == 14
-    assert policy.days_stale({ANNA: stamp(3)}, stamp(16), 14) == 0
-    assert policy.days_stale({}, stamp(16), 14) == 0
-    assert policy.days_stale({ANNA: stamp(2)}, "", 14) == 0
-    assert policy.days_stale({ANNA: stamp(20)}, stamp(2), 1) == 0
+    assert policy._days_stale({ANNA: stamp(2), BERT: stamp(1)}, stamp(16), 14) == 14
+    assert policy._days_stale({ANNA: stamp(3)}, stamp(16), 14) == 0
+    assert policy._days_stale({}, stamp(16), 14) == 0
+    assert policy._days_stale({ANNA: stamp(2)}, "", 14) == 0
+    assert policy._days_stale({ANNA: stamp(20)}, stamp(2), 1) == 0
