@@ -8,7 +8,7 @@ beside the repository, so that two processes of one machine do not meet inside i
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from fleet.share.remote import (
     check_outgoing,
 )
 from fleet.store import git, tree
-from fleet.store.git import AUTHOR, SCHEMES, SEEN, Bare, Done, Entry, GitDamaged, GitFailed, GitTimeout, GitTooMuch
+from fleet.store.git import SCHEMES, SEEN, Bare, Done, Entry, GitDamaged, GitFailed, GitTimeout, GitTooMuch
 from fleet.text.screening import for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
@@ -69,8 +69,6 @@ class GitRemote:
         url: what git takes as a remote; see ``check_remote``.
         branch: its short name. It holds exactly the tree of ``clan-learnings/``.
         timeout_s: how long one pull or push may take in all.
-        author: whose name the commits bear.
-        clock: the seconds since 1970, for the commits' dates.
         mirror: the tree store of the same repository, where there is one: so that trees are listed once.
 
     Raises:
@@ -84,8 +82,6 @@ class GitRemote:
         branch: str,
         *,
         timeout_s: float = 60,
-        author: str = AUTHOR,
-        clock: Callable[[], float] = time.time,
         mirror: tree.GitTree | None = None,
     ) -> None:
         self.warnings: list[str] = []
@@ -94,8 +90,6 @@ class GitRemote:
         self._branch = check_branch(branch)
         self.name = for_terminal(redact_url(self._url))
         self._timeout_s = timeout_s
-        self._author = re.sub(r"[\x00-\x1f\x7f<>]", "", author).strip() or AUTHOR
-        self._clock = clock
         self._has_turned = False
         listings = mirror.listings if mirror is not None else None
         self._copy = Bare(git_dir, timeout_s, _secrets_in(self._url), listings)
@@ -146,8 +140,7 @@ class GitRemote:
             return Moved("the state it builds on is not known here")
         with self._alone():
             try:
-                said, who = message or _generated(files), self._author
-                commit = self._copy.commit(files, on, message=said, author=who, at_s=self._clock())
+                commit = self._copy.commit(files, on, message=message or _generated(files), at_s=time.time())
             except GitDamaged as why:
                 # Most often `on` is simply not here: the copy is newer than the mark. Either way a pull mends it.
                 if not on or self._copy.git("cat-file", "-e", on).code == 0:

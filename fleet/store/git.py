@@ -280,7 +280,7 @@ SEEN = "refs/fleet/seen"
 """The remote's head as last seen."""
 NEXT = "refs/fleet/next"
 """The commit that is about to be pushed."""
-AUTHOR = "fleet"
+_AUTHOR = "fleet"
 
 _CONNECT_S_MAX = 15.0
 _CONFIG = b"""\
@@ -560,9 +560,7 @@ class Bare:
             self._reader.communicate()
             self._reader = None
 
-    def commit(
-        self, files: Mapping[str, bytes], on: str, *, message: str, author: str = AUTHOR, at_s: float = 1.0
-    ) -> str:
+    def commit(self, files: Mapping[str, bytes], on: str, *, message: str, at_s: float = 1.0) -> str:
         """Lay files over the tree of a commit, ``b""`` removes one; return the new commit, held by ``NEXT``.
 
         All of it in one process: hash-object, ls-tree, mktree and commit-tree would be four. What is no plain file at
@@ -571,7 +569,7 @@ class Bare:
         Raises:
             GitDamaged: the commit that it builds on is not here.
         """
-        who = f"{author} <fleet@localhost> {max(1, int(at_s))} +0000"
+        who = f"{_AUTHOR} <fleet@localhost> {max(1, int(at_s))} +0000"
         line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split()).encode("utf-8", "replace")
         with self.scratch() as script:
             script.write(f"feature done\ncommit {NEXT}\nmark :1\nauthor {who}\ncommitter {who}\n".encode())
