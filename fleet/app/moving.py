@@ -203,7 +203,7 @@ def _share(workspace: Workspace, agent: str, *, yes: bool) -> tuple[bool, str]:
     if held := workspace.state.paused(workspace.wall()):
         return False, f"sharing is paused {held}"
     try:
-        if not sharing.compact(workspace, agent, yes=yes).remote:
+        if not sharing.sync(workspace, agent, yes=yes, compact=True).remote:
             return False, "no remote is named"
     except FleetError as why:
         return False, str(why)

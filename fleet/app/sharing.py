@@ -127,11 +127,6 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
         return synced(workspace, remote, compact=compact)
 
 
-def compact(workspace: Workspace, agent: str, *, yes: bool = False) -> Synced:
-    """Write whole editions, and drop from the shards what these cover. Syncs at the same time."""
-    return sync(workspace, agent, yes=yes, compact=True)
-
-
 def exchange(workspace: Workspace, agent: str) -> Synced:
     """Exchange with the remote that somebody here agreed to, as a timer or a session's end does; never asks.
 
@@ -326,11 +321,6 @@ def _whole(kind: Kind, edition: bytes, waiting: Iterable[Entry]) -> bytes:
 # --- what would go out ----------------------------------------------------------------------------------------------
 
 
-def preview(workspace: Workspace) -> Outgoing:
-    """Return what waits to go out and what is held back, as of what is counted by now. Nothing is written."""
-    return outgoing.waiting(workspace)
-
-
 def dry_run(workspace: Workspace, agent: str) -> Outgoing:
     """Return what a sync would send now, going by the tree as last fetched. Asks nobody."""
     _take_seat(workspace, agent)
@@ -352,11 +342,6 @@ def sizes(workspace: Workspace) -> dict[str, dict[str, int]]:
         name: {"files": len(files), "bytes": sum(file.stat().st_size for file in files)}
         for name, files in (("editions", editions), ("shards", shards))
     }
-
-
-def stale(workspace: Workspace) -> str:
-    """Return the warning that nobody else wrote for days, as of the last sync, or ""."""
-    return policy.stale(workspace)
 
 
 # --- whom with ------------------------------------------------------------------------------------------------------

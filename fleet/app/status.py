@@ -9,6 +9,7 @@ from typing import Any
 from fleet.app import finding, reflecting, searching, setup, sharing, starting
 from fleet.learn import counting
 from fleet.model.errors import FleetError
+from fleet.share import outgoing, policy
 from fleet.share.git import redact_url
 from fleet.store import doctor
 from fleet.store.doctor import Finding
@@ -24,7 +25,7 @@ GIT_WANTED = (2, 36)
 
 def status(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return everything that ``fleet status --json`` shows."""
-    out = sharing.preview(workspace)
+    out = outgoing.waiting(workspace)
     quarantined = [
         {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}
         for kept in workspace.quarantine.all()
@@ -36,7 +37,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "remote": sharing.remote_shown(workspace),
         "branch": workspace.config.share.branch,
         "last_sync": workspace.state.get("last_sync"),
-        "stale": sharing.stale(workspace),
+        "stale": policy.stale(workspace),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "clock": workspace.clock.wrong(),
         "patterns": finding.counted(workspace),
@@ -207,7 +208,7 @@ def _log(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _kept_back(workspace: Workspace) -> Iterator[Finding]:
-    withheld = sharing.preview(workspace).withheld
+    withheld = outgoing.waiting(workspace).withheld
     if withheld:
         yield Finding(
             "withheld",

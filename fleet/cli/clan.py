@@ -171,7 +171,7 @@ def _compact(
             return
         before = sharing.sizes(workspace)
         with output.waiting("Compacting", workspace):
-            done = _agreed(lambda yes: sharing.compact(workspace, who, yes=yes), yes=yes)
+            done = _agreed(lambda yes: sharing.sync(workspace, who, yes=yes, compact=True), yes=yes)
         after = sharing.sizes(workspace)
         if as_json:
             output.say_json({"before": before, "after": after, "edition": done.edition, "sent": done.out})

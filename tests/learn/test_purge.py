@@ -180,7 +180,7 @@ def test_who_said_the_words_before_and_logs_them_again_does_not_bring_them_back(
         found = leaked[agent].patterns.get(leaked.pattern)
         assert (found.text, found.count("seen")) == ("[REDACTED:purged]", 3)
     assert SECRET not in leaked.tip()
-    sharing.compact(leaked["tank"], "tank")
+    sharing.sync(leaked["tank"], "tank", compact=True)
     assert SECRET not in leaked.tip()
 
 
