@@ -12,7 +12,6 @@ from fleet.cli import output
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import not_working
-from fleet.reflect.stats import as_found, render
 from fleet.text.screening import one_line, readable
 
 ON_A_TERMINAL = 100
@@ -330,9 +329,9 @@ def _stats(as_json: output.Json = False, directory: output.Directory = "") -> No
     with output.opened(directory) as workspace:
         found = reflecting.stats(workspace)
         if as_json:
-            output.say_json(output.cleaned(as_found(found)))
+            output.say_json(output.cleaned(found.as_found()))
         else:
-            output.say(render(found, _width(), readable))
+            output.say(found.render(_width(), readable))
 
 
 def _width() -> int:

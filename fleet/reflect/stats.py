@@ -87,6 +87,56 @@ class Stats(NamedTuple):
     unfilled: int
     unknown: Sequence[str]
 
+    def as_found(self) -> dict[str, Any]:
+        """Return what ``fleet stats --json`` prints.
+
+        ``weeks``: list of ``week`` (ISO, UTC: ``2026-W47``), ``corrections``, ``relapses``, from the logs on this
+        machine, no week left out. ``unfilled``: corrections here without a lesson. ``lessons``: list of ``id``,
+        ``text``, the clan's counters ``seen``, ``shown``, ``relapsed``, ``helped``, ``hurt`` and ``rate`` (relapsed
+        over shown, null if never shown), ``published`` (a stamp's date and time, or null), and ``before`` and ``after``
+        its promotion, on this machine: ``relapsed``, ``shown`` (null: not known), ``rate``; ``after`` is null for a
+        lesson that was not promoted. ``not_working``: list of ``id``, ``text``, ``reason``. ``never_helped``: list of
+        ids. ``to_fleet``: ``median_hours`` from the first correction to the fleet's memory (null without any), and
+        ``lessons``: list of ``id``, ``hours``. ``unknown``: what the figures cannot tell.
+        """
+        return {
+            "weeks": [{"week": week, "corrections": made, "relapses": again} for week, made, again in self.weeks],
+            "unfilled": self.unfilled,
+            "lessons": [_lesson_found(lesson) for lesson in self.lessons],
+            "not_working": [
+                {"id": lesson.pattern.id, "text": lesson.pattern.text, "reason": lesson.failing}
+                for lesson in self.lessons
+                if lesson.failing
+            ],
+            "never_helped": [lesson.pattern.id for lesson in self.lessons if _never_helped(lesson)],
+            "to_fleet": {
+                "median_hours": _rounded(median(self.hours.values())) if self.hours else None,
+                "lessons": [{"id": each, "hours": _rounded(hours)} for each, hours in sorted(self.hours.items())],
+            },
+            "unknown": list(self.unknown),
+        }
+
+    def render(self, width: int, readable: Callable[[object], str]) -> str:
+        """Return the text, several lines.
+
+        Args:
+            width: columns; below 40 is drawn as 40.
+            readable: makes somebody else's text fit to print.
+        """
+        width = max(width, _WIDTH_MIN)
+        parts = [
+            _drawn_weeks(self.weeks, width),
+            _drawn_lessons(self.lessons, readable),
+            _listed("Not working", [(each, each.failing) for each in self.lessons if each.failing], width, readable),
+            _listed("Never helped", [(each, "") for each in self.lessons if _never_helped(each)], width, readable),
+            _to_fleet(self),
+        ]
+        if self.unfilled:
+            parts.append([f"{self.unfilled:,} without a lesson yet: fleet learn --waiting"])
+        if self.weeks or self.lessons:
+            parts.append([row for each in self.unknown for row in _wrapped(f"Not known: {each}", width)])
+        return "\n\n".join("\n".join(_cut(row, width) for row in rows) for rows in parts if rows)
+
 
 def measure(
     patterns: Iterable[Pattern],
@@ -138,36 +188,6 @@ def _never_helped(lesson: _Lesson) -> bool:
         return False
     before, after = lesson.before.value, lesson.after.value if lesson.after is not None else None
     return before is None or after is None or after >= before
-
-
-def as_found(stats: Stats) -> dict[str, Any]:
-    """Return what ``fleet stats --json`` prints.
-
-    ``weeks``: list of ``week`` (ISO, UTC: ``2026-W47``), ``corrections``, ``relapses``, from the logs on this machine,
-    no week left out. ``unfilled``: corrections here without a lesson. ``lessons``: list of ``id``, ``text``, the clan's
-    counters ``seen``, ``shown``, ``relapsed``, ``helped``, ``hurt`` and ``rate`` (relapsed over shown, null if never
-    shown), ``published`` (a stamp's date and time, or null), and ``before`` and ``after`` its promotion, on this
-    machine: ``relapsed``, ``shown`` (null: not known), ``rate``; ``after`` is null for a lesson that was not promoted.
-    ``not_working``: list of ``id``, ``text``, ``reason``. ``never_helped``: list of ids. ``to_fleet``: ``median_hours``
-    from the first correction to the fleet's memory (null without any), and ``lessons``: list of ``id``, ``hours``.
-    ``unknown``: what the figures cannot tell.
-    """
-    return {
-        "weeks": [{"week": week, "corrections": made, "relapses": again} for week, made, again in stats.weeks],
-        "unfilled": stats.unfilled,
-        "lessons": [_lesson_found(lesson) for lesson in stats.lessons],
-        "not_working": [
-            {"id": lesson.pattern.id, "text": lesson.pattern.text, "reason": lesson.failing}
-            for lesson in stats.lessons
-            if lesson.failing
-        ],
-        "never_helped": [lesson.pattern.id for lesson in stats.lessons if _never_helped(lesson)],
-        "to_fleet": {
-            "median_hours": _rounded(median(stats.hours.values())) if stats.hours else None,
-            "lessons": [{"id": each, "hours": _rounded(hours)} for each, hours in sorted(stats.hours.items())],
-        },
-        "unknown": list(stats.unknown),
-    }
 
 
 def _lesson_found(lesson: _Lesson) -> dict[str, Any]:
@@ -259,29 +279,6 @@ def _unknown(lessons: Sequence[_Lesson]) -> list[str]:
 
 
 # --- for a terminal: plain text and blocks, no colour ----------------------------------------------------------------
-
-
-def render(stats: Stats, width: int, readable: Callable[[object], str]) -> str:
-    """Return the text, several lines.
-
-    Args:
-        stats: the figures.
-        width: columns; below 40 is drawn as 40.
-        readable: makes somebody else's text fit to print.
-    """
-    width = max(width, _WIDTH_MIN)
-    parts = [
-        _drawn_weeks(stats.weeks, width),
-        _drawn_lessons(stats.lessons, readable),
-        _listed("Not working", [(each, each.failing) for each in stats.lessons if each.failing], width, readable),
-        _listed("Never helped", [(each, "") for each in stats.lessons if _never_helped(each)], width, readable),
-        _to_fleet(stats),
-    ]
-    if stats.unfilled:
-        parts.append([f"{stats.unfilled:,} without a lesson yet: fleet learn --waiting"])
-    if stats.weeks or stats.lessons:
-        parts.append([row for each in stats.unknown for row in _wrapped(f"Not known: {each}", width)])
-    return "\n\n".join("\n".join(_cut(row, width) for row in rows) for rows in parts if rows)
 
 
 def _drawn_weeks(weeks: Sequence[tuple[str, int, int]], width: int) -> list[str]:

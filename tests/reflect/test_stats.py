@@ -7,7 +7,7 @@ import pytest
 
 from crdt import clock
 from fleet.reflect import stats as plot
-from fleet.reflect.stats import SHOWN_MIN, Exposure, Happened, _Lesson, _never_helped, _Rate, as_found, measure
+from fleet.reflect.stats import SHOWN_MIN, Exposure, Happened, _Lesson, _never_helped, _Rate, measure
 from tests.records import pattern
 
 DAY = 86_400_000
@@ -77,9 +77,9 @@ def test_an_entry_of_long_ago_does_not_draw_out_the_list():
 
 
 def test_without_anything_there_is_nothing():
-    found = as_found(stats_of())
+    found = stats_of().as_found()
     assert (found["weeks"], found["lessons"], found["to_fleet"]) == ([], [], {"median_hours": None, "lessons": []})
-    assert plot.render(stats_of(), 80, str) == "no correction was counted on this machine yet"
+    assert stats_of().render(80, str) == "no correction was counted on this machine yet"
 
 
 # Relapses over exposures
@@ -167,7 +167,7 @@ def test_json_says_all_of_it():
         failing=lambda pattern: "hurt 1 time, helped 0",
         unfilled=2,
     )
-    found = json.loads(json.dumps(as_found(stats)))
+    found = json.loads(json.dumps(stats.as_found()))
     assert found == {
         "weeks": [
             {"week": "2026-W47", "corrections": 1, "relapses": 1},
@@ -203,7 +203,7 @@ def test_hours_run_from_the_first_correction_to_the_publication():
     lines.append(lesson(5, first=0))
     stats = stats_of(lines)
     assert stats.hours == {pid(1): 48.0, pid(2): 96.0, pid(3): 0.0}
-    assert as_found(stats)["to_fleet"]["median_hours"] == 48.0
+    assert stats.as_found()["to_fleet"]["median_hours"] == 48.0
 
 
 # The plot
@@ -223,7 +223,7 @@ def test_no_line_is_wider_than_asked(width, words):
         {pid(1): Exposure(40, before=None)},
         failing=lambda pattern: "the mistake was made again " * 10,
     )
-    drawn = plot.render(stats, width, str)
+    drawn = stats.render(width, str)
     assert max(map(columns, drawn.split("\n"))) <= max(width, plot._WIDTH_MIN)
     assert "earlier weeks" in drawn
     assert "and 20 more" in drawn
@@ -231,7 +231,7 @@ def test_no_line_is_wider_than_asked(width, words):
 
 def test_the_bars_show_how_many_and_how_many_of_them_again():
     happened = [Happened(pid(1), NOON, number < 2) for number in range(8)] + [Happened(pid(1), NOON - 14 * DAY, False)]
-    rows = plot.render(stats_of(happened=happened), 80, str).split("\n")[1:4]
+    rows = stats_of(happened=happened).render(80, str).split("\n")[1:4]
     assert [row.split()[0] for row in rows] == ["2026-W45", "2026-W46", "2026-W47"]
     assert [row.count("█") + row.count("░") for row in rows] == [3, 0, 24]
     assert rows[2].count("░") == 6
@@ -241,4 +241,4 @@ def test_the_bars_show_how_many_and_how_many_of_them_again():
 
 def test_other_peoples_words_are_made_readable():
     stats = stats_of([lesson(words="\x1b[31m", shown=3)])
-    assert "SHOWN" in plot.render(stats, 80, lambda words: "SHOWN")
+    assert "SHOWN" in stats.render(80, lambda words: "SHOWN")
