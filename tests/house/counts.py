@@ -31,9 +31,9 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "modules": 128,
-    "lines": 30_510,
-    "public names": 686,
+    "modules": 127,
+    "lines": 30_450,
+    "public names": 658,
     "modules entered by `fleet correct`": 34,
 }
 """Where the aim is not reached yet: what it came to, above which the check fails. They only ever fall."""
