@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from fleet.hosts import local, transcripts
 from fleet.hosts.answers import Reply
-from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, Alarm, Call, TimeUpError, explained, is_own
+from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, GUEST, Alarm, Call, TimeUpError, explained, is_own
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload
 from fleet.learn import attempts
 from fleet.model.errors import BusyError
@@ -45,9 +45,24 @@ def answer(call: Call, payload: Payload) -> Reply:
         payload: what the host said.
     """
     reply = _answered(call, payload)
+    if payload.event == "SessionStart" and payload.source != "compact":
+        reply.note = _before_anything_is_logged(call) or reply.note
     if reply.note and _is_quiet(call):
         reply.note = ""
     return reply
+
+
+def _before_anything_is_logged(call: Call) -> str:
+    """Return what a person should know of this workspace when a session starts in it, "" for nothing."""
+    if not call.can_write:
+        return "fleet cannot write in .fleet here: nothing of this session is logged, and nothing that is there is lost"
+    if call.agent != GUEST or local.marked_ms(call.root, GUEST):
+        return ""
+    local.mark(call.root, GUEST, word=call.session or "-")
+    return (
+        "fleet: no agent is named in this clone. What is logged stays on this machine, as guest's, until "
+        "`fleet init --agent NAME` names one, who takes it over"
+    )
 
 
 def _is_quiet(call: Call) -> bool:
@@ -256,6 +271,8 @@ def work_at_the_end(call: Call) -> str:
 
     with call.guarded("old sessions are still remembered"):
         local.prune(call.root)
+    if call.agent == GUEST:
+        return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"
     with _opened(call) as workspace:
         if workspace.config.hook.sync_at_end:
             done = sharing.exchange(workspace, call.agent)

@@ -133,7 +133,7 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
 def _promote(workspace: Workspace, agent: str, logged: Logged) -> None:
     """Take a lesson into memory at once if this was the occurrence that it takes."""
     settings = workspace.config.promotion
-    if not logged.is_echo and logged.seen >= min(settings.own, settings.clan_seen):
+    if not logged.is_echo and not workspace.is_guest(agent) and logged.seen >= min(settings.own, settings.clan_seen):
         from fleet.app import reflecting  # 40 ms that most corrections need not spend
 
         logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen)

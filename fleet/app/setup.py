@@ -15,6 +15,7 @@ from fleet.app import sharing
 from fleet.hosts import install as settings
 from fleet.hosts import local
 from fleet.hosts.answers import CONTEXT_CHARS_MAX
+from fleet.learn import restore
 from fleet.model import names
 from fleet.model.errors import FleetError, UsageError
 from fleet.share.git import check_branch, check_remote
@@ -61,6 +62,8 @@ def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool =
             f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
             "and not 'import'. Nothing was made"
         )
+    if agent == names.GUEST:
+        raise UsageError(f"{names.GUEST} is who logs where nobody is named: choose another name. Nothing was made")
     remote = check_remote(remote) if remote else ""
     done: list[str] = []
     path = root / config.FILE_NAME
@@ -120,6 +123,9 @@ def _lend(workspace: Workspace, agent: str, done: list[str]) -> None:
 def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
     workspace.files.folder(workspace.clan)
     workspace.files.folder(workspace.home(agent))
+    with workspace.locked():
+        if restore.take_over(workspace, agent):
+            done.append(f"{agent} has taken over what was logged here before anybody was named")
     with workspace.writing(agent) as writer:
         register = workspace.replicas()
         if not register.default_agent:

@@ -242,7 +242,7 @@ def _told(stays: sharing.Stays) -> list[str]:
 def _status(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Tell how this workspace stands. What waits to go out, what was quarantined and why, who is in the clan."""
     with output.opened(directory) as workspace:
-        who = output.agent_named(agent) or workspace.replicas().default_agent
+        who = output.agent_in(workspace, agent, or_guest=True)
         found = status.status(workspace, who)
         found["memory"] = output.cleaned(found["memory"])
         if as_json:

@@ -45,7 +45,7 @@ def _correct(
     heard = " — ".join(filter(None, [told_by, source]))
     told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()), trigger)
     with output.opened(directory) as workspace:
-        who = output.agent_in(workspace, agent)
+        who = output.agent_in(workspace, agent, or_guest=True)
         logged = learning.correct(workspace, who, told, session=output.session_named(session), same=same)
         _tell_logged(logged, {}, as_json=as_json)
 
@@ -94,7 +94,7 @@ def _learn(
 ) -> None:
     """State what a logged signal teaches: from then on it counts like any correction."""
     with output.opened(directory) as workspace:
-        who = output.agent_in(workspace, agent)
+        who = output.agent_in(workspace, agent, or_guest=True)
         if waiting:
             if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")

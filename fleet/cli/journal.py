@@ -101,7 +101,7 @@ def _mutate(
         if listed:
             _tell_strategies(mutations.strategies(workspace), as_json=as_json)
             return
-        who, named = output.agent_in(workspace, agent), output.session_named(session)
+        who, named = output.agent_in(workspace, agent, or_guest=True), output.session_named(session)
         if proposed:
             _tell_proposals(mutations.proposals(workspace, who), as_json=as_json)
         elif drop:
@@ -174,7 +174,7 @@ def _journal(
     """Add an entry to the journal of this branch: durable before this returns."""
     told = log.Entry(title, intent, approach, failed or (), after or (), ok or (), state)
     with output.opened(directory) as workspace:
-        written = log.write(workspace, output.agent_in(workspace, agent), told)
+        written = log.write(workspace, output.agent_in(workspace, agent, or_guest=True), told)
         where = written.path.relative_to(workspace.root).as_posix()
         output.tell(
             {"journal": where, "branch": output.cleaned(written.branch)},
@@ -193,7 +193,7 @@ def _handover(
 ) -> None:
     """Show the end of this branch's journal, and what is open."""
     with output.opened(directory) as workspace:
-        who = output.agent_in(workspace, agent)
+        who = output.agent_in(workspace, agent, or_guest=True)
         left = journaling.handover(workspace, who, output.session_named(session))
         where = left.journal.relative_to(workspace.root).as_posix()
         if as_json:

@@ -274,7 +274,7 @@ def _start(
 ) -> None:
     """Print what an agent reads when its session starts."""
     with output.opened(directory) as workspace:
-        who = output.agent_in(workspace, agent)
+        who = output.agent_in(workspace, agent, or_guest=True)
         context = starting.start(workspace, who, session=output.session_named(session))
         output.tell({"context": context}, context, as_json=as_json)
 

@@ -100,9 +100,9 @@ def root_for(directory: str) -> Path:
     return Path(root_around(str(Path.cwd())) or Path.cwd())
 
 
-def agent_in(workspace: Workspace, named: str = "") -> str:
-    """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored default."""
-    return workspace.agent(agent_named(named))
+def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -> str:
+    """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored one, else a guest if it may."""
+    return workspace.agent(agent_named(named), or_guest=or_guest)
 
 
 def agent_named(named: str = "") -> str:

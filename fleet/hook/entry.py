@@ -10,7 +10,18 @@ import sys
 from collections.abc import Mapping
 
 from fleet.hosts import answers, local
-from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, Alarm, Call, TimeUpError, explained, is_own, root_around
+from fleet.hosts.calls import (
+    AT_THE_END,
+    AT_THE_START,
+    CONFIG,
+    GUEST,
+    Alarm,
+    Call,
+    TimeUpError,
+    explained,
+    is_own,
+    root_around,
+)
 from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload, parse
 from fleet.recall.ready import Ready
 
@@ -82,11 +93,8 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
         call.log("an event that this version of fleet does not know")
         return _NOTHING
     call.event = payload.event
-    call.agent = find_agent(call.root, environment)
-    if not call.agent:
-        call.log("no agent is named here: run `fleet init --agent NAME`")
-        return _NOTHING
-    local.mark(call.root, "fired", payload.event, word=payload.host)
+    call.agent = find_agent(call.root, environment) or GUEST
+    call.can_write = local.mark(call.root, "fired", payload.event, word=payload.host)
     if not _has_work(call, payload):
         return _NOTHING
     from fleet.app import hearing

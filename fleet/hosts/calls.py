@@ -17,6 +17,9 @@ AT_THE_START = "session-start-work"
 """The internal event under which the next session's start is made ready, where that takes too long to wait for."""
 
 CONFIG = "fleet.toml"
+GUEST = "guest"
+"""Works where nobody is named, as ``fleet.model.names`` has it."""
+
 _CONFIG_BYTES_MAX = 1024 * 1024
 _PATH_BYTES_MAX = 16 * 1024
 _LOG = "log"
@@ -95,12 +98,14 @@ class Call:
         agent: whose session it is.
         session: the host's id of the session.
         host: who called.
+        can_write: whether anything can be written in the workspace.
     """
 
-    __slots__ = ("agent", "event", "host", "root", "session")
+    __slots__ = ("agent", "can_write", "event", "host", "root", "session")
 
     def __init__(self, event: str, root: str = "", agent: str = "", session: str = "", host: str = "") -> None:
         self.event, self.root, self.agent, self.session, self.host = event, root, agent, session, host
+        self.can_write = True
 
     @property
     def told(self) -> local.Told:

@@ -106,16 +106,16 @@ def now_ms() -> int:
 # --- marks: when something happened last --------------------------------------------------------------------------
 
 
-def mark(root: str, *names: str, word: str) -> None:
-    """Write a mark anew: a word, and the time."""
+def mark(root: str, *names: str, word: str) -> bool:
+    """Write a mark anew: a word, and the time; tell whether it could be written."""
     try:
         handle = _opened(root, names, os.O_TRUNC)
     except OSError:
-        return
+        return False
     try:
-        os.write(handle, f"{word} {now_ms()}\n".encode())
+        return os.write(handle, f"{word} {now_ms()}\n".encode()) > 0
     except OSError:
-        return
+        return False
     finally:
         os.close(handle)
 

@@ -62,6 +62,8 @@ def reconcile(writer: Writer) -> int:
         BusyError: another process brings the rows up to date: a total that is issued now could be an old one.
     """
     workspace = writer.workspace
+    if workspace.is_guest(writer.agent):
+        return 0
     with workspace.snapshot(WAIT_S) as is_current:
         if not is_current:
             raise BusyError(

@@ -16,6 +16,7 @@ from crdt import clock
 from fleet.learn import corrections_md
 from fleet.learn.corrections_md import Log
 from fleet.model import line as codec
+from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.line import Line, Refused
@@ -78,6 +79,34 @@ def restore(workspace: Workspace, source: Path, take_local: Callable[[bytes], ob
                 done.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
         workspace.quarantine.keep(done.refused, workspace.wall())
     return done
+
+
+def take_over(workspace: Workspace, agent: str) -> int:
+    """Give an agent what was logged here while nobody was named; return how many files came. The caller holds the lock.
+
+    The guest's replicas become the agent's, under the same digits: so its records count, and doing it twice counts none
+    twice.
+    """
+    home, register = workspace.home(names.GUEST), workspace.replicas()
+    mine = {each.name: each for each in register.replicas if workspace.is_guest(each.agent)}
+    renamed = {name: f"{agent}{name.removeprefix(names.GUEST)}" for name in mine}
+    join = _Restore(workspace, Restored(), lambda _: None)
+    files = [each for each in sorted(home.rglob("*")) if each.is_file() and not each.is_symlink()]
+    for file in files if agent != names.GUEST else []:
+        data, path = workspace.files.read(file), f"{backup.HOMES}/{agent}/{file.relative_to(home)}"
+        if file.name == corrections_md.FILE_NAME:
+            for name, other in renamed.items():
+                data = data.replace(f" replica={name} ".encode(), f" replica={other} ".encode())
+            join._join_log(path, data.replace(b" guest\n", f" {agent}\n".encode(), 1))
+        else:
+            join._place(path, data)
+        workspace.files.remove(file)
+    if mine and agent != names.GUEST:
+        taken = [msgspec.structs.replace(each, name=renamed[name]) for name, each in mine.items()]
+        rest = [each for each in register.replicas if each.name not in mine]
+        fresh = msgspec.structs.replace(register, replicas=(*taken, *rest))
+        workspace.files.replace(workspace.replica_file, fresh.render())
+    return len(files)
 
 
 class _Restore:

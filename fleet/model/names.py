@@ -19,6 +19,9 @@ PREFIX = "p-"
 IMPORT = "import"
 """Stands for the author of an imported record that names none: no real agent may bear it."""
 
+GUEST = "guest"
+"""Works where nobody has named an agent yet. What it logs stays in its log, on this machine, until one is named."""
+
 
 def is_agent(name: str) -> bool:
     """Tell whether this can be an agent's name."""

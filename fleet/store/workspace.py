@@ -153,14 +153,18 @@ class Workspace:
             self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
         return Patterns(self._notes[agent], self.policy)
 
-    def agent(self, named: str = "") -> str:
+    def agent(self, named: str = "", *, or_guest: bool = False) -> str:
         """Return the agent to act as: the one named, or the stored default.
+
+        Args:
+            named: by whoever calls.
+            or_guest: what is asked for only reads, or logs: a guest may do it where nobody is named.
 
         Raises:
             UsageError: none is named and none stored, or the name cannot be one.
         """
-        agent = named or names.agent_of(self.lease()) or self.replicas().default_agent
-        if not agent:
+        agent = named or names.agent_of(self.lease()) or self.replicas().default_agent or names.GUEST
+        if self.is_guest(agent) and not or_guest:
             raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`, or pass --agent NAME")
         if not names.is_agent(agent):
             raise UsageError(
@@ -169,9 +173,13 @@ class Workspace:
             )
         return agent
 
+    def is_guest(self, agent: str) -> bool:
+        """Tell whether this is who works here until an agent is named: its log is not counted, and nothing is sent."""
+        return agent == names.GUEST and self.replicas().default_agent != agent
+
     def agents_here(self) -> list[str]:
-        """Return the agents whose replicas write in this workspace, sorted."""
-        return sorted({each.agent for each in self.replicas().replicas})
+        """Return the agents whose replicas write in this workspace, sorted; a guest is none."""
+        return sorted({each.agent for each in self.replicas().replicas if not self.is_guest(each.agent)})
 
     def emoji(self) -> Mapping[str, str]:
         """Return agent to emoji, as ``members.toml`` has them."""

@@ -1,6 +1,8 @@
 """One workspace wherever an agent works: in a worktree, in a clone that names nobody, as a subagent."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +121,117 @@ def test_an_edit_in_a_worktree_opens_the_door_though_nobody_reported_it(project)
         assert b"deny" in project.hook("PreToolUse", {**call, "session_id": path.name}).stdout
         (where / "new.txt").write_text("")
         assert b"deny" not in project.hook("PreToolUse", {**call, "session_id": path.name}).stdout
+
+
+# --- a clone that names nobody ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clone(project):
+    """A fresh clone of the project, in which nobody has named an agent; the place looks at it from now on."""
+    git(project.folder.parent, "clone", "-q", str(project.folder), "clone")
+    project.folder = project.folder.parent / "clone"
+    return project
+
+
+def told(place, event: str, **more: object) -> dict:
+    out = place.hook(event, {"prompt_id": "1", **more}).stdout
+    return json.loads(out) if out else {}
+
+
+def guests(place) -> str:
+    path = place.folder / "agents/guest/corrections.md"
+    return path.read_text() if path.exists() else ""
+
+
+def test_in_a_clone_that_names_nobody_a_guest_logs_and_the_person_is_told_once(clone):
+    said = told(clone, "SessionStart", source="startup")
+    assert "fleet init --agent NAME" in said["systemMessage"]
+    assert "systemMessage" not in told(clone, "SessionStart", source="startup", session_id="another")
+    said = told(clone, "UserPromptSubmit", prompt=CORRECTION)["hookSpecificOutput"]["additionalContext"]
+    assert "pnpm" in guests(clone)
+    entry = re.search(r"c-[0-9a-f]{16}", said)[0]
+    assert "seen 1 time" in clone.fleet("learn", entry, "--pattern", "Use pnpm in this repository").stdout
+    assert (
+        "seen 2 times"
+        in clone.fleet(
+            "correct", "--wrong", "npm", "--right", "pnpm", "--pattern", "Use pnpm in this repository"
+        ).stdout
+    )
+    clone.hook("Stop", {"stop_hook_active": False})
+    assert not [line for line in clone.log() if "Error" in line["what"]]
+
+
+def test_what_a_guest_logged_leaves_this_machine_only_under_a_name(clone, tmp_path):
+    remote = tmp_path / "clan.git"
+    git(tmp_path, "init", "-q", "--bare", str(remote))
+    clone.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Pin the version of every action")
+    for words in (("sync", "--yes"), ("discover", "--problem", "p", "--solution", "s"), ("compact",)):
+        assert "fleet init --agent NAME" in clone.fleet(*words, expect=2).stderr
+    assert not [*clone.folder.glob("clan-learnings/*.d/*")]
+    done = clone.fleet("init", "--agent", "velma", "--remote", str(remote), "--yes").stdout
+    assert "velma has taken over" in done
+    clone.fleet("sync")
+    shown = subprocess.run(
+        ["git", "grep", "-h", "", "fleet"], cwd=remote, check=True, capture_output=True, text=True
+    ).stdout
+    assert "Pin the version" in shown
+    assert "velma." in shown
+    assert "guest" not in shown
+
+
+def test_an_agent_that_is_named_takes_over_each_entry_once(clone):
+    words = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Quote every variable", "--session")
+    for number in range(2):
+        clone.fleet(*words, f"s{number}")
+    clone.hook("UserPromptSubmit", {"prompt": CORRECTION})
+    clone.fleet("journal", "--title", "As a guest")
+    kept = guests(clone)
+    clone.fleet("init", "--agent", "velma")
+    assert not (clone.folder / "agents/guest/corrections.md").exists()
+    log = clone.folder / "agents/velma/corrections.md"
+    assert log.read_text().startswith("# Corrections — velma\n")
+    assert "As a guest" in (clone.folder / "agents/velma/JOURNAL.md").read_text()
+
+    def seen() -> list[int]:
+        clone.fleet("correct", "--wrong", "x", "--right", "y", "--pattern", "Anything else")  # counts the log
+        found = json.loads(clone.fleet("patterns", "--json").stdout)["patterns"]
+        return [each["seen"] for each in found if each["text"] == "Quote every variable"]
+
+    assert seen() == [2]
+    assert "No, that's wrong" in clone.fleet("learn", "--waiting").stdout
+    (clone.folder / "agents/guest/corrections.md").write_text(kept)  # a crash before it was taken away
+    clone.fleet("init", "--agent", "velma")
+    assert seen() == [2]
+    assert log.read_text().count("Quote every variable") == 2
+    assert "systemMessage" not in told(clone, "SessionStart", source="startup")
+
+
+def test_an_agent_with_a_log_of_its_own_takes_over_a_guests_beside_it(clone):
+    lesson = ("correct", "--right", "r", "--pattern", "Quote every variable", "--wrong")
+    clone.fleet(*lesson, "as a guest")
+    clone.fleet(*lesson, "as velma", "--agent", "velma")
+    clone.fleet("init", "--agent", "velma")
+    clone.fleet(*lesson, "again")
+    (found,) = json.loads(clone.fleet("patterns", "--json").stdout)["patterns"]
+    assert found["seen"] == 3
+
+
+def test_nobody_is_named_guest(bare):
+    bare.fleet("init", "--agent", "guest", expect=2)
+    assert not (bare.folder / "fleet.toml").exists()
+
+
+# --- what cannot be written -------------------------------------------------------------------------------------------
+
+
+def test_where_nothing_can_be_written_a_session_starts_all_the_same_and_it_is_said_once(project):
+    where = worktree(project, project.folder.parent / "beside")
+    project.context("SessionStart")  # made ready
+    (project.folder / ".fleet/fired").rename(project.folder / ".fleet/was")
+    (project.folder / ".fleet/fired").write_text("")  # as on a read-only mount: not even root can write a mark
+    told_in = {"cwd": str(where), "session_id": "another"}
+    said = told(project, "SessionStart", source="startup", **told_in)
+    assert LESSON in said["hookSpecificOutput"]["additionalContext"]
+    assert "cannot write" in said["systemMessage"]
+    assert "systemMessage" not in told(project, "SessionStart", source="compact", **told_in)
