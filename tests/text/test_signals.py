@@ -278,11 +278,11 @@ def test_a_long_excerpt_is_cut():
     ],
 )
 def test_a_message_that_a_host_marks_as_an_agents_names_it(message, sender):
-    from fleet.model.names import AGENT
+    from fleet.model.names import is_agent
 
     signal = signals.detect(message)
     assert (signal.kind, signal.sender, signal.excerpt) == ("correction", sender, "You forgot it.")
-    assert AGENT.fullmatch(signal.sender)
+    assert is_agent(signal.sender)
 
 
 def test_an_agents_message_is_judged_like_a_persons():
