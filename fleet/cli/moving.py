@@ -1,16 +1,18 @@
 """What carries lessons into this machine and out of it: import, export, backups, upgrade, purge."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fleet.app import moving, starting
+from fleet.app import moving, past, starting
 from fleet.cli import output
 from fleet.cli.output import EXIT_REFUSED, counted, note, say
 from fleet.model.errors import UsageError
 from fleet.store.files import Files
+from fleet.store.workspace import Workspace
 
 REFUSED_SHOWN = 10
 
@@ -19,14 +21,34 @@ app = output.commands()
 
 @app.command("import")
 def _import(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", exists=True, help="Files, or folders of them.")],
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH...", exists=True, help="Files, or folders of them.")
+    ] = None,
+    from_transcripts: Annotated[
+        bool, typer.Option("--transcripts", help="Propose lessons from this project's past sessions, or those in PATH.")
+    ] = False,
+    days: Annotated[float, typer.Option("--days", min=0, help="How far back --transcripts looks.")] = 30,
+    accepted: Annotated[
+        str, typer.Option("--accept", metavar="N[,N]|all", help="Log these proposals, by number or id.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what --transcripts proposes.")] = False,
     agent: output.Agent = "",
     directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Take in what other tools wrote. Lessons, discoveries and corrections; doing it twice changes nothing."""
+    if not from_transcripts and (accepted or dry_run or not paths):
+        raise UsageError(
+            "name what to import: PATH..., files or folders of them, or --transcripts. Nothing was changed"
+        )
+    if from_transcripts:
+        with output.opened(directory) as workspace:
+            who = output.agent_in(workspace, agent)
+            found = past.proposals(workspace, who, paths or [], days)
+            _propose(workspace, who, found, "" if dry_run else accepted, asks=not dry_run, as_json=as_json)
+        return
     with output.opened(directory) as workspace:
-        files = moving.files_in(paths)
+        files = moving.files_in(paths or [])
         with output.progress("Importing", len(files)) as step:
             done = moving.import_files(
                 workspace, output.agent_in(workspace, agent), files, lambda path: step(path.name)
@@ -54,6 +76,35 @@ def _import(
         _tell_refused(
             [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused], "bad line", "are in"
         )
+
+
+def _propose(workspace: Workspace, agent: str, found: past.Past, accepted: str, *, asks: bool, as_json: bool) -> None:
+    """Show what past sessions propose, and log what is accepted of it, now or by who sits at the terminal."""
+    for trouble in found.troubles:
+        note(f"a transcript was left out, or a part of it: {trouble}")
+    if not as_json:
+        _tell_proposals(found)
+        if asks and not accepted and found.proposals and sys.stdin.isatty():
+            accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
+    chosen = past.chosen(found.proposals, accepted)
+    logged = [(each, past.accept(workspace, agent, each)) for each in chosen]
+    if as_json:
+        rows = [output.cleaned({"number": at, **each._asdict()}) for at, each in enumerate(found.proposals, 1)]
+        done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
+        output.say_json({"sessions": found.sessions, "proposals": rows, "logged": done})
+        return
+    for _, lesson in logged:
+        say(f"{lesson.id} seen {counted(lesson.seen, 'time')}: {output.cleaned(lesson.text)}")
+    if found.proposals and not logged:
+        note("nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards")
+
+
+def _tell_proposals(found: past.Past) -> None:
+    for number, each in enumerate(found.proposals, 1):
+        often = f", {each.times} times" if each.times > 1 else ""
+        say(f"{number:>3}  {each.kind:<12} {output.cleaned(each.text)}")
+        say(f"                  {each.id}, {each.at[:10] or 'no date'}{often}: {output.cleaned(each.wrong)}")
+    say(f"{counted(len(found.proposals), 'proposal')} from {counted(found.sessions, 'session')}")
 
 
 def _tell_refused(told: list[str], what: str, others: str) -> None:

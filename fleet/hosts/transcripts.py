@@ -46,6 +46,7 @@ _HINT = re.compile(
 _STOPPED = "[Request interrupted by "
 _GO_ON = frozenset(str.split("sorry ok okay yes yeah please go on ahead continue proceed resume keep going carry and"))
 _GO_ON_WORDS_MAX = 6
+_LINES_TO_CWD = 50
 _SUBJECTS = ("command", "file_path", "notebook_path", "path", "url", "query", "pattern", "description", "prompt")
 
 
@@ -127,6 +128,34 @@ def pass_over(told: local.Told, path: str) -> None:
             note_read(told, os.path.getsize(path))
         except OSError:
             return
+
+
+def folders(root: str, home: str) -> list[str]:
+    """Return where the client keeps its transcripts of a project: of its folder, and of the folders below it.
+
+    Args:
+        root: of the project.
+        home: the client's own folder, ``~/.claude``.
+    """
+    name = re.sub(r"[^A-Za-z0-9]", "-", root)
+    try:
+        with os.scandir(os.path.join(home, "projects")) as found:
+            return sorted(each.path for each in found if each.name == name or each.name.startswith(f"{name}-"))
+    except OSError:
+        return []
+
+
+def is_below(data: bytes, root: str) -> bool:
+    """Tell whether a transcript's session worked in a folder or below it; the first line that names one decides."""
+    for line in data.splitlines()[:_LINES_TO_CWD]:
+        at = line.find(b'"cwd"')
+        if at >= 0:
+            try:
+                cwd = _text(json.loads(line).get("cwd"))
+            except (ValueError, RecursionError, AttributeError):
+                continue
+            return cwd == root or cwd.startswith(f"{root}/")
+    return False
 
 
 def read(path: str, since: int = 0) -> Read:
@@ -285,7 +314,7 @@ def _objects(said: str, mended: str) -> bool:
     if not words or not is_typed(said) or (len(words) <= _GO_ON_WORDS_MAX and _GO_ON.issuperset(words)):
         return False
     known = _words_of(mended)
-    return not known or 2 * len(known & words) <= len(known | words)
+    return not known or 10 * len(known & words) < 7 * len(known)
 
 
 def _words_of(said: str) -> set[str]:

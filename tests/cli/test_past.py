@@ -1,0 +1,107 @@
+"""``fleet import --transcripts``: what past sessions propose, and that nothing is logged which nobody accepted."""
+
+import json
+import re
+import time
+
+import pytest
+
+REFUSED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+    "new_string was NOT written to the file). To tell you how to proceed, the user said:\n"
+)
+
+
+@pytest.fixture
+def velma(stage):
+    return stage.join("velma")
+
+
+def lines(cwd, days_ago=1, words="never force-push here, open a pull request", command="git push --force"):
+    at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() - days_ago * 86_400))
+    told = [
+        ("assistant", {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": command}}),
+        ("user", {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": REFUSED + words}),
+        ("user", {"type": "text", "text": "That's wrong, the port is always 8080 in this project"}),
+        ("user", {"type": "text", "text": "Add a parser for the header"}),
+    ]
+    rows = [{"type": r, "cwd": str(cwd), "timestamp": at, "message": {"role": r, "content": [b]}} for r, b in told]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def kept(stage, velma, monkeypatch, tmp_path):
+    """The client's own folder, with one session of this project and one of another."""
+    home = tmp_path / "claude"
+    root = (stage.folder / velma).resolve()
+    folder = home / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(root))
+    folder.mkdir(parents=True)
+    (folder / "s-1.jsonl").write_text(lines(root))
+    other = home / "projects" / f"{folder.name}-2"
+    other.mkdir()
+    (other / "s-9.jsonl").write_text(lines(f"{root}-2", words="always use tabs in the other one"))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home))
+    return folder
+
+
+def proposed(stage, where, *words, **more):
+    return json.loads(stage.run(where, "import", "--transcripts", "--json", *words, **more).stdout)
+
+
+def test_past_sessions_of_this_project_propose_and_nothing_is_logged_unasked(stage, velma, kept):
+    found = proposed(stage, velma)
+    assert found["sessions"] == 1
+    assert [(each["kind"], each["text"]) for each in found["proposals"]] == [
+        ("rejection", "never force-push here, open a pull request"),
+        ("correction", "That's wrong, the port is always 8080 in this project"),
+    ]
+    assert found["proposals"][0]["wrong"] == "refused Bash git push --force"
+    assert "never force-push" in stage.run(velma, "import", "--transcripts").stdout
+    assert stage.patterns(velma)["patterns"] == []
+
+
+def test_what_is_accepted_is_logged_once_with_its_session_and_proposed_no_more(stage, velma, kept):
+    first = proposed(stage, velma)["proposals"][0]
+    assert proposed(stage, velma, "--accept", "1", "--dry-run")["logged"] == []
+    (logged,) = proposed(stage, velma, "--accept", first["id"])["logged"]
+    assert (logged["proposal"], logged["seen"]) == (first["id"], 1)
+    assert [each["kind"] for each in proposed(stage, velma)["proposals"]] == ["correction"]
+    assert len(proposed(stage, velma, "--accept", "all")["logged"]) == 1
+    assert proposed(stage, velma, "--accept", "all") == {"sessions": 1, "proposals": [], "logged": []}
+    assert sorted(each["text"] for each in stage.patterns(velma)["patterns"])[1] == first["text"]
+    entries = (stage.folder / velma / "agents" / velma / "corrections.md").read_text()
+    assert "session=s-1" in entries
+
+
+def test_what_is_older_than_the_days_is_left_out_and_a_path_may_be_named(stage, velma, kept, tmp_path):
+    old = tmp_path / "old.jsonl"
+    old.write_text(lines("/elsewhere", days_ago=40))
+    assert proposed(stage, velma, str(old))["sessions"] == 0
+    assert proposed(stage, velma, str(old), "--days", "50")["sessions"] == 1
+    assert proposed(stage, velma, str(kept))["sessions"] == 1
+
+
+def test_a_secret_in_a_past_session_is_taken_out(stage, velma, kept):
+    secret = "ghp_" + "a1B2" * 9
+    (kept / "s-2.jsonl").write_text(
+        lines((stage.folder / velma).resolve(), words=f"never send {secret} to anybody else")
+    )
+    found = stage.run(velma, "import", "--transcripts", "--json", "--accept", "all").stdout
+    assert "[REDACTED:" in found
+    assert secret not in found + (stage.folder / velma / "agents" / velma / "corrections.md").read_text()
+
+
+def test_damaged_transcripts_cost_themselves_alone(stage, velma, kept):
+    (kept / "a.jsonl").write_bytes(b"\xff\xfe\x00{{{\n" * 100)
+    (kept / "b.jsonl").mkdir()
+    (kept / "c.jsonl").symlink_to(kept / "c.jsonl")
+    (kept / "d.jsonl").write_text("")
+    assert len(proposed(stage, velma)["proposals"]) == 2
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--accept", "1"), ("--transcripts", "--accept", "7"), ("--transcripts", "--accept", "1,x")]
+)
+def test_what_names_nothing_is_refused_and_nothing_is_logged(stage, velma, kept, words):
+    assert re.search(r"nothing was (logged|changed)", stage.run(velma, "import", *words, expect=2).stderr.lower())
+    assert stage.patterns(velma)["patterns"] == []
