@@ -265,7 +265,7 @@ def _count(call: Call, payload: Payload, printed: str) -> bool:
         return False  # a plugin and the settings may both call: one failure is one
     with call.guarded("the failure is not counted"):
         attempts.note_failure(
-            call.root, call.agent, call.session, payload.command, printed, payload.exit_code, payload.cwd
+            call.root, call.agent, call.thread, payload.command, printed, payload.exit_code, payload.cwd
         )
     return True
 

@@ -159,7 +159,7 @@ def make_ready(call: Call) -> str:
 def _before_a_tool(call: Call, payload: Payload) -> Reply:
     if payload.command:
         with call.guarded("whether this is a fourth try is not known"):
-            blocked = attempts.verdict(call.root, call.agent, call.session, payload.command, payload.cwd)
+            blocked = attempts.verdict(call.root, call.agent, call.thread, payload.command, payload.cwd)
             if blocked is not None:
                 from fleet.learn import mutations
 
@@ -218,14 +218,14 @@ def _lessons_for(call: Call, payload: Payload) -> str:
 
 def _after_a_tool(call: Call, payload: Payload) -> Reply:
     if payload.command and payload.has_ended and payload.host != CODEX:  # Codex does not tell how a command ended
-        if not attempts.has_any(call.root, call.agent, call.session) and not payload.may_have_failed:
+        if not attempts.has_any(call.root, call.agent, call.thread) and not payload.may_have_failed:
             return Reply()
         from fleet.app import flagging
 
         is_ok, reply = flagging.ended(call, payload, is_error=False)
         if is_ok is None:
-            attempts.note_unknown(call.root, call.agent, call.session, payload.command)
-        elif is_ok and (won := attempts.note_success(call.root, call.agent, call.session, payload.command)):
+            attempts.note_unknown(call.root, call.agent, call.thread, payload.command)
+        elif is_ok and (won := attempts.note_success(call.root, call.agent, call.thread, payload.command)):
             from fleet.learn import mutations
 
             with _opened(call) as workspace:
@@ -233,7 +233,7 @@ def _after_a_tool(call: Call, payload: Payload) -> Reply:
                     mutations.record_success(workspace, call.agent, mutation, payload.command)
         return reply
     if payload.path and payload.tool in EDITING_TOOLS:
-        attempts.note_edit(call.root, call.agent, call.session, payload.path)
+        attempts.note_edit(call.root, call.agent, call.thread, payload.path)
     return Reply()
 
 
@@ -248,7 +248,7 @@ def _stop(call: Call, payload: Payload) -> Reply:
             from fleet.app import flagging
 
             note = flagging.objected(call, payload)
-    reason = "" if payload.is_stopping else _unstated(call)
+    reason = "" if payload.is_stopping or payload.subagent else _unstated(call)
     if not reason and ready.Ready(call.root, call.agent).is_stale():
         _leave(call, AT_THE_START)
     return Reply(go_on=reason, note=note)

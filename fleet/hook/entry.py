@@ -85,7 +85,7 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
         call.root = find_root("", environment)
         call.log(f"the payload was not read: {why}")
         return _NOTHING
-    call.host, call.session = payload.host, payload.session
+    call.host, call.session, call.subagent = payload.host, payload.session, payload.subagent
     call.root = find_root(payload.cwd, environment)
     if not call.root:
         return _NOTHING

@@ -98,19 +98,26 @@ class Call:
         agent: whose session it is.
         session: the host's id of the session.
         host: who called.
+        subagent: the host's id of the subagent in it, "" for the session's own agent.
         can_write: whether anything can be written in the workspace.
     """
 
-    __slots__ = ("agent", "can_write", "event", "host", "root", "session")
+    __slots__ = ("agent", "can_write", "event", "host", "root", "session", "subagent")
 
     def __init__(self, event: str, root: str = "", agent: str = "", session: str = "", host: str = "") -> None:
         self.event, self.root, self.agent, self.session, self.host = event, root, agent, session, host
+        self.subagent = ""
         self.can_write = True
 
     @property
+    def thread(self) -> str:
+        """Whose context and whose streaks of failures they are: the session's, or a subagent's of it."""
+        return f"{self.session}/{self.subagent}" if self.subagent else self.session
+
+    @property
     def told(self) -> local.Told:
-        """What the session has been told."""
-        return local.Told(self.root, self.session)
+        """What the session, or the subagent, has been told."""
+        return local.Told(self.root, self.thread)
 
     def log(self, what: str) -> None:
         """Add a line to ``.fleet/log``, if there is a workspace to have one."""

@@ -90,6 +90,7 @@ class Payload:
         event: Claude Code's name for it, or "" for one that nobody here knows.
         said: the host's own name for it.
         session: the host's id of the session, or "".
+        subagent: the host's id of the subagent in it, or "".
         cwd: where the host works, or "".
         source: why a session started: startup, resume, clear, compact.
         prompt: what a person wrote.
@@ -123,6 +124,7 @@ class Payload:
         "said",
         "session",
         "source",
+        "subagent",
         "tool",
         "transcript",
     )
@@ -132,6 +134,7 @@ class Payload:
         self.host = _host_of(found, environment)
         self.event = EVENTS.get(self.said.lower(), "")
         self.session = _text(found, "session_id", "sessionId")[:ID_CHARS_MAX]
+        self.subagent = _text(found, "agent_id")[:ID_CHARS_MAX]
         self.cwd = _text(found, "cwd")
         self.source = _text(found, "source")
         self.prompt = _ends(_text(found, "prompt"))

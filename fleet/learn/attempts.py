@@ -160,12 +160,18 @@ class State:
         self.won: dict[str, Event] = {}
 
     def of(self, session: str) -> list[Streak]:
-        """Return the open streaks of a session; of all of them for ""."""
-        return [streak for streak in self.streaks.values() if session in ("", streak.session)]
+        """Return the open streaks of a session and its subagents, ``<session>/<subagent>``; of all of them for ""."""
+        subagents = f"{session}/"
+        return [
+            streak
+            for streak in self.streaks.values()
+            if session in ("", streak.session) or streak.session.startswith(subagents)
+        ]
 
     def waiting(self, session: str, family: str) -> list[Event]:
         """Return the declared mutations that a success of this family would crown."""
-        return [*self.pending.get((session, family), ()), *(self.pending.get(("", family), ()) if session else ())]
+        sessions = dict.fromkeys((session, session.partition("/")[0], ""))
+        return [event for each in sessions for event in self.pending.get((each, family), ())]
 
 
 # The door

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet.hosts.calls import root_around
+from tests.hosts.conftest import SESSION
 
 CORRECTION = "No, that's wrong. You should have used pnpm, not npm."
 LESSON = "Use awk for user input"
@@ -235,3 +236,54 @@ def test_where_nothing_can_be_written_a_session_starts_all_the_same_and_it_is_sa
     assert LESSON in said["hookSpecificOutput"]["additionalContext"]
     assert "cannot write" in said["systemMessage"]
     assert "systemMessage" not in told(project, "SessionStart", source="compact", **told_in)
+
+
+# --- subagents --------------------------------------------------------------------------------------------------------
+
+
+def shell(command: str, **more: object) -> dict:
+    return {"tool_name": "Bash", "tool_input": {"command": command}, **more}
+
+
+def refused(place, command: str, **more: object) -> bool:
+    return b'"deny"' in place.hook("PreToolUse", shell(command, **more)).stdout
+
+
+def test_a_subagent_starts_with_what_a_session_starts_with_each_of_them(project):
+    project.context("SessionStart")
+    for number in "12":
+        said = told(project, "SubagentStart", agent_id=f"a{number}", agent_type="Explore")["hookSpecificOutput"]
+        assert said["hookEventName"] == "SubagentStart"
+        assert LESSON in said["additionalContext"]
+
+
+def test_a_subagents_failures_are_its_own_and_a_declaration_in_its_session_opens_its_door(place):
+    for _ in range(2):
+        place.hook("PostToolUseFailure", shell("./deploy.sh", error="Exit code 1\nboom", agent_id="a1"))
+    place.hook("PostToolUseFailure", shell("./deploy.sh", error="Exit code 1\nboom"))
+    assert not refused(place, "./deploy.sh")
+    assert not refused(place, "./deploy.sh", agent_id="a1")
+    place.hook("PostToolUseFailure", shell("./deploy.sh", error="Exit code 1\nboom", agent_id="a1"))
+    assert refused(place, "./deploy.sh", agent_id="a1")
+    assert not refused(place, "./deploy.sh")
+    assert not refused(place, "./deploy.sh", agent_id="a2")
+    words = ("mutate", "M4", "--failed", "f", "--switch", "s", "--why", "w", "--session", SESSION)
+    place.fleet(*words)
+    assert not refused(place, "./deploy.sh", agent_id="a1")
+    place.hook("PostToolUse", shell("./deploy.sh", agent_id="a1"))
+    assert "M4" in place.fleet("mutate", "--proposed").stdout
+
+
+def test_a_subagent_is_never_sent_round_again(place):
+    place.hook("UserPromptSubmit", {"prompt": CORRECTION})
+    for event in ("SubagentStop", "Stop"):
+        more = {"agent_id": "a1", "stop_hook_active": False}
+        assert place.hook(event, more).stdout == b""
+    assert place.hook("Stop", {"stop_hook_active": False}).stdout
+    assert place.log() == []
+
+
+def test_what_a_background_task_reports_is_no_persons_word(place):
+    said = f"<task-notification>\n<task-id>1</task-id>\n<result>{CORRECTION}</result>\n</task-notification>"
+    assert place.hook("UserPromptSubmit", {"prompt": said}).stdout == b""
+    assert place.entries() == ""
