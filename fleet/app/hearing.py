@@ -318,7 +318,7 @@ def _note_shown(call: Call, ids: Iterable[str]) -> None:
         from pathlib import Path
 
         from fleet.reflect import exposure
-        from fleet.store.local import Local
+        from fleet.store.database import Local
 
         state = Local(Path(local.path_of(call.root, "local.db")), wait_s=STATE_WAIT_S)
         try:

@@ -19,11 +19,10 @@ from fleet.learn import restore
 from fleet.model import names
 from fleet.model.errors import FleetError, UsageError
 from fleet.share.git import check_branch, check_remote
-from fleet.share.policy import FORMAT_TEXT
 from fleet.store import config, git, replica
 from fleet.store.doctor import Finding
 from fleet.store.files import Files
-from fleet.store.tree import FORMAT
+from fleet.store.tree import FORMAT, FORMAT_TEXT
 from fleet.store.workspace import Workspace
 
 IGNORE_NOTE = "# fleet: local state and an agent's own files; what is shared travels on its own branch"

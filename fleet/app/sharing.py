@@ -26,10 +26,10 @@ from fleet.share.remote import Remote
 from fleet.share.sync import Exchanged, Hooks
 from fleet.share.sync import exchange as exchange_with
 from fleet.store import config
+from fleet.store.database import Pause
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
-from fleet.store.local import Pause
 from fleet.store.query import ranked
-from fleet.store.tree import FORMAT, MEMBERS, PAGE, GitTree, emoji_of, members_of
+from fleet.store.tree import FORMAT, FORMAT_TEXT, MEMBERS, PAGE, GitTree, emoji_of, members_of
 from fleet.store.workspace import Workspace
 
 _REMOTE, _LEFT = "remote", "left"
@@ -241,7 +241,7 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 def _write_page(workspace: Workspace) -> bool:
     data = starting.rendered_page(workspace)
     with workspace.locked():
-        workspace.files.replace(workspace.clan / FORMAT, policy.FORMAT_TEXT)  # gone where the folder was deleted
+        workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # gone where the folder was deleted
         return workspace.files.replace(workspace.clan / PAGE, data)
 
 

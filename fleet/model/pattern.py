@@ -117,14 +117,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.value("trigger")
 
     @property
-    def importance(self) -> float | None:
-        """A number from 0 to 1 that a person gave it; None for none."""
-        found = self.fields.get("importance")
-        if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= 1:
-            return None
-        return float(found)
-
-    @property
     def tags(self) -> list[str]:
         """The tags that are texts."""
         found = self.fields.get("tags")

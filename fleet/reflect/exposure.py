@@ -22,7 +22,7 @@ from fleet.model.errors import FleetError
 
 if TYPE_CHECKING:
     from fleet.model.pattern import Pattern
-    from fleet.store.local import Local
+    from fleet.store.database import Local
     from fleet.store.workspace import Writer
 
 _DAY_MS = 86_400_000

@@ -18,7 +18,7 @@ from fleet.model.pattern import fold
 from fleet.share import policy
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of, raw_lines
-from fleet.store.tree import ATTRIBUTES, FORMAT, MEMBERS, Paths, TreeGoneError, members_file, members_of
+from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Paths, TreeGoneError, members_file, members_of
 from fleet.store.workspace import Workspace
 
 ATTRIBUTES_TEXT = b"*.jsonl merge=union -text\n*.md merge=union\n*.toml merge=union\n"
@@ -146,7 +146,7 @@ def _add_members(workspace: Workspace, paths: Paths, out: Outgoing) -> None:
 
 def _marks(workspace: Workspace, paths: Paths) -> Files:
     """Return the files that say how the tree is merged and which format its lines have, where they are not so."""
-    wanted = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: policy.FORMAT_TEXT}
+    wanted = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: FORMAT_TEXT}
     return {path: data for path, data in wanted.items() if _content(workspace, paths, path) != data}
 
 

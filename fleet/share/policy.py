@@ -23,7 +23,7 @@ from fleet.model.errors import NoError, RefusedError
 from fleet.model.line import Line
 from fleet.model.version_1 import is_version_1
 from fleet.store.lines import PATTERNS, Entry, kind_of
-from fleet.store.tree import FORMAT, GitTree
+from fleet.store.tree import FORMAT, FORMAT_NUMBER, GitTree
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 
@@ -80,8 +80,6 @@ def _texts(value: object) -> Iterator[str]:
 
 # --- the format -----------------------------------------------------------------------------------------------------
 
-FORMAT_NUMBER = 2
-FORMAT_TEXT = b"%d\n" % FORMAT_NUMBER
 _FORMAT_BYTES_MAX = 100
 
 

@@ -21,8 +21,8 @@ from typing import IO, Any, NamedTuple
 
 from fleet.model import limits, names
 from fleet.model.errors import DiskError, NoError, RefusedError
-from fleet.store.lines import KINDS
-from fleet.store.local import Local
+from fleet.store.database import Local
+from fleet.store.tree import is_clan_path
 from fleet.store.workspace import Workspace
 
 MEMBER_BYTES_MAX = 100 * 1024 * 1024
@@ -40,10 +40,6 @@ SENT = ".fleet/sent"
 """File of marks in the backups of fleet 0.1."""
 
 _SINGLE = frozenset({CONFIG, REPLICAS, LOCAL, SENT})
-_CLAN_FILES = frozenset(
-    {"patterns.md", "members.toml", ".gitattributes", ".fleet-format", *(kind.edition for kind in KINDS)}
-)
-_CLAN_FOLDERS = frozenset(f"{kind.name}.d" for kind in KINDS)
 _BLOCK = tarfile.BLOCKSIZE
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
 _TEMPORARY = re.compile(r"\..+\.tmp", re.DOTALL)
@@ -132,10 +128,7 @@ def _is_place(path: str) -> bool:
         return False
     top, *rest = path.split("/")
     if top == CLAN:
-        if len(rest) == 2:
-            folder, name = rest
-            return folder in _CLAN_FOLDERS and name.endswith(".jsonl") and names.is_replica(name[: -len(".jsonl")])
-        return len(rest) == 1 and rest[0] in _CLAN_FILES
+        return is_clan_path("/".join(rest))
     if top != HOMES or not 2 <= len(rest) <= PARTS_MAX or not names.is_agent(rest[0]):
         return False
     # A repository among an agent's files could bring hooks along.

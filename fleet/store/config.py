@@ -14,7 +14,7 @@ from fleet.model import limits
 FILE_NAME = "fleet.toml"
 
 
-class Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What travels, and where to.
 
     Attributes:
@@ -34,7 +34,7 @@ class Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stale_days: int = 14
 
 
-class Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """When a whole edition is written.
 
     Attributes:
@@ -46,7 +46,7 @@ class Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     edition_uncovered_share: float = 0.25
 
 
-class Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How much an agent reads when its session starts.
 
     Attributes:
@@ -128,7 +128,7 @@ class Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     exclusions: list[str] = []
 
 
-class Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What the hooks of an agent's host do by themselves.
 
     Attributes:
@@ -178,7 +178,7 @@ class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     token_env: str = "FLEET_LIVE_TOKEN"  # noqa: S105 - where it stands, not what it is
 
 
-class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Similarity by meaning, beside similarity by words.
 
     Attributes:
@@ -203,16 +203,16 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         problems: what in the file could not be used, a sentence each; its default holds instead.
     """
 
-    share: Share = msgspec.field(default_factory=Share)
-    keep: Keep = msgspec.field(default_factory=Keep)
-    recall: Recall = msgspec.field(default_factory=Recall)
+    share: _Share = msgspec.field(default_factory=_Share)
+    keep: _Keep = msgspec.field(default_factory=_Keep)
+    recall: _Recall = msgspec.field(default_factory=_Recall)
     promotion: Promotion = msgspec.field(default_factory=Promotion)
     attempts: Attempts = msgspec.field(default_factory=Attempts)
     triggers: Triggers = msgspec.field(default_factory=Triggers)
-    hook: Hook = msgspec.field(default_factory=Hook)
+    hook: _Hook = msgspec.field(default_factory=_Hook)
     live: Live = msgspec.field(default_factory=Live)
     sidecar: Sidecar = msgspec.field(default_factory=Sidecar)
-    semantic: Semantic = msgspec.field(default_factory=Semantic)
+    semantic: _Semantic = msgspec.field(default_factory=_Semantic)
     problems: list[str] = []
 
 

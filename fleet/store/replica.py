@@ -104,11 +104,6 @@ def parse(data: bytes, path: Path) -> Register:
     return Register(agent if is_good else "", replicas, is_ephemeral)
 
 
-def mint(agent: str, machine: str, folder: str, at: str, entropy: Callable[[int], bytes]) -> Replica:
-    """Make a new replica's identity. Two that draw the same 32 bits are told apart when their lines meet."""
-    return Replica(f"{agent}.{entropy(4).hex()}", machine, folder, at)
-
-
 @cache
 def machine_fingerprint() -> str:
     """Return a hash that says "this machine" and nothing else about it."""

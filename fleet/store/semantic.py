@@ -41,14 +41,14 @@ Vectors = Callable[[Sequence[str]], Any]
 """From texts to a matrix with a row of length 1 for each."""
 
 
-class Source(NamedTuple):
+class _Source(NamedTuple):
     """Where embeddings come from. ``name`` tells two models apart; ``load`` takes the time."""
 
     name: str
     load: Callable[[], Vectors]
 
 
-def source(workspace: Workspace) -> Source | None:
+def source(workspace: Workspace) -> _Source | None:
     """Return the source that is configured, installed and agreed to; None for none."""
     settings = workspace.config.semantic
     if settings.off or not all(map(find_spec, LIBRARIES)):
@@ -58,12 +58,12 @@ def source(workspace: Workspace) -> Source | None:
             return None
         name = f"{settings.url} {settings.url_model}"
         key = os.environ.get(settings.key_env, "")
-        return Source(name, lambda: lambda texts: _asked(settings.url, settings.url_model, key, texts))
+        return _Source(name, lambda: lambda texts: _asked(settings.url, settings.url_model, key, texts))
     files = _files_of(workspace, settings.model)
     if not all(map(Path.is_file, files)):
         return None
     name = _fingerprint(files[0])
-    return Source(name, lambda: _loaded(*files, name))
+    return _Source(name, lambda: _loaded(*files, name))
 
 
 def _files_of(workspace: Workspace, model: str) -> tuple[Path, Path]:
@@ -133,7 +133,7 @@ def nearest(workspace: Workspace, text: str, count: int) -> list[tuple[str, floa
     return []
 
 
-def _best(connection: Any, chosen: Source, text: str, count: int) -> list[tuple[str, float]]:
+def _best(connection: Any, chosen: _Source, text: str, count: int) -> list[tuple[str, float]]:
     numpy = import_module("numpy")
     wanted = chosen.load()([text])[0]
     size = 2 * len(wanted)

@@ -31,6 +31,8 @@ PAGE = "patterns.md"
 ATTRIBUTES = ".gitattributes"
 FORMAT = ".fleet-format"
 """Names the number of the lines' format, so that a fleet of an older one knows that it must not write."""
+FORMAT_NUMBER = 2
+FORMAT_TEXT = b"%d\n" % FORMAT_NUMBER
 
 BLOB_BYTES_MAX = 100 * 1024 * 1024
 """A larger file is neither read nor sent."""

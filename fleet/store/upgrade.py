@@ -20,11 +20,9 @@ from fleet.model.version_1 import converted
 from fleet.store import lines
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import PATTERNS
-from fleet.store.tree import FORMAT
+from fleet.store.tree import FORMAT, FORMAT_NUMBER, FORMAT_TEXT
 from fleet.store.workspace import VERSION_1_FILES, Workspace
 
-FORMAT_NUMBER = 2
-FORMAT_BYTES = f"{FORMAT_NUMBER}\n".encode()
 BACKUP = "upgrade-backup"
 
 
@@ -46,7 +44,7 @@ class _Upgraded(NamedTuple):
     exposures: dict[str, list[tuple[str, int, int, int, str, int, bool]]]
 
 
-def number(data: bytes) -> int:
+def _number(data: bytes) -> int:
     """Return the format's number that ``.fleet-format`` names; 1 where there is no such file."""
     text = data.decode("ascii", "replace").strip()
     return int(text) if text.isdigit() and len(text) < 9 else 1
@@ -116,8 +114,8 @@ def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
     for path, data in files.items():
         if lines.kind_of(path) is PATTERNS and (made := _converted_file(path, data)).lines:
             news[path] = made.data
-    if files and (news or number(files.get(FORMAT, b"")) < FORMAT_NUMBER):
-        news[FORMAT] = FORMAT_BYTES
+    if files and (news or _number(files.get(FORMAT, b"")) < FORMAT_NUMBER):
+        news[FORMAT] = FORMAT_TEXT
     return news
 
 
@@ -161,7 +159,7 @@ def _counted(number: int, what: str) -> str:
 
 def is_unfinished(workspace: Workspace) -> bool:
     """Tell whether an upgrade has anything to do: also where only a line of fleet 0.1 came in."""
-    if number(_read(workspace.clan / FORMAT)) < FORMAT_NUMBER:
+    if _number(_read(workspace.clan / FORMAT)) < FORMAT_NUMBER:
         return True
     sources = (source for source in clan_sources(workspace.clan) if source.kind is PATTERNS)
     return any(_converted_file(each.path, workspace.files.read(each.file)).lines for each in sources)
@@ -173,7 +171,7 @@ def finish(workspace: Workspace, done: list[str]) -> None:
     removed += [path.name for path in sorted(workspace.local.glob("state.*db*")) if _remove(path)]
     if removed:
         done.append(f"removed from .fleet, since it is made anew or was converted: {', '.join(removed)}")
-    workspace.files.replace(workspace.clan / FORMAT, FORMAT_BYTES)
+    workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
 
 
 class _Plan(NamedTuple):

@@ -21,11 +21,10 @@ from fleet.model.pattern import Policy
 from fleet.model.version_1 import is_version_1
 from fleet.store import config, ingest, replica
 from fleet.store.config import Config
-from fleet.store.database import BUSY_S, SCHEMA_NUMBER, Database
+from fleet.store.database import BUSY_S, SCHEMA_NUMBER, Database, Local
 from fleet.store.files import Files
 from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
-from fleet.store.local import Local
 from fleet.store.query import Discoveries, Patterns
 from fleet.store.replica import Clock, Replica
 from fleet.store.tree import FORMAT, MEMBERS, GitTree, emoji_of, members_of
@@ -237,9 +236,8 @@ class Workspace:
 
     def mint(self, agent: str) -> Replica:
         """Give the agent a new replica id. The caller holds the write lock."""
-        fresh = replica.mint(
-            agent, self.world.machine(), replica.folder_fingerprint(self.root), self.clock.tick(), self.world.entropy
-        )
+        name = f"{agent}.{self.world.entropy(4).hex()}"  # two that draw the same are told apart when their lines meet
+        fresh = Replica(name, self.world.machine(), replica.folder_fingerprint(self.root), self.clock.tick())
         self.files.replace(self.replica_file, self.replicas().with_replica(fresh).render())
         return fresh
 

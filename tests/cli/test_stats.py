@@ -6,7 +6,7 @@ import pytest
 
 from fleet.learn.signals import Flag, flag
 from fleet.reflect import exposure
-from fleet.store.local import Local
+from fleet.store.database import Local
 from fleet.store.workspace import Workspace
 
 NOW_MS = 1_795_262_400_000

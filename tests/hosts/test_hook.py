@@ -16,7 +16,7 @@ from fleet.hosts import local
 from fleet.hosts.calls import Alarm, Call, TimeUpError
 from fleet.recall import ready
 from fleet.reflect import exposure
-from fleet.store.local import Local
+from fleet.store.database import Local
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION = "8c53a2ca-723d-4ed2-a1b0-b81655a138fc"

@@ -86,7 +86,7 @@ def test_what_a_peer_put_in_place_of_texts_reads_as_nothing():
         IDS[0], {REPLICAS[0]: Column(first={"text": 7, "tags": "no list", "category": None, "importance": True})}
     )
     pattern = fold(line)
-    assert (pattern.text, pattern.tags, pattern.category, pattern.importance) == ("", [], "", None)
+    assert (pattern.text, pattern.tags, pattern.category) == ("", [], "")
     assert not pattern.is_listed
 
 
@@ -95,7 +95,7 @@ def test_the_fields_of_a_pattern_read_as_they_were_said():
     column = Column(add=STAMPS[2], first={**fields, "tags": ["a", 1], "importance": 0.5, "at": STAMPS[0]})
     pattern = fold(Line(IDS[0], {REPLICAS[0]: column}))
     assert [getattr(pattern, name) for name in fields] == list(fields.values())
-    assert (pattern.tags, pattern.importance, pattern.at, pattern.by) == (["a"], 0.5, STAMPS[0], REPLICAS[0])
+    assert (pattern.tags, pattern.at, pattern.by) == (["a"], STAMPS[0], REPLICAS[0])
     assert pattern.is_listed
     assert pattern.last_seen == STAMPS[2]
     assert "at" not in pattern.fields

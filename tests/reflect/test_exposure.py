@@ -145,7 +145,7 @@ def test_nobody_waits_for_a_database_that_refuses(w, harm):
 def test_four_processes_at_once_lose_no_showing(w):
     code = (
         "import sys; from pathlib import Path\n"
-        "from fleet.reflect import exposure; from fleet.store.local import Local\n"
+        "from fleet.reflect import exposure; from fleet.store.database import Local\n"
         f"state = Local(Path({str(w.state.path)!r}), durable=False)\n"
         f"for n in range(100): assert exposure.note(state, 'velma', sys.argv[1], [{ONE!r}], {NOW} + n)"
     )
@@ -163,7 +163,7 @@ def test_a_note_takes_no_time_and_no_library(w):
         see(w, *ids, at=NOW + n)
     assert (time.perf_counter() - started) / 100 < 0.01  # measured: 0.6 ms; the bound is for a busy machine
     code = (
-        "import sys; before = set(sys.modules); import fleet.reflect.exposure, fleet.store.local; "
+        "import sys; before = set(sys.modules); import fleet.reflect.exposure, fleet.store.database; "
         "print(sorted({m.split('.')[0] for m in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -30,6 +30,5 @@ def test_a_new_file_shows_every_setting_with_its_default(tmp_path):
 
 def test_a_remote_in_a_new_file_is_in_force_and_so_is_the_branch(tmp_path):
     (tmp_path / "fleet.toml").write_text(config.render('git@example.org:a"b.git', "lessons"))
-    assert config.load(tmp_path / "fleet.toml").share == config.Share(
-        remote='git@example.org:a"b.git', branch="lessons"
-    )
+    share = config.load(tmp_path / "fleet.toml").share
+    assert (share.remote, share.branch) == ('git@example.org:a"b.git', "lessons")

@@ -1,6 +1,7 @@
 """The two small checks that rows rest on: the fingerprint of a file, and the checksum of a row."""
 
 import os
+import sqlite3
 import stat
 import time
 
@@ -35,5 +36,5 @@ def test_a_file_has_no_fingerprint_until_a_tick_of_its_clock_has_passed(monkeypa
 def test_a_row_whose_bytes_are_others_is_never_believed():
     line = b'{"id":"p-0000000000000001"}'
     assert database.checked(line, database.checksum(line)) == line
-    with pytest.raises(database.DamagedError):
+    with pytest.raises(sqlite3.DatabaseError):
         database.checked(line.replace(b"1", b"2"), database.checksum(line))

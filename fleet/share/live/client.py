@@ -30,7 +30,7 @@ from fleet.share.live.bridge import BASE, DIGITS, Bridge, Updates
 from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 from fleet.share.remote import RemoteUnavailable
 from fleet.store.config import Live as Settings
-from fleet.store.local import Pause
+from fleet.store.database import Pause
 from fleet.store.workspace import Workspace
 
 BACKOFF_S = 0.25
