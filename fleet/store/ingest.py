@@ -589,12 +589,12 @@ class Ingest:
 
     def noted(self, key: str) -> str:
         """Return a note that can be found out again: it goes with the database. "" for none."""
-        return str(next(iter(self._column("SELECT value FROM note WHERE key = ?", key)), ""))
+        return self.ask(lambda it: get_meta(it, key))
 
     def note(self, key: str, value: str) -> None:
         """Keep a note for as long as the database is kept."""
         if self.database.exists:
-            self._answered(lambda it: it.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (key, value)))
+            self._answered(lambda it: set_meta(it, key, value))
 
     def _column(self, asked: str, *values: str) -> list[Any]:
         return self.ask(lambda it: [row[0] for row in it.execute(asked, values)])
