@@ -34,13 +34,13 @@ def _folder(cache: Path, editions: list[Path]) -> Path:
 def _workspace(cache: Path, count: int = 0) -> Workspace:
     """Return a workspace with so many lessons and an up-to-date database."""
     workspace = Workspace(_folder(cache, [cached(count, cache)] if count else []))
-    workspace.refresh()
+    workspace.db.refresh()
     return workspace
 
 
 def _built(root: Path, count: int) -> Workspace:
     workspace = Workspace(root)
-    workspace.refresh()
+    workspace.db.refresh()
     assert workspace.patterns.count() == count
     assert workspace.db.refused_count() == 0
     workspace.close()

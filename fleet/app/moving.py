@@ -129,7 +129,7 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
         archive.join_local(workspace.state, data, workspace.world.machine())
 
     done = restore.restore(workspace, source, take_local)
-    workspace.refresh()
+    workspace.db.refresh()
     return done
 
 

@@ -360,7 +360,7 @@ class _Owing:
 
     def note(self) -> None:
         """Note how far the log is counted, once the rows have it."""
-        if self._workspace.refresh(WAIT_S):
+        if self._workspace.db.refresh(WAIT_S):
             noted = _Counted.of(self._page, self._read.waiting)
             self._workspace.db.note(note_key(self._writer.agent), f"{noted.size} {noted.hash} {noted.waiting}")
 

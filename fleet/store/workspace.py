@@ -247,10 +247,6 @@ class Workspace:
         """Return the policy of folds on this machine: what is left out of them, never what is joined or sent."""
         return Policy(cut=self.clock.cut())
 
-    def refresh(self, wait_s: float = BUSY_S) -> bool:
-        """Join what was written since into the rows; False where another process took longer than ``wait_s``."""
-        return self.db.refresh(wait_s)
-
     @contextmanager
     def snapshot(self, wait_s: float = BUSY_S) -> Iterator[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.

@@ -236,7 +236,7 @@ def test_nothing_that_fleet_keeps_for_itself_holds_it(leaked):
     starting.session_start(space, "velma")
     (space.clan / "patterns.d").mkdir(exist_ok=True)
     (space.clan / "patterns.d/tank.0a1b2c3d.jsonl").write_text(f'{{"id":"p-1","set":"{SECRET}"}}\n')
-    space.refresh()
+    space.db.refresh()
     assert any(SECRET.encode() in kept.raw for kept in space.quarantine.all())
     (space.clan / "patterns.d/tank.0a1b2c3d.jsonl").unlink()
     attempts.note_failure(space.root, "velma", "s", f"echo {SECRET}", f"error: {SECRET}", 1)

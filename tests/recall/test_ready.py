@@ -99,7 +99,7 @@ def test_it_is_none_once_a_file_is_another(workspace, path):
 def test_it_is_none_once_a_refresh_found_other_records(workspace, path):
     session_start(workspace, "velma")
     write(workspace, path)
-    workspace.refresh()
+    workspace.db.refresh()
     assert text(workspace) is None
     assert "news of tank" in session_start(workspace, "velma")
     assert "news of tank" in text(workspace)
@@ -118,7 +118,7 @@ def test_a_line_that_says_nothing_new_makes_nothing_anew(workspace):
     write(workspace, "patterns.jsonl")
     session_start(workspace, "velma")
     write(workspace, "patterns.d/tank.00000001.jsonl")
-    workspace.refresh()
+    workspace.db.refresh()
     assert text(workspace)
 
 
@@ -131,7 +131,7 @@ def test_a_lost_database_is_no_older_than_another(workspace):
     fresh = Workspace(workspace.root, World(durable=False))
     write(fresh, "patterns.jsonl")
     try:
-        fresh.refresh()
+        fresh.db.refresh()
         assert text(fresh) is None
         assert bare(session_start(fresh, "velma")) != bare(before)
     finally:
@@ -170,7 +170,7 @@ def test_what_is_written_while_it_is_made_is_not_missed(workspace, monkeypatch):
 
     monkeypatch.setattr(starting, "session_context", late)
     assert "in between" not in session_start(workspace, "velma")
-    workspace.refresh()
+    workspace.db.refresh()
     assert text(workspace) is None
 
 

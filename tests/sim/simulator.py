@@ -659,7 +659,7 @@ class Simulation:
 
     def hurt(self, machine: Machine) -> Path:
         """Let people change the shared files: what an agent said is in the rows by now."""
-        self.open(machine).refresh()
+        self.open(machine).db.refresh()
         machine.is_hurt = True
         self.shut(machine)
         return machine.root / "clan-learnings"

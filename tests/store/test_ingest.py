@@ -300,7 +300,7 @@ def test_the_first_of_two_that_make_the_database_is_waited_for_and_a_correction_
     here.log("Check the cache key")
     with here.workspace.files.lock(here.workspace.local / "locks" / "state-3.lock"):
         other = Workspace(here.root, here.workspace.world)
-        assert not other.refresh(0.05)
+        assert not other.db.refresh(0.05)
         with other.snapshot(0.05):
             assert other.patterns.count() == 0
     assert not (here.root / ".fleet" / "state-3.db").exists()
