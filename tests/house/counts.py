@@ -32,9 +32,9 @@ WIDTH = 42
 
 HELD = {
     "modules": 127,
-    "lines": 30_741,
-    "public names": 663,
-    "modules entered by `fleet correct`": 34,
+    "lines": 30_694,
+    "public names": 654,
+    "modules entered by `fleet correct`": 33,
 }
 """Where the aim is not reached yet: what it came to, above which the check fails. They only ever fall."""
 
