@@ -48,6 +48,15 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
     raise NoError(f"no pattern begins with {prefix[:40]!r}. `fleet patterns --all` lists them")
 
 
+def short(looked: Sequence[Patterns], ids: Sequence[str]) -> dict[str, str]:
+    """Return of each id the shortest beginning by which ``find`` knows it among all these records."""
+    found: dict[str, str] = {}
+    for source in looked:
+        for each, name in source.short(ids).items():
+            found[each] = max(found.get(each, ""), name, key=len)
+    return found
+
+
 def _beginning(looked: Sequence[Patterns], wanted: str) -> list[str]:
     return sorted({each for source in looked for each in source.beginning(wanted)}) if len(wanted) > len("p-") else []
 

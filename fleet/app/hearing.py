@@ -99,45 +99,66 @@ def _answered(call: Call, payload: Payload) -> Reply:
 
 
 def _session_start(call: Call, payload: Payload) -> Reply:
-    """At a start, a resume, a clear, and after a compaction: whatever is in the context of a session may be gone."""
-    began_ms = local.now_ms()
+    """At a start, a resume, a clear, and after a compaction.
+
+    A resumed session holds what it was given first, and gets what is new. After a compaction that may be gone: it gets
+    all of it again, and what was new to it then is new to it still.
+    """
+    began_ms, lies_ready = local.now_ms(), ready.Ready(call.root, call.agent)
     if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
         transcripts.pass_over(call.told, payload.transcript)
-    text, is_whole = ready.Ready(call.root, call.agent).text(), True
-    if text is None:
+    told, known = call.told, call.told.words()
+    since = next(
+        (int(word[6:]) for word in known if word.startswith("since ") and word[6:].lstrip("-").isdigit()), None
+    )
+    is_lost = since is not None and since != lies_ready.seen() and payload.source not in ("startup", "resume")
+    made, is_whole = None if is_lost else lies_ready.start(), True
+    if made is None:
         with _opened(call) as workspace:
-            text, is_whole = _made_in_time(call, workspace)
+            made, is_whole = _made_in_time(call, workspace, since if is_lost else None)
     # Asked last: of two calls at once each can answer, should the other one fail.
-    if payload.session and not call.told.is_first(f"start {payload.source or '-'}", began_ms, TWICE_MS):
+    if payload.session and not told.is_first(f"start {payload.source or '-'}", began_ms, TWICE_MS):
         local.mark(call.root, local.TWICE, word=call.event)
         return Reply()
+    if since is None:
+        told.note(f"since {lies_ready.seen()}")
+    if made.news:
+        lies_ready.note_seen(made.generation)
     if not is_whole:
         _leave(call, AT_THE_START)
-    _note_shown(call, ready.ids(text))
-    return Reply(text)
+    holds_the_rest = payload.source == "resume" and since is not None
+    _note_shown(call, made.new_ids if holds_the_rest else made.ids)
+    return Reply(made.news if holds_the_rest else made.text)
 
 
-def _made_in_time(call: Call, workspace: "Workspace") -> tuple[str, bool]:
+def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tuple[ready.Start, bool]:
     """Return what this session starts with, and whether it is all of it.
 
     A host gives up on a hook that takes too long, and then the agent starts with nothing: part of it is better.
+
+    Args:
+        call: of the hook.
+        workspace: where.
+        since: the generation from which on lessons were new to this very session, whose context is lost; None for a
+            session that has not started yet.
     """
     from fleet.app import starting
 
+    again = "" if since is None else call.session
     try:
         with Alarm(SOON_S):
-            return starting.session_start(workspace, call.agent, may_tidy=True), True
+            return starting.session_start(workspace, call.agent, may_tidy=True, since=since, session=again), True
     except TimeUpError:
-        text = starting.at_once(workspace, call.agent)
+        made = starting.at_once(workspace, call.agent)
         call.log(
             f"the clan's lessons took longer than {SOON_S:g} s: this session starts with the memory alone, and the "
             "rest is made ready meanwhile"
         )
-        return text, False
+        return made, False
     except Exception as fault:  # noqa: BLE001 - a memory alone is better than nothing
-        text = starting.at_once(workspace, call.agent)
+        made = starting.at_once(workspace, call.agent)
         call.log(f"this session starts with the memory alone: {explained(fault)}")
-        return text, True
+        return made, True
 
 
 def make_ready(call: Call) -> str:
@@ -147,7 +168,7 @@ def make_ready(call: Call) -> str:
     with _opened(call) as workspace:
         try:
             with workspace.files.lock(workspace.local / "locks" / "ready.lock", 0):
-                size = len(starting.session_start(workspace, call.agent, may_tidy=True))
+                size = len(starting.session_start(workspace, call.agent, may_tidy=True).text)
         except BusyError:
             return "another process is making the next session's start ready"
     return f"the next session's start is ready: {size:,} characters"

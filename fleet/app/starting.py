@@ -5,98 +5,167 @@ has changed.
 """
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from fleet.app import reflecting
+from fleet.app import finding, reflecting
 from fleet.app.finding import sources
-from fleet.learn import counting, mutations
+from fleet.learn import attempts, counting, mutations
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError
+from fleet.model.pattern import Pattern
 from fleet.recall import page, ready, triggers
-from fleet.recall.ready import Ready
-from fleet.recall.session_context import LESSON_CHARS_MIN, session_context, trigger_table
-from fleet.recall.wording import counted, newest_first, render_gossip
+from fleet.recall.ready import Ready, Start
+from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
+from fleet.recall.wording import STANDING, counted, newest_first, render_gossip
 from fleet.reflect import exposure, memory_md, promotion
+from fleet.store import git
+from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
+from fleet.text import mentions
 
 _NOT_YET = (
     "The clan's lessons and discoveries are being made ready, which takes a while in a large clan, once. "
     "`fleet start` prints all of it as soon as it is; the next session starts with it."
 )
+_MOMENTS_MAX = 20
+"""So many changed files, and so many commands that failed, are looked at for what is relevant."""
+_GIT_S = 0.5
 _TIDY_S = 2.0
 """How long a session's start waits to write: what it could not take out is not shown, and leaves with the next sync."""
 
 
 def start(workspace: Workspace, agent: str, *, session: str = "") -> str:
     """Return what an agent reads when its session starts; in a named session, note that it was shown."""
-    context = _ready(workspace, agent).text() if is_ready(workspace, agent) else None
-    if context is None:
-        context = session_start(workspace, agent, may_tidy=True)
+    made = _ready(workspace, agent).start() if is_ready(workspace, agent) else None
+    if made is None:
+        made = session_start(workspace, agent, may_tidy=True)
     if session:
-        exposure.note(workspace.state, agent, session, ready.ids(context), workspace.world.wall_ms())
-    return context
+        _ready(workspace, agent).note_seen(made.generation if made.news else "")
+        exposure.note(workspace.state, agent, session, made.ids, workspace.world.wall_ms())
+    return made.text
 
 
 def is_ready(workspace: Workspace, agent: str) -> bool:
     """Tell whether the agent's text lies ready and is up to date with all that was written by now."""
     generation, lies_ready = str(workspace.patterns.generation), _ready(workspace, agent)
-    return lies_ready.generation() == generation and lies_ready.text() is not None
+    return lies_ready.generation() == generation and lies_ready.start() is not None
 
 
 def _ready(workspace: Workspace, agent: str) -> Ready:
     return Ready(os.fspath(workspace.root), agent)
 
 
-def session_start(workspace: Workspace, agent: str, *, may_tidy: bool = False) -> str:
+def session_start(
+    workspace: Workspace, agent: str, *, may_tidy: bool = False, since: int | None = None, session: str = ""
+) -> Start:
     """Return what an agent reads when its session starts, and make it ready for the next time.
 
     What the clan retired is not in it; with ``may_tidy``, it is taken out of the memory, too.
+
+    Args:
+        workspace: where.
+        agent: whose session.
+        may_tidy: the memory may be written.
+        since: the generation from which on a lesson is new; None: what the agent has not been told of.
+        session: whose earlier start is lost, after a compaction: what was shown in it is new again. Nothing is made
+            ready then.
     """
     if may_tidy and not workspace.is_read_only:
         reflecting.take_out_retired(workspace, agent, _TIDY_S)
     # Asked before anything is read: what is written meanwhile makes the text outdated.
     lies_ready = _ready(workspace, agent)
     files, generation = lies_ready.sums(), str(workspace.patterns.generation)
-    chars_max, delimiter = workspace.config.recall.start_chars, f"fleet-{workspace.world.entropy(8).hex()}"
-    known = sources(workspace, agent)
-    standing = [each for source in known for each in source.best("evidence", chars_max // LESSON_CHARS_MIN)]
+    since = lies_ready.seen() if since is None else since
+    delimiter, known = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, agent)
     memory = _memory(workspace, agent)
     remembered = set(ready.ids(memory))  # once is enough
-    fresh = [pattern for pattern in standing if pattern.id not in remembered]
-    context = session_context(
-        agent=agent,
+    shown = exposure.shown_to(workspace.state, agent, but=session)
+    arrived = workspace.patterns.since(since, LESSONS_MAX)
+    news = [each for each in arrived if each.id not in remembered | shown and each.is_listed]
+    table = [pattern for source in known for pattern in source.triggered(triggers.TABLE_MAX)]
+    standing = _standing(workspace, agent, known, table)
+    inside = len({each.id for each in standing} & remembered)
+    left_out = remembered | {each.id for each in news}
+    rest = [each for each in standing if each.id not in left_out]
+    found = workspace.discoveries.newest(workspace.config.recall.discoveries)
+    fresh = set(workspace.discoveries.changed(since))
+    short = workspace.discoveries.short([each.id for each in found])
+    short |= finding.short(known, [each.id for each in (*news, *rest, *table)])
+    told = partial(session_context, agent=agent, delimiter=delimiter, members=workspace.emoji(), short=short)
+    context = told(
         memory=memory,
-        patterns=fresh,
-        total=sum(source.count() for source in known) - (len(standing) - len(fresh)),
-        discoveries=workspace.discoveries.newest(workspace.config.recall.discoveries),
+        news=news,
+        patterns=rest,
+        total=sum(source.count() for source in known) - inside - len(news),
+        discoveries=found,
+        fresh=fresh,
         waiting=_undecided(workspace, agent),
-        delimiter=delimiter,
-        chars_max=chars_max,
-        members=workspace.emoji(),
+        rest_max=max(workspace.config.recall.start_chars, CHARS_MIN),
+        standing=STANDING,
     )
+    new_found = [each for each in found if each.id in fresh]
+    again = told(memory="", news=news, patterns=(), discoveries=new_found, waiting=()) if news or new_found else ""
+    made = Start(
+        context,
+        again,
+        [*sorted(remembered), *(each.id for each in (*news, *rest) if short[each.id] in context)],
+        [each.id for each in news if short[each.id] in again],
+        generation,
+    )
+    if session:
+        return made
     with suppress(DiskError):  # a read-only disk: it is made each time
-        made = ready.rendered(context, delimiter, generation, files)
-        _put(workspace, lies_ready.start_file, made)
-        table = trigger_table(pattern for source in known for pattern in source.triggered(triggers.TABLE_MAX))
-        _put(workspace, lies_ready.triggers_file, ready.rendered_rows(table, generation) if table else b"")
-    return context
+        _put(workspace, lies_ready.start_file, ready.rendered(made, delimiter, files))
+        rows = trigger_table(table, workspace.emoji(), short)
+        _put(workspace, lies_ready.triggers_file, ready.rendered_rows(rows, generation) if rows else b"")
+    return made
 
 
-def at_once(workspace: Workspace, agent: str) -> str:
+def _standing(workspace: Workspace, agent: str, known: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:
+    """Return the lessons that have a place in every start: what is relevant now, then what is proven, best first.
+
+    A private lesson has one however often it was seen: it is the agent's own.
+    """
+    clan, *private = known
+    relevant = set(_relevant(workspace, agent, table))
+    near = [each for each in table if each.id in relevant and each.is_listed]
+    proven = [
+        *clan.best("proven", LESSONS_MAX),
+        *(each for one in private for each in one.best("evidence", LESSONS_MAX)),
+    ]
+    return list({each.id: each for each in (*near, *ranked(proven, "evidence"))}.values())
+
+
+def _relevant(workspace: Workspace, agent: str, table: Sequence[Pattern]) -> Iterator[str]:
+    """Yield the ids of lessons about the files that are changed here, and the commands that failed here last."""
+    rows = [[each.id, mentions.trigger(each.trigger, each.text, each.correct), ""] for each in table]
+    streaks = attempts.state(workspace.root, agent).of("")
+    commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
+    files = git.changed_files(workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
+    for command in commands:
+        yield from (each for each, _ in triggers.due(rows, [], "Bash", command, ""))
+    for path in files:
+        yield from (each for each, _ in triggers.due(rows, [], "Edit", "", path))
+
+
+def at_once(workspace: Workspace, agent: str) -> Start:
     """Return what can be told without the clan's lessons: the memory, and what waits. It reads some small files."""
     whole = workspace.files.read(promotion.memory_file(workspace, agent)).decode("utf-8", "replace")
-    return session_context(
+    text = session_context(
         agent=agent,
         memory=memory_md.hot(whole),
         patterns=(),
         discoveries=(),
         waiting=[each.in_one_line() for each in promotion.standing(workspace, agent).waiting],
         delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
-        chars_max=workspace.config.recall.start_chars,
         members=workspace.emoji(),
         note=_NOT_YET,
+        standing=STANDING,
     )
+    return Start(text, ids=ready.ids(text))
 
 
 def gossip(workspace: Workspace, count: int) -> str:

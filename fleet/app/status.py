@@ -89,7 +89,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool
         _log(workspace),
         _kept_back(workspace),
         _embedding(workspace),
-        setup.findings(workspace, agent, lambda each: starting.session_start(workspace, each)),
+        setup.findings(workspace, agent, lambda each: starting.session_start(workspace, each).text),
     ):
         found += _made(check)
     if online:

@@ -352,6 +352,7 @@ def _echoed(entry: Correction, target: _Target, was_shown: WasShown, now_ms: int
 
 
 def _as_echo(workspace: Workspace, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:
+    lesson = next(iter(workspace.patterns.beginning(lesson)), lesson)  # a start shows the beginning of an id
     found = workspace.patterns.lesson(lesson)
     if found is None:
         return Logged(lesson, text, 0, secrets, is_echo=True)

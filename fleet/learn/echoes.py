@@ -4,8 +4,8 @@ A lesson that is shown, repeated and counted would prove itself. So text that wa
 looks for a signal in it, and a correction that tells nothing but a shown lesson counts for nothing (FAULTS, attack 2).
 
 What was injected is known by its form: it stands between two equal marks ``fleet-<16 hex>``, or between a host's own
-marks, or is a line that ends in its evidence: ``(seen 5 by 3 agents; p-<16 hex>)``, ``(p-<16 hex>)``, ``(d-<16 hex>)``.
-A line is known by its end, since beginnings get lost: a dash, a quote's mark, an indent.
+marks, or is a line that ends in its evidence: ``(velma, seen 5 by 3 agents; p-<6 to 16 hex>)``, ``(p-...)``,
+``(d-...)``. A line is known by its end, since beginnings get lost: a dash, a quote's mark, an indent.
 """
 
 import re
@@ -17,7 +17,7 @@ _FRAME = re.compile(r"(?<![A-Za-z0-9_-])fleet-[0-9a-f]{16}(?![A-Za-z0-9_-])")
 _STANDS_BETWEEN = "stands between this mark and its repetition"
 _HOST_OPENS = re.compile(r"<hook_context\b[^<>]{0,200}>", re.IGNORECASE)
 _HOST_CLOSES = re.compile(r"</hook_context\s{0,8}>", re.IGNORECASE)
-_EVIDENCE = re.compile(r"\((?:[^()\n]{1,200}; ?)?(?P<id>[pd]-[0-9a-f]{16})\)")
+_EVIDENCE = re.compile(r"\((?:[^()\n]{1,200}; ?)?(?P<id>[pd]-[0-9a-f]{6,16})\)")
 _AFTER = " \t\r\"'`*_.,;:!?»”’)]|>"
 _BEFORE = re.compile(r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+")
 _NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})

@@ -25,7 +25,8 @@ SIGNAL_WINDOW_CHARS = 8 * 1024  # of what was said, so much is screened before i
 PAGE_LESSONS_MAX = 500
 PAGE_COLUMNS_MAX = 120
 ON_CHARS_MAX = 120
-START_CHARS_MAX = 9_000
+START_CHARS_MAX = 9_000  # of a whole start: hosts cut at 10,000
+START_REST_CHARS_MAX = 4_000  # of all but the memory
 HOT_CHARS_MAX = 4_000
 
 SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembered

@@ -1,20 +1,43 @@
 """Ready texts: a session's start and the trigger table, made beforehand for a hook that has some tens of milliseconds.
 
 ``.fleet/ready/start-<agent>.txt`` holds the text; its first line names the generation of the records and a checksum of
-each small file that it was made of. A text is good while both are the same, and is made anew otherwise.
+each small file that it was made of. A text is good while both are the same, and is made anew otherwise. One of these
+files is ``.fleet/seen/<agent>``: the generation up to which the agent has been told what is new. Whoever shows a text
+writes the generation of that text into it; so what was new is new once, and a start with no news makes nothing anew.
 ``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
 Little of the standard library, and nothing else: a hook imports this.
 """
 
-# ruff: noqa: PTH110, PTH118, PTH120, PTH123
+# ruff: noqa: PTH103, PTH110, PTH118, PTH120, PTH123
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 import json
 import os
 import zlib
+from collections.abc import Sequence
 
 _BYTES_MAX = 64 * 1024 * 1024
 _TABLE_BYTES_MAX = 1024 * 1024
+_GENERATION_CHARS_MAX = 18
 _HEX = frozenset("0123456789abcdef")
+
+
+class Start:
+    """What an agent reads when its session starts.
+
+    Attributes:
+        text: all of it.
+        news: what of it came since the agent was told last, for a session that holds the rest; "" for nothing.
+        ids: of the lessons in ``text``.
+        new_ids: of the lessons in ``news``.
+        generation: of the records that it was made of; "" where they were not read.
+    """
+
+    __slots__ = ("generation", "ids", "new_ids", "news", "text")
+
+    def __init__(
+        self, text: str, news: str = "", ids: Sequence[str] = (), new_ids: Sequence[str] = (), generation: str = ""
+    ) -> None:
+        self.text, self.news, self.ids, self.new_ids, self.generation = text, news, ids, new_ids, generation
 
 
 class Ready:
@@ -27,6 +50,7 @@ class Ready:
     Attributes:
         start_file: path of the text, below the root.
         triggers_file: path of the trigger table, below the root.
+        seen_file: path of the generation that the agent has been told of, below the root.
     """
 
     def __init__(self, root: str, agent: str) -> None:
@@ -34,27 +58,47 @@ class Ready:
         self._agent = agent
         self.start_file = f".fleet/ready/start-{agent}.txt"
         self.triggers_file = f".fleet/ready/triggers-{agent}.json"
+        self.seen_file = f".fleet/seen/{agent}"
 
-    def text(self) -> str | None:
+    def start(self) -> Start | None:
         """Return the start of the agent's session, under a fresh delimiter; None unless it is up to date."""
         head, _, made = self._own(self.start_file, _BYTES_MAX).partition(b"\n")
         try:
             told = json.loads(head)
-            delimiter, context = told["delimiter"], made.decode()
-            if not (isinstance(delimiter, str) and delimiter):
+            delimiter, news, context = told["delimiter"], told["news"], made.decode()
+            if not (isinstance(delimiter, str) and delimiter and isinstance(news, str)):
                 return None
             if told["generation"] != self.generation() or told["files"] != self.sums():
                 return None
+            while (fresh := f"fleet-{os.urandom(8).hex()}") in context:
+                pass
+            texts = context.replace(delimiter, fresh), news.replace(delimiter, fresh)
+            return Start(*texts, _only_ids(told["ids"]), _only_ids(told["new_ids"]), told["generation"])
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
-        while (fresh := f"fleet-{os.urandom(8).hex()}") in context:
-            pass
-        return context.replace(delimiter, fresh)
 
     def is_stale(self) -> bool:
         """Tell whether an outdated text lies ready where a new one can be written."""
         path = os.path.join(self._root, self.start_file)
-        return os.path.exists(path) and self.text() is None and os.access(os.path.dirname(path), os.W_OK)
+        return os.path.exists(path) and self.start() is None and os.access(os.path.dirname(path), os.W_OK)
+
+    def seen(self) -> int:
+        """Return the generation up to which the agent has been told what is new; -1 where nobody knows."""
+        said = self._own(self.seen_file, 80).strip()
+        return int(said) if said.isdigit() and len(said) <= _GENERATION_CHARS_MAX else -1
+
+    def note_seen(self, generation: str) -> None:
+        """Note that the agent has been told all up to a generation; nothing is written where that is known."""
+        if not generation or self._own(self.seen_file, 80).strip() == generation.encode():
+            return
+        path = os.path.join(self._root, self.seen_file)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        except OSError:
+            return  # what is new is told again: twice is better than never
+        with open(handle, "wb") as file:
+            file.write(f"{generation}\n".encode())
 
     def has_rows(self) -> bool:
         """Tell whether there is a trigger table."""
@@ -81,9 +125,13 @@ class Ready:
 
     def _made_of(self) -> list[str]:
         own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl")
-        local = (f"promotion/{self._agent}.json", f"promotion/{self._agent}.left.json", f"attempts/{self._agent}.won")
+        local = (
+            *(f"promotion/{self._agent}{end}" for end in (".json", ".left.json")),
+            *(f"attempts/{self._agent}.won", f"seen/{self._agent}"),
+        )
         return [
             "fleet.toml",
+            ".git/HEAD",
             "clan-learnings/members.toml",
             *(f"agents/{self._agent}/{name}" for name in own),
             *(f".fleet/{name}" for name in local),
@@ -102,17 +150,17 @@ class Ready:
             return b""
 
 
-def rendered(context: str, delimiter: str, made_at: str, files: dict[str, str]) -> bytes:
+def rendered(made: Start, delimiter: str, files: dict[str, str]) -> bytes:
     """Return the content of a ready text's file.
 
     Args:
-        context: the text, under ``delimiter``.
-        delimiter: as it stands in the text, at its two ends alone.
-        made_at: the generation of the records, asked before anything was read.
+        made: the texts, under ``delimiter``, with the generation of the records, asked before anything was read.
+        delimiter: as it stands in the texts, at their two ends alone.
         files: the ``sums`` of what else the text was made of, taken before anything was read.
     """
-    head = json.dumps({"delimiter": delimiter, "generation": made_at, "files": files}, separators=(",", ":"))
-    return f"{head}\n{context}".encode()
+    told = {"delimiter": delimiter, "generation": made.generation, "files": files}
+    told |= {"ids": made.ids, "new_ids": made.new_ids, "news": made.news}
+    return f"{json.dumps(told, separators=(',', ':'))}\n{made.text}".encode()
 
 
 def rendered_rows(table: list[list[str]], made_at: str) -> bytes:
@@ -120,7 +168,11 @@ def rendered_rows(table: list[list[str]], made_at: str) -> bytes:
     return f"{json.dumps({'generation': made_at})}\n{json.dumps(table)}\n".encode()
 
 
+def _only_ids(found: object) -> list[str]:
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
 def ids(context: str) -> list[str]:
-    """Return the ids of the lessons that a text shows, sorted."""
+    """Return the whole ids of lessons that stand in a text, sorted."""
     found = {part[:16] for part in context.split("p-")[1:]}
     return sorted(f"p-{digits}" for digits in found if len(digits) == 16 and _HEX.issuperset(digits))

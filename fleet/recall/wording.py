@@ -9,6 +9,11 @@ from fleet.model.pattern import Pattern
 from fleet.text.screening import readable
 
 LOG_A_CORRECTION = 'fleet correct --wrong "..." --right "..." --pattern "..."'
+STANDING = (
+    "When somebody corrects you, or a mistake is yours, log it before you go on: "
+    f"`{LOG_A_CORRECTION}`; what nobody would guess: `fleet discover --problem ... --solution ...`. "
+    "To look up: `fleet search WORDS`, `fleet show ID`."
+)
 UNREADABLE = "(nothing that can be shown)"
 
 _NO_DISCOVERY = """No discoveries yet. Log what took you long to find out, or stands in no manual:
@@ -68,16 +73,22 @@ def render_gossip(discoveries: Iterable[Discovery], *, members: Mapping[str, str
     return "\n".join(_paragraph(entry, members) for entry in newest_first(discoveries)) or _NO_DISCOVERY
 
 
-def in_one_line(entry: Discovery, members: Mapping[str, str]) -> str:
-    """Return a discovery as one list line: when, who, what, and in brackets what it is filed under."""
-    filed = "; ".join(filter(None, [_tags(entry), _confidence(entry), entry.id]))
-    opening = " ".join(filter(None, [day(entry.at), _author(entry, members), readable(entry.type)]))
+def in_one_line(entry: Discovery, members: Mapping[str, str], short: str = "") -> str:
+    """Return a discovery as one list line: when, who, what, and in brackets what it is filed under.
+
+    Args:
+        entry: the discovery.
+        members: agent to emoji.
+        short: the form of its id that stands for it; "" for the whole.
+    """
+    filed = "; ".join(filter(None, [_tags(entry), _confidence(entry), short or entry.id]))
+    opening = " ".join(filter(None, [day(entry.at), author(entry.by, members), readable(entry.type)]))
     told = ": ".join(filter(None, [opening, readable(entry.context), _finding(entry)]))
     return f"- {told} ({filed})"
 
 
 def _paragraph(entry: Discovery, members: Mapping[str, str]) -> str:
-    filed = [day(entry.at), _author(entry, members), readable(entry.type), _confidence(entry), _tags(entry), entry.id]
+    filed = [day(entry.at), author(entry.by, members), readable(entry.type), _confidence(entry), _tags(entry), entry.id]
     rows = [" · ".join(filter(None, filed))]
     if context := readable(entry.context):
         rows.append(f"  in: {context}")
@@ -89,8 +100,9 @@ def _finding(entry: Discovery) -> str:
     return " -> ".join(filter(None, [readable(entry.problem), readable(entry.solution)])) or UNREADABLE
 
 
-def _author(entry: Discovery, members: Mapping[str, str]) -> str:
-    agent = names.agent_of(entry.by)
+def author(replica: str, members: Mapping[str, str]) -> str:
+    """Return the name of whose replica wrote a record, with its emoji; "" where nobody knows."""
+    agent = names.agent_of(replica)
     return "an import" if agent == names.IMPORT else named(agent, members)
 
 

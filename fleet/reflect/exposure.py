@@ -102,6 +102,12 @@ def shown(state: "Local", agents: Iterable[str], promoted: Callable[[str], int |
     return found
 
 
+def shown_to(state: "Local", agent: str, *, but: str = "") -> set[str]:
+    """Return which lessons were shown to this agent here, in any session but one."""
+    asked = "SELECT DISTINCT pattern FROM exposure WHERE agent = ? AND (? = '' OR session != ?)"
+    return {row[0] for row in _rows(state, asked, agent, but, but)}
+
+
 def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
     """Return when each lesson was shown to this agent here, oldest first."""
     found: dict[str, list[_Span]] = defaultdict(list)

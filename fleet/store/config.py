@@ -50,13 +50,13 @@ class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How much an agent reads when its session starts.
 
     Attributes:
-        start_chars: all of it; hosts cut at 10,000.
+        start_chars: all but the memory; the whole never has more than 9,000, since hosts cut at 10,000.
         discoveries: the newest so many.
         page_lessons: lessons in patterns.md.
         session_idle_minutes: a session without a name ends after this long without a command.
     """
 
-    start_chars: int = limits.START_CHARS_MAX
+    start_chars: int = limits.START_REST_CHARS_MAX
     discoveries: int = 20
     page_lessons: int = limits.PAGE_LESSONS_MAX
     session_idle_minutes: int = 30

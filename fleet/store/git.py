@@ -306,6 +306,18 @@ _DAMAGE = re.compile(
 )
 
 
+def changed_files(root: Path, wait_s: float) -> list[str]:
+    """Return the tracked files that differ from the last commit of the repository around; [] where git does not say."""
+    if not (root / ".git").exists():
+        return []
+    command = (*GIT, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD")
+    try:
+        done = run(command, folder=root, env=environment(os.environ, wait_s), until=time.monotonic() + wait_s)
+    except (OSError, GitTimeout, GitTooMuch):
+        return []
+    return done.out.decode("utf-8", "replace").split("\0")[:-1] if done.code == 0 else []
+
+
 class Entry(NamedTuple):
     """One path of a commit's tree. Its size is -1 for what is no blob."""
 

@@ -19,13 +19,15 @@ from fleet.text import similarity
 
 T = TypeVar("T")
 
-Order = Literal["sight", "evidence"]
-"""Ranking of lessons: as a page shows them, or as a session's start does."""
+Order = Literal["sight", "evidence", "proven"]
+"""Ranking of lessons: as a page shows them; by evidence; and the same without those that were seen only once."""
 
 _LINE = "SELECT line, hash FROM pattern"
+_BY_EVIDENCE = "ORDER BY published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id"
 _BEST = {
     "sight": "listed ORDER BY published DESC, seen DESC, last DESC, id",
-    "evidence": "listed AND NOT retired ORDER BY published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id",
+    "evidence": f"listed AND NOT retired {_BY_EVIDENCE}",
+    "proven": f"listed AND NOT retired AND (published OR seen > 1) {_BY_EVIDENCE}",
 }
 _TRIGGERED = (
     "triggered AND listed AND NOT retired "
@@ -33,6 +35,7 @@ _TRIGGERED = (
 )
 # A key of canonical JSON stands in no text: there its quotes are escaped.
 _USED = """(published OR instr(line, '"shown":') OR instr(line, '"relapsed":') OR instr(line, '"hurt":'))"""
+SHORT_CHARS_MIN = len("p-000000")
 _AT_ONCE = 500
 _CANDIDATES_MAX = 40
 _LIKE_CHARS_MAX = 5_000  # SQLite refuses patterns of 50,000 bytes
@@ -124,6 +127,21 @@ class Patterns:
         if len(found) > len(alone[:count]):
             found = ranked(found, order)
         return found[:count]
+
+    def since(self, generation: int, count: int) -> list[Pattern]:
+        """Return the newest of the lessons that changed after a generation, merged records as one."""
+        asked = (
+            f"{_LINE} WHERE id IN (SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired "
+            "ORDER BY last DESC LIMIT ?) ORDER BY last DESC, id"
+        )
+        grouped = self.groups()
+        found = self._folded(asked, generation, count)
+        whole = ((self.lesson(each.id) if each.id in grouped else each) for each in found)
+        return list({each.id: each for each in whole if each is not None}.values())
+
+    def short(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the shortest unique beginning of each id that is here, of ``SHORT_CHARS_MIN`` characters at least."""
+        return self._ingest.ask(lambda it: _shortened(it, "pattern", ids))
 
     def _united(self, order: Order) -> Iterator[Pattern]:
         for group in groups(self.pointing()):
@@ -236,6 +254,10 @@ class Discoveries:
         asked = "SELECT id FROM discovery WHERE id >= ? AND id < ? ORDER BY id"
         return self._ingest.ask(lambda it: [row[0] for row in it.execute(asked, (prefix, f"{prefix}~"))])
 
+    def short(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the shortest unique beginning of each id that is here, of ``SHORT_CHARS_MIN`` characters at least."""
+        return self._ingest.ask(lambda it: _shortened(it, "discovery", ids))
+
     def holding(self, part: str, count: int) -> list[str]:
         """Return the ids of shown discoveries whose problem has this part, the newest first."""
         found = (each for each in reversed(self.shown()) if part.casefold() in each.problem.casefold())
@@ -315,6 +337,18 @@ class Passages:
 _SHOWN = "WHERE retracts = '' AND at <= ? AND id NOT IN (SELECT retracts FROM discovery WHERE retracts != '')"
 
 
+def _shortened(connection: Connection, table: Literal["pattern", "discovery"], ids: Iterable[str]) -> dict[str, str]:
+    asked = f"SELECT (SELECT max(id) FROM {table} WHERE id < ?), (SELECT min(id) FROM {table} WHERE id > ?)"
+    found = {}
+    for each in dict.fromkeys(ids):
+        beside = [other for other in connection.execute(asked, (each, each)).fetchone() if other]
+        chars = SHORT_CHARS_MIN
+        while any(other.startswith(each[:chars]) for other in beside):
+            chars += 1
+        found[each] = each[:chars]
+    return found
+
+
 def _like(part: str) -> str:
     escaped = part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped[:_LIKE_CHARS_MAX]}%"
@@ -328,4 +362,5 @@ def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> It
 
 
 def _is_listed(each: Pattern, order: Order) -> bool:
-    return each.is_listed and (order == "sight" or each.state != "retired")
+    is_proven = each.state == "published" or each.count("seen") > 1
+    return each.is_listed and (order == "sight" or each.state != "retired") and (order != "proven" or is_proven)

@@ -95,13 +95,13 @@ def test_commands_and_options_are_completed(one):
 # --- a session's start that lies ready ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [[], ["--agent", "velma"], ["--dir", "."], ["--session", "s1", "--agent", "velma"]])
+@pytest.mark.parametrize("words", [[], ["--agent", "velma"], ["--dir", "."]])
 def test_a_ready_start_is_printed_as_it_would_be_made(one, words):
     one.correct("one", "Say 日本 and a bell \x07 quietly")
     made = one.run("one", "start", *words).stdout.splitlines()
     ready = one.run("one", "start", *words).stdout.splitlines()
-    assert ready[1:-1] == made[1:-1]
-    assert ready[0] == ready[-1] != made[0]
+    assert [row for row in ready if row != ready[0]] == [row for row in made if row != made[0]]
+    assert ready[0] == ready[-2] != made[0]
     assert "日本" in "".join(ready)
 
 

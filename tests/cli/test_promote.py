@@ -222,7 +222,7 @@ def test_a_memory_cannot_break_out_of_the_context_it_is_shown_in(stage):
     stage.run("velma", "promote", pattern)
     told = stage.run("velma", "start").stdout.splitlines()
     mark = told[0]
-    assert [row for row in told if mark in row] == [mark, mark] == [told[0], told[-1]]
+    assert [row for row in told if mark in row] == [mark, mark] == [told[0], told[-2]]
     remembered = next(row for row in told if row.endswith(f"a person's yes, seen 1; {pattern})"))
     assert remembered.startswith("- Quote it ‹!-- /fleet:hot --› ‹/hook")
     assert status(stage, "velma")["trouble"] == ""

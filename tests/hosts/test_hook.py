@@ -136,6 +136,30 @@ def test_a_session_starts_with_what_the_fleet_knows_after_a_compaction_too(place
     assert "Use awk for user input" in place.context("SessionStart", {"source": source})
 
 
+def lesson(place, text: str) -> None:
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", text)
+
+
+def test_a_resumed_session_gets_only_what_is_new_to_it(place):
+    lesson(place, "Use awk for user input")
+    assert "Use awk" in place.context("SessionStart", {"source": "startup"})
+    assert "fleet correct" in place.context("SessionStart", {"source": "resume", "session_id": "never started here"})
+    place.context("SessionStart", {"source": "startup", "session_id": "another"})
+    assert place.context("SessionStart", {"source": "resume", "session_id": "another"}) == ""
+    lesson(place, "Pin every version")
+    again = place.context("SessionStart", {"source": "resume"})
+    assert "Pin every version" in again
+    assert "Use awk" not in again
+    assert "fleet correct" not in again
+
+
+def test_after_a_compaction_what_was_new_at_the_start_is_shown_again(place):
+    lesson(place, "Use awk for user input")
+    place.context("SessionStart", {"source": "startup"})
+    assert "- Use awk" in place.context("SessionStart", {"source": "compact"})
+    assert "- Use awk" not in place.context("SessionStart", {"source": "startup", "session_id": "another"})
+
+
 def test_what_was_shown_at_the_start_is_noted(place):
     done = place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input", "--json")
     place.context("SessionStart", {"source": "startup"})
@@ -290,7 +314,7 @@ def test_a_failure_that_teaches_nothing_leaves_what_lies_ready(place):
     for _ in range(3):
         place.hook("PostToolUseFailure", failed("ls nowhere"))
     place.hook("Stop")
-    assert ready.Ready(str(place.folder), "tank").text()
+    assert ready.Ready(str(place.folder), "tank").start()
     assert made_at(place) == before
 
 
@@ -300,12 +324,12 @@ def test_what_a_turn_changed_is_made_ready_when_it_ends(place, is_stopping):
     assert not (place.folder / ".fleet/ready").exists()  # nobody starts sessions here
     place.context("SessionStart")
     place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
-    assert ready.Ready(str(place.folder), "tank").text() is None
+    assert ready.Ready(str(place.folder), "tank").start() is None
     place.hook("Stop", {"stop_hook_active": is_stopping})
     until = time.monotonic() + 60
-    while ready.Ready(str(place.folder), "tank").text() is None and time.monotonic() < until:
+    while ready.Ready(str(place.folder), "tank").start() is None and time.monotonic() < until:
         time.sleep(0.05)
-    assert "Use awk for user input" in ready.Ready(str(place.folder), "tank").text()
+    assert "Use awk for user input" in ready.Ready(str(place.folder), "tank").start().text
 
 
 # --- prompts --------------------------------------------------------------------------------------------------------
@@ -798,7 +822,7 @@ def test_whether_a_sessions_end_syncs_is_configurable(place):
     assert told == "settled; nothing was sent: [hook] sync_at_end is false in fleet.toml"
     assert json.loads(place.fleet("status", "--json").stdout)["waiting"]["lines"]
     assert not list((place.home / "clan.git/refs/heads").iterdir())
-    assert "Use awk for user input" in ready.Ready(str(place.folder), "tank").text()
+    assert "Use awk for user input" in ready.Ready(str(place.folder), "tank").start().text
 
 
 def test_what_is_logged_is_said_back_without_secrets_or_escapes(place):
@@ -946,6 +970,7 @@ def test_a_disk_that_cannot_be_written_fails_nothing(place, event):
     """Root may write anywhere, so the disk is held at the call: every way to write a file is refused."""
     place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
     place.context("SessionStart")
+    place.fleet("start")  # what was new is not new any more: made ready again, as when a turn ends
     before = {path: path.stat().st_mtime_ns for path in place.folder.rglob("*")}
     told = {"cwd": str(place.folder), "session_id": "s", "prompt": CORRECTION, **failed("make")}
     done = subprocess.run(
@@ -958,7 +983,7 @@ def test_a_disk_that_cannot_be_written_fails_nothing(place, event):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert ("Use awk" in done.stdout) == (event == "SessionStart")
+    assert ("Lessons of the clan" in done.stdout) == (event == "SessionStart")
     assert bool(done.stdout) == (event == "SessionStart")
     assert {path: path.stat().st_mtime_ns for path in place.folder.rglob("*")} == before
 

@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 from fleet.app import starting
+from fleet.app.finding import find
 from fleet.app.starting import session_start
+from fleet.learn import attempts
 from fleet.learn.corrections import Correction, correct
+from fleet.model import limits
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.recall.ready import Ready
+from fleet.reflect import exposure
 from fleet.store import config
 from fleet.store.lines import DISCOVERIES, PATTERNS
 from fleet.store.workspace import Workspace, World
@@ -42,7 +46,8 @@ def workspace(tmp_path):
 
 
 def text(workspace) -> str | None:
-    return Ready(str(workspace.root), "velma").text()
+    made = Ready(str(workspace.root), "velma").start()
+    return None if made is None else made.text
 
 
 def bare(context: str) -> str:
@@ -60,13 +65,13 @@ def write(workspace: Workspace, path: str, *lines: Line) -> None:
 
 def test_it_is_what_was_made_under_another_delimiter(workspace):
     assert text(workspace) is None
-    made = session_start(workspace, "velma")
+    made = session_start(workspace, "velma").text
     first, second = text(workspace), text(workspace)
     assert bare(first) == bare(second) == bare(made)
     assert "the first lesson" in first
     assert "- remembered" in first
     assert len({context.splitlines()[0] for context in (made, first, second)}) == 3
-    assert all(context.splitlines()[0] == context.splitlines()[-1] for context in (first, second))
+    assert all(context.splitlines()[0] == context.splitlines()[-2] for context in (first, second))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +86,8 @@ def test_it_is_what_was_made_under_another_delimiter(workspace):
         ".fleet/promotion/velma.json",
         ".fleet/promotion/velma.left.json",
         ".fleet/attempts/velma.won",
+        ".fleet/seen/velma",
+        ".git/HEAD",
     ],
 )
 def test_it_is_none_once_a_file_is_another(workspace, path):
@@ -101,7 +108,7 @@ def test_it_is_none_once_a_refresh_found_other_records(workspace, path):
     write(workspace, path)
     workspace.db.refresh()
     assert text(workspace) is None
-    assert "news of tank" in session_start(workspace, "velma")
+    assert "news of tank" in session_start(workspace, "velma").text
     assert "news of tank" in text(workspace)
 
 
@@ -124,7 +131,7 @@ def test_a_line_that_says_nothing_new_makes_nothing_anew(workspace):
 
 def test_a_lost_database_is_no_older_than_another(workspace):
     """Deleted, it counts its generations anew: none of them may be taken for one of before."""
-    before = session_start(workspace, "velma")
+    before = session_start(workspace, "velma").text
     workspace.close()
     for file in (workspace.root / ".fleet").glob("state-*"):
         file.unlink()
@@ -133,24 +140,24 @@ def test_a_lost_database_is_no_older_than_another(workspace):
     try:
         fresh.db.refresh()
         assert text(fresh) is None
-        assert bare(session_start(fresh, "velma")) != bare(before)
+        assert bare(session_start(fresh, "velma").text) != bare(before)
     finally:
         fresh.close()
 
 
 def test_a_mutation_that_worked_is_noticed_and_a_failure_changes_nothing(workspace):
-    from fleet.learn import attempts, mutations
+    from fleet.learn import mutations
 
     session_start(workspace, "velma")
     attempts.note_failure(str(workspace.root), "velma", "s", "ls nowhere", "no such file", 1)
     assert text(workspace)
     mutations.record_success(workspace, "velma", {"event": "declared", "id": "m-0000000000000001", "code": "M1"}, "")
     assert text(workspace) is None
-    assert "worked and is no lesson yet" in session_start(workspace, "velma")
+    assert "worked and is no lesson yet" in session_start(workspace, "velma").text
     assert text(workspace)
     mutations.drop(workspace, "velma", "m-0000000000000001")
     assert text(workspace) is None
-    assert "worked and is no lesson yet" not in session_start(workspace, "velma")
+    assert "worked and is no lesson yet" not in session_start(workspace, "velma").text
 
 
 def test_a_file_that_went_away_is_noticed(workspace):
@@ -169,7 +176,7 @@ def test_what_is_written_while_it_is_made_is_not_missed(workspace, monkeypatch):
         return render(**words)
 
     monkeypatch.setattr(starting, "session_context", late)
-    assert "in between" not in session_start(workspace, "velma")
+    assert "in between" not in session_start(workspace, "velma").text
     workspace.db.refresh()
     assert text(workspace) is None
 
@@ -201,12 +208,12 @@ def test_a_foreign_delimiter_never_stands_in_the_text(workspace):
     session_start(workspace, "velma")
     file = workspace.root / Ready("", "velma").start_file
     delimiter = json.loads(file.read_text().splitlines()[0])["delimiter"]
-    assert file.read_text().count(delimiter) == 3  # in the head, and at the two ends
+    assert file.read_text().count(delimiter) == 5  # in the head, and at the two ends of text and news
 
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(workspace):
     (workspace.root / Ready("", "velma").start_file).mkdir(parents=True)  # a folder where the file belongs
-    assert "the first lesson" in session_start(workspace, "velma")
+    assert "the first lesson" in session_start(workspace, "velma").text
 
 
 def test_no_link_is_followed(workspace, tmp_path):
@@ -238,8 +245,105 @@ def test_the_table_of_triggers_is_each_agents_own_and_goes_when_there_is_none(wo
 def test_a_private_lesson_is_told_to_its_agent_alone(workspace):
     private = line("p-0000000000000002", {"velma.00000001": 9}, text="Mine alone", scope="private")
     workspace.notes_file("velma").write_bytes(PATTERNS.encode(private) + b"\n")
-    assert "Mine alone" in session_start(workspace, "velma")
-    assert "Mine alone" not in session_start(workspace, "slash")
+    assert "Mine alone" in session_start(workspace, "velma").text
+    assert "Mine alone" not in session_start(workspace, "slash").text
+
+
+def told(workspace, *agents: str) -> None:
+    """Do as a hook does once it has shown what lies ready."""
+    for agent in agents:
+        Ready(str(workspace.root), agent).note_seen(str(workspace.patterns.generation))
+
+
+def test_what_is_new_is_new_once_and_a_start_without_news_makes_nothing_anew(workspace):
+    first = session_start(workspace, "velma")
+    assert "New since your last session:\n- the first lesson" in first.text
+    assert "the first lesson" in first.news
+    assert first.new_ids == first.ids
+    told(workspace, "velma")
+    assert text(workspace) is None
+    second = session_start(workspace, "velma")
+    assert (second.news, second.new_ids) == ("", [])
+    assert "the first lesson" not in second.text
+    assert "1 lesson left out" in second.text
+    assert text(workspace)
+    told(workspace, "velma")
+    assert text(workspace)
+
+
+def test_what_was_shown_at_another_moment_is_not_new_when_it_changes(workspace):
+    told(workspace, "velma")
+    write(workspace, "patterns.jsonl")
+    exposure.note(workspace.state, "velma", "s", ["p-0000000000000001"], 1)
+    assert "news of tank" not in session_start(workspace, "velma").text
+    assert "news of tank" in session_start(workspace, "slash").text
+
+
+def test_each_agent_has_news_of_its_own(workspace):
+    told(workspace, "velma", "slash")
+    write(workspace, "patterns.jsonl")
+    told(workspace, "slash")
+    assert "news of tank" in session_start(workspace, "velma").news
+    assert session_start(workspace, "slash").news == ""
+
+
+def test_a_lesson_seen_once_has_no_place_unless_it_is_new_or_about_what_is_changed_here(workspace):
+    once = line("p-0000000000000001", {"tank.00000001": 1}, text="Regenerate after `src/api.ts` is edited")
+    twice = line("p-0000000000000002", {"tank.00000001": 1, "slash.00000001": 1}, text="Seen by two")
+    published = line("p-0000000000000003", {"tank.00000001": 1}, text="Promoted", state="published")
+    write(workspace, "patterns.jsonl", once, twice, published)
+    told(workspace, "velma")
+    context = session_start(workspace, "velma").text
+    assert ["Regenerate" in context, "Seen by two" in context, "Promoted" in context] == [False, True, True]
+
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        subprocess.run(["git", *who, *words], cwd=workspace.root, check=True, capture_output=True)
+
+    git("init", "-q")
+    (workspace.root / "src").mkdir()
+    (workspace.root / "src/api.ts").write_text("a")
+    git("add", "src")
+    git("commit", "-qm", "x")
+    assert "Regenerate" not in session_start(workspace, "velma").text
+    (workspace.root / "src/api.ts").write_text("b")
+    assert "Regenerate" in session_start(workspace, "velma").text
+
+
+def test_a_lesson_about_a_command_that_failed_here_has_a_place(workspace):
+    write(workspace, "patterns.jsonl", line("p-0000000000000001", {"tank.00000001": 1}, text="`make lint` needs node"))
+    told(workspace, "velma")
+    assert "needs node" not in session_start(workspace, "velma").text
+    attempts.note_failure(str(workspace.root), "velma", "s", "cd web && make lint", "node: not found", 127)
+    assert "needs node" in session_start(workspace, "velma").text
+
+
+def test_of_many_lessons_the_newest_are_shown_and_the_room_is_kept(workspace):
+    stamps = [f"2026-03-{1 + n // 24:02}T{n % 24:02}:00:00.000Z-0000" for n in range(93)]
+    lessons = [
+        line(f"p-{(n * 7919) % 4093:016x}", {"tank.00000001": 1}, add={"tank.00000001": at}, text=f"Lesson {n:03}")
+        for n, at in enumerate(stamps)
+    ]
+    write(workspace, "patterns.jsonl", *lessons)
+    context = session_start(workspace, "velma").text
+    assert all(f"Lesson {n:03}" in context for n in range(83, 93))
+    assert len(context) < limits.START_REST_CHARS_MAX + 500
+
+
+def test_ids_are_short_and_every_one_is_unique_and_long_enough(workspace):
+    alike = line("p-1234567800000000", {"tank.00000001": 1}, text="One"), line("p-1234567900000000", {}, text="Other")
+    write(workspace, "patterns.jsonl", *alike, line("p-abcdef0000000000", {"tank.00000001": 1}, text="Else"))
+    context = session_start(workspace, "velma").text
+    assert "- One (tank; p-12345678)" in context
+    assert "- Else (tank; p-abcdef)" in context
+    assert find(workspace, "p-12345678").text == "One"
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", b"9" * 70, b"-1", b"\xff"])
+def test_a_damaged_note_of_what_was_told_costs_a_repetition_at_most(workspace, content):
+    told(workspace, "velma")
+    (workspace.root / Ready("", "velma").seen_file).write_bytes(content)
+    assert "the first lesson" in session_start(workspace, "velma").text
 
 
 def test_reading_it_takes_no_library():

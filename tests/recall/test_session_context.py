@@ -69,6 +69,7 @@ def test_a_small_context_is_golden():
         findings("arm64 needs a flag"),
         ["2 corrections have no pattern yet: fleet learn ID --pattern T"],
         members={"popashot": "🎯", "velma": "🔍"},
+        short={f"p-{1:016x}": "p-000001"},
     )
     assert told == (
         f"{DELIMITER}\n"
@@ -80,8 +81,8 @@ def test_a_small_context_is_golden():
         "- Use pnpm here\n"
         "\n"
         "Lessons of the clan:\n"
-        "- Check the CLI version — right: run it with --version (seen 5 by 3 agents; p-0000000000000001)\n"
-        "- Quote paths (seen 1 by 1 agent; p-0000000000000002)\n"
+        "- Check the CLI version — right: run it with --version (agent0, seen 5 by 3 agents; p-000001)\n"
+        "- Quote paths (agent0; p-0000000000000002)\n"
         "\n"
         "Newest discoveries:\n"
         "- 2026-11-20 🔍 velma: arm64 needs a flag (d-0000000000000000)\n"
@@ -95,35 +96,30 @@ def test_a_small_context_is_golden():
 def test_an_empty_clan_learns_how_to_log_its_first_correction():
     told = context()
     assert_framed(told)
-    assert "fleet correct" in told
+    assert "Nothing is known here yet" in told
     assert ":\n" not in told  # no heading of an empty section
 
 
-def test_published_first_then_agents_then_sessions_then_seen():
-    patterns = [
-        lesson(6, "f"),
-        lesson(4, "d", seen=9),
-        lesson(3, "c", sessions=3),
-        lesson(2, "b", agents=2),
-        lesson(9, "a", state="published"),
-    ]
-    assert ids(context(patterns=patterns)) == ids(context(patterns=patterns[::-1])) == [9, 2, 3, 4, 6]
+def test_lessons_stand_in_the_order_in_which_they_are_given():
+    assert ids(context(patterns=[lesson(6, "f"), lesson(4, "d"), lesson(9, "a")])) == [6, 4, 9]
 
 
-def test_of_two_lessons_alike_the_newest_comes_first_whatever_its_id():
-    later = AT.replace("2026-03-15", "2026-03-16")
-    for old, new in ((1, 2), (2, 1)):
-        assert ids(context(patterns=[lesson(old, "old"), lesson(new, "new", at=later)])) == [new, old]
+def test_new_lessons_come_first_and_count_by_themselves():
+    told = context(patterns=[lesson(1, "old")], news=[lesson(2, "new"), lesson(3, "newer")], total=5)
+    assert ids(told) == [2, 3, 1]
+    assert told.index("New since your last session:") < told.index("newer") < told.index("Lessons of the clan:")
+    assert left_out(told, "lessons") == 4
 
 
-def test_an_import_is_no_witness():
+def test_discoveries_that_are_new_come_before_newer_ones():
+    told = context(found=findings("a", "b", "c"), fresh={f"d-{0:016x}"})
+    assert ids(told, "d") == [0, 2, 1]
+
+
+def test_an_import_is_nobodys():
     record = "0a0b0c0d00000000"
     imported = pattern(f"p-{1:016x}", {}, imported={record: 8}, text="imported")
-    both = lesson(3, "both", imported={record: 1})
-    told = context(patterns=[imported, lesson(2, "logged", sessions=1), both])
-    assert ids(told) == [2, 3, 1]
-    assert "(seen 8; p-0000000000000001)" in told
-    assert "both (seen 2 by 1 agent;" in told
+    assert "seen 8; p-0000000000000001)" in context(patterns=[imported])
 
 
 def test_what_is_retired_is_never_told():
@@ -148,7 +144,7 @@ def test_a_memory_within_its_limit_is_whole_whatever_else_there_is():
     assert len(ids(told)) + left_out(told, "lessons") == 300
     assert len(ids(told, "d")) + left_out(told, "discoveries") == 20
     assert told.count("- wait ") + left_out(told, "decisions") == 50
-    assert len(told) > limits.START_CHARS_MAX - 400  # room is there to be used
+    assert limits.START_REST_CHARS_MAX - 400 < len(told) - len(memory) < limits.START_REST_CHARS_MAX + 400
 
 
 def test_a_memory_over_its_limit_is_shown_as_far_as_it_fits_and_says_so():
@@ -176,9 +172,9 @@ def test_lessons_have_six_tenths_and_unused_room_goes_to_the_other():
     learned = told.index("Newest") - told.index("Lessons of")
     assert 0.5 < learned / len(told) < 0.62
     alone = context(patterns=patterns)
-    assert len(alone) > 8_700
+    assert 3_700 < len(alone) < 4_400
     few = context(patterns=patterns[:3], found=news)
-    assert len(few) > 8_700
+    assert 3_700 < len(few) < 4_400
     assert len(ids(few)) == 3
     assert len(ids(context(patterns=patterns, found=findings("one")), "d")) == 1
 
@@ -186,8 +182,8 @@ def test_lessons_have_six_tenths_and_unused_room_goes_to_the_other():
 def test_one_giant_lesson_does_not_keep_the_others_out():
     giants = [lesson(n, "g" * 8_000, state="published") for n in range(5)]
     told = context(patterns=[*giants, lesson(99, "small")])
-    assert ids(told) == [99, 0]
-    assert left_out(told, "lessons") == 4
+    assert ids(told) == [99]
+    assert left_out(told, "lessons") == 5
 
 
 def test_all_that_fits_exactly_is_not_left_out():
@@ -300,7 +296,7 @@ def test_real_lessons_fill_the_room():
     records = [json.loads(row) for row in LESSONS.read_text().splitlines()]
     patterns = [lesson(n, r["title"], correct=r["description"], state=r["status"]) for n, r in enumerate(records)]
     told = context("- my memory", patterns)
-    assert 8_500 < len(told) <= limits.START_CHARS_MAX
+    assert 3_500 < len(told) < limits.START_REST_CHARS_MAX + 400
     assert len(ids(told)) + left_out(told, "lessons") == 194
 
 

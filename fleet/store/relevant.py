@@ -1,0 +1,154 @@
+"""Lessons about what somebody has just written, looked up in a database as it is: read-only, in bounded time.
+
+A hook asks at every prompt, so nothing is refreshed, nobody is waited for, and whatever goes wrong finds nothing.
+
+Candidates are the best by BM25 for the words of a prompt that tell something. BM25 itself has no scale: its values
+depend on the length of a prompt and the number of lessons. So a candidate counts only where the two share two such
+words that are rare together, general ones (``data/general.txt``) apart, and where they say enough of the same: the
+geometric mean of the shares that the common words have of all words of each, weighted by how rare they are. Of these
+only the best are shown, and what is as good. What rule and threshold are worth stands in docs/evaluation.md.
+"""
+
+import math
+import sqlite3
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from fleet.store.database import TROUBLE
+from fleet.text import similarity
+
+SCORE_MIN = 0.25
+"""Below, fewer than seven in ten of what would be shown is about the prompt."""
+PROMPT_CHARS_MAX = 2_000
+_AS_GOOD = 0.95
+_WORDS_MAX = 160
+_CANDIDATES_MAX = 20
+_SHARED_MIN = 2
+_RARE_MIN = 1.6
+"""So rare the shared words are together: one that stands in one lesson alone counts for a little less than 1."""
+_ASIDE = frozenset(
+    str.split("after because before between both but instead next not other over than under without yes yet")
+)
+"""Words that tell nothing here, besides those that tell nothing in a lesson."""
+_GENERAL_WEIGHT = 0.25
+_WORD_CHARS_MIN = 3
+_COMMON = 200
+_COMMON_SHARE = 0.05
+_STEPS = 1_000  # of SQLite's machine, between two looks at the clock
+
+
+class Relevant(NamedTuple):
+    """A lesson that is about a prompt: its id and line, and how much so, from 0 to 1."""
+
+    id: str
+    line: bytes
+    score: float
+
+
+def relevant(path: Path, prompt: str, limit_s: float) -> list[Relevant]:
+    """Return the lessons of a database that are about a prompt, best first; none where that is not known in time.
+
+    Args:
+        path: of the database, as the last refresh left it.
+        prompt: what somebody wrote; beyond ``PROMPT_CHARS_MAX`` it is cut.
+        limit_s: how long it may take.
+    """
+    words = _telling(prompt[:PROMPT_CHARS_MAX])[:_WORDS_MAX]
+    if len(words) < _SHARED_MIN or not path.is_file() or path.is_symlink():
+        return []
+    until = time.monotonic() + limit_s
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=0)) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+            return _found(connection, words)
+    except TROUBLE:
+        return []
+
+
+def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
+    connection.execute("CREATE VIRTUAL TABLE temp.known USING fts5vocab ('main', 'words', 'col')")
+    lessons = connection.execute("SELECT max(rowid) FROM pattern").fetchone()[0] or 0
+    stems = _stems(connection, [*words, *_general()])
+    asked = frozenset(stems[word] for word in words)
+    weights = _Weights(_frequency(connection, asked), frozenset(stems[word] for word in _general()), lessons)
+    often = max(_COMMON, int(lessons * _COMMON_SHARE))
+    rare = {stem for stem in asked - weights.general if 0 < weights.frequency.get(stem, 0) <= often}
+    expression = " OR ".join(f'"{word}"' for word in words if stems[word] in rare)
+    if not expression:
+        return []
+    query = (
+        "SELECT p.id, p.line, words.text FROM words JOIN pattern p ON p.rowid = words.rowid "
+        "WHERE words MATCH ? AND p.listed AND NOT p.retired ORDER BY bm25(words, 2.0, 0.0), p.last DESC, p.id LIMIT ?"
+    )
+    rows = connection.execute(query, (f"{{text}} : ({expression})", _CANDIDATES_MAX)).fetchall()
+    told = [_telling(text) for _, _, text in rows]
+    stems = _stems(connection, [word for each in told for word in each])
+    said = [frozenset(stems[word] for word in each) for each in told]
+    weights.frequency.update(_frequency(connection, frozenset().union(*said) - asked))
+    scored = [Relevant(row[0], row[1], weights.score(asked, each)) for row, each in zip(rows, said, strict=True)]
+    best = max((each.score for each in scored), default=0.0)
+    least = max(SCORE_MIN, best * _AS_GOOD)
+    return sorted((each for each in scored if each.score >= least), key=lambda each: -each.score)
+
+
+class _Weights(NamedTuple):
+    """What the words of a clan weigh: stem to the number of lessons that have it, general ones, number of lessons."""
+
+    frequency: dict[str, int]
+    general: frozenset[str]
+    lessons: int
+
+    def of(self, stems: Iterable[str]) -> float:
+        """Return the sum of inverse document frequencies; a general word has a part of its own."""
+        return sum(
+            (_GENERAL_WEIGHT if stem in self.general else 1.0)
+            * max(math.log((self.lessons + 1) / (self.frequency.get(stem, 0) + 0.5)), 0.0)
+            for stem in stems
+        )
+
+    def score(self, asked: frozenset[str], said: frozenset[str]) -> float:
+        """Return how much a prompt and a lesson say the same, from 0 to 1."""
+        shared = asked & said
+        common = self.of(shared)
+        if len(shared - self.general) < _SHARED_MIN or common < _RARE_MIN * math.log(self.lessons + 1):
+            return 0.0
+        return common / math.sqrt(self.of(asked) * self.of(said))
+
+
+def _telling(text: str) -> list[str]:
+    """Return the words of a text that tell something, as the index has them, each once."""
+    return list(dict.fromkeys(word.casefold() for word in similarity.indexed(text).split() if _tells(word)))
+
+
+def _tells(word: str) -> bool:
+    is_long = len(word) >= _WORD_CHARS_MIN if word.isascii() else word[:1].isalpha()  # a sign's letter is none
+    return is_long and not word.isdigit() and not similarity.is_stop(word) and word.casefold() not in _ASIDE
+
+
+def _stems(connection: sqlite3.Connection, words: Iterable[str]) -> dict[str, str]:
+    """Return the stem of each word, as the full-text index has it."""
+    given = list(dict.fromkeys(words))
+    tokenizer = similarity.TOKENIZER
+    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.said USING fts5 (text, tokenize = '{tokenizer}')")
+    connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.stem USING fts5vocab ('temp', 'said', 'instance')")
+    connection.execute("DELETE FROM temp.said")
+    connection.executemany("INSERT INTO temp.said (rowid, text) VALUES (?, ?)", enumerate(given, 1))
+    found = {given[number - 1]: str(stem) for number, stem in connection.execute("SELECT doc, term FROM temp.stem")}
+    return {word: found.get(word, word) for word in given}
+
+
+def _frequency(connection: sqlite3.Connection, stems: Iterable[str]) -> dict[str, int]:
+    asked = "SELECT doc FROM temp.known WHERE term = ? AND col = 'text'"
+    rows = ((stem, connection.execute(asked, (stem,)).fetchone()) for stem in islice(stems, 2_000))
+    return {stem: int(row[0]) for stem, row in rows if row}
+
+
+@cache
+def _general() -> tuple[str, ...]:
+    return tuple(Path(similarity.__file__).with_name("data").joinpath("general.txt").read_text("utf-8").split())
