@@ -25,6 +25,7 @@ from fleet.text.signals import PRAISE, detect
 _TEXT_CHARS_MAX = 300
 _ABOUT_CHARS_MAX = 160
 _ERROR_WORDS_MIN = 4
+_WORDS_MIN, _WORDS_MAX = 5, 50
 _WORTH = {"rejection": 3, "interruption": 1, "strong": 3, "medium": 1, "failure": 2}
 _RULES = re.compile(
     r"\b(?:never|always|should|must|instead|rather|don'?t|do not|doesn'?t|not|only|no longer|we (?:use|have|need|want)|"
@@ -36,6 +37,14 @@ _ASKS = re.compile(
     r"where|which|who|when|would|should we|should i|given|let'?s|explain|show|tell|i mean|maybe)\b",
     re.IGNORECASE,
 )
+
+
+_ORDERS = re.compile(r"(?:(?:no|please)\W+)*(?:don'?t|do not|never|always|use|prefer|keep|avoid|only)\b", re.IGNORECASE)
+_REPORTS = re.compile(
+    r"(?:(?:ah|ok|hmm+|but)\W+)*(?:i(?:'ve| have)? (?:just|actually|got|did|now|messed|see)|lol|still|this is still)\b",
+    re.IGNORECASE,
+)
+_PASTES = re.compile(r"```|\d+ [+-]|https?://|\w{8}-\w{4}-\w{4}")
 
 
 class Proposal(NamedTuple):
@@ -168,7 +177,9 @@ def _proposal(session: str, kind: str, said: str, about: str, at: str, worth: in
     words = len(text.split())
     if kind != "failure":
         asks = text.endswith(("?", "？")) or _ASKS.match(text) is not None
-        worth += 2 * (_RULES.search(text) is not None) - 4 * asks - 2 * (words < 5) - (words > 50)
+        worth += 2 * (_RULES.search(text) is not None) + 2 * (_ORDERS.match(text) is not None) - 4 * asks
+        worth -= 2 * (_REPORTS.match(text) is not None) + 2 * (_PASTES.search(text) is not None)
+        worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
     name = blake2b(f"{session}\0{kind}\0{normalise(text)}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     return Proposal(f"t-{name}", kind, text, wrong, session, at, times, worth)
 

@@ -43,6 +43,7 @@ _WITH_WORDS = re.compile(
 _HINT = re.compile(
     r"\s*(?:Note: The \S{1,40} next message may contain a correction or preference\..*|</tool_use_error>)\Z", re.DOTALL
 )
+_NOT_THEIRS = re.compile(r"The \S{1,40} wants to clarify these questions\.")
 _STOPPED = "[Request interrupted by "
 _GO_ON = frozenset(str.split("sorry ok okay yes yeah please go on ahead continue proceed resume keep going carry and"))
 _GO_ON_WORDS_MAX = 6
@@ -252,7 +253,8 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
 def _words(refusal: str) -> str:
     """Return what the person said about a refused call, "" for nothing."""
     found = _WITH_WORDS.match(refusal)
-    return _HINT.sub("", found["words"]).strip()[:TEXT_CHARS_MAX] if found else ""
+    said = _HINT.sub("", found["words"]).strip()[:TEXT_CHARS_MAX] if found else ""
+    return "" if _NOT_THEIRS.match(said) else said
 
 
 def _about(given: object) -> str:

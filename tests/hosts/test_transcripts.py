@@ -106,6 +106,13 @@ def test_a_refusal_without_words_gets_those_of_the_next_prompt(talk):
     assert "rejection (confidence=medium)" in talk.place.entries()
 
 
+def test_words_that_the_host_put_into_a_refusal_are_not_the_persons(talk):
+    words = "The user wants to clarify these questions. This means they may have additional information."
+    talk.write(call("t1", "AskUserQuestion"), result("t1", WITH_WORDS["today"].replace(WORDS, words)))
+    talk.stop()
+    assert talk.place.entries() == ""
+
+
 def test_words_that_are_strong_by_themselves_are_one_signal_with_the_refused_call(talk):
     talk.write(call("t1", command="npm i"), result("t1", HEAD + STOP), STOPPED)
     said = talk.prompt("That's wrong. You should have used pnpm.")
