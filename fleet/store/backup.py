@@ -217,8 +217,8 @@ def join_local(state: Local, data: bytes, machine: str) -> None:
     is_ours = [_MACHINE, machine] in rows
     connection = state.connection()
     here = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+
+    def write() -> None:
         for table, *values in rows:
             if table not in here or len(values) != len(_TABLES.get(table, ())):
                 continue
@@ -231,10 +231,8 @@ def join_local(state: Local, data: bytes, machine: str) -> None:
                 f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {marks} {unless}",
                 (*values, *values),
             )
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()
+
+    state.in_one_go(write)
 
 
 def _parsed(data: bytes) -> Iterator[list[Any]]:
