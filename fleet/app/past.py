@@ -1,5 +1,7 @@
 """Lessons from past sessions: what people refused and corrected there, and what failed until something mended it.
 
+With ``[hook] auto_memory`` also what the host's own memory of the project keeps as feedback.
+
 A proposal is what somebody said, or what a command said, in one line; nothing here words a lesson anew, and nothing is
 logged that was not accepted. They are ranked: what lays down how something is done comes before what only asks.
 """
@@ -26,7 +28,8 @@ _TEXT_CHARS_MAX = 300
 _ABOUT_CHARS_MAX = 160
 _ERROR_WORDS_MIN = 4
 _WORDS_MIN, _WORDS_MAX = 5, 50
-_WORTH = {"rejection": 3, "interruption": 1, "strong": 3, "medium": 1, "failure": 2}
+_MEMORY_BYTES_MAX = 64 * 1024
+_WORTH = {"rejection": 3, "interruption": 1, "strong": 3, "medium": 1, "failure": 2, "memory": 6}
 _RULES = re.compile(
     r"\b(?:never|always|should|must|instead|rather|don'?t|do not|doesn'?t|not|only|no longer|we (?:use|have|need|want)|"
     r"i want|has to|have to|make sure|wrong|incorrect|without|before)\b|不|应该|nicht|sollte|muss",
@@ -52,7 +55,7 @@ class Proposal(NamedTuple):
 
     Attributes:
         id: ``t-`` and 8 hex, the same whenever the session is read.
-        kind: rejection, interruption, correction or failure.
+        kind: rejection, interruption, correction, failure or memory.
         text: of the lesson, in the words of who said it.
         wrong: what was refused, done or failing.
         session: the host's id of it.
@@ -106,8 +109,26 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
             if found:
                 sessions.append((file.stem, found))
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
-    ranked = [each for each in propose(sessions) if each.id.encode() not in logged]
-    return Past(ranked, len(sessions), troubles)
+    kept = [each for folder in folders for each in _remembered(folder / "memory")]
+    ranked = [*(kept if workspace.config.hook.auto_memory else ()), *propose(sessions)]
+    return Past([each for each in ranked if each.id.encode() not in logged], len(sessions), troubles)
+
+
+def _remembered(folder: Path) -> Iterator[Proposal]:
+    """Yield what the client's own memory keeps as feedback: a file a fact, its kind and what it is in its head."""
+    for path in sorted(folder.glob("*.md")) if not folder.is_symlink() else ():
+        if path.is_symlink() or not path.is_file():
+            continue
+        with path.open("rb") as file:
+            page = file.read(_MEMORY_BYTES_MAX).decode("utf-8", "replace")
+        _, _, rest = page.partition("---\n")
+        head, _, body = rest.partition("\n---")
+        fields = {
+            key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())
+        }
+        said = fields.get("description") or next((row for row in body.splitlines() if row.strip()), "")
+        if page.startswith("---\n") and fields.get("type") == "feedback" and said:
+            yield _proposal("", "memory", said, fields.get("name", path.stem), "", _WORTH["memory"])
 
 
 def propose(sessions: Iterable[tuple[str, Iterable[Event]]]) -> list[Proposal]:
@@ -175,7 +196,7 @@ def _failed(session: str, events: list[Event]) -> Iterator[Proposal]:
 def _proposal(session: str, kind: str, said: str, about: str, at: str, worth: int, times: int = 1) -> Proposal:
     text, wrong = _line(said, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
     words = len(text.split())
-    if kind != "failure":
+    if kind not in ("failure", "memory"):
         asks = text.endswith(("?", "？")) or _ASKS.match(text) is not None
         worth += 2 * (_RULES.search(text) is not None) + 2 * (_ORDERS.match(text) is not None) - 4 * asks
         worth -= 2 * (_REPORTS.match(text) is not None) + 2 * (_PASTES.search(text) is not None)

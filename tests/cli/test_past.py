@@ -105,3 +105,24 @@ def test_damaged_transcripts_cost_themselves_alone(stage, velma, kept):
 def test_what_names_nothing_is_refused_and_nothing_is_logged(stage, velma, kept, words):
     assert re.search(r"nothing was (logged|changed)", stage.run(velma, "import", *words, expect=2).stderr.lower())
     assert stage.patterns(velma)["patterns"] == []
+
+
+FEEDBACK = "---\nname: tabs\ndescription: Use tabs in the Makefile\nmetadata:\n  type: feedback\n---\n\nSaid twice.\n"
+
+
+def test_feedback_of_the_hosts_own_memory_is_proposed_only_where_somebody_wants_it(stage, velma, kept):
+    memory = kept / "memory"
+    memory.mkdir()
+    (memory / "tabs.md").write_text(FEEDBACK)
+    (memory / "who.md").write_text(FEEDBACK.replace("feedback", "user").replace("Use tabs", "Lives in Bern"))
+    (memory / "MEMORY.md").write_text("- [tabs](tabs.md)\n")
+    (memory / "bad.md").write_bytes(b"---\n\xff")
+    (memory / "link.md").symlink_to(memory / "link.md")
+    assert [each["kind"] for each in proposed(stage, velma)["proposals"]] == ["rejection", "correction"]
+    config = stage.folder / velma / "fleet.toml"
+    config.write_text(config.read_text().replace("# auto_memory = false", "auto_memory = true"))
+    first = proposed(stage, velma)["proposals"][0]
+    assert (first["kind"], first["text"]) == ("memory", "Use tabs in the Makefile")
+    assert stage.patterns(velma)["patterns"] == []
+    proposed(stage, velma, "--accept", first["id"])
+    assert [each["text"] for each in stage.patterns(velma)["patterns"]] == ["Use tabs in the Makefile"]
