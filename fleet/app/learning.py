@@ -175,9 +175,9 @@ def state_lesson(
 def waiting(workspace: Workspace, agent: str, session: str = "", *, everything: bool = False) -> list[Waiting]:
     """Return the entries whose lesson is still asked for; of one session, when it is named.
 
-    With ``everything`` also failed commands, what was dismissed, and what nobody is asked about any more for its age.
+    With ``everything`` also failed commands, and what was dismissed.
     """
-    return signals.waiting(workspace, agent, session, days=workspace.config.hook.ask_days, everything=everything)
+    return signals.waiting(workspace, agent, session, everything=everything)
 
 
 def dismiss(workspace: Workspace, agent: str, prefix: str) -> list[Waiting]:

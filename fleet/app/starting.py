@@ -33,9 +33,6 @@ _NOT_YET = (
 _MOMENTS_MAX = 20
 """So many changed files, and so many commands that failed, are looked at for what is relevant."""
 _GIT_S = 0.5
-_WAITING_DAYS = 1.0
-"""A start mentions what was logged without a lesson for so long: not each start, until somebody dismisses it."""
-
 _TIDY_S = 2.0
 """How long a session's start waits to write: what it could not take out is not shown, and leaves with the next sync."""
 
@@ -204,7 +201,7 @@ def _memory(workspace: Workspace, agent: str) -> str:
 def _undecided(workspace: Workspace, agent: str) -> list[str]:
     """Return what waits for a decision, a line each."""
     lines = []
-    if unfilled := counting.unfilled(workspace, agent, _WAITING_DAYS):
+    if unfilled := counting.unfilled(workspace, agent, workspace.config.hook.ask_days):
         lines.append(
             f"{counted(unfilled, 'correction', 'corrections')} without a lesson yet: `fleet learn --waiting` lists "
             'them, and `fleet learn ID --pattern "..."` states one'

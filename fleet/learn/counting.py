@@ -9,7 +9,6 @@ does not come back by itself.
 """
 
 import hashlib
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -100,7 +99,7 @@ def reconcile_all(workspace: Workspace) -> int:
     return owed
 
 
-def unfilled(workspace: Workspace, agent: str, days_max: float = math.inf) -> int:
+def unfilled(workspace: Workspace, agent: str, days: float = 0.0) -> int:
     """Return how many entries of an agent's log wait for a lesson that somebody may be asked for (``signals.waiting``).
 
     They count for nothing until it is stated.
@@ -108,12 +107,12 @@ def unfilled(workspace: Workspace, agent: str, days_max: float = math.inf) -> in
     Args:
         workspace: where.
         agent: whose log.
-        days_max: leave out what is older, if ``[hook] ask_days`` does not already.
+        days: leave out what is older; 0 leaves out nothing for its age.
     """
     page = workspace.files.read(log_file(workspace, agent))
     if not page or not _read_since(_noted(workspace, agent), page).waiting:
         return 0
-    return len(signals.waiting(workspace, agent, days=min(days_max, workspace.config.hook.ask_days)))
+    return len(signals.waiting(workspace, agent, days=days))
 
 
 def edited(workspace: Workspace, agent: str) -> list[Record]:

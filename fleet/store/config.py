@@ -134,13 +134,13 @@ class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         sync_at_end: a session's end exchanges with the clan; else it only puts this machine's files in order.
         quiet: the person is shown no line about what was logged, counted, promoted, shown or stopped.
-        ask_days: what was logged without a lesson is mentioned for so long; it stays in the log.
+        ask_days: a session's start mentions what was logged without a lesson for so long; it stays in the log.
         auto_memory: ``fleet import --transcripts`` proposes what the host's own memory keeps as feedback, too.
     """
 
     sync_at_end: bool = True
     quiet: bool = False
-    ask_days: Annotated[float, msgspec.Meta(gt=0)] = 7
+    ask_days: Annotated[float, msgspec.Meta(gt=0)] = 1
     auto_memory: bool = False
 
 

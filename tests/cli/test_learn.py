@@ -176,3 +176,12 @@ def test_an_entry_that_was_edited_after_it_was_counted_is_told_and_counts_as_bef
         "\n", " "
     )
     assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1]
+
+
+def test_a_start_mentions_what_has_no_lesson_for_as_long_as_somebody_wants_and_no_longer(stage, velma):
+    flagged(stage, velma)
+    assert "1 correction without a lesson" in stage.run(velma, "start").stdout
+    config = stage.folder / velma / "fleet.toml"
+    config.write_text(config.read_text().replace("# ask_days = 1 ", "ask_days = 0.000001 "))
+    assert "without a lesson" not in stage.run(velma, "start").stdout
+    assert len(learn(stage, velma, "--waiting")["waiting"]) == 1

@@ -478,7 +478,7 @@ def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
     wall.ms += 7 * 86_400_000 + 1
     flag(ground, "velma", Flag("human", "stop"), session="t")
     assert [each.title for each in waiting(ground, "velma", days=7)] == ["stop"]
-    assert corrections.unfilled(ground, "velma") == 1
+    assert [corrections.unfilled(ground, "velma", days) for days in (7, 0)] == [1, 2]
     assert next(each.id for each in waiting(ground, "velma", everything=True)) == old.id
     assert corrections.state_lesson(ground, "velma", old.id, "Use pnpm").logged.seen == 1
 
