@@ -1,7 +1,11 @@
 """``fleet import --transcripts``: what past sessions propose, and that nothing is logged which nobody accepted."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -126,3 +130,25 @@ def test_feedback_of_the_hosts_own_memory_is_proposed_only_where_somebody_wants_
     assert stage.patterns(velma)["patterns"] == []
     proposed(stage, velma, "--accept", first["id"])
     assert [each["text"] for each in stage.patterns(velma)["patterns"]] == ["Use tabs in the Makefile"]
+
+
+@pytest.mark.parametrize(("answer", "logged"), [("2", 1), ("all", 2), ("", 0)])
+def test_who_sits_at_a_terminal_is_asked_which_to_log(stage, velma, kept, answer, logged):
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "fleet", "import", "--transcripts"],
+            cwd=stage.folder / velma,
+            env=stage.environment(),
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "Which to log?" in done.stderr
+    assert done.stdout.count("seen 1 time") == len(stage.patterns(velma)["patterns"]) == logged
