@@ -10,6 +10,7 @@ from fleet.learn.counting import reconcile_all
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern, fold, groups, united
 from fleet.recall.wording import not_working
+from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings, grouped
 from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
@@ -79,18 +80,20 @@ class Listing(NamedTuple):
     """The lessons that were asked for.
 
     Attributes:
-        lessons: each with the id that it is merged into, "" for none; best first.
+        lessons: each with the id that it is merged into, "" for none, and with its other wordings; best first.
         total: how many there are in all.
         refused: how many lines could not be read.
     """
 
-    lessons: list[tuple[Pattern, str]]
+    lessons: list[tuple[Wordings, str]]
     total: int
     refused: int
 
 
-def listed(workspace: Workspace, count: int | None, *, everything: bool = False) -> Listing:
-    """Return the best lessons, or all; with ``everything`` retired ones and each merged record, too.
+def listed(
+    workspace: Workspace, count: int | None, clusters: Clusters = NOT_COMPARED, *, everything: bool = False
+) -> Listing:
+    """Return the best lessons, each cluster as one, or all; with ``everything`` retired ones and each record, too.
 
     What the logs owe is counted first, where anything may be written.
     """
@@ -102,11 +105,14 @@ def listed(workspace: Workspace, count: int | None, *, everything: bool = False)
             id_: (mine[id_], "") for id_ in mine
         }
         lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight")]
-        return Listing(lessons[:count], len(lessons), refused)
-    shared = patterns.lessons() if count is None else patterns.best("sight", count + len(mine))
+        return Listing([(Wordings(each), other) for each, other in lessons[:count]], len(lessons), refused)
+    spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
+    shared = patterns.lessons() if count is None else patterns.best("sight", count + len(mine) + spare)
     own = [each for each in mine.values() if each.is_listed]
     found = ranked([*(each for each in shared if each.id not in mine), *own], "sight")
-    return Listing([(each, "") for each in found[:count]], _count(patterns, mine), refused)
+    shown = grouped(found, clusters, patterns.lesson)
+    total = _count(patterns, mine) - spare + len(clusters.groups)
+    return Listing([(each, "") for each in shown[:count]], total, refused)
 
 
 def counted(workspace: Workspace) -> int:
@@ -149,6 +155,16 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
             yield lesson, ""
         elif each.text:
             yield each, lesson.id
+
+
+def wordings_as_json(found: Wordings, *, is_merged: bool = False) -> dict[str, Any]:
+    """Return a lesson as ``--json`` shows it, with what says the same in other words, and what says the opposite."""
+    said = [{"id": each.id, "text": screened(each.text), "seen": each.count("seen")} for each in found.wordings]
+    return (
+        lesson_as_json(found.lesson, is_merged=is_merged)
+        | ({"wordings": said} if said else {})
+        | ({"contradicts": list(found.opposites)} if found.opposites else {})
+    )
 
 
 def lesson_as_json(lesson: Pattern, *, is_merged: bool = False) -> dict[str, Any]:

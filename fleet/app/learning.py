@@ -17,8 +17,10 @@ from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Pattern, merging, united, unmerging
 from fleet.recall import triggers
+from fleet.reflect import clusters
 from fleet.store.workspace import Workspace, Writer
-from fleet.text.similarity import ALIKE_MIN, near
+from fleet.text.similarity import ALIKE_MIN, TURNS, near
+from fleet.text.telling import ASK_FOR_MORE, is_routine
 
 __all__ = [
     "Changed",
@@ -30,6 +32,7 @@ __all__ = [
     "Shown",
     "Stated",
     "Waiting",
+    "advice",
     "correct",
     "discover",
     "dismiss",
@@ -133,10 +136,14 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
 def _promote(workspace: Workspace, agent: str, logged: Logged) -> None:
     """Take a lesson into memory at once if this was the occurrence that it takes."""
     settings = workspace.config.promotion
-    if not logged.is_echo and not workspace.is_guest(agent) and logged.seen >= min(settings.own, settings.clan_seen):
+    if logged.is_echo or workspace.is_guest(agent):
+        return
+    # What says the same counts with it, and what says the opposite keeps it out.
+    near_ = [each.id for each in logged.near if TURNS.issuperset(each.differs)]
+    if near_ or logged.seen >= min(settings.own, settings.clan_seen):
         from fleet.app import reflecting  # 40 ms that most corrections need not spend
 
-        logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen)
+        logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, near_)
 
 
 def state_lesson(
@@ -188,6 +195,11 @@ def dismiss(workspace: Workspace, agent: str, prefix: str) -> list[Waiting]:
 def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery, bool]:
     """Log a discovery; return it, and whether it was new."""
     return discoveries.discover(workspace, agent, told)
+
+
+def advice(entry: Discovery) -> str:
+    """Return what would make it a better discovery, in a sentence; "" for nothing."""
+    return ASK_FOR_MORE.format(id=entry.id) if is_routine(entry.solution) else ""
 
 
 def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
@@ -374,16 +386,21 @@ def _refuse_difference(one: Pattern, other: Pattern) -> None:
 def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
     """Undo a merge; either of the two ids will do. Returned is the lesson that the record is now.
 
+    Here the two are not grouped by their words either: somebody said that they are two.
+
     Raises:
         NoError: it is not merged.
     """
     corrections.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         known = find(workspace, prefix)
+        before = workspace.patterns.group(known.id)
         stamp, cut = writer.tick(), workspace.policy().cut
         cleared = unmerging(workspace.patterns.pointing(), known.id)
         private.append(writer, [edits.unmerge(_line(writer, each), writer.name, stamp, cut) for each in cleared])
     members = _members(workspace, find(workspace, known.id))
+    mine = [each.id for each in members]
+    clusters.keep_apart(workspace, [(one, other) for one in mine for other in before if other not in mine])
     return Changed(united(members), [each.id for each in members if each.id != known.id], known.id)
 
 

@@ -1,6 +1,6 @@
 """Use cases of reflection: lessons that enter and leave the memories of the agents here, and the figures of it all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fleet.app.finding import find, sources
@@ -8,8 +8,9 @@ from fleet.learn import counting
 from fleet.model import limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import not_working
-from fleet.reflect import evidence, exposure, promotion
+from fleet.recall.wording import counted, not_working
+from fleet.reflect import clusters, evidence, exposure, promotion
+from fleet.reflect.clusters import Clusters
 from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import Left, Lessons, Outcome, Standing
@@ -43,6 +44,30 @@ class Decided(NamedTuple):
 def known(workspace: Workspace, agent: str) -> Lessons:
     """Return the records that an agent may have in its memory: the clan's, and its private ones."""
     return Lessons(sources(workspace, agent))
+
+
+def weighed(workspace: Workspace) -> Clusters:
+    """Return which of the clan's lessons say the same, and which the opposite, as of now."""
+
+    def own() -> list[str]:
+        logged = [each for agent in workspace.agents_here() for each in counting.occurrences(workspace, agent)]
+        return list(dict.fromkeys(each.pattern for each in sorted(logged, key=lambda each: -each.at_ms)))
+
+    return clusters.weighed(workspace, own)
+
+
+def to_review(found: Clusters) -> list[str]:
+    """Return what waits for ``fleet review``, a line for each kind."""
+    lines = []
+    if number := len(found.opposed):
+        lines.append(f"{counted(number, 'pair', 'pairs')} of lessons contradict each other: fleet review")
+    if number := len(found.likely):
+        lines.append(f"{counted(number, 'pair', 'pairs')} of lessons may be one lesson: fleet review")
+    return lines
+
+
+def _compared(workspace: Workspace, agent: str) -> Lessons:
+    return Lessons(sources(workspace, agent), weighed(workspace))
 
 
 def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequence[str] = ()) -> Decided:
@@ -96,27 +121,50 @@ def _in_memory(prefix: str, inside: Sequence[str]) -> str:
     raise NoError(f"no lesson in {FILE_NAME} begins with {prefix[:40]!r}: {listed}. Nothing was changed")
 
 
-def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int) -> str:
+def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()) -> str:
     """Take a lesson into memory at once if the occurrence just logged is the one that it takes.
+
+    Args:
+        workspace: where.
+        agent: whose memory.
+        pattern_id: of the lesson.
+        seen: its occurrences.
+        near: ids of lessons that may say the same in other words.
 
     Returns:
         The file where it stands now, or "".
     """
     settings = workspace.config.promotion
-    if settings.mode == "off" or (seen < settings.own and seen < settings.clan_seen):
+    least = evidence.least_seen(settings)
+    lessons = Lessons(sources(workspace, agent), clusters.last_weighed(workspace))
+    if settings.mode == "off" or seen + _seen_near(lessons, pattern_id, near) < least:
         return ""
-    lesson = known(workspace, agent).lesson(pattern_id)
+    if near:
+        lessons = _compared(workspace, agent)
+    lesson = _whole(lessons, pattern_id, agent)
     if lesson is None or not evidence.due([lesson], agent, settings, set()):
         return ""
     try:
         with workspace.writing(agent) as writer:
-            lessons = known(workspace, agent)
-            again = lessons.lesson(pattern_id)
+            again = _whole(lessons, pattern_id, agent)
             done = _promote_due(writer, [again] if again is not None else [], lessons)
     except FleetError as why:
         workspace.warn(f"the correction is logged, but {FILE_NAME} is as it was: {why}")
         return ""
     return f"agents/{agent}/{FILE_NAME}" if done.promoted else ""
+
+
+def _seen_near(lessons: Lessons, pattern_id: str, near: Collection[str]) -> int:
+    """Return how often lessons were seen that may be one with this: those near it, and what was one with them."""
+    ids = {each for one in near for each in lessons.clusters.of(one)} - {pattern_id}
+    return sum(found.count("seen") for each in ids if (found := lessons.lesson(each)) is not None)
+
+
+def _whole(lessons: Lessons, pattern_id: str, agent: str) -> Pattern | None:
+    """Return a lesson with the evidence of its cluster; None for an unknown one."""
+    lesson = lessons.lesson(pattern_id)
+    wordings = lessons.wordings(lesson.id) if lesson is not None else []
+    return clusters.spoken_for(wordings, agent) if len(wordings) > 1 else lesson
 
 
 def promote_all(workspace: Workspace) -> list[Due]:
@@ -132,7 +180,7 @@ def promote_all(workspace: Workspace) -> list[Due]:
     for agent in workspace.agents_here():
         try:
             with workspace.writing(agent) as writer:
-                lessons = known(workspace, agent)
+                lessons = _compared(workspace, agent)
                 _tell_left(workspace, agent, promotion.take_out_retired(workspace, agent, lessons))
                 if workspace.config.promotion.mode != "off":
                     promoted += _promote_promising(writer, lessons).promoted
@@ -154,6 +202,9 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
         changed = patterns.changed(int(since)) if since.isdigit() else []
         waiting = [each.id for each in promotion.standing(workspace, agent).waiting]
         looked |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
+    for group in lessons.clusters.groups:
+        if (whole := _whole(lessons, group[0], agent)) is not None:
+            looked = {each: one for each, one in looked.items() if each not in group} | {whole.id: whole}
     done = _promote_due(writer, list(looked.values()), lessons, is_all=is_all)
     if str(generation) != since:
         workspace.state.put(**{noted: str(generation)})
@@ -225,7 +276,7 @@ def as_found(stands: Standing) -> dict[str, Any]:
 
 def stats(workspace: Workspace) -> Stats:
     """Return the figures of what was logged and shown here: corrections, relapses, lessons that do not work."""
-    agents, patterns = workspace.agents_here(), workspace.patterns
+    agents, patterns, compared = workspace.agents_here(), workspace.patterns, weighed(workspace)
     groups = patterns.groups()
 
     def lesson(each: str) -> Pattern | None:
@@ -234,11 +285,13 @@ def stats(workspace: Workspace) -> Stats:
     shown = exposure.shown(workspace.state, agents, lambda each: exposure.promoted_ms(lesson(each)))
     here = (found for each in shown if (found := lesson(each)) is not None and found.is_listed)
     looked = {each.id: each for each in (*patterns.used(), *here)}
+    said = clusters.grouped((looked[each] for each in sorted(looked)), compared, lesson)
+    wordings = {each.lesson.id: each.ids for each in said}
     return measure(
-        [looked[each] for each in sorted(looked)],
+        [each.lesson for each in said],
         [Happened(*each) for agent in agents for each in counting.occurrences(workspace, agent)],
         shown,
         failing=not_working,
-        members=lambda each: groups.get(each, (each,)),
+        members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},
         unfilled=sum(counting.unfilled(workspace, agent) for agent in agents),
     )

@@ -17,7 +17,7 @@ from fleet.text.dates import WHEN
 
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
 
-__all__ = ["Answer", "Embedding", "agree_to_embed", "embed", "embedding", "render", "search"]
+__all__ = ["Answer", "Embedding", "agree_to_embed", "embedding", "render", "search"]
 
 INSTALL = "in a checkout of fleet: `uv tool install '.[semantic]'`, or pipx or pip install with the same words"
 
@@ -50,11 +50,6 @@ def search(
         UsageError: there is nothing to look for in it, or no such kind.
     """
     return recall.search(workspace, query, _pages(workspace), kinds=kinds, everything=everything, limit=limit)
-
-
-def embed(workspace: Workspace) -> int:
-    """Embed lessons that are new, where an embedding is installed or agreed to; return how many. Takes a while."""
-    return semantic.embed_new(workspace)
 
 
 def embedding(workspace: Workspace) -> Embedding:

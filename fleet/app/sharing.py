@@ -25,7 +25,7 @@ from fleet.share.outgoing import Outgoing
 from fleet.share.remote import Remote
 from fleet.share.sync import Exchanged, Hooks
 from fleet.share.sync import exchange as exchange_with
-from fleet.store import config
+from fleet.store import config, semantic
 from fleet.store.database import Pause
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
 from fleet.store.query import ranked
@@ -214,6 +214,7 @@ def synced(
 def _settled(workspace: Workspace) -> list[str]:
     """Count the logs, and let the memories here follow; return what was promoted."""
     counting.reconcile_all(workspace)
+    semantic.embed_new(workspace)  # what is compared for a promotion is compared by its meaning, too
     return [each.text for each in reflecting.promote_all(workspace)]
 
 

@@ -20,7 +20,8 @@ from fleet.recall import page, ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, counted, newest_first, render_gossip
-from fleet.reflect import exposure, memory_md, promotion
+from fleet.reflect import clusters, exposure, memory_md, promotion
+from fleet.reflect.clusters import grouped
 from fleet.store import git
 from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
@@ -84,12 +85,17 @@ def session_start(
     remembered = set(ready.ids(memory))  # once is enough
     shown = exposure.shown_to(workspace.state, agent, but=session)
     arrived = workspace.patterns.since(since, LESSONS_MAX)
-    news = [each for each in arrived if each.id not in remembered | shown and each.is_listed]
+    # As they were compared last: the next sync compares them anew, and a session's start does not wait for that.
+    compared = clusters.last_weighed(workspace)
+    against = {each for pair in compared.opposed for each in pair.ids}
+    kept_out = {said for each in remembered | shown for said in compared.of(each)} | against
+    news = [each for each in arrived if each.id not in kept_out and each.is_listed]
     table = [pattern for source in known for pattern in source.triggered(triggers.TABLE_MAX)]
     standing = _standing(workspace, agent, known, table)
     inside = len({each.id for each in standing} & remembered)
-    left_out = remembered | {each.id for each in news}
-    rest = [each for each in standing if each.id not in left_out]
+    left_out = remembered | against | {each.id for each in news}
+    said = grouped(standing, compared, workspace.patterns.lesson)
+    rest = [each.lesson for each in said if left_out.isdisjoint(each.ids)]
     found = workspace.discoveries.newest(workspace.config.recall.discoveries)
     fresh = set(workspace.discoveries.changed(since))
     short = workspace.discoveries.short([each.id for each in found])
@@ -180,9 +186,20 @@ def newest(workspace: Workspace, count: int) -> list[Discovery]:
 
 def rendered_page(workspace: Workspace) -> bytes:
     """Return ``patterns.md``: the best lessons, and how many more there are."""
-    count = workspace.config.recall.page_lessons
-    best, total = workspace.patterns.best("sight", count), workspace.patterns.count()
-    return page.render_page(best, members=workspace.emoji(), lessons_max=count, total=total).encode()
+    count, patterns, found = workspace.config.recall.page_lessons, workspace.patterns, reflecting.weighed(workspace)
+    spare = sum(map(len, found.groups))  # behind the first wordings of clusters others move up
+    shown = grouped(patterns.best("sight", count + spare), found, patterns.lesson)
+    opposed = [
+        (one, other) for a, b, *_ in found.opposed if (one := patterns.lesson(a)) and (other := patterns.lesson(b))
+    ]
+    return page.render_page(
+        [each.lesson for each in shown],
+        members=workspace.emoji(),
+        lessons_max=count,
+        total=patterns.count() - spare + len(found.groups) - len({each.id for pair in opposed for each in pair}),
+        wordings={each.lesson.id: each.wordings[1:] for each in shown},
+        opposed=opposed,
+    ).encode()
 
 
 def everything(workspace: Workspace) -> str:
@@ -213,6 +230,7 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
             f"{counted(len(left), 'lesson', 'lessons')} left this memory, since the clan retired "
             f"{'it' if len(left) == 1 else 'them'}: `fleet status` says which, and how to keep one"
         )
+    lines += reflecting.to_review(clusters.last_weighed(workspace))
     for each in mutations.proposals(workspace, agent):
         lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")
     return lines

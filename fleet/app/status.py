@@ -47,12 +47,18 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "unfilled": counting.unfilled(workspace, agent) if agent else 0,
         "edited": [each.pattern for each in counting.edited(workspace, agent)] if agent else [],
         "memory": reflecting.standing(workspace, agent) if agent else {},
+        "review": _review(workspace),
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,
         "held": len(workspace.db.late()),
         "carried": workspace.db.carried_count(),
         "replicas": _replicas(workspace),
     }
+
+
+def _review(workspace: Workspace) -> dict[str, int]:
+    found = reflecting.weighed(workspace)
+    return {"pairs": len(found.likely), "contradictions": len(found.opposed)}
 
 
 def _replicas(workspace: Workspace) -> list[dict[str, str]]:

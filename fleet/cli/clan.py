@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import searching, setup, sharing, status
+from fleet.app import reflecting, searching, setup, sharing, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
@@ -90,7 +90,8 @@ def _sync(
         with output.waiting("Syncing", workspace):
             done = _agreed(lambda yes: sharing.sync(workspace, who, yes=yes), yes=yes)
         _tell_synced(done)
-        searching.embed(workspace)
+        for line in reflecting.to_review(reflecting.weighed(workspace)):
+            output.say(line)
         if done.is_partial:
             raise typer.Exit(EXIT_REFUSED)
 
@@ -269,6 +270,10 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
     if found["clock"]:
         rows += [f"clock       {found['clock']}", "            set it, best by NTP"]
     rows += _memory_rows(found["memory"])
+    if (review := found["review"])["contradictions"]:
+        rows.append(f"review      {counted(review['contradictions'], 'pair')} of lessons contradict each other")
+    if review["pairs"]:
+        rows.append(f"review      {counted(review['pairs'], 'pair')} may be one lesson: fleet review")
     for key, label in (
         ("unfilled", "without a pattern yet"),
         ("held", "held: stamped over a day ahead"),

@@ -34,6 +34,7 @@ MODULES = {
     "edit": "lessons",
     "merge": "lessons",
     "unmerge": "lessons",
+    "review": "review",
     "promote": "lessons",
     "demote": "lessons",
     "init": "clan",

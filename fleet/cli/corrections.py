@@ -69,8 +69,10 @@ def _discover(
     told = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
     with output.opened(directory) as workspace:
         entry, is_new = learning.discover(workspace, output.agent_in(workspace, agent), told)
+        advice = learning.advice(entry) if is_new else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
-        output.tell({"id": entry.id, "new": is_new}, text, as_json=as_json)
+        found = {"id": entry.id, "new": is_new} | ({"advice": advice} if advice else {})
+        output.tell(found, "\n  ".join(filter(None, [text, advice])), as_json=as_json)
 
 
 @app.command("learn")
@@ -146,6 +148,8 @@ def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> N
             found["echo"] = True
         if logged.promoted:
             found["promoted"] = logged.promoted
+        if logged.advice:
+            found["advice"] = logged.advice
         if logged.near:
             found["near"] = output.cleaned([each._asdict() for each in logged.near])
         output.say_json(found)
@@ -155,6 +159,8 @@ def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> N
             output.say("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
         if logged.promoted:
             output.say(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
+        if logged.advice:
+            output.say(f"  {logged.advice}")
         for near in logged.near:
             output.say(_as_near(logged.id, near.id, output.cleaned(near.text), near.differs))
     output.tell_secrets(logged.secrets)

@@ -52,17 +52,21 @@ def _patterns(
     as_json: output.Json = False,
     directory: output.Directory = "",
 ) -> None:
-    """List the clan's lessons. Merged ones are one lesson, under the smallest of their ids."""
+    """List the clan's lessons. Merged ones are one lesson, and so are those that say the same in other words."""
     if count is None and not as_json and sys.stdout.isatty():
         count = ON_A_TERMINAL
     with output.opened(directory) as workspace:
-        found = finding.listed(workspace, count, everything=everything)
+        found = finding.listed(workspace, count, reflecting.weighed(workspace), everything=everything)
         if as_json:
-            rows = [finding.lesson_as_json(each, is_merged=bool(into)) for each, into in found.lessons]
+            rows = [finding.wordings_as_json(each, is_merged=bool(into)) for each, into in found.lessons]
             output.say_json({"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": found.refused})
             return
         for each, into in found.lessons:
-            output.say(_as_row(each, into))
+            output.say(_as_row(each.lesson, into))
+            for other in each.wordings[1:]:
+                output.say(f"{'':<18}  {other.count('seen'):>3}x  also said: {output.cleaned(other.text)} ({other.id})")
+            for against in each.opposites:
+                output.say(f"{'':<18}        contradicts {against}: `fleet review` decides")
         if found.total > len(found.lessons):
             more = found.total - len(found.lessons)
             output.note(f"{more:,} more: -n {found.total} lists all of them, `fleet search` looks for some")

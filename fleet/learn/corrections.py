@@ -32,6 +32,7 @@ from fleet.model.pattern import Pattern, fold, united
 from fleet.store import semantic
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
+from fleet.text.telling import ASK_FOR_THE_RULE, tells_what_happened
 
 __all__ = [
     "FILE_NAME",
@@ -81,6 +82,7 @@ class Logged:
         secrets: kinds of secrets that were taken out.
         is_echo: it told nothing but a lesson that this agent was shown, so nothing was logged.
         promoted: the file where the lesson stands from now on, if this was the occurrence that it takes.
+        advice: what would make it a better lesson, in a sentence; "" for nothing.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Logged:
         self.secrets = secrets
         self.is_echo = is_echo
         self.promoted = ""
+        self.advice = "" if is_echo or seen > 1 or not tells_what_happened(text) else ASK_FOR_THE_RULE.format(id=lesson)
         self._look = look
 
     @cached_property

@@ -343,16 +343,16 @@ def _representative(patterns: Iterable[Pattern]) -> Pattern:
     return min(patterns, key=lambda pattern: (not pattern.is_listed, not pattern.text, pattern.id))
 
 
-def united(patterns: Sequence[Pattern]) -> Pattern:
+def united(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Pattern:
     """Return one lesson made of a set's records, for showing: it is never written. A single one is itself.
 
-    Counters add up, also within one replica, which may have counted for both; a part counts once. A lesson is in while
-    any of its records is. Fields are the representative's; those it lacks come from the smallest id that has them.
-    Tags are united.
+    It bears the id and words of the ``speaker``, or else of the smallest id that is listed. Counters add up, also
+    within one replica, which may have counted for both; a part counts once. A lesson is in while any of its records
+    is. Fields that the speaker lacks come from the smallest id that has them. Tags are united.
     """
     if len(patterns) == 1:
         return patterns[0]
-    first = _representative(patterns)
+    first = speaker or _representative(patterns)
     members = sorted(patterns, key=lambda pattern: (pattern.id != first.id, pattern.id))
     fields, edited = _united_fields(members)
     at, by = min(((each.at, each.by) for each in members if each.at != clock.ZERO), default=(clock.ZERO, ""))

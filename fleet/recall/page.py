@@ -47,6 +47,8 @@ def render_page(
     members: Mapping[str, str] = {},
     lessons_max: int = limits.PAGE_LESSONS_MAX,
     total: int | None = None,
+    wordings: Mapping[str, Sequence[Pattern]] = {},
+    opposed: Sequence[tuple[Pattern, Pattern]] = (),
 ) -> str:
     """Return ``patterns.md``: the best lessons, grouped by category. The same patterns give the same bytes.
 
@@ -55,13 +57,17 @@ def render_page(
         members: agent to emoji.
         lessons_max: so many are shown, published ones first, then the most seen; the page says how many are not.
         total: how many there are, when ``patterns`` are only those that may be among the best.
+        wordings: the other wordings of a lesson, by its id.
+        opposed: pairs of lessons that say the opposite of each other: shown as what they are, and not as rules.
     """
-    listed = ranked((each for each in patterns if each.is_listed), "sight")
+    against = {each.id for pair in opposed for each in pair}
+    listed = ranked((each for each in patterns if each.is_listed and each.id not in against), "sight")
     shown = listed[: max(lessons_max, 0)]
     total = len(listed) if total is None else total
-    if not total:
+    if not total and not opposed:
         return _EMPTY
-    return "\n".join([_HEADER, _summary(shown, total), _ORIGIN, *_groups(shown, members)])
+    contradictions = _contradictions(opposed, members)
+    return "\n".join([_HEADER, _summary(shown, total), _ORIGIN, *_groups(shown, members, wordings), *contradictions])
 
 
 def render_all(
@@ -106,7 +112,18 @@ def _summary(shown: list[Pattern], total: int) -> str:
     return text + "\n"
 
 
-def _groups(shown: list[Pattern], members: Mapping[str, str]) -> Iterator[str]:
+def _contradictions(opposed: Sequence[tuple[Pattern, Pattern]], members: Mapping[str, str]) -> Iterator[str]:
+    """Yield a heading and the pairs of lessons that contradict each other: two items, and a line between them."""
+    if opposed:
+        yield _heading("Contradictions: `fleet review` decides", len(opposed))
+    for one, other in opposed:
+        yield f"{_item(one, members)}{_INDENT}\n{_INDENT}or the opposite:\n"
+        yield _item(other, members)
+
+
+def _groups(
+    shown: list[Pattern], members: Mapping[str, str], wordings: Mapping[str, Sequence[Pattern]]
+) -> Iterator[str]:
     """Yield headings and list items. The lessons come best first, so the group of the best one comes first, too."""
     groups: dict[str, tuple[str, list[Pattern]]] = {}
     for pattern in shown:
@@ -116,7 +133,7 @@ def _groups(shown: list[Pattern], members: Mapping[str, str]) -> Iterator[str]:
     for category, grouped in groups.values():
         yield _heading(category, len(grouped))
         for pattern in grouped:
-            yield _item(pattern, members)
+            yield _item(pattern, members, wordings.get(pattern.id, ()))
 
 
 def _heading(category: str, count: int) -> str:
@@ -128,13 +145,14 @@ def _heading(category: str, count: int) -> str:
     return f"## {escaped} ({count})\n"
 
 
-def _item(pattern: Pattern, members: Mapping[str, str]) -> str:
-    """Return one lesson as one list item of up to three paragraph lines: the lesson, the right way, the evidence."""
+def _item(pattern: Pattern, members: Mapping[str, str], wordings: Sequence[Pattern] = ()) -> str:
+    """Return one lesson as one list item: the lesson, the right way, its other wordings, the evidence, a line each."""
     text = _words(pattern.text) or UNREADABLE.split()
     parts = [["**" + text[0], *text[1:]]]
     parts[0][-1] += "**"
     if correct := _words(pattern.correct):
         parts.append(["Right:", *correct])
+    parts += [["Also said:", *words, f"· `{other.id}`"] for other in wordings if (words := _words(other.text))]
     parts.append(_evidence(pattern, members))
     for part in parts[:-1]:
         part[-1] += _BREAK

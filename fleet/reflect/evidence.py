@@ -156,6 +156,21 @@ def doubt(pattern: Pattern, records: Sequence[Pattern], agent: str) -> str:
     return ""
 
 
+def borrowed(words: Pattern, agent: str, settings: Promotion) -> str:
+    """Return why evidence that was met in other words does not vouch for these, or "".
+
+    Whoever words a lesson like a known one would else put words of its own under the evidence of others.
+
+    Args:
+        words: the lesson whose words would enter, with its own evidence alone.
+        agent: whose memory it would enter: words that it logged itself are its own affair.
+        settings: the thresholds.
+    """
+    if words.seen_by(agent) or _independent(words).agents >= settings.clan_agents:
+        return ""
+    return f"these words are {' and '.join(words.agents()) or 'nobody'}'s alone, and others said it in other ones"
+
+
 def _editor(pattern: Pattern, field: str) -> str:
     """Return the agent that set a field, "" for a field as first logged."""
     return names.agent_of(pattern.edited[field][1]) if field in pattern.edited else ""

@@ -20,6 +20,7 @@ from fleet.model.errors import BusyError, NoError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern
 from fleet.reflect import evidence, memory_md
+from fleet.reflect.clusters import NOT_COMPARED, Clusters
 from fleet.reflect.evidence import PERSON, RETIRED, Due
 from fleet.reflect.memory_md import FILE_NAME, Memory
 from fleet.store.lines import PATTERNS
@@ -38,10 +39,12 @@ class Lessons:
 
     Args:
         sources: the clan's records, and the agent's private ones.
+        clusters: which of them say the same, and which the opposite.
     """
 
-    def __init__(self, sources: Sequence[Patterns]) -> None:
+    def __init__(self, sources: Sequence[Patterns], clusters: Clusters = NOT_COMPARED) -> None:
         self._sources = sources
+        self.clusters = clusters
 
     def get(self, pattern_id: str) -> Pattern | None:
         """Return a folded record."""
@@ -54,6 +57,11 @@ class Lessons:
     def group(self, pattern_id: str) -> list[str]:
         """Return the ids of the merged set that a record belongs to, itself included."""
         return next((found for each in self._sources if (found := each.group(pattern_id))), [])
+
+    def wordings(self, pattern_id: str) -> list[Pattern]:
+        """Return the lessons of a lesson's cluster, itself among them."""
+        found = (self.lesson(each) for each in self.clusters.of(pattern_id))
+        return [each for each in found if each is not None]
 
 
 class Waiting(NamedTuple):
@@ -202,18 +210,33 @@ def _planned(
     plan = _Plan(memory, [], [])
     if settings.mode == "off":
         return plan
-    for due in evidence.due(by_id.values(), agent, settings, known):
-        pattern, parts = by_id[due.id], _records(lessons, due.id)
-        if known.intersection(part.id for part in parts):
-            continue  # it was promoted under another record of the same lesson
-        right = next(filter(None, (rights().get(part) for part in (due.id, *(p.id for p in parts)))), "")
-        more = plan.memory if memory.trouble else plan.memory.with_lesson(_row(pattern, right, due), agent)
-        if why := _obstacle(workspace, more, evidence.doubt(pattern, parts, agent), due):
+    for found in evidence.due(by_id.values(), agent, settings, known):
+        said = lessons.wordings(found.id)
+        due = _in_wordings(found, len(said))
+        parts = _records(lessons, due.id)
+        kin = list(dict.fromkeys(part for each in (by_id[due.id], *said) for part in _ids(lessons, each)))
+        if known.intersection(kin) or lessons.clusters.opposite(kin):
+            continue  # it was promoted under another record or in other words; or `fleet review` asks which one holds
+        right = next(filter(None, (rights().get(part) for part in kin)), "")
+        more = plan.memory if memory.trouble else plan.memory.with_lesson(_row(by_id[due.id], right, due), agent)
+        words = next((each for each in said if each.id == due.id), by_id[due.id])
+        doubt = evidence.doubt(words, parts, agent)
+        if not doubt and len(said) > 1:
+            doubt = evidence.borrowed(words, agent, settings)
+        if why := _obstacle(workspace, more, doubt, due):
             plan.waiting.append(Waiting(due.id, due.text, due.evidence, why))
         else:
             plan = plan._replace(memory=more)
             plan.promoted.append(due)
     return plan
+
+
+def _in_wordings(due: Due, number: int) -> Due:
+    return due._replace(evidence=f"{due.evidence} in {number} wordings") if number > 1 else due
+
+
+def _ids(lessons: Lessons, lesson: Pattern) -> list[str]:
+    return [lesson.id, *lessons.group(lesson.id)]
 
 
 def _records(lessons: Lessons, pattern_id: str) -> list[Pattern]:

@@ -344,14 +344,12 @@ def tick(workspace: Workspace, agent: str) -> Tick:
     """Return a tick of a workspace, as one of its agents; a sidecar runs one again and again, cron may."""
     # Late: a sidecar reads this module for what is due, and stays small. The verbs come in with the process of a tick.
     from fleet.app import sharing, starting
-    from fleet.store import semantic
 
     def work() -> Worked:
         done = sharing.settle(workspace, agent)
         made = [each for each in workspace.agents_here() if not starting.is_ready(workspace, each)]
         for each in made:
             starting.session_start(workspace, each)
-        semantic.embed_new(workspace)
         return Worked(promoted=list(done.promoted), ready=made, page=done.page)
 
     def sync() -> Exchanged | str:

@@ -337,9 +337,9 @@ class Local:
         """Note a person's yes to a value."""
         self._write(("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [(kind, value, at)]))
 
-    def disagree(self, kind: str) -> None:
-        """Withdraw every yes of a kind."""
-        self._write(("DELETE FROM consent WHERE kind = ?", [(kind,)]))
+    def disagree(self, kind: str, value: str = "") -> None:
+        """Withdraw a yes to one value, or every yes of a kind."""
+        self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value)]))
 
     def session(self, agent: str, now_ms: int, idle_ms: int, fresh: Callable[[], str]) -> str:
         """Return the running session of an agent, or a new one when it has been idle for longer than ``idle_ms``."""

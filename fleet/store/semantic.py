@@ -15,6 +15,7 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -148,6 +149,45 @@ def _best(connection: Any, chosen: _Source, text: str, count: int) -> list[tuple
         found += [(some[at][0], float(cosines[at])) for at in numpy.flatnonzero(cosines >= SIMILAR_MIN)]
         found = sorted(found, key=lambda each: (-each[1], each[0]))[:count]
     return found
+
+
+def alike(workspace: Workspace, ids: Sequence[str], least: float, partners_max: int) -> dict[tuple[str, str], float]:
+    """Return the cosines of the pairs among lessons that mean much the same, by their ids, the smaller first.
+
+    No model is loaded: what is embedded already is compared.
+
+    Args:
+        workspace: whose lessons.
+        ids: of some of them.
+        least: cosine below which a pair is left out.
+        partners_max: with so many others a lesson is paired, the closest ones.
+    """
+    chosen = source(workspace)
+    if chosen is None:
+        return {}
+    asked = "SELECT id, data FROM vector WHERE model = ? ORDER BY id"
+    rows = workspace.db.ask(lambda it: it.execute(asked, (chosen.name,)).fetchall())
+    wanted, size = set(ids), len(rows[0][1]) if rows else 0
+    rows = [row for row in rows if row[0] in wanted and len(row[1]) == size]
+    if len(rows) < 2:
+        return {}
+    numpy = import_module("numpy")
+    matrix = numpy.frombuffer(b"".join(data for _, data in rows), dtype="float16").reshape(len(rows), -1)
+    matrix = matrix.astype("float32")
+    cosines = matrix @ matrix.T
+    numpy.fill_diagonal(cosines, -1.0)
+    closest = numpy.argsort(-cosines, axis=1, kind="stable")[:, :partners_max]
+    places = [(at, int(other)) for at, others in enumerate(closest) for other in others]
+    return {
+        (rows[min(pair)][0], rows[max(pair)][0]): round(float(cosines[pair]), 3)
+        for pair in places
+        if cosines[pair] >= least
+    }
+
+
+def mark(connection: Connection) -> str:
+    """Return a text that is another one when other lessons are embedded, or another model embeds them."""
+    return get_meta(connection, _MARK)
 
 
 def _hash(text: str) -> bytes:

@@ -6,10 +6,12 @@ version, a name, a negation, an opposite, an order) helps to judge, and is wrong
 Stems are SQLite's: the same as in its full-text index.
 """
 
+import heapq
 import re
 import sqlite3
 import tomllib
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
@@ -30,8 +32,15 @@ CLOSE_MIN = 0.5
 CANDIDATES_MAX = 40
 ALIKE_MIN = 0.6
 """From here on two texts read alike: a hasty reader might take the one for the other."""
+_REPLACED_MAX = 2
+TURNS = frozenset(("negation", "opposite", "order"))
+"""Differences by which two lessons with the same words say the opposite."""
 _FUSION = 60  # reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)
 TERMS_MAX = 60
+PARTNERS_MAX = 20
+"""With so many others a text is compared, where many texts are compared with each other."""
+LOOKED_MAX = 1_000
+"""So many places are looked up to find them."""
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The tokenizer of the full-text tables that hold :func:`indexed` texts."""
 
@@ -176,6 +185,92 @@ def fused(*orders: Iterable[str]) -> list[str]:
     return sorted(points, key=lambda each: -points[each])
 
 
+class Alike(NamedTuple):
+    """Two of many texts that are close, by their numbers in the list.
+
+    Attributes:
+        one: the smaller number.
+        other: the larger.
+        score: by their words, 0 to 1.
+        differs: what differs, of ``DIFFERENCES``.
+        is_replaced: they say the same words in the same order, but for other ones at a single place: a thing or a tool
+            that is another one, as often as it is the same in another word.
+        is_turned: they say the same words, but for one at most or for opposites, and one of them the other way round.
+    """
+
+    one: int
+    other: int
+    score: float
+    differs: tuple[str, ...]
+    is_replaced: bool
+    is_turned: bool
+
+
+def alike(texts: Sequence[str], also: Iterable[tuple[int, int]] = (), least: float = NEAR_MIN) -> list[Alike]:
+    """Return the pairs among texts that share enough of their words, in the order of their numbers.
+
+    A text is compared with the ``PARTNERS_MAX`` that share most of its words: texts that are all alike cost no more
+    than others. The same texts in the same order give the same pairs.
+
+    Args:
+        texts: lessons.
+        also: pairs to be compared whatever their words are, each as (smaller number, larger).
+        least: score below which a pair of the first kind is left out.
+    """
+    read = _read(texts)
+    asked = dict.fromkeys(also)
+    found = []
+    for one, other in sorted({*_partners(read), *asked}):
+        mine, theirs = read[one], read[other]
+        score = _score(mine, theirs)
+        if score >= least or (one, other) in asked:
+            differs = _differences(mine, theirs)
+            is_turned = _is_turned(mine, theirs, differs)
+            found.append(Alike(one, other, score, differs, _is_replaced(mine, theirs), is_turned))
+    return found
+
+
+def _is_turned(mine: "_Wording", theirs: "_Wording", differs: tuple[str, ...]) -> bool:
+    if not differs or not TURNS.issuperset(differs):
+        return False
+    only = len(mine.told - theirs.told), len(theirs.told - mine.told)
+    return sum(only) <= 1 or ("opposite" in differs and max(only) <= 1)
+
+
+def _is_replaced(mine: "_Wording", theirs: "_Wording") -> bool:
+    """Tell whether two texts differ in one or two words at one place, and in nothing else."""
+    one, other = ([word.stem for word in wording.words if word.stem in wording.told] for wording in (mine, theirs))
+    head = _shared_head(one, other)
+    tail = _shared_head(one[head:][::-1], other[head:][::-1])
+    left = len(one) - head - tail, len(other) - head - tail
+    return head + tail > 0 and min(left) >= 1 and max(left) <= _REPLACED_MAX
+
+
+def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many words two texts have in common at their beginning."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _partners(read: Sequence["_Wording"]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of texts that share a third of the words of one, at most ``PARTNERS_MAX`` for each."""
+    holders: dict[str, list[int]] = {}
+    for at, wording in enumerate(read):
+        for stem in wording.told:
+            holders.setdefault(stem, []).append(at)
+    for at, wording in enumerate(read):
+        shared: Counter[int] = Counter()
+        # The rarest words first: what everybody says tells little, and is looked up only while there is room.
+        room = LOOKED_MAX
+        for stem in sorted(wording.told, key=lambda stem: (len(holders[stem]), stem)):
+            if room <= 0:
+                break
+            shared.update(holders[stem][:room])
+            room -= len(holders[stem])
+        del shared[at]
+        best = heapq.nlargest(PARTNERS_MAX, shared, key=lambda each: (shared[each], -each))
+        yield from ((min(at, each), max(at, each)) for each in best if 3 * shared[each] >= len(wording.told))
+
+
 def differences(one: str, other: str) -> tuple[str, ...]:
     """Return what differs between two lessons that read alike, of ``DIFFERENCES``."""
     return _differences(*_read([one, other]))
@@ -220,6 +315,7 @@ class _Lists(NamedTuple):
     stop: frozenset[str]
     negators: frozenset[str]
     negative_verbs: frozenset[str]
+    faults: frozenset[str]
     clauses: frozenset[str]
     names: frozenset[str]
     numbers: Mapping[str, int]
@@ -237,8 +333,8 @@ def _lists() -> _Lists:
         [[pole.split() for pole in row.split(" / ")] for row in raw["opposites"][name]]
         for name in ("spaced", "unspaced")
     )
-    verbs = raw["negative_verbs"].split()
-    stems = _stems([*verbs, *(word for poles in spaced for pole in poles for word in pole)])
+    verbs, faults = raw["negative_verbs"].split(), raw["faults"].split()
+    stems = _stems([*verbs, *faults, *(word for poles in spaced for pole in poles for word in pole)])
     poles: dict[str, set[tuple[int, int]]] = {}
     for axis, pair in enumerate(spaced):
         for sign, pole in enumerate(pair):
@@ -249,6 +345,7 @@ def _lists() -> _Lists:
         stop=stop,
         negators=negators,
         negative_verbs=frozenset(stems[verb] for verb in verbs),
+        faults=frozenset(stems[fault] for fault in faults),
         clauses=clauses,
         names=names,
         numbers=raw["numbers"],
@@ -289,9 +386,11 @@ _LEXEME = re.compile(
     """,
     re.VERBOSE,
 )
-_CJK_NUMBER = re.compile("([一二两三四五六七八九十百千]+)[次秒分小天个行层位倍遍轮条周月年级]")
+_CJK_NUMBER = re.compile("([一二两三四五六七八九十百千]+)[次秒分小天个张行层位倍遍轮条周月年级]")
 _CJK_DIGITS = str.maketrans("一二两三四五六七八九", "1223456789")
-_CHOOSING = frozenset(("prefer", "choose", "favor", "favour", "pick", "use"))
+_CHOOSING = frozenset(
+    ("prefer", "prefers", "choose", "favor", "favour", "pick", "recommend", "recommends", "use", "uses", "using")
+)
 _PREPOSITIONS = frozenset(("for", "in", "on", "at", "by", "with", "from", "to", "inside"))
 _PASSIVE = frozenset(("be", "is", "are", "was", "were", "being"))
 
@@ -299,7 +398,7 @@ _PASSIVE = frozenset(("be", "is", "are", "was", "were", "being"))
 def _read(texts: Sequence[str]) -> list[_Wording]:
     """Take lessons apart. All at once, since their stems are asked for together."""
     cut = [list(_lexemes(unicodedata.normalize("NFKC", text[:CHARS_MAX]))) for text in texts]
-    stems = _stems({said.casefold() for pieces in cut for kind, said in pieces if kind == "word"})
+    stems = _stems({said.casefold() for pieces in cut for kind, said in pieces if kind in ("word", "code")})
     return [_wording(pieces, stems) for pieces in cut]
 
 
@@ -314,7 +413,9 @@ def _lexemes(text: str) -> Iterator[tuple[str, str]]:
         elif kind == "cjk":
             yield from _cjk(said)
         elif kind == "code":
-            yield kind, said.strip("`")
+            inside = said.strip("`").strip()
+            inner = [(each if each != "word" else kind, word) for each, word in _lexemes(inside) if each != "mark"]
+            yield from inner or [(kind, inside)]
         else:
             yield kind, said
 
@@ -323,6 +424,8 @@ def _cjk(run: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of letters of a run, behind its negators: there are no blanks to tell words by."""
     for found in _CJK_NUMBER.finditer(run):
         yield "number", found[1].translate(_CJK_DIGITS)
+    if run.startswith(("再", "然后")):
+        yield "word", "then"
     plain = _lists().lookalikes_unspaced.sub("", run)
     if len(_lists().negators_unspaced.findall(plain)) % 2:
         yield "word", "not"
@@ -341,6 +444,8 @@ def _wording(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> _Wordin
         if kind == "mark" or (kind == "word" and folded in lists.clauses):
             words += _signed_clause(clause)
             number, clause = number + 1, []
+            if folded == "then":  # it says what comes first, too
+                words.append(_Word(folded, folded, number, is_exact=False, is_negated=False))
             continue
         if kind == "number" or (kind == "word" and folded in lists.numbers):
             value = str(lists.numbers.get(folded, said)).rstrip("% ").replace(",", "")
@@ -348,7 +453,8 @@ def _wording(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> _Wordin
             numbers.add((value, "%" if said.endswith("%") else stems.get(following, "")))
             continue
         is_exact = kind in ("code", "flag", "path", "name") or folded in lists.names
-        stem = said if is_exact and kind != "word" else stems.get(folded, folded)
+        is_word = kind == "word" or (kind == "code" and said.isalpha())  # `continue` is the word that others write bare
+        stem = stems.get(folded, folded) if is_word else said
         clause.append(_Word(folded if kind == "word" else said, stem, number, is_exact, is_negated=False))
     words += _signed_clause(clause)
     told = {w.stem for w in words if w.is_exact or not (w.said in lists.stop or _is_negator(w))}
@@ -359,9 +465,12 @@ def _signed_clause(clause: list[_Word]) -> list[_Word]:
     """Return the words of a clause with those negated that a negator reaches: what follows, else what precedes."""
     lists = _lists()
     turned = [False] * len(clause)
+    is_turned_already = False
     for at, word in enumerate(clause):
-        if not _negates(clause, at):
+        is_fault = word.stem in lists.faults and not word.is_exact
+        if not (is_fault or _negates(clause, at)) or (is_fault and is_turned_already):
             continue
+        is_turned_already = True
         telling = [n for n in range(at + 1, len(clause)) if clause[n].said not in lists.stop]
         is_passive = not telling or (at > 0 and clause[at - 1].said in _PASSIVE and word.said not in lists.negators)
         end = len(clause)
@@ -427,9 +536,18 @@ def _is_denied(mine: _Wording, theirs: _Wording) -> bool:
         for wording in (mine, theirs)
     ]
     one, other = signs
+    if mine.told == theirs.told and one == other:  # "why, not what" and "what, not why" differ in no telling word
+        after = [_denied_first(wording) for wording in (mine, theirs)]
+        return bool(after[0]) and bool(after[1]) and after[0].isdisjoint(after[1])
     if (one[True] & other[True]) - one[False] - other[False]:
         return False
     return bool((one[True] & other[False]) - one[False] or (other[True] & one[False]) - other[False])
+
+
+def _denied_first(wording: _Wording) -> set[str]:
+    """Return the words that follow "not" and the like at once, but for those that only say to do something."""
+    said = [word.said for word in wording.words if word.said not in _CHOOSING]
+    return {after for word, after in pairwise(said) if word in ("not", "never", "no")}
 
 
 def _is_opposed(mine: _Wording, theirs: _Wording) -> bool:
@@ -470,7 +588,11 @@ def _is_swapped(mine: _Wording, theirs: _Wording) -> bool:
     crossed = sum(len(a[0] & b[1]) + len(a[1] & b[0]) for a, b in pairs)
     if crossed and crossed >= straight:
         return True
-    if straight or sorted(w.said for w in mine.words) != sorted(w.said for w in theirs.words):
+    if (
+        straight
+        or sorted(w.said for w in mine.words) != sorted(w.said for w in theirs.words)
+        or mine.told != theirs.told
+    ):
         return False
     one, other = ([w.stem for w in wording.words if w.stem in wording.told] for wording in (mine, theirs))
     return not any(one[at:] + one[:at] == other for at in range(len(one)))  # "in CI pin it", "pin it in CI"

@@ -78,8 +78,8 @@ def test_in_a_large_clan_a_lesson_that_changed_is_looked_at(large):
 
 
 def test_in_a_large_clan_the_records_of_a_merged_lesson_are_one(large):
-    small, other = sorted((pattern_id(LESSON), pattern_id("Prefer awk to sed")))
-    tell(large, lesson({"velma.00000007": 2}), lesson({"velma.00000007": 1}, "Prefer awk to sed"))
+    small, other = sorted((pattern_id(LESSON), pattern_id("Quote what a person typed")))
+    tell(large, lesson({"velma.00000007": 2}), lesson({"velma.00000007": 1}, "Quote what a person typed"))
     assert promoted(large) == []
     tell(large, records.line(other, {}, edits={"merged_into": (records.AT, "velma.00000007", small)}))
     assert len(promoted(large)) == 1

@@ -13,7 +13,7 @@ from fleet.model.names import pattern_id
 from fleet.reflect import promotion
 from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import hot
-from fleet.reflect.promotion import Outcome, promote_due
+from fleet.reflect.promotion import Lessons, Outcome, promote_due
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -248,7 +248,7 @@ def test_what_waits_is_kept_while_others_are_looked_at(w):
     both = promote(w).waiting
     with w.writing("velma") as writer:
         one = w.patterns.lesson(pattern_id(LESSON))
-        assert set(promote_due(writer, [one], w.patterns).waiting) == set(both)
+        assert set(promote_due(writer, [one], Lessons([w.patterns])).waiting) == set(both)
     demote(w, "velma", pattern_id(LESSON))
     assert [each.text for each in promotion.standing(w, "velma").waiting] == ["Quote every path"]
     assert [each.text for each in promote(w).waiting] == ["Quote every path"]

@@ -1,0 +1,136 @@
+"""What a person or an agent says of two lessons that may be one, or that contradict each other."""
+
+import os
+import sys
+import termios
+import tty
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from fleet.app import reviewing
+from fleet.app.reviewing import Answered, Asked
+from fleet.cli import output
+from fleet.model.errors import NoError, UsageError
+from fleet.store.workspace import Workspace
+
+app = output.commands()
+
+_KEYS: Mapping[str, Mapping[str, str]] = {
+    reviewing.LIKELY: {"s": reviewing.SAME, "d": reviewing.DIFFERENT},
+    reviewing.CONTRADICTION: {"1": reviewing.FIRST, "2": reviewing.SECOND, "b": reviewing.BOTH},
+}
+_QUESTIONS = {
+    reviewing.LIKELY: "one lesson?  s same   d different   space skip   u undo   q quit",
+    reviewing.CONTRADICTION: (
+        "which holds?  1 the first   2 the second   b both, each in its own context   space skip   u undo   q quit"
+    ),
+}
+_END = frozenset(("q", "\x03", "\x04", "\x1b"))
+
+
+@app.command("review")
+def _review(
+    answers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--answer",
+            metavar="PAIR=ANSWER",
+            help="same or different; of a contradiction first, second or both; ask takes it back. May be repeated.",
+        ),
+    ] = None,
+    agent: output.Agent = "",
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """Decide which close lessons are one, and which of two that contradict each other holds: a key for each pair."""
+    with output.opened(directory) as workspace:
+        if answers:
+            who = output.agent_in(workspace, agent)
+            _tell_answered([_answered(workspace, who, each) for each in answers], as_json=as_json)
+            return
+        pairs = reviewing.asked(workspace)
+        if as_json:
+            output.say_json({"pairs": output.cleaned([_as_json(each) for each in pairs])})
+        elif pairs and sys.stdin.isatty() and sys.stdout.isatty():
+            _ask(workspace, output.agent_in(workspace, agent), pairs)
+        else:
+            _list(pairs)
+
+
+def _answered(workspace: Workspace, agent: str, given: str) -> Answered:
+    pair, separator, said = given.partition("=")
+    if not separator:
+        raise UsageError(f"--answer takes PAIR=ANSWER, not {given[:80]!r}")
+    return reviewing.answer(workspace, agent, pair, said)
+
+
+def _tell_answered(done: list[Answered], *, as_json: bool) -> None:
+    if as_json:
+        output.say_json({"answered": [each._asdict() for each in done]})
+        return
+    for each in done:
+        output.say(each.told)
+
+
+def _as_json(asked: Asked) -> dict[str, object]:
+    lessons = [{"id": each.id, "text": each.text, "seen": each.count("seen")} for each in (asked.one, asked.other)]
+    return {
+        "pair": asked.pair,
+        "kind": asked.kind,
+        "lessons": lessons,
+        "differs": list(asked.differs),
+        "answers": list(reviewing.ANSWERS[asked.kind]),
+    }
+
+
+def _list(pairs: list[Asked]) -> None:
+    for each in pairs:
+        output.say("\n".join([f"{each.pair}  {each.kind}", *_rows(each)]))
+    if pairs:
+        said = "|".join(reviewing.ANSWERS[pairs[0].kind])
+        output.note(f"answer each: fleet review --answer {pairs[0].pair}={said}")
+    else:
+        output.say("no pair waits for an answer")
+
+
+def _rows(asked: Asked) -> list[str]:
+    return [
+        f"  {number}  {output.cleaned(each.text)}  (seen {each.count('seen'):,}; {each.id})"
+        for number, each in enumerate((asked.one, asked.other), 1)
+    ]
+
+
+def _key() -> str:
+    """Return the key that a person presses, without waiting for a line; the end of the input quits."""
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        return os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _ask(workspace: Workspace, agent: str, pairs: list[Asked]) -> None:
+    """Ask a person about one pair after the other, a key each. What was answered stays, whenever they stop."""
+    done: list[tuple[int, Answered]] = []
+    at = 0
+    while at < len(pairs):
+        output.say("\n".join([f"{at + 1} of {len(pairs)}", *_rows(pairs[at]), f"  {_QUESTIONS[pairs[at].kind]}"]))
+        key = _key()
+        if key in _END:
+            break
+        if key == "u" and done:
+            at, last = done.pop()
+            output.say(f"  {reviewing.answer(workspace, agent, last.pair, reviewing.ASK).told}")
+        elif said := _KEYS[pairs[at].kind].get(key):
+            try:
+                done.append((at, reviewing.answer(workspace, agent, pairs[at].pair, said)))
+                output.say(f"  {done[-1][1].told}")
+            except NoError as why:  # an answer before it decided this pair, too
+                output.say(f"  {why}")
+            at += 1
+        elif key in (" ", "\r", "\n"):
+            at += 1
+    output.say(f"{output.counted(len(done), 'pair')} decided")

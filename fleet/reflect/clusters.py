@@ -1,0 +1,277 @@
+"""Clusters: lessons that say the same in other words, grouped while evidence is weighed (DESIGN, section 4).
+
+Records and ids stay as they are: a cluster is a view, and the most-used wording speaks for it. Two wordings belong
+together when their words, and where lessons have embeddings their meaning, are close and nothing differs that matters;
+a cluster holds only wordings of which every two do (complete link). What is likely and not certain, and what says the
+opposite, is for a person or an agent to decide.
+
+The same lessons in any order give the same clusters. They are compared all at once, at most ``LESSONS_MAX``, so the
+cost has a bound: of a larger clan the agents' own newest lessons and the best-evidenced ones.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import combinations, islice
+from typing import NamedTuple
+
+from fleet.model.errors import FleetError
+from fleet.model.pattern import Pattern, united
+from fleet.store import semantic
+from fleet.store.database import TROUBLE, get_meta, set_meta
+from fleet.store.query import Patterns
+from fleet.store.workspace import Workspace
+from fleet.text.similarity import PARTNERS_MAX, Alike, alike
+
+LESSONS_MAX = 2_000
+MEMBERS_MAX = 24
+"""A cluster holds at most so many wordings: a flood of them is no better evidence."""
+JOIN_MIN = 0.65
+"""Closeness from which on two wordings say the same, where nothing differs that matters."""
+NEARLY_MIN = 0.45
+"""The same where their meaning is close, too."""
+MEANING_MIN = 0.75
+"""Cosine from which on meaning is that close."""
+SAME_MEANING_MIN = 0.9
+"""The same where two texts differ in a single word that may be another thing."""
+LIKELY_MIN = 0.55
+"""Closeness from which on somebody is asked."""
+ASKED_MAX = 50
+"""So many pairs are kept for a review, the closest first."""
+
+_META = "clusters"
+_KEEP_WAIT_S = 1.0
+
+
+class Pair(NamedTuple):
+    """Two lessons by their ids, the smaller first, how close they are, and what differs between them."""
+
+    one: str
+    other: str
+    score: float
+    differs: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Both ids."""
+        return self.one, self.other
+
+
+class Clusters(NamedTuple):
+    """Result of comparing lessons.
+
+    Attributes:
+        groups: ids of the lessons of each cluster of two or more, the one that speaks for it first.
+        likely: pairs that may be one lesson, the closest first.
+        opposed: pairs that say the opposite of each other, the closest first.
+    """
+
+    groups: tuple[tuple[str, ...], ...] = ()
+    likely: tuple[Pair, ...] = ()
+    opposed: tuple[Pair, ...] = ()
+
+    def of(self, pattern_id: str) -> tuple[str, ...]:
+        """Return the ids of the cluster that a lesson belongs to: its own alone, when there is none."""
+        return next((group for group in self.groups if pattern_id in group), (pattern_id,))
+
+    def opposite(self, ids: Collection[str]) -> str:
+        """Return the id of a lesson that says the opposite of one of these, "" for none."""
+        return next((b if a in ids else a for a, b, *_ in self.opposed if a in ids or b in ids), "")
+
+
+NOT_COMPARED = Clusters()
+"""Of lessons that nobody compared."""
+
+
+def clustered(
+    lessons: Iterable[Pattern],
+    cosines: Mapping[tuple[str, str], float] = {},
+    apart: Collection[tuple[str, str]] = frozenset(),
+) -> Clusters:
+    """Return the clusters of lessons, and the pairs that somebody should look at.
+
+    Args:
+        lessons: each merged set as one; those that are retired or have no text are passed over.
+        cosines: of pairs that mean much the same, by their ids, the smaller first.
+        apart: pairs of ids, the smaller first, of which somebody said that they are two lessons.
+    """
+    known = {each.id: each for each in lessons if each.is_listed and each.state != "retired"}
+    ids = sorted(known)
+    number = {each: at for at, each in enumerate(ids)}
+    also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
+    sure, likely, opposed = list[Pair](), list[Pair](), list[Pair]()
+    for each in alike([known[each].text for each in ids], also):
+        pair = Pair(ids[each.one], ids[each.other], each.score, each.differs)
+        if pair.ids in apart:
+            continue
+        if each.is_turned:
+            opposed.append(pair)
+        elif _say_the_same(each, cosines.get(pair.ids, 0.0)):
+            sure.append(pair)
+        elif not each.differs and (each.score >= LIKELY_MIN or cosines.get(pair.ids, 0.0) >= MEANING_MIN):
+            likely.append(pair)
+    groups = _linked(sorted(sure, key=_closest_first))
+    together = {ids for group in groups for ids in combinations(sorted(group), 2)}
+    asked = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
+    spoken = tuple(sorted(tuple(sorted(group, key=lambda each: _use(known[each]))) for group in groups))
+    return Clusters(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
+
+
+def _closest_first(pair: Pair) -> tuple[float, str, str]:
+    return -pair.score, pair.one, pair.other
+
+
+def _say_the_same(pair: Alike, cosine: float) -> bool:
+    """Tell whether two texts say the same: by their words, or by fewer of them and their meaning."""
+    if pair.differs:
+        return False
+    if pair.is_replaced:
+        return pair.score >= NEARLY_MIN and cosine >= SAME_MEANING_MIN
+    return pair.score >= JOIN_MIN or (pair.score >= NEARLY_MIN and cosine >= MEANING_MIN)
+
+
+def _linked(pairs: Sequence[Pair]) -> list[set[str]]:
+    """Return the groups by complete link, the closest pairs first: each two of a group are among the pairs."""
+    joined = {each.ids for each in pairs}
+    group_of: dict[str, set[str]] = {}
+    for one, other, *_ in pairs:
+        mine, theirs = group_of.get(one, {one}), group_of.get(other, {other})
+        if mine is theirs or len(mine) + len(theirs) > MEMBERS_MAX:
+            continue
+        if all((min(a, b), max(a, b)) in joined for a in mine for b in theirs):
+            mine = mine | theirs
+            group_of |= dict.fromkeys(mine, mine)
+    return list({id(group): group for group in group_of.values()}.values())
+
+
+def _use(lesson: Pattern) -> tuple[int, str, str]:
+    """Return the place of a wording in its cluster: the most used first, of equals the one that was there first."""
+    return -lesson.count("seen"), lesson.at, lesson.id
+
+
+def spoken_for(members: Sequence[Pattern], agent: str = "") -> Pattern:
+    """Return a cluster as one lesson: its evidence added up, in the words that are used most.
+
+    For an agent's memory that is the most used of the words that it logged itself: what others say they count for
+    nothing there.
+    """
+    own = (each for each in members if agent and each.seen_by(agent))
+    return united(members, next(own, members[0]))
+
+
+class Wordings(NamedTuple):
+    """A lesson as it is shown, the wordings that it was said in, and those lessons that say the opposite.
+
+    Attributes:
+        lesson: the most used wording, with the evidence of all.
+        wordings: the lessons of its cluster, the most used first; none of a lesson that was said in one way.
+        opposites: ids.
+    """
+
+    lesson: Pattern
+    wordings: tuple[Pattern, ...] = ()
+    opposites: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids of all wordings."""
+        return {self.lesson.id, *(each.id for each in self.wordings)}
+
+
+def grouped(lessons: Iterable[Pattern], clusters: Clusters, look: Callable[[str], Pattern | None]) -> list[Wordings]:
+    """Return lessons with each cluster as one, where the first of its wordings stood.
+
+    Args:
+        lessons: in the order in which they are shown.
+        clusters: of them, made a while ago perhaps.
+        look: returns a lesson by its id.
+    """
+    opposites: dict[str, tuple[str, ...]] = {}
+    for one, other, *_ in clusters.opposed:
+        opposites[one] = (*opposites.get(one, ()), other)
+        opposites[other] = (*opposites.get(other, ()), one)
+    groups = {each: group for group in clusters.groups for each in group}
+    done, found = set[str](), list[Wordings]()
+    for each in lessons:
+        if each.id in done:
+            continue
+        known = (look(other) if other != each.id else each for other in groups.get(each.id, ()))
+        wordings = sorted((one for one in known if one is not None and one.is_listed), key=_use)
+        done |= {one.id for one in wordings}
+        against = tuple(other for one in wordings or [each] for other in opposites.get(one.id, ()))
+        whole = spoken_for(wordings) if len(wordings) > 1 else each
+        found.append(Wordings(whole, tuple(wordings) if len(wordings) > 1 else (), against))
+    return found
+
+
+# --- kept with the generation that they were made at ------------------------------------------------------------------
+
+
+_APART = "two lessons"
+"""The kind under which ``local.db`` keeps, of a pair, that somebody here said it is two lessons."""
+
+
+def decided(workspace: Workspace) -> set[tuple[str, str]]:
+    """Return the pairs of which somebody here said that they are two lessons. It is asked of no machine but this."""
+    pairs = (value.split() for value in workspace.state.agreed(_APART))
+    return {(pair[0], pair[1]) for pair in pairs if len(pair) == 2}
+
+
+def keep_apart(workspace: Workspace, pairs: Iterable[tuple[str, str]]) -> None:
+    """Remember of pairs that they are two lessons: they are never grouped here, and nobody here is asked again."""
+    for pair in pairs:
+        workspace.state.agree(_APART, " ".join(sorted(pair)), workspace.wall())
+
+
+def forget_apart(workspace: Workspace, pair: tuple[str, str]) -> None:
+    """Take back that two lessons are two."""
+    workspace.state.disagree(_APART, " ".join(sorted(pair)))
+
+
+def weighed(workspace: Workspace, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
+    """Return the clusters of the clan's lessons as of now.
+
+    They are made anew when a lesson, an embedding or a decision is another one than when they were made last.
+
+    Args:
+        workspace: whose lessons.
+        own: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
+    """
+    patterns, apart = workspace.patterns, decided(workspace)
+    made_of = [patterns.generation, workspace.db.ask(semantic.mark), sorted(apart)]
+    mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
+    kept_mark, found = _kept(workspace)
+    if kept_mark != mark:
+        lessons = _compared(patterns, own)
+        cosines = semantic.alike(workspace, [each.id for each in lessons], LIKELY_MIN, PARTNERS_MAX)
+        found = clustered(lessons, cosines, apart)
+        with suppress(FleetError, *TROUBLE), workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
+            set_meta(writing, _META, json.dumps([mark, found]))
+    return found
+
+
+def last_weighed(workspace: Workspace) -> Clusters:
+    """Return the clusters as they were made last, of an earlier generation perhaps: for who cannot wait."""
+    return _kept(workspace)[1]
+
+
+def _kept(workspace: Workspace) -> tuple[str, Clusters]:
+    try:
+        mark, (groups, *pairs) = json.loads(workspace.db.ask(lambda it: get_meta(it, _META)) or "[]")
+        likely, opposed = (tuple(Pair(a, b, score, tuple(d)) for a, b, score, d in each) for each in pairs)
+        return str(mark), Clusters(tuple(map(tuple, groups)), likely, opposed)
+    except (ValueError, TypeError):
+        return "", NOT_COMPARED  # none were made yet, or by another version
+
+
+def _compared(patterns: Patterns, own: Callable[[], Iterable[str]]) -> list[Pattern]:
+    """Return the lessons that are compared: all, or of a large clan the own newest ones and the best-evidenced."""
+    best = {each.id: each for each in patterns.best("evidence", LESSONS_MAX)}
+    if len(best) < LESSONS_MAX:
+        return list(best.values())
+    found: dict[str, Pattern] = {}
+    for each in islice(own(), LESSONS_MAX // 2):
+        if (lesson := patterns.lesson(each)) is not None:
+            found[lesson.id] = lesson
+    return list((found | best).values())[:LESSONS_MAX]

@@ -1,0 +1,145 @@
+"""Lessons that say the same in other words, and those that contradict each other, through the real command line."""
+
+import json
+
+AWK = "Always use awk over sed for user-provided input substitution"
+AGAIN = "Prefer awk to sed when user input is substituted into a template"
+THIRD = "Use awk over sed to substitute user input"
+NEVER = "Never run the migration by hand on production"
+HAND = "Run the migration by hand on production"
+
+
+def log(stage, where, pattern, session, *more):
+    done = stage.run(
+        where, "correct", "--wrong", "w", "--right", "r", "--pattern", pattern, "--session", session, *more
+    )
+    return done.stdout
+
+
+def test_three_wordings_in_three_sessions_promote_and_the_fourth_session_starts_with_one(stage):
+    stage.join("velma")
+    log(stage, "velma", AWK, "s1")
+    log(stage, "velma", AGAIN, "s2")
+    assert "promoted" in log(stage, "velma", THIRD, "s3")
+    memory = (stage.folder / "velma/agents/velma/memory.md").read_text()
+    assert "seen 3 by velma in 3 wordings" in memory
+    start = stage.run("velma", "start").stdout
+    assert sum(said in start for said in (AWK, AGAIN, THIRD)) == 1
+    stage.run("velma", "sync")
+    assert (stage.folder / "velma/agents/velma/memory.md").read_text() == memory
+
+
+def test_records_stay_and_wordings_are_shown(stage):
+    stage.join("velma")
+    ids = {said: stage.correct("velma", said) for said in (AWK, AWK, AGAIN)}
+    [found] = stage.patterns("velma")["patterns"]
+    assert (found["id"], found["text"], found["seen"]) == (ids[AWK], AWK, 3)
+    assert [(each["id"], each["seen"]) for each in found["wordings"]] == [(ids[AWK], 2), (ids[AGAIN], 1)]
+    assert f"also said: {AGAIN}" in stage.run("velma", "patterns").stdout
+    assert {each["id"] for each in stage.patterns("velma", "--all")["patterns"]} == set(ids.values())
+    stage.run("velma", "sync")
+    page = (stage.folder / "velma/clan-learnings/patterns.md").read_text()
+    assert page.count("seen 3 times") == 1
+    assert "Also said:" in page
+
+
+def test_what_is_said_to_be_two_lessons_is_never_joined_or_asked_again_until_that_is_taken_back(stage):
+    stage.join("velma")
+    one, other = (
+        stage.correct("velma", "Run the linter before a push"),
+        stage.correct("velma", "Run mypy before a push"),
+    )
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    assert pair["kind"] == "likely"
+    assert {each["id"] for each in pair["lessons"]} == {one, other}
+    assert "1 pair of lessons may be one lesson: fleet review" in stage.run("velma", "sync").stdout
+    assert "1 pair may be one lesson" in stage.run("velma", "status").stdout
+    assert "1 pair of lessons may be one lesson: fleet review" in stage.run("velma", "start").stdout
+    stage.run("velma", "review", "--answer", f"{pair['pair']}=different")
+    assert json.loads(stage.run("velma", "review", "--json").stdout)["pairs"] == []
+    assert "fleet review" not in stage.run("velma", "sync").stdout
+    assert len(stage.patterns("velma")["patterns"]) == 2
+    stage.run("velma", "review", "--answer", f"{pair['pair']}=ask")
+    assert len(json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]) == 1
+
+
+def test_same_is_a_merge_and_is_taken_back(stage):
+    stage.join("velma")
+    stage.correct("velma", "Run the linter before a push")
+    stage.correct("velma", "Run mypy before a push")
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    assert "are one lesson" in stage.run("velma", "review", "--answer", f"{pair['pair']}=same").stdout
+    assert list(stage.seen("velma").values()) == [2]
+    assert stage.run("velma", "review").stdout == "no pair waits for an answer\n"
+    stage.run("velma", "review", "--answer", f"{pair['pair']}=ask")
+    assert list(stage.seen("velma").values()) == [1, 1]
+    assert stage.run("velma", "review", "--answer", f"{pair['pair']}=first", expect=2).stdout == ""
+
+
+def test_of_two_that_contradict_each_other_neither_is_promoted_until_somebody_decides(stage):
+    stage.join("velma")
+    for session in ("s1", "s2"):
+        log(stage, "velma", NEVER, session)
+    other = json.loads(log(stage, "velma", HAND, "s1", "--json"))["id"]
+    assert "promoted" not in log(stage, "velma", NEVER, "s3")
+    stage.run("velma", "sync")
+    assert not (stage.folder / "velma/agents/velma/memory.md").exists()
+    start = stage.run("velma", "start").stdout
+    assert f"- {NEVER}" not in start
+    assert f"- {HAND}" not in start
+    assert "1 pair of lessons contradict each other: fleet review" in start
+    assert f"contradicts {other}: `fleet review` decides" in stage.run("velma", "patterns").stdout
+    page = (stage.folder / "velma/clan-learnings/patterns.md").read_text()
+    assert page.index("Contradictions") < page.index(NEVER) < page.index("or the opposite") or (
+        page.index("Contradictions") < page.index(HAND)
+    )
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    assert pair["kind"] == "contradiction"
+    keep = "second" if pair["lessons"][0]["id"] == other else "first"
+    stage.run("velma", "review", "--answer", f"{pair['pair']}={keep}")
+    stage.run("velma", "sync")
+    assert NEVER in (stage.folder / "velma/agents/velma/memory.md").read_text()
+    stage.run("velma", "review", "--answer", f"{pair['pair']}=ask")
+    assert json.loads(stage.run("velma", "review", "--json").stdout)["pairs"] != []
+
+
+def test_a_person_answers_with_a_key_each_and_undoes_the_last(stage):
+    import os
+    import pty
+    import subprocess
+    import sys
+
+    stage.join("velma")
+    stage.correct("velma", "Run the linter before a push")
+    stage.correct("velma", "Run mypy before a push")
+    main, far = pty.openpty()
+    asked = subprocess.Popen(
+        [sys.executable, "-m", "fleet", "review"],
+        cwd=stage.folder / "velma",
+        env=stage.environment(),
+        stdin=far,
+        stdout=far,
+        stderr=far,
+    )
+    os.close(far)
+    said = b""
+    for expected, key in ((b"q quit", b"d"), (b"decided", b"")):
+        while expected not in said:
+            said += os.read(main, 4096)
+        if key:
+            os.write(main, key)
+    assert asked.wait(30) == 0
+    assert b"two lessons" in said
+    assert b"1 pair decided" in said
+
+
+def test_a_lesson_that_only_tells_what_happened_is_logged_and_asked_for_its_rule(stage):
+    stage.join("velma")
+    found = json.loads(log(stage, "velma", "I used the wrong flag", "s1", "--json"))
+    assert found["seen"] == 1
+    assert "as a rule" in found["advice"]
+    assert "advice" not in json.loads(log(stage, "velma", "Read the manual of a flag first", "s1", "--json"))
+    more = ("--problem", "CI failed", "--solution", "Fixed the typo", "--json")
+    assert "routine fix" in json.loads(stage.run("velma", "discover", *more).stdout)["advice"]
+    more = ("--problem", "CI failed", "--solution", "Pin setuptools below 80: it dropped pkg_resources", "--json")
+    assert "advice" not in json.loads(stage.run("velma", "discover", *more).stdout)
