@@ -1,17 +1,22 @@
 """Lookup of lessons: by an id, or the beginning of one; as a list; and one as ``--json`` shows it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crdt import clock
 from fleet.learn import private
 from fleet.learn.counting import reconcile_all
+from fleet.model import limits
+from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError
-from fleet.model.pattern import Pattern, fold, groups, united
+from fleet.model.pattern import Pattern, Policy, fold, groups, united
+from fleet.recall.session_context import ROW_CHARS_MAX, lesson_row
 from fleet.recall.wording import not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings, grouped
 from fleet.store.query import Patterns, ranked
+from fleet.store.relevant import Relevant
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
 from fleet.text.screening import screened
@@ -56,6 +61,13 @@ def short(looked: Sequence[Patterns], ids: Sequence[str]) -> dict[str, str]:
         for each, name in source.short(ids).items():
             found[each] = max(found.get(each, ""), name, key=len)
     return found
+
+
+def rows(hits: Iterable[Relevant], now_ms: int) -> list[str]:
+    """Return lessons that were looked up for a prompt as lines for an agent, without a question to a database."""
+    policy = Policy(cut=clock.shifted(clock.nearest(now_ms), limits.AHEAD_HOURS_MAX * 3_600_000))
+    records = (codec.decode(hit.line, limits.RECORD_BYTES_MAX) for hit in hits)
+    return [lesson_row(fold(each, policy), chars_max=ROW_CHARS_MAX) for each in records if isinstance(each, codec.Line)]
 
 
 def _beginning(looked: Sequence[Patterns], wanted: str) -> list[str]:

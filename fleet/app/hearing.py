@@ -7,7 +7,8 @@ does not silence another.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from fleet.hosts import local, transcripts
@@ -33,6 +34,11 @@ _ASKED_OF_AGENTS = frozenset(
 )
 """Commands that fleet itself asks an agent for: they log and read here, and nothing else."""
 
+_ABOUT_S = 0.3
+"""How long a prompt waits to be told what is known about it."""
+_ASKED = "asked"
+_ASK_AGAIN_MS = 60_000
+"""Sessions that start within it ask the clan for news once."""
 TWICE_MS = 3_000
 """A plugin and the settings may both call: two starts of one session, for one reason, this close together, are one."""
 
@@ -91,7 +97,10 @@ def _answered(call: Call, payload: Payload) -> Reply:
     from fleet.app import flagging
 
     if payload.event == "UserPromptSubmit":
-        return flagging.heard(call, payload)
+        reply = flagging.heard(call, payload)
+        with call.guarded("what the clan knows was not shown"):
+            reply.context = "\n\n".join(filter(None, [reply.context, _news(call), _lessons_about(call, payload)]))
+        return reply
     return flagging.ended(call, payload, is_error=True)[1]
 
 
@@ -124,10 +133,10 @@ def _session_start(call: Call, payload: Payload) -> Reply:
         told.note(f"since {lies_ready.seen()}")
     if made.news:
         lies_ready.note_seen(made.generation)
-    if not is_whole:
+    if not is_whole or (call.event == "SessionStart" and _may_ask(call)):
         _leave(call, AT_THE_START)
     holds_the_rest = payload.source == "resume" and since is not None
-    _note_shown(call, made.new_ids if holds_the_rest else made.ids)
+    _told(call, made.new_ids if holds_the_rest else made.ids)
     return Reply(made.news if holds_the_rest else made.text)
 
 
@@ -161,17 +170,104 @@ def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tupl
         return made, True
 
 
+def _may_ask(call: Call) -> bool:
+    """Tell whether the clan's remote may be asked now: a person here agreed to it, and nobody asked a moment ago."""
+    if local.now_ms() - local.marked_ms(call.root, _ASKED) < _ASK_AGAIN_MS:
+        return False
+    from pathlib import Path
+
+    from fleet.store.database import Local
+
+    with call.guarded("the clan was not asked for news"):
+        state = Local(Path(local.path_of(call.root, "local.db")), wait_s=STATE_WAIT_S)
+        try:
+            may = bool(state.agreed("remote"))
+        finally:
+            state.close()
+        if may:
+            local.mark(call.root, _ASKED, word=call.event)
+        return may
+    return False
+
+
 def make_ready(call: Call) -> str:
-    """Make ready what the next session starts with; return what the log says of it."""
-    from fleet.app import starting
+    """Ask the clan for news, and make ready what the next session starts with; return what the log says of it."""
+    from fleet.app import sharing, starting
 
     with _opened(call) as workspace:
+        with call.guarded("the clan was not asked for news"):
+            came = sharing.fetch(workspace, call.agent)
+            if came.patterns_in or came.discoveries_in:
+                call.told.note(f"came {came.patterns_in + came.discoveries_in}")
         try:
             with workspace.files.lock(workspace.local / "locks" / "ready.lock", 0):
                 size = len(starting.session_start(workspace, call.agent, may_tidy=True).text)
         except BusyError:
             return "another process is making the next session's start ready"
     return f"the next session's start is ready: {size:,} characters"
+
+
+# --- a prompt ---------------------------------------------------------------------------------------------------------
+
+
+def _news(call: Call) -> str:
+    """Return what a pull of this session's start brought, once; "" where it is not known yet, or nothing came."""
+    told = call.told
+    if not any(word.startswith("came ") for word in told.words()):
+        return ""
+    made = ready.Ready(call.root, call.agent).start()
+    if made is None or not made.news or not told.claim("news"):
+        return ""
+    _told(call, made.new_ids)
+    ready.Ready(call.root, call.agent).note_seen(made.generation)
+    return made.news
+
+
+def _lessons_about(call: Call, payload: Payload) -> str:
+    """Return the lessons that are about what a person wrote, each once a session and none of those of its start."""
+    from pathlib import Path
+
+    from fleet.store.relevant import databases, relevant
+    from fleet.text.prompts import own_words
+
+    sender, said = own_words(payload.prompt)
+    most = _at_prompts(call)
+    if sender or not said or not most:
+        return ""
+    until = time.monotonic() + _ABOUT_S
+    known = {id_ for word in call.told.words() if word.startswith(("lesson ", "seen ")) for id_ in word.split()[1:]}
+    found = [
+        hit
+        for path in databases(Path(call.root), call.agent)
+        for hit in relevant(path, said, until - time.monotonic())
+        if hit.id not in known
+    ]
+    best = sorted(found, key=lambda hit: -hit.score)[:most]
+    shown = [hit for hit in best if call.told.claim(f"lesson {hit.id}")]
+    if not shown:
+        return ""
+    from fleet.app import finding
+
+    _note_shown(call, [hit.id for hit in shown])
+    return triggers.framed(finding.rows(shown, local.now_ms()), f"fleet-{os.urandom(8).hex()}")
+
+
+def _at_prompts(call: Call) -> int:
+    """Return how many lessons a prompt is shown at most."""
+    if not call.sets("recall"):
+        return triggers.SHOWN_MAX
+    from pathlib import Path
+
+    from fleet.store import config
+
+    return config.load(Path(call.root) / CONFIG).recall.at_prompts
+
+
+def _told(call: Call, ids: Sequence[str]) -> None:
+    """Note what a session was given whole lists of: a prompt does not repeat it, but a step that it is about does."""
+    if ids:
+        call.told.note(f"seen {' '.join(ids)}")
+    _note_shown(call, ids)
 
 
 # --- tools ----------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from fleet.share.outgoing import Outgoing
 from fleet.share.remote import Remote
 from fleet.share.sync import Exchanged, Hooks
 from fleet.share.sync import exchange as exchange_with
+from fleet.share.sync import fetch as fetch_from
 from fleet.store import config, semantic
 from fleet.store.database import Pause
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
@@ -145,6 +146,33 @@ def exchange(workspace: Workspace, agent: str) -> Synced:
         return synced(workspace, remote)
 
 
+def fetch(workspace: Workspace, agent: str) -> Synced:
+    """Take in what the clan has, from the remote that somebody here agreed to; nothing is sent, and nobody is asked.
+
+    Where there is none, or sharing is paused, nothing is done, and ``Synced.why`` says so.
+    """
+    if held := workspace.state.paused(workspace.wall()):
+        return Synced(why=f"sharing is paused {held}")
+    try:
+        remote = clan_remote(workspace)
+    except UsageError as unconfirmed:
+        return Synced(why=str(unconfirmed))
+    if remote is None:
+        return Synced(why="no remote is named")
+    _take_seat(workspace, agent)
+    with _alone(workspace):
+        done = fetch_from(workspace, remote, _hooks(workspace, []))
+        _note_answer(workspace, fetched=workspace.wall())
+        policy.note_seen(workspace, done.came, done.lost)
+        _write_page(workspace)
+    return Synced(
+        remote=remote.name,
+        patterns_in=sum(each.startswith("p-") for each in done.came),
+        discoveries_in=sum(each.startswith("d-") for each in done.came),
+        put_back=tuple(done.put_back),
+    )
+
+
 def settle(workspace: Workspace, agent: str) -> Settled:
     """Bring everything here up to date with what was written by hand, and with what came in. Nobody is asked."""
     _take_seat(workspace, agent)
@@ -176,11 +204,7 @@ def synced(
         promoted = _settled(workspace)
         done.edition = _write_local_edition(workspace, always=compact)
     else:
-        hooks = Hooks(
-            settle=lambda: promoted.extend(_settled(workspace)),
-            look=lambda lines, before: _give_up_names(workspace, lines, before),
-            render=lambda lessons: _branch_page(workspace, lessons),
-        )
+        hooks = _hooks(workspace, promoted)
         rng = Random() if rng is None else rng  # noqa: S311 - it spreads out who asks when
         try:
             done = exchange_with(workspace, remote, hooks, rng=rng, sleep=sleep, clock=monotonic, compact=compact)
@@ -190,7 +214,7 @@ def synced(
         finally:
             for warning in remote.warnings:
                 workspace.warn(warning)
-        workspace.state.put(last_sync=workspace.wall())
+        _note_answer(workspace, last_sync=workspace.wall())
         policy.note_seen(workspace, done.came, done.lost)
     _write_page(workspace)
     return Synced(
@@ -208,6 +232,21 @@ def synced(
         skipped=remote.skipped if remote is not None else 0,
         promoted=tuple(promoted),
         put_back=tuple(done.put_back),
+    )
+
+
+def _note_answer(workspace: Workspace, **when: str) -> None:
+    """Note that the remote answered; what lies ready says that it never did, the first time."""
+    if starting.is_unasked(workspace):
+        starting.forget(workspace)
+    workspace.state.put(**when)
+
+
+def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
+    return Hooks(
+        settle=lambda: promoted.extend(_settled(workspace)),
+        look=lambda lines, before: _give_up_names(workspace, lines, before),
+        render=lambda lessons: _branch_page(workspace, lessons),
     )
 
 
@@ -378,6 +417,7 @@ def agree(workspace: Workspace, url: str) -> None:
     if workspace.state.agreed(_REMOTE) != [_consent(workspace, url)]:
         workspace.state.disagree(_REMOTE)
         workspace.state.agree(_REMOTE, _consent(workspace, url), workspace.wall())
+        workspace.state.put(last_sync="", fetched="")  # another clan may have answered, this one did not
     workspace.state.put(**{_LEFT: ""})
 
 
@@ -448,7 +488,7 @@ def leave(workspace: Workspace) -> list[str]:
         # The tree goes too: whoever comes back, or joins another clan, reads the whole of it again.
         with workspace.locked():
             workspace.take("")
-        workspace.state.put(mark="", last_sync="", pulled="")
+        workspace.state.put(mark="", last_sync="", fetched="", pulled="")
         if not share.remote:
             done = "this machine left; the origin around this folder is not asked any more"
         elif is_tracked(workspace.root, config.FILE_NAME):

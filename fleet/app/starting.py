@@ -31,6 +31,7 @@ _NOT_YET = (
     "The clan's lessons and discoveries are being made ready, which takes a while in a large clan, once. "
     "`fleet start` prints all of it as soon as it is; the next session starts with it."
 )
+_NOT_ASKED = "The clan's remote was never asked yet, so what the clan knows is not here: `fleet sync` asks."
 _MOMENTS_MAX = 20
 """So many changed files, and so many commands that failed, are looked at for what is relevant."""
 _GIT_S = 0.5
@@ -109,6 +110,7 @@ def session_start(
         discoveries=found,
         fresh=fresh,
         waiting=_undecided(workspace, agent),
+        note=_NOT_ASKED if is_unasked(workspace) else "",
         rest_max=max(workspace.config.recall.start_chars, CHARS_MIN),
         standing=STANDING,
     )
@@ -128,6 +130,18 @@ def session_start(
         rows = trigger_table(table, workspace.emoji(), short)
         _put(workspace, lies_ready.triggers_file, ready.rendered_rows(rows, generation) if rows else b"")
     return made
+
+
+def is_unasked(workspace: Workspace) -> bool:
+    """Tell whether a remote is named that never answered here: nothing being known means nothing then."""
+    state = workspace.state
+    return bool(workspace.config.share.remote and not (state.get("last_sync") or state.get("fetched")))
+
+
+def forget(workspace: Workspace) -> None:
+    """Delete what lies ready for the agents here: it is made anew when a session starts."""
+    for agent in workspace.agents_here():
+        _put(workspace, _ready(workspace, agent).start_file, b"")
 
 
 def _standing(workspace: Workspace, agent: str, known: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:

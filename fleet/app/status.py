@@ -37,6 +37,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "remote": sharing.remote_shown(workspace),
         "branch": workspace.config.share.branch,
         "last_sync": workspace.state.get("last_sync"),
+        "fetched": workspace.state.get("fetched"),
         "stale": policy.stale(workspace),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "clock": workspace.clock.wrong(),

@@ -7,11 +7,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import reflecting, searching, setup, sharing, status
+from fleet.app import finding, reflecting, searching, setup, sharing, starting, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
-from fleet.model.errors import UsageError
+from fleet.model.errors import FleetError, UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store import doctor as findings
 from fleet.store.workspace import Workspace, check_version
@@ -53,9 +53,32 @@ def _init(
     _offer_embedding(workspace, yes=yes)
     if not remote and not workspace.config.share.remote:
         say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
+    elif starting.is_unasked(workspace):
+        _tell_found(workspace)
     for warning in workspace.warnings:
         note(f"warning: {warning}")
     workspace.close()
+
+
+def _tell_found(workspace: Workspace) -> None:
+    """Ask the clan what it knows, and say what to do next. Without an answer the workspace stands all the same."""
+    try:
+        with output.waiting("Fetching", workspace):
+            done = sharing.fetch(workspace, workspace.agent())
+    except FleetError as why:
+        note(f"the clan's lessons are not here yet: {why}. Nothing is lost; `fleet sync` asks again")
+        return
+    if done.why:
+        note(f"the clan's lessons are not here yet: {done.why}")
+        return
+    lessons, found = finding.counted(workspace), workspace.discoveries.count()
+    if lessons or found:
+        say(f"{done.remote} knows {counted(lessons, 'lesson')} and {counted(found, 'discovery', 'discoveries')}")
+        say("next: `fleet start` shows what a session starts with, `fleet install claude-code` lets each start with it")
+    else:
+        say(
+            f"{done.remote} answers, and knows nothing yet. Next: `fleet install claude-code`, and what is learned here"
+        )
 
 
 def _offer_embedding(workspace: Workspace, *, yes: bool) -> None:
@@ -260,7 +283,7 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
         f"agent       {found['agent'] or 'none yet: fleet init --agent NAME'}"
         + (f" ({found['replica']})" if found["replica"] else ""),
         f"remote      {remote}",
-        f"last sync   {output.when(found['last_sync']) or 'never'}",
+        f"last sync   {output.when(found['last_sync']) or _never(found)}",
         *([f"stale       {found['stale']}"] if found["stale"] else []),
         *([f"paused      {found['paused']}: nothing is shared"] if found["paused"] else []),
         f"known       {counted(found['patterns'], 'lesson')}, {discoveries}",
@@ -298,6 +321,13 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
         for each in found["replicas"]
     ]
     return rows
+
+
+def _never(found: dict[str, Any]) -> str:
+    """Say why nothing of the clan may be known here: an empty clan and one that nobody asked look alike."""
+    if found["fetched"]:
+        return f"never; fetched {output.when(found['fetched'])}, and nothing was sent"
+    return "never: what the clan knows is not here yet; `fleet sync` asks" if found["remote"] else "never"
 
 
 def _memory_rows(memory: dict[str, Any]) -> list[str]:

@@ -31,6 +31,7 @@ WORK_S = 8.0
 START_S = 25.0
 """How long a session's start may take."""
 
+_TELLING_WORDS_MIN = 3
 _READ_MAX = 8 * PAYLOAD_BYTES_MAX
 _AGENT_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 _USAGE = "usage: fleet hook EVENT < payload   (hosts call it; `fleet install claude-code` sets them up)\n"
@@ -114,7 +115,10 @@ def _has_work(call: Call, payload: Payload) -> bool:
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended
     if event == "UserPromptSubmit":
-        return bool(payload.prompt.strip()) and (_might_signal(call, payload.prompt) or _might_object(call, payload))
+        # Objections are asked for first: what a transcript grew by is noted as read only there.
+        return bool(payload.prompt.strip()) and (
+            _might_signal(call, payload.prompt) or _might_object(call, payload) or _might_know(call, payload.prompt)
+        )
     if event == "Stop":
         words = () if payload.is_stopping else call.told.words()
         return (
@@ -129,6 +133,11 @@ def _might_signal(call: Call, prompt: str) -> bool:
     from fleet.text.prompts import might_signal
 
     return might_signal(prompt) or call.sets("triggers")
+
+
+def _might_know(call: Call, prompt: str) -> bool:
+    """Tell whether there is anything here that a prompt could be about. A word or two are about nothing."""
+    return len(prompt.split()) >= _TELLING_WORDS_MIN and os.path.exists(local.path_of(call.root, "generation"))
 
 
 def _might_object(call: Call, payload: Payload) -> bool:

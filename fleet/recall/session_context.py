@@ -31,7 +31,7 @@ _SHARES = (0.25, 0.4, 0.6, 1.0)
 _LESSON_CHARS_LONG = 1_000
 LESSONS_MAX = 200
 """So many are screened for the room that there is."""
-_ROW_CHARS_MAX = 1_200
+ROW_CHARS_MAX = 1_200
 
 _DELIMITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,63}", re.ASCII)
 _DEFUSED = "[…]"
@@ -245,6 +245,6 @@ def trigger_table(
     told = ((each, mentions.trigger(each.trigger, each.text, each.correct)) for each in best)
     fit = ((each, trigger) for each, trigger in told if triggers.parse(trigger))
     return [
-        [each.id, trigger, lesson_row(each, members, short, chars_max=_ROW_CHARS_MAX)]
+        [each.id, trigger, lesson_row(each, members, short, chars_max=ROW_CHARS_MAX)]
         for each, trigger in islice(fit, triggers.TABLE_MAX)
     ]

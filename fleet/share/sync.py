@@ -4,6 +4,7 @@ Lines go first, alone; an edition is a push of its own, put unchanged on a newer
 one it was made from, else dropped (DESIGN, section 3, Files). What goes out is decided by ``outgoing``.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import BytesIO
@@ -97,6 +98,19 @@ def exchange(
         return _Exchange(workspace, remote, hooks, rng, sleep, clock).run(compact=compact)
 
 
+def fetch(workspace: Workspace, remote: Remote, hooks: Hooks) -> Exchanged:
+    """Take in what the remote has, and send nothing. The caller holds the workspace's sync lock.
+
+    Raises:
+        RemoteUnavailable: no answer.
+        RemoteRefused: the far side said no.
+        RefusedError: the clan's lines have a newer format.
+        NoError: the clan's lines have the format of fleet 0.1.
+    """
+    with workspace.tree.reading():
+        return _Exchange(workspace, remote, hooks, Random(0), time.sleep, time.monotonic).fetch()  # noqa: S311
+
+
 class _Exchange:
     """One exchange, step by step."""
 
@@ -128,6 +142,13 @@ class _Exchange:
             out = self._push_lines(drop_alone=True)
         with self.workspace.locked():
             outgoing.note_stripped(self.workspace, out)
+        return self.done
+
+    def fetch(self) -> Exchanged:
+        """Do the half of it that sends nothing."""
+        self._put_back()
+        self._pull()
+        self.hooks.settle()
         return self.done
 
     # --- coming in --------------------------------------------------------------------------------------------------

@@ -52,12 +52,14 @@ class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         start_chars: all but the memory; the whole never has more than 9,000, since hosts cut at 10,000.
         discoveries: the newest so many.
+        at_prompts: so many lessons at most are shown at a prompt that they are about; 0: none.
         page_lessons: lessons in patterns.md.
         session_idle_minutes: a session without a name ends after this long without a command.
     """
 
     start_chars: int = limits.START_REST_CHARS_MAX
     discoveries: int = 20
+    at_prompts: Annotated[int, msgspec.Meta(ge=0, le=3)] = 3
     page_lessons: int = limits.PAGE_LESSONS_MAX
     session_idle_minutes: int = 30
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from fleet.store.database import TROUBLE
+from fleet.store.database import SCHEMA_NUMBER, TROUBLE
 from fleet.text import similarity
 
 SCORE_MIN = 0.25
@@ -49,6 +49,12 @@ class Relevant(NamedTuple):
     id: str
     line: bytes
     score: float
+
+
+def databases(root: Path, agent: str) -> list[Path]:
+    """Return the paths of the databases that an agent's lessons are in: the clan's, and its private ones."""
+    names = (f"state-{SCHEMA_NUMBER}.db", f"private-{agent}-{SCHEMA_NUMBER}.db")
+    return [root / ".fleet" / name for name in names]
 
 
 def relevant(path: Path, prompt: str, limit_s: float) -> list[Relevant]:

@@ -248,3 +248,27 @@ def test_a_plain_git_pull_merges_the_branch(stage):
     stage.git("push", "--quiet", where="clone")
     stage.run("velma", "sync")
     assert stage.seen("velma") == {LESSON: 1, "Another lesson": 1, "from a clone": 0}
+
+
+def test_who_joins_a_clan_has_what_it_knows_and_is_told_what_to_do(stage):
+    stage.git("init", "--quiet", "--bare", str(stage.remote))
+    joins = ("--remote", str(stage.remote), "--yes")
+    assert "knows nothing yet" in stage.run("velma", "init", "--agent", "velma", *joins).stdout
+    stage.correct("velma", "Pull before you push")
+    stage.run("velma", "sync")
+    told = stage.run("tank", "init", "--agent", "tank", *joins).stdout
+    assert "knows 1 lesson and 0 discoveries" in told
+    assert "fleet start" in told
+    assert "Pull before you push" in stage.run("tank", "start").stdout
+
+
+def test_a_clan_that_nobody_asked_is_no_empty_one(stage):
+    gone = stage.folder / "gone.git"
+    done = stage.run("velma", "init", "--agent", "velma", "--remote", str(gone), "--yes")
+    assert "not here yet" in done.stderr
+    assert "never asked yet" in stage.run("velma", "start").stdout
+    assert "what the clan knows is not here yet" in stage.run("velma", "status").stdout
+    stage.git("init", "--quiet", "--bare", str(gone))
+    stage.run("velma", "sync")
+    assert "never asked yet" not in stage.run("velma", "start").stdout
+    assert "never" not in next(row for row in stage.run("velma", "status").stdout.splitlines() if "last sync" in row)

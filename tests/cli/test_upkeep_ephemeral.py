@@ -39,12 +39,18 @@ def test_many_runs_of_a_job_leave_one_replica_and_every_occurrence_counts(stage)
 def test_a_lent_replica_writes_only_after_its_earlier_lines_were_read(stage):
     stage.join("velma")
     env = {"FLEET_REPLICA": LENT}
-    stage.run("run", "init", "--ephemeral", "--remote", str(stage.remote), "--yes", **env)
+    away = stage.remote.rename(stage.folder / "away.git")
+    assert (
+        "not here yet" in stage.run("run", "init", "--ephemeral", "--remote", str(stage.remote), "--yes", **env).stderr
+    )
     done = stage.run("run", *correct(LESSON), expect=1, **env)
     assert "fleet sync" in done.stderr
     assert not (stage.folder / "run/agents/ci/corrections.md").exists()
+    away.rename(stage.remote)
     stage.run("run", "sync", **env)
     stage.run("run", *correct(LESSON), **env)
+    stage.run("other", "init", "--ephemeral", "--remote", str(stage.remote), "--yes", **env)
+    stage.run("other", *correct(LESSON), **env)  # `init` has read them
 
 
 def test_two_jobs_at_once_under_one_name_lose_nothing(stage):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 import time
@@ -405,6 +406,114 @@ def test_what_arrives_as_a_prompt_and_is_no_persons_is_no_correction(place, prom
 def test_an_ordinary_prompt_is_nothing(place, prompt):
     assert place.context("UserPromptSubmit", {"prompt": prompt}) == ""
     assert place.entries() == ""
+
+
+ABOUT = "Integration tests need the docker daemon: start colima first"
+ASKED = "why do the integration tests not find the docker daemon here?"
+
+
+@pytest.fixture
+def knowing(place):
+    """A workspace with some lessons, one of them about the docker daemon."""
+    lesson(place, ABOUT)
+    for number, text in enumerate(("Quote every path", "Pin the version of each action", "Name a branch by its issue")):
+        lesson(place, f"{text} {number}")
+    return place
+
+
+def test_a_lesson_about_a_prompt_is_shown_once_a_session_and_no_other(knowing):
+    shown = knowing.context("UserPromptSubmit", {"prompt": ASKED})
+    assert "docker daemon: start colima first — right: r (tank; p-" in shown
+    assert "Quote every path" not in shown
+    assert knowing.context("UserPromptSubmit", {"prompt": ASKED}) == ""
+    assert ABOUT in knowing.context("UserPromptSubmit", {"prompt": ASKED, "session_id": "another"})
+    assert list(showings(knowing).values()) == [2]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["Add a parser for the new format", "tests", "what about the docker image?", "<task-notification>" + ASKED],
+)
+def test_a_prompt_that_no_lesson_is_about_shows_none(knowing, prompt):
+    assert knowing.context("UserPromptSubmit", {"prompt": prompt}) == ""
+
+
+def test_whether_prompts_are_shown_lessons_is_configurable(knowing):
+    with (knowing.folder / "fleet.toml").open("a") as file:
+        file.write("\n[recall]\nat_prompts = 0\n")
+    assert knowing.context("UserPromptSubmit", {"prompt": ASKED}) == ""
+
+
+def test_what_a_session_started_with_is_not_shown_again_at_a_prompt(knowing):
+    assert ABOUT in knowing.context("SessionStart", {"source": "startup"})
+    assert knowing.context("UserPromptSubmit", {"prompt": ASKED}) == ""
+
+
+def test_a_correction_and_a_lesson_about_it_come_together(knowing):
+    said = knowing.context("UserPromptSubmit", {"prompt": f"{CORRECTION} And {ASKED}"})
+    assert "fleet learn c-" in said
+    assert ABOUT in said
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish" * 2_000, None])
+def test_a_database_that_cannot_be_read_shows_nothing_and_fails_nothing(knowing, content):
+    (path,) = (knowing.folder / ".fleet").glob("state-*.db")
+    for file in path.parent.glob(f"{path.name}-*"):
+        file.unlink()
+    path.unlink()
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    assert knowing.context("UserPromptSubmit", {"prompt": ASKED}) == ""
+    assert not [line for line in knowing.log() if "Error" in line["what"]]
+
+
+def test_a_prompt_waits_for_no_writer(knowing):
+    (path,) = (knowing.folder / ".fleet").glob("state-*.db")
+    held = sqlite3.connect(path, isolation_level=None)
+    held.execute("BEGIN EXCLUSIVE")
+    began = time.monotonic()
+    try:
+        knowing.context("UserPromptSubmit", {"prompt": ASKED})
+    finally:
+        held.close()
+    assert time.monotonic() - began < 5
+
+
+def clan(place, tmp_path) -> None:
+    """Let tank, and velma in a folder beside it, share a bare repository; velma knows a lesson that tank does not."""
+    remote, other = tmp_path / "clan.git", tmp_path / "velma"
+    subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
+    place.fleet("init", "--agent", "tank", "--remote", str(remote), "--yes")
+    other.mkdir()
+    place.fleet("init", "--dir", str(other), "--agent", "velma", "--remote", str(remote), "--yes")
+    words = ("--wrong", "w", "--right", "r", "--pattern", "Learned by velma meanwhile")
+    place.fleet("correct", "--dir", str(other), *words)
+    place.fleet("sync", "--dir", str(other))
+
+
+def test_what_a_sessions_start_pulls_is_shown_at_its_first_prompt(place, tmp_path):
+    clan(place, tmp_path)
+    assert "velma" not in place.context("SessionStart", {"source": "startup"})
+    told, until = local.Told(str(place.folder), SESSION), time.monotonic() + 60
+    while not any(word.startswith("came ") for word in told.words()) and time.monotonic() < until:
+        time.sleep(0.1)
+    while ready.Ready(str(place.folder), "tank").start() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    shown = place.context("UserPromptSubmit", {"prompt": "let us begin with the parser"})
+    assert "New since your last session:" in shown
+    assert "Learned by velma meanwhile — right: r (velma; p-" in shown
+    assert place.context("UserPromptSubmit", {"prompt": "and now for the rest of it"}) == ""
+    assert "- Learned by velma" not in place.context("SessionStart", {"session_id": "next"})
+
+
+def test_where_nobody_agreed_to_a_remote_no_start_asks_it(place, tmp_path):
+    (place.folder / "fleet.toml").write_text(f'[share]\nremote = "{tmp_path}/clan.git"\n')
+    assert "never asked yet" in place.context("SessionStart", {"source": "startup"})
+    time.sleep(1)
+    assert not (place.folder / ".fleet" / "asked").exists()
+    assert not (place.folder / ".fleet" / "git").exists()
 
 
 def test_what_fleet_injected_itself_is_no_correction(place):
