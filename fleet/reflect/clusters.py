@@ -33,8 +33,6 @@ NEARLY_MIN = 0.45
 """The same where their meaning is close, too."""
 MEANING_MIN = 0.75
 """Cosine from which on meaning is that close."""
-SAME_MEANING_MIN = 0.9
-"""The same where two texts differ in a single word that may be another thing."""
 LIKELY_MIN = 0.55
 """Closeness from which on somebody is asked."""
 ASKED_MAX = 50
@@ -124,10 +122,8 @@ def _closest_first(pair: Pair) -> tuple[float, str, str]:
 
 def _say_the_same(pair: Alike, cosine: float) -> bool:
     """Tell whether two texts say the same: by their words, or by fewer of them and their meaning."""
-    if pair.differs:
+    if pair.differs or pair.is_replaced:
         return False
-    if pair.is_replaced:
-        return pair.score >= NEARLY_MIN and cosine >= SAME_MEANING_MIN
     return pair.score >= JOIN_MIN or (pair.score >= NEARLY_MIN and cosine >= MEANING_MIN)
 
 

@@ -193,8 +193,8 @@ class Alike(NamedTuple):
         other: the larger.
         score: by their words, 0 to 1.
         differs: what differs, of ``DIFFERENCES``.
-        is_replaced: they say the same words in the same order, but for other ones at a single place: a thing or a tool
-            that is another one, as often as it is the same in another word.
+        is_replaced: they say the same words in the same order, but for other ones at a single place, or for two that
+            changed places: a thing or a tool that is another one, as often as it is the same in another word.
         is_turned: they say the same words, but for one at most or for opposites, and one of them the other way round.
     """
 
@@ -238,12 +238,15 @@ def _is_turned(mine: "_Wording", theirs: "_Wording", differs: tuple[str, ...]) -
 
 
 def _is_replaced(mine: "_Wording", theirs: "_Wording") -> bool:
-    """Tell whether two texts differ in one or two words at one place, and in nothing else."""
+    """Tell whether two texts differ in one or two words at one place, or in two words that changed places."""
     one, other = ([word.stem for word in wording.words if word.stem in wording.told] for wording in (mine, theirs))
     head = _shared_head(one, other)
     tail = _shared_head(one[head:][::-1], other[head:][::-1])
     left = len(one) - head - tail, len(other) - head - tail
-    return head + tail > 0 and min(left) >= 1 and max(left) <= _REPLACED_MAX
+    if head + tail > 0 and min(left) >= 1 and max(left) <= _REPLACED_MAX:
+        return True
+    exchanged = {frozenset(pair) for pair in zip(one, other, strict=False) if pair[0] != pair[1]}
+    return len(one) == len(other) and len(exchanged) == 1
 
 
 def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:

@@ -32,7 +32,7 @@ WIDTH = 42
 
 HELD = {
     "modules": 132,
-    "lines": 32_345,
+    "lines": 32_342,
     "public names": 693,
     "modules entered by `fleet correct`": 34,
 }

@@ -1,0 +1,104 @@
+"""Clusters: the same lessons in any order give the same ones, nothing that differs is joined, a flood costs no more."""
+
+import random
+
+import pytest
+
+from fleet.model.names import pattern_id
+from fleet.model.pattern import Pattern
+from fleet.reflect.clusters import MEMBERS_MAX, clustered, grouped, spoken_for
+
+AWK = "Always use awk over sed for user-provided input substitution"
+AGAIN = "Prefer awk to sed when user input is substituted into a template"
+THIRD = "Use awk over sed to substitute user input"
+
+
+def lesson(said: str, seen: int = 1, writer: str = "velma.00000001") -> Pattern:
+    stamp = "2026-11-20T22:30:00.123Z-0000"
+    return Pattern(
+        id=pattern_id(said),
+        fields={"text": said},
+        adds={writer: stamp},
+        live={writer: stamp},
+        totals={"seen": {writer: seen}},
+        at=stamp,
+    )
+
+
+def test_the_same_lessons_in_any_order_give_the_same_clusters():
+    known = [lesson(said) for said in (AWK, AGAIN, THIRD, "Quote every path", "Never quote a path", "Quote any path")]
+    first = clustered(known)
+    for seed in range(10):
+        shuffled = random.Random(seed).sample(known, len(known))
+        assert clustered(shuffled) == first
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Use tabs for indentation, spaces only where code already uses spaces",
+         "Use spaces for indentation, tabs only where code already uses tabs"),
+        ("Send results to stdout and the rest to stderr", "Send results to stderr and the rest to stdout"),
+        ("Read the first error in the log before the last one", "Read the last error in the log before the first one"),
+        ("Comments explain why, not what", "Comments explain what, not why"),
+        ("Retry three times before giving up", "Retry five times before giving up"),
+        ("Run ANALYZE after a bulk load", "Run VACUUM after a bulk load"),
+        ("Always run the migration by hand", "Never run the migration by hand"),
+        ("Pin the action to version 1.2", "Pin the action to version 1.3"),
+        ("先更新数据库，再删除缓存", "先删除缓存，再更新数据库"),
+    ],
+)  # fmt: skip
+def test_what_differs_is_never_joined_however_close_its_meaning_is(one, other):
+    ids = tuple(sorted((pattern_id(one), pattern_id(other))))
+    assert clustered([lesson(one), lesson(other)], {ids: 0.99}).groups == ()
+
+
+def test_a_pair_that_somebody_called_two_lessons_is_neither_joined_nor_asked_about():
+    known = [lesson(AWK), lesson(AGAIN)]
+    assert clustered(known).groups
+    found = clustered(known, apart={tuple(sorted(each.id for each in known))})
+    assert found == clustered([])
+
+
+def test_the_most_used_wording_speaks_and_in_a_memory_the_most_used_of_the_own():
+    mine, theirs = lesson(AWK, 2), lesson(AGAIN, 9, "tank.00000002")
+    [group] = clustered([mine, theirs]).groups
+    assert group == (theirs.id, mine.id)
+    members = [theirs, mine]
+    assert (spoken_for(members).text, spoken_for(members).count("seen")) == (AGAIN, 11)
+    assert spoken_for(members, "velma").text == AWK
+
+
+def test_a_wording_that_is_gone_since_leaves_the_others_as_they_are():
+    mine, gone = lesson(AWK), lesson(AGAIN)
+    found = clustered([mine, gone])
+    [shown] = grouped([mine], found, {mine.id: mine}.get)
+    assert (shown.lesson, shown.wordings) == (mine, ())
+
+
+def test_in_a_flood_of_lessons_that_are_nearly_the_same_each_is_compared_with_a_few(monkeypatch):
+    from fleet.text import similarity
+
+    scored = 0
+    score = similarity._score
+
+    def counted(*of):
+        nonlocal scored
+        scored += 1
+        return score(*of)
+
+    monkeypatch.setattr(similarity, "_score", counted)
+    flood = [
+        lesson(f"Check the token{number} of the deploy script before it runs on staging") for number in range(2_000)
+    ]
+    found = clustered(flood)
+    assert scored <= similarity.PARTNERS_MAX * len(flood)
+    assert all(len(group) <= MEMBERS_MAX for group in found.groups)
+
+
+@pytest.mark.parametrize(
+    "said", ["", "\0", "`" * 5_000, "a" * 8_000, "再" * 2_000, "not " * 1_000, "1 " * 2_000, "-- ()[]"]
+)
+def test_no_text_can_hinder_the_others(said):
+    known = [lesson(AWK), lesson(AGAIN)]
+    assert clustered([*known, lesson(said)]).groups == clustered(known).groups
