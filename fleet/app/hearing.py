@@ -116,9 +116,10 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     began_ms, lies_ready = local.now_ms(), ready.Ready(call.root, call.agent)
     if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
         transcripts.pass_over(call.told, payload.transcript)
-    told, known = call.told, call.told.words()
+    told, session = call.told, local.Told(call.root, call.session)  # a subagent is told what was new to its session
     since = next(
-        (int(word[6:]) for word in known if word.startswith("since ") and word[6:].lstrip("-").isdigit()), None
+        (int(word[6:]) for word in session.words() if word.startswith("since ") and word[6:].lstrip("-").isdigit()),
+        None,
     )
     is_lost = since is not None and since != lies_ready.seen() and payload.source not in ("startup", "resume")
     made, is_whole = None if is_lost else lies_ready.start(), True
@@ -130,8 +131,8 @@ def _session_start(call: Call, payload: Payload) -> Reply:
         local.mark(call.root, local.TWICE, word=call.event)
         return Reply()
     if since is None:
-        told.note(f"since {lies_ready.seen()}")
-    if made.news:
+        session.note(f"since {lies_ready.seen()}")
+    if made.news and not call.subagent:
         lies_ready.note_seen(made.generation)
     if not is_whole or (call.event == "SessionStart" and _may_ask(call)):
         _leave(call, AT_THE_START)
@@ -283,6 +284,9 @@ def _before_a_tool(call: Call, payload: Payload) -> Reply:
                 call.log(f"a try was blocked: {blocked.command}")
                 note = f"fleet stopped try {blocked.count + 1} of `{blocked.command}`: nothing has changed since"
                 return Reply(blocked=mutations.message(blocked), note=note)
+    with call.guarded("whether a lesson guards this step is not known"):
+        if guarded := _guarded(call, payload):
+            return guarded
     reply = Reply()
     with call.guarded("the lessons for this step were not shown"):
         reply.context = _lessons_for(call, payload)
@@ -290,6 +294,25 @@ def _before_a_tool(call: Call, payload: Payload) -> Reply:
         with call.guarded("a command of fleet's own waits for a person's yes"):
             reply.runs = _run_by_path(payload.command)
     return reply
+
+
+def _guarded(call: Call, payload: Payload) -> Reply | None:
+    """Return what the lessons say that a person here made guards of such a step; None where none does."""
+    decided = ready.Ready(call.root, call.agent).guards(time.strftime("%Y-%m-%d", time.gmtime()))
+    for decision in ("deny", "ask"):
+        found = triggers.due(decided.get(decision), (), payload.tool, payload.command, payload.path)
+        if not found:
+            continue
+        ids, lessons = [pattern for pattern, _ in found], [lesson for _, lesson in found]
+        _note_shown(call, ids)
+        call.log(f"{decision}: a step that {', '.join(ids)} guards")
+        lift = f"`fleet guard {ids[0]} off` lifts it, and is the person's to type"
+        if decision == "ask":
+            return Reply(asked=f"a lesson guards this step: {'; '.join(lessons)}. {lift}")
+        shown = triggers.framed((f"- {lesson}" for lesson in lessons), f"fleet-{os.urandom(8).hex()}")
+        said = f"Stopped by a person's decision on this machine: a lesson guards this step. {lift}.\n{shown}"
+        return Reply(blocked=said, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
+    return None
 
 
 def _run_by_path(command: str) -> str:

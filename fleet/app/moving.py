@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fleet.app import reflecting, sharing, starting
+from fleet.app import guarding, reflecting, sharing, starting
 from fleet.app.finding import find, lesson_as_json
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn import purge as purging
@@ -130,6 +130,7 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
 
     done = restore.restore(workspace, source, take_local)
     workspace.db.refresh()
+    guarding.make_ready(workspace)
     return done
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from fleet.app import finding, reflecting
+from fleet.app import finding, guarding, reflecting
 from fleet.app.finding import sources
 from fleet.learn import attempts, counting, mutations
 from fleet.model.discovery import Discovery
@@ -123,6 +123,7 @@ def session_start(
         [each.id for each in news if short[each.id] in again],
         generation,
     )
+    guarding.make_ready(workspace)
     if session:
         return made
     with suppress(DiskError):  # a read-only disk: it is made each time

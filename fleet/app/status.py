@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shutil import which
 from typing import Any
 
-from fleet.app import finding, reflecting, searching, setup, sharing, starting
+from fleet.app import finding, guarding, reflecting, searching, setup, sharing, starting
 from fleet.learn import counting
 from fleet.model.errors import FleetError
 from fleet.share import outgoing, policy
@@ -49,6 +49,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "edited": [each.pattern for each in counting.edited(workspace, agent)] if agent else [],
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "review": _review(workspace),
+        "guards": [each._asdict() for each in guarding.guards(workspace)],
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,
         "held": len(workspace.db.late()),

@@ -268,7 +268,7 @@ def _status(as_json: output.Json = False, agent: output.Agent = "", directory: o
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         found = status.status(workspace, who)
-        found["memory"] = output.cleaned(found["memory"])
+        found["memory"], found["guards"] = output.cleaned(found["memory"]), output.cleaned(found["guards"])
         if as_json:
             output.say_json(found)
         else:
@@ -297,6 +297,10 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
         rows.append(f"review      {counted(review['contradictions'], 'pair')} of lessons contradict each other")
     if review["pairs"]:
         rows.append(f"review      {counted(review['pairs'], 'pair')} may be one lesson: fleet review")
+    rows += [
+        f"guard       {each['decision']} at {each['trigger']}: {each['lesson'] or each['id']}"
+        for each in found["guards"]
+    ]
     for key, label in (
         ("unfilled", "without a pattern yet"),
         ("held", "held: stamped over a day ahead"),

@@ -31,6 +31,7 @@ MODULES = {
     "search": "journal",
     "stats": "lessons",
     "feedback": "lessons",
+    "guard": "lessons",
     "edit": "lessons",
     "merge": "lessons",
     "unmerge": "lessons",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import finding, learning, reflecting, starting
+from fleet.app import finding, guarding, learning, reflecting, starting
 from fleet.cli import output
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
@@ -264,6 +264,31 @@ def _feedback(
                 f"  not working: {why}. `fleet edit {lesson.id} --set text=...` words it better, "
                 f"`fleet retire {lesson.id}` takes it out"
             )
+
+
+@app.command("guard")
+def _guard(
+    pattern: Annotated[str, typer.Argument(metavar="[ID]", help="A lesson's id; none: list the guards.")] = "",
+    decision: Annotated[str, typer.Argument(metavar="ask|deny|off", help="What its step needs from now on.")] = "",
+    until: Annotated[str, typer.Option("--until", metavar="DATE", help="The last day of it, YYYY-MM-DD.")] = "",
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """Let a lesson stop the step that it is about, or put it to a person. Decided here, and for this machine alone."""
+    with output.opened(directory) as workspace:
+        if pattern and decision == "off":
+            gone = guarding.lift(workspace, pattern)
+            output.tell({"lifted": gone}, f"{', '.join(gone)} guards nothing any more", as_json=as_json)
+            return
+        if pattern:
+            guarding.guard(workspace, pattern, decision, until)
+        found = [output.cleaned(each._asdict()) for each in guarding.guards(workspace)]
+        rows = [
+            f"{each['decision']:<5} {each['until'] or 'no end':<11} {each['trigger']}: "
+            f"{each['lesson'] or each['id'] + ' is retired or gone, and guards nothing'}"
+            for each in found
+        ] or ["no lesson guards anything here"]
+        output.tell({"guards": found}, "\n".join(rows), as_json=as_json)
 
 
 # --- memories ---------------------------------------------------------------------------------------------------------

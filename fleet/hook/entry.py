@@ -108,7 +108,9 @@ def _has_work(call: Call, payload: Payload) -> bool:
     event = payload.event
     if event in ("PreToolUse", "PostToolUse"):
         return os.path.exists(local.path_of(call.root, "attempts", f"{call.agent}.jsonl")) or (
-            is_own(payload.command) or Ready(call.root, call.agent).has_rows()
+            is_own(payload.command)
+            or Ready(call.root, call.agent).has_rows()
+            or Ready(call.root, call.agent).has_guards()
             if event == "PreToolUse"
             else payload.may_have_failed
         )

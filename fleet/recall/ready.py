@@ -21,6 +21,10 @@ _GENERATION_CHARS_MAX = 18
 _HEX = frozenset("0123456789abcdef")
 
 
+GUARDS_FILE = ".fleet/ready/guards.json"
+"""Path of the table of guards, below the root: one for all agents of a machine."""
+
+
 class Start:
     """What an agent reads when its session starts.
 
@@ -110,6 +114,26 @@ class Ready:
             return json.loads(self._own(self.triggers_file, _TABLE_BYTES_MAX).partition(b"\n")[2] or b"[]")
         except (ValueError, RecursionError):
             return []
+
+    def has_guards(self) -> bool:
+        """Tell whether a lesson guards anything here."""
+        return os.path.exists(os.path.join(self._root, GUARDS_FILE))
+
+    def guards(self, today: str) -> dict[str, list[list[str]]]:
+        """Return the rows of the guards that hold on a day, as triggers are asked, by what was decided.
+
+        The file may hold anything: what is no row is passed over.
+        """
+        found: dict[str, list[list[str]]] = {}
+        try:
+            rows = json.loads(self._own(GUARDS_FILE, _TABLE_BYTES_MAX).partition(b"\n")[2] or b"[]")
+        except (ValueError, RecursionError):
+            return found
+        for row in rows if isinstance(rows, list) else ():
+            is_row = isinstance(row, list) and len(row) == 5 and all(isinstance(part, str) for part in row)
+            if is_row and (not row[4] or row[4] >= today):
+                found.setdefault(row[3], []).append(row[:3])
+        return found
 
     def generation(self) -> str:
         """Return the generation of the records, as the last refresh noted it."""

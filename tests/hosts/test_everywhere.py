@@ -233,7 +233,7 @@ def test_where_nothing_can_be_written_a_session_starts_all_the_same_and_it_is_sa
     (project.folder / ".fleet/fired").write_text("")  # as on a read-only mount: not even root can write a mark
     told_in = {"cwd": str(where), "session_id": "another"}
     said = told(project, "SessionStart", source="startup", **told_in)
-    assert LESSON in said["hookSpecificOutput"]["additionalContext"]
+    assert "fleet correct" in said["hookSpecificOutput"]["additionalContext"]
     assert "cannot write" in said["systemMessage"]
     assert "systemMessage" not in told(project, "SessionStart", source="compact", **told_in)
 

@@ -1,0 +1,119 @@
+"""``fleet guard``: a lesson stops the step that it is about, or puts it to a person, as was decided on this machine."""
+
+import json
+
+import pytest
+
+LESSON = "Pull before you push"
+PUSH = {"prompt_id": "1", "tool_name": "Bash", "tool_input": {"command": "cd x && git push origin"}}
+
+
+@pytest.fixture
+def lesson(place) -> str:
+    place.fleet("init", "--agent", "tank")
+    words = ("correct", "--wrong", "w", "--right", "pull first", "--pattern", LESSON, "--trigger", "Bash:git push*")
+    return json.loads(place.fleet(*words, "--json").stdout)["id"]
+
+
+def decided(place, **more: object) -> tuple[str, str]:
+    """Return what becomes of a push, and what is said of it."""
+    out = place.hook("PreToolUse", {**PUSH, **more}).stdout
+    said = json.loads(out)["hookSpecificOutput"] if out else {}
+    return said.get("permissionDecision", ""), said.get("permissionDecisionReason", "")
+
+
+@pytest.mark.parametrize("decision", ["ask", "deny"])
+def test_a_guard_decides_about_its_step_at_once_and_each_time_with_the_lesson_as_the_reason(place, lesson, decision):
+    assert "git push*" in place.fleet("guard", lesson[:8], decision).stdout
+    for _ in range(2):
+        what, why = decided(place)
+        assert what == decision
+        assert LESSON in why
+        assert lesson in why
+    assert decided(place, tool_input={"command": "git pull"})[0] == ""
+    (listed,) = json.loads(place.fleet("status", "--json").stdout)["guards"]
+    assert (listed["id"], listed["decision"], listed["trigger"]) == (lesson, decision, "Bash:git push*")
+    assert "guard " in place.fleet("status").stdout
+    place.fleet("guard", lesson, "off")
+    assert decided(place)[0] == ""
+    assert json.loads(place.fleet("guard", "--json").stdout) == {"guards": []}
+    place.fleet("guard", lesson, "off", expect=1)
+
+
+def test_what_a_guard_stopped_is_told_to_the_person(place, lesson):
+    place.fleet("guard", lesson, "deny")
+    assert LESSON in json.loads(place.hook("PreToolUse", PUSH).stdout)["systemMessage"]
+    (place.folder / "fleet.toml").write_text("[hook]\nquiet = true\n")
+    assert "systemMessage" not in json.loads(place.hook("PreToolUse", PUSH).stdout)
+
+
+def test_the_last_decision_counts_and_a_refusal_before_a_question(place, lesson):
+    place.fleet("guard", lesson, "deny")
+    place.fleet("guard", lesson, "ask")
+    assert decided(place)[0] == "ask"
+    words = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Never push on a Friday", "--trigger", "Bash:git*")
+    other = json.loads(place.fleet(*words, "--json").stdout)["id"]
+    place.fleet("guard", other, "deny")
+    what, why = decided(place)
+    assert what == "deny"
+    assert "Friday" in why
+
+
+def test_a_guard_ends_with_its_day(place, lesson):
+    place.fleet("guard", lesson, "deny", "--until", "2999-12-31")
+    assert decided(place)[0] == "deny"
+    path = place.folder / ".fleet/ready/guards.json"
+    path.write_text(path.read_text().replace("2999-12-31", "2001-01-01"))
+    assert decided(place)[0] == ""
+    for day in ("2001-01-01", "tomorrow", "2999-13-01", "29991231"):
+        place.fleet("guard", lesson, "deny", "--until", day, expect=2)
+    place.fleet("guard", lesson, "allow", expect=2)
+    place.fleet("guard", "p-0000", "deny", expect=1)
+
+
+def test_a_lesson_that_names_no_step_guards_none(place):
+    place.fleet("init", "--agent", "tank")
+    done = place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Be kind to strangers", "--json")
+    said = place.fleet("guard", json.loads(done.stdout)["id"], "deny", expect=1).stderr
+    assert "trigger" in said
+
+
+def test_nobody_elses_line_makes_a_guard_or_moves_its_step(place, lesson):
+    """An edit may come from anybody: it changes the lesson, and not what was decided here."""
+    place.fleet("edit", lesson, "--set", "trigger=Bash:*")
+    place.fleet("edit", lesson, "--set", "guard=deny")
+    place.context("SessionStart")
+    assert decided(place)[0] == ""
+    place.fleet("edit", lesson, "--set", "trigger=Bash:git push*")
+    place.fleet("guard", lesson, "deny")
+    place.fleet("edit", lesson, "--set", "trigger=Bash:*")
+    place.context("SessionStart")
+    assert decided(place)[0] == "deny"
+    assert decided(place, tool_input={"command": "ls"})[0] == ""
+    place.fleet("retire", lesson)
+    assert "guards nothing" in place.fleet("guard").stdout
+    place.context("SessionStart", {"source": "clear"})
+    assert decided(place) == ("", "")
+
+
+def test_a_backup_carries_a_guard(place, lesson, tmp_path):
+    place.fleet("guard", lesson, "deny")
+    place.fleet("backup", str(tmp_path / "b.tar.gz"))
+    place.fleet("guard", lesson, "off")
+    place.fleet("restore-backup", str(tmp_path / "b.tar.gz"), "--yes")
+    assert decided(place)[0] == "deny"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[[1]]", '{"a": 1}', '[["p-1", "Bash", "x", "deny"]]', "[" * 100_000])
+def test_a_damaged_table_of_guards_stops_nothing(place, content):
+    (place.folder / ".fleet/ready").mkdir()
+    (place.folder / ".fleet/ready/guards.json").write_text('{"generation": ""}\n' + content)
+    assert decided(place)[0] == ""
+
+
+def test_a_host_that_cannot_ask_tells_the_agent(place, lesson):
+    place.fleet("guard", lesson, "ask")
+    codex = {"prompt_id": None, "transcript_path": "/x/sessions/rollout-1.jsonl"}
+    said = json.loads(place.hook("PreToolUse", {**PUSH, **codex}).stdout)["hookSpecificOutput"]
+    assert "permissionDecision" not in said
+    assert LESSON in said["additionalContext"]
