@@ -49,6 +49,12 @@ def project(place):
     return place
 
 
+def promote(place) -> None:
+    """Log the lesson until it stands in the memory: every start has it then, and not the first one alone."""
+    for number in range(2):
+        place.fleet("correct", "--wrong", f"w{number}", "--right", "r", "--pattern", LESSON)
+
+
 def worktree(place, path: Path) -> Path:
     git(place.folder, "worktree", "add", "-q", "--detach", str(path))
     return path
@@ -228,6 +234,7 @@ def test_nobody_is_named_guest(bare):
 
 def test_where_nothing_can_be_written_a_session_starts_all_the_same_and_it_is_said_once(project):
     where = worktree(project, project.folder.parent / "beside")
+    promote(project)
     project.context("SessionStart")  # made ready
     (project.folder / ".fleet/fired").rename(project.folder / ".fleet/was")
     (project.folder / ".fleet/fired").write_text("")  # as on a read-only mount: not even root can write a mark
@@ -250,6 +257,7 @@ def refused(place, command: str, **more: object) -> bool:
 
 
 def test_a_subagent_starts_with_what_a_session_starts_with_each_of_them(project):
+    promote(project)
     project.context("SessionStart")
     for number in "12":
         said = told(project, "SubagentStart", agent_id=f"a{number}", agent_type="Explore")["hookSpecificOutput"]
