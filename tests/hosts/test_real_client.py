@@ -207,6 +207,20 @@ def test_a_lesson_is_stated_without_a_persons_yes_and_nothing_else_is(desk):
     assert not (tank / "here").exists()
 
 
+def test_a_worktree_of_the_clients_own_has_the_main_checkouts_workspace(desk):
+    tank = desk.join("tank")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x")):
+        subprocess.run(
+            ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", *words], cwd=tank, check=True, timeout=60
+        )
+    desk.fleet(tank, "correct", "--wrong", "w", "--right", "r", "--pattern", "Zebras are striped in this project")
+    seen = desk.session(tank, CORRECTION, STATE, "pwd", words=("--worktree", "aside"))
+    assert "Zebras are striped in this project" in seen.first
+    assert any("worktrees/aside" in said for _, said in seen.results())
+    assert LESSON in desk.fleet(tank, "patterns")
+    assert not list(tank.glob(".claude/worktrees/aside/agents"))
+
+
 def test_what_is_left_without_a_lesson_is_named_once_before_the_agent_stops(desk):
     tank = desk.join("tank")
     seen = desk.session(tank, CORRECTION)
