@@ -3,19 +3,22 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fleet.model.line import Line, decode
 from fleet.model.pattern import Pattern, fold
+from tests import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class Stage:
     """A temporary folder with a bare repository ``clan.git`` and any number of workspaces."""
+
+    before: tuple[str, ...] = ()
+    """Words of another program that runs each command."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,15 +33,8 @@ class Stage:
         """Run one fleet command in a folder below the stage."""
         folder = self.folder / where
         folder.mkdir(exist_ok=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "fleet", *words],
-            cwd=folder,
-            env=self.environment(**env),
-            input=text if text is not None else "",
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+        done = commands.run(
+            words, folder, self.environment(**env), text if text is not None else "", before=self.before
         )
         assert "Traceback" not in done.stderr, done.stderr
         if expect is not None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import commands
+
 # The real client is a download of 235 MB: `make test-hosts` asks for it.
 collect_ignore = [] if os.environ.get("FLEET_TEST_HOSTS") == "1" else ["test_real_client.py"]
 
@@ -56,16 +58,7 @@ class Place:
 
     def fleet(self, *words: str, expect: int = 0, **env: str):
         """Run a command of fleet in the workspace."""
-        done = subprocess.run(
-            [sys.executable, "-m", "fleet", *words],
-            cwd=self.folder,
-            env=self.environment(**env),
-            input="",
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = commands.run(words, self.folder, self.environment(**env))
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == expect, f"exit {done.returncode}: {done.stdout}{done.stderr}"
         return done
