@@ -4,7 +4,8 @@ import os
 import sys
 import termios
 import tty
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -54,7 +55,8 @@ def _review(
         if as_json:
             output.say_json({"pairs": output.cleaned([_as_json(each) for each in pairs])})
         elif pairs and sys.stdin.isatty() and sys.stdout.isatty():
-            _ask(workspace, output.agent_in(workspace, agent), pairs)
+            with _key_by_key():
+                _ask(workspace, output.agent_in(workspace, agent), pairs)
         else:
             _list(pairs)
 
@@ -102,14 +104,20 @@ def _rows(asked: Asked) -> list[str]:
     ]
 
 
-def _key() -> str:
-    """Return the key that a person presses, without waiting for a line; the end of the input quits."""
+@contextmanager
+def _key_by_key() -> Iterator[None]:
+    """Let the terminal hand over each key without a line end; one that was pressed early is kept."""
     before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin, termios.TCSADRAIN)
     try:
-        tty.setcbreak(sys.stdin)
-        return os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"
+        yield
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _key() -> str:
+    """Return the key that a person presses; the end of the input quits."""
+    return os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"
 
 
 def _ask(workspace: Workspace, agent: str, pairs: list[Asked]) -> None:
