@@ -27,7 +27,7 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 setup: $(VENV)/.dev
 
 test: setup
-	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
 # Downloads openai-agents, which owns the import name `agents`: both must work in one environment.
 test-wheel: setup

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -45,7 +46,9 @@ def run(
     Raises:
         subprocess.TimeoutExpired: it did not end; it was killed.
     """
-    is_plain = not before and os.environ.get("FLEET_TEST_FORK") != "0"
+    # Those that run at once, on threads, each have an interpreter: one process forks for one at a time.
+    is_plain = not before and threading.current_thread() is threading.main_thread()
+    is_plain = is_plain and os.environ.get("FLEET_TEST_FORK") != "0"
     if not is_plain or _read_at_start(environment) != _read_at_start(os.environ):
         return subprocess.run(
             [*before, sys.executable, "-m", "fleet", *words],
