@@ -132,14 +132,14 @@ def test_what_is_logged_while_an_editor_saves_the_edition_counts_once_each(bench
             logged += 1
             bench.correct("w", LESSON)
             if logged % 5 == 0:
-                bench.correct("w", f"Lesson number {logged}")
+                bench.correct("w", f"Logged as entry {logged}")
     found = bench.seen("w")
     assert found[LESSON] == logged
     assert found.keys() == {
         *OTHERS,
         LESSON,
         NAMED + f"{RENAMES:05}",
-        *(f"Lesson number {n}" for n in range(5, logged + 1, 5)),
+        *(f"Logged as entry {n}" for n in range(5, logged + 1, 5)),
     }
     bench.run("w", "sync")
     assert bench.seen("w") == found
