@@ -5,7 +5,7 @@ has changed.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -146,30 +146,31 @@ def forget(workspace: Workspace) -> None:
 
 
 def _standing(workspace: Workspace, agent: str, known: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:
-    """Return the lessons that have a place in every start: what is relevant now, then what is proven, best first.
+    """Return the lessons that have a place in every start: what is relevant now, then what is published, best first.
 
     A private lesson has one however often it was seen: it is the agent's own.
     """
     clan, *private = known
     relevant = set(_relevant(workspace, agent, table))
     near = [each for each in table if each.id in relevant and each.is_listed]
-    proven = [
-        *clan.best("proven", LESSONS_MAX),
+    published = [
+        *clan.best("published", LESSONS_MAX),
         *(each for one in private for each in one.best("evidence", LESSONS_MAX)),
     ]
-    return list({each.id: each for each in (*near, *ranked(proven, "evidence"))}.values())
+    return list({each.id: each for each in (*near, *ranked(published, "evidence"))}.values())
 
 
-def _relevant(workspace: Workspace, agent: str, table: Sequence[Pattern]) -> Iterator[str]:
-    """Yield the ids of lessons about the files that are changed here, and the commands that failed here last."""
+def _relevant(workspace: Workspace, agent: str, table: Sequence[Pattern]) -> list[str]:
+    """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""
     rows = [[each.id, mentions.trigger(each.trigger, each.text, each.correct), ""] for each in table]
     streaks = attempts.state(workspace.root, agent).of("")
     commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
     files = git.changed_files(workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
-    for command in commands:
-        yield from (each for each, _ in triggers.due(rows, [], "Bash", command, ""))
-    for path in files:
-        yield from (each for each, _ in triggers.due(rows, [], "Edit", "", path))
+    steps = [("Bash", command, "") for command in commands] + [("Edit", "", path) for path in files]
+    found: list[str] = []
+    for step in steps:
+        found += [each for each, _ in triggers.due(rows, found, *step)]
+    return found
 
 
 def at_once(workspace: Workspace, agent: str) -> Start:

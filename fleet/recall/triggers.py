@@ -11,7 +11,6 @@ Matching imports little of the standard library: it runs before a tool call, on 
 """
 
 import fnmatch
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 SHOWN_MAX = 3
@@ -52,9 +51,6 @@ def parse(trigger: str) -> Trigger:
 def due(rows: object, told: Sequence[str], tool: str, command: str, path: str) -> list[tuple[str, str]]:
     """Return id and row of at most three lessons that a call is due and the session has not been told.
 
-    Of the lessons that have one and the same trigger a session is told three, the best ones: a step that many lessons
-    are about would bring three others each time.
-
     Args:
         rows: a table as it was read from its file: anything may stand there.
         told: ids that this session has seen at such a moment.
@@ -63,20 +59,16 @@ def due(rows: object, told: Sequence[str], tool: str, command: str, path: str) -
         path: what is to be edited, or "".
     """
     called, commands, path = tool.lower(), _commands(command), path[-SUBJECT_CHARS_MAX:]
-    table = [entry for entry in rows if _is_row(entry)] if isinstance(rows, list) else []
-    times = Counter(trigger for pattern_id, trigger, _ in table if pattern_id in told)
-    found: list[tuple[str, str]] = []
-    for pattern_id, trigger, row in table:
-        if len(found) == SHOWN_MAX:
-            break
-        if pattern_id not in told and times[trigger] < SHOWN_MAX and _fits(parse(trigger), called, commands, path):
-            times[trigger] += 1
+    found = []
+    for entry in rows if isinstance(rows, list) else ():
+        if not (isinstance(entry, list) and len(entry) == 3 and all(isinstance(part, str) for part in entry)):
+            continue
+        pattern_id, trigger, row = entry
+        if pattern_id not in told and _fits(parse(trigger), called, commands, path):
             found.append((pattern_id, row))
+            if len(found) == SHOWN_MAX:
+                break
     return found
-
-
-def _is_row(entry: object) -> bool:
-    return isinstance(entry, list) and len(entry) == 3 and all(isinstance(part, str) for part in entry)
 
 
 def framed(rows: Iterable[str], delimiter: str) -> str:

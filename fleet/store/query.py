@@ -19,15 +19,15 @@ from fleet.text import similarity
 
 T = TypeVar("T")
 
-Order = Literal["sight", "evidence", "proven"]
-"""Ranking of lessons: as a page shows them; by evidence; and the same without those that were seen only once."""
+Order = Literal["sight", "evidence", "published"]
+"""Ranking of lessons: as a page shows them; by evidence; and the same, of published ones alone."""
 
 _LINE = "SELECT line, hash FROM pattern"
 _BY_EVIDENCE = "ORDER BY published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id"
 _BEST = {
     "sight": "listed ORDER BY published DESC, seen DESC, last DESC, id",
     "evidence": f"listed AND NOT retired {_BY_EVIDENCE}",
-    "proven": f"listed AND NOT retired AND (published OR seen > 1) {_BY_EVIDENCE}",
+    "published": f"listed AND NOT retired AND published {_BY_EVIDENCE}",
 }
 _TRIGGERED = (
     "triggered AND listed AND NOT retired "
@@ -362,5 +362,5 @@ def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> It
 
 
 def _is_listed(each: Pattern, order: Order) -> bool:
-    is_proven = each.state == "published" or each.count("seen") > 1
-    return each.is_listed and (order == "sight" or each.state != "retired") and (order != "proven" or is_proven)
+    is_fit = order != "published" or each.state == "published"
+    return each.is_listed and is_fit and (order == "sight" or each.state != "retired")
