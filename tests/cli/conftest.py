@@ -65,8 +65,9 @@ class Stage:
         return json.loads(self.run(where, "patterns", "--json", *more).stdout)
 
     def seen(self, where: str) -> dict[str, int]:
-        """Return text to count."""
-        return {p["text"]: p["seen"] for p in self.patterns(where)["patterns"]}
+        """Return text to count, of each wording of a cluster its own: that they are shown as one is a view."""
+        shown = self.patterns(where)["patterns"]
+        return {said["text"]: said["seen"] for each in shown for said in each.get("wordings", [each])}
 
     def edition(self) -> list[Pattern]:
         """Return the lessons of the edition in the bare repository, folded, by id."""
