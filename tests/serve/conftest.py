@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ class Crew(Stage):
         path.write_text(path.read_text().replace(f"[{table}]\n", f"[{table}]\n{settings}"))
 
     def sidecar(self, where: str, *words: str, before: tuple[str, ...] = (), **env: str) -> "subprocess.Popen[str]":
-        """Start a sidecar."""
+        """Start a sidecar as a terminal does: what these tests were started with (nohup) does not reach it."""
         child = subprocess.Popen(
             [*before, sys.executable, "-m", "fleet", "sidecar", *words],
             cwd=self.folder / where,
@@ -62,6 +63,7 @@ class Crew(Stage):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - nobody holds a lock here
         )
         self.started.append(child)
         return child
