@@ -239,7 +239,7 @@ def _shorten_one(connection: sqlite3.Connection, agent: str, pattern: str, most:
 
 def _rows(state: "Local", asked: str, *values: object) -> list[tuple[Any, ...]]:
     """Return the rows of a question; none where nothing was ever noted, or where nothing can be read."""
-    if not state.path.exists():
+    if not state.exists:
         return []
     try:
         return state.connection().execute(asked, values).fetchall()

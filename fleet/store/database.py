@@ -289,13 +289,21 @@ class Local:
             FleetError: it is damaged, or cannot be opened.
         """
         if self._connection is None:
-            if self.path.is_symlink():
-                raise DiskError(f"{self.path} is a symbolic link; fleet writes to plain files only, and left it alone")
+            if link := _link_on(self.path):
+                raise DiskError(f"{link} is a symbolic link; fleet writes to plain files only, and left it alone")
             try:
                 self._connection = _opened(self.path, self._wait_s, durable=self._durable)
             except sqlite3.Error as why:
                 raise _told(self.path, why) from why
         return self._connection
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to read: a link is nothing, as is what lies in a folder that may not be entered."""
+        try:
+            return self.path.exists() and not _link_on(self.path)
+        except OSError:
+            return False
 
     def in_one_go(self, act: Callable[[], object]) -> None:
         """Do some writing, all of it or nothing."""
@@ -328,7 +336,7 @@ class Local:
 
     def agreed(self, kind: str) -> list[str]:
         """Return the values of a kind that somebody on this machine agreed to, newest first."""
-        if not self.path.exists():
+        if not self.exists:
             return []
         asked = "SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value"
         return [row[0] for row in self._done(lambda: self.connection().execute(asked, (kind,)).fetchall())]
@@ -390,7 +398,7 @@ class Local:
             self._connection = None
 
     def _read(self, asked: str, *values: str | int) -> tuple[Any, ...] | None:
-        if not self.path.exists():
+        if not self.exists:
             return None
         found: tuple[Any, ...] | None = self._done(lambda: self.connection().execute(asked, values).fetchone())
         return found
@@ -407,6 +415,16 @@ class Local:
             return act()
         except sqlite3.Error as why:
             raise _told(self.path, why) from why
+
+
+def _link_on(path: Path) -> Path | None:
+    """Return the link that stands in the place of a file, or of its folder; None where none does, or none can be seen.
+
+    SQLite follows both: without a look, a hostile repository's link has a database made where it leads to.
+    """
+    with suppress(OSError):
+        return next((each for each in (path.parent, path) if each.is_symlink()), None)
+    return None
 
 
 def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
