@@ -26,7 +26,7 @@ from fleet.store import lines
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
 from fleet.store.files import Files, fingerprint, look
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read, kind_of
-from fleet.store.rows import Contents, Rows, is_outdated
+from fleet.store.rows import Contents, Rows, carried_of, is_outdated
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
 T = TypeVar("T")
@@ -420,16 +420,26 @@ class Ingest:
         """
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
         self.refresh()
-        self.tree.move(commit)
+        before = self.tree.head()
+        try:
+            return self._taken(self.tree, commit, writer)
+        except TROUBLE as why:
+            self.tree.move(before)  # else nobody knows any more what that tree had, and this one lacks
+            self._mend(why)
+        self.refresh()
+        return self._taken(self.tree, commit, writer)
+
+    def _taken(self, tree: GitTree, commit: str, writer: str) -> Taken:
+        tree.move(commit)
         taken = Taken()
         with self._changing() as fold:
             connection = fold.connection
             self._fold_files(fold, self._sources())
             before = dict(connection.execute("SELECT path, oid FROM tree"))
             if commit != get_meta(connection, "head"):
-                taken.lost = self._fold_tree(fold, self.tree, commit)
-            oids = _oids(self.tree, self._head())
-            plans = self._plans(fold, self.tree, oids)
+                taken.lost = self._fold_tree(fold, tree, commit)
+            oids = _oids(tree, self._head())
+            plans = self._plans(fold, tree, oids)
             taken.put_back = [
                 plan.path for plan in plans if plan.gains and before.get(plan.path) == oids.get(plan.path, "")
             ]
@@ -567,8 +577,8 @@ class Ingest:
 
     def carried(self, each: str = "") -> list[Carried]:
         """Return the lines of a newer version that are kept, under an id or all of them."""
-        asked = "SELECT id, raw FROM carried WHERE ? IN (id, '') ORDER BY id, raw"
-        return self.ask(lambda it: [Carried(*row) for row in it.execute(asked, (each,))])
+        asked = "SELECT id, raw, hash FROM carried WHERE ? IN (id, '') ORDER BY id, raw"
+        return self.ask(lambda it: [carried_of(*row) for row in it.execute(asked, (each,))])
 
     def has_carried(self, entry: Carried) -> bool:
         """Tell whether a line of a newer version is kept here, or was purged."""

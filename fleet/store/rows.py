@@ -213,8 +213,8 @@ class Rows:
 
     def _lost_carried(self, carried: Iterable[tuple[str]]) -> Iterator[Carried]:
         for row in carried:
-            asked = "SELECT id, raw FROM carried WHERE hash = ? AND NOT in_tree"
-            yield from (Carried(*found) for found in self.connection.execute(asked, row).fetchall())
+            asked = "SELECT id, raw, hash FROM carried WHERE hash = ? AND NOT in_tree"
+            yield from (carried_of(*found) for found in self.connection.execute(asked, row).fetchall())
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -403,13 +403,13 @@ class Contents:
                 found.append(delta)
         asked = "SELECT line, hash FROM discovery WHERE base IS NULL OR base != line ORDER BY at, id"
         found += [DISCOVERIES.decode(checked(*row)) for row in self._connection.execute(asked)]
-        asked = "SELECT id, raw FROM carried WHERE NOT in_tree ORDER BY id, hash"
-        return found + [Carried(*row) for row in self._connection.execute(asked)]
+        asked = "SELECT id, raw, hash FROM carried WHERE NOT in_tree ORDER BY id, hash"
+        return found + [carried_of(*row) for row in self._connection.execute(asked)]
 
     def edition(self, kind: Kind) -> bytes:
         """Return the canonical bytes of all that the tree says: sorted, a record on as many lines as it takes."""
-        asked = "SELECT id, raw FROM carried WHERE kind = ? AND in_tree ORDER BY id, raw"
-        carried = self._connection.execute(asked, (kind.name,)).fetchall()
+        asked = "SELECT id, raw, hash FROM carried WHERE kind = ? AND in_tree ORDER BY id, raw"
+        carried = [carried_of(*row) for row in self._connection.execute(asked, (kind.name,))]
         if kind is PATTERNS:
             keyed = [*self._told_patterns(), *(((each, "~"), raw) for each, raw in carried)]
         else:
@@ -448,8 +448,8 @@ class Contents:
             found[each] = _decoded(checked(raw, hash_))
         for each, raw, hash_ in _select(self._connection, "id, line, hash FROM discovery WHERE id", names):
             found[each] = DISCOVERIES.decode(checked(raw, hash_))
-        for name, each, raw in _select(self._connection, "'#' || hash, id, raw FROM carried WHERE '#' || hash", names):
-            found[name] = Carried(each, raw)
+        for each, raw, hash_ in _select(self._connection, "id, raw, hash FROM carried WHERE '#' || hash", names):
+            found[f"#{hash_}"] = carried_of(each, raw, hash_)
         return found
 
     def all(self) -> set[tuple[str, tuple[Any, ...]]]:
@@ -463,6 +463,11 @@ class Contents:
         return found | {
             (row[0], row) for row in self._connection.execute("SELECT hash, kind, id, raw, in_tree FROM carried")
         }
+
+
+def carried_of(each: str, raw: object, hash_: str) -> Carried:
+    """Return a row's line of a newer version; raise where it is not what was written."""
+    return Carried(each, checked(raw, bytes.fromhex(hash_)))
 
 
 def _select(connection: Connection, asked: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:
