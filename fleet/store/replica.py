@@ -85,6 +85,10 @@ def parse(data: bytes, path: Path) -> Register:
         FleetError: it is damaged. Guessing would make two writers of one shard.
     """
     if not data:
+        if os.path.islink(path):  # noqa: PTH114 - False where nobody may look
+            raise FleetError(
+                f"{path} is a symbolic link to nothing; nothing was changed. Put back the file, or remove it"
+            )
         return Register()
     try:
         found = tomllib.loads(data.decode())
