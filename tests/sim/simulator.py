@@ -130,7 +130,7 @@ class Simulation:
             "snapshots": [self.back_up, self.bring_back, self.correct, self.sync, self.compact],
             "hands": [
                 *(self.edit_by_hand, self.delete_by_hand, self.remember_clan, self.bring_old_clan_back, self.sync),
-                *(self.cut_off, self.discover, self.edit, self.lose_database),
+                *(self.cut_off, self.discover, self.edit, self.lose_database, self.lose_files_and_database),
             ],
             "remotes": [self.rewind, self.revert, self.merge, self.carry, self.supersede, self.sync],
             "losses": [self.lose_database, self.lose_git, self.change_schema, self.crash, self.copy, self.sync],
@@ -675,6 +675,16 @@ class Simulation:
         else:
             self.rng.choice(files).unlink()
         return True
+
+    def lose_files_and_database(self, machine: Machine) -> bool:
+        """Delete files, sync in vain, and lose the database: what was never sent stands in a file by then."""
+        self.discover(machine)
+        if not self.delete_by_hand(machine):
+            return False
+        was, machine.is_cut_off = machine.is_cut_off, True
+        self.sync(machine)
+        machine.is_cut_off = was
+        return self.lose_database(machine)
 
     def remember_clan(self, machine: Machine) -> bool:
         """Keep a copy of the clan's files, as a commit of the project's does."""
