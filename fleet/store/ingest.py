@@ -289,6 +289,11 @@ class Ingest:
             self._generation = generation
             self._changed(generation)
 
+    def outdate(self) -> None:
+        """Tell that lines were written that no refresh has joined: no generation is that of what is here, until one."""
+        self._generation = 0
+        self._changed(0)
+
     def close(self) -> None:
         """Close the database."""
         self.database.close()

@@ -397,6 +397,7 @@ class Writer:
         """Add lines to our shard; they are on the disk when this returns, unless they can be made anew."""
         if data := b"".join([kind.encode(line) + b"\n" for line in lines]):
             self.workspace.files.append(self.workspace.clan / kind.shard(self.name), data, is_durable=is_durable)
+            self.workspace.db.outdate()
 
     def append_private(self, lines: Sequence[Any]) -> None:
         """Add lines to this agent's private lessons."""

@@ -147,3 +147,11 @@ def test_a_memory_that_is_a_link_is_not_written_through(stage, shared):
     stage.run("velma", "sync", expect=None)
     assert path.is_symlink()
     assert LESSON.encode() in real.read_bytes()
+
+
+def test_what_was_retired_a_moment_ago_is_not_in_the_next_start(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    assert LESSON in stage.run("velma", "start").stdout  # and lies ready from now on
+    stage.run("velma", "retire", pattern)
+    assert LESSON not in hook(stage, "velma", "SessionStart", source="startup")
