@@ -1,7 +1,7 @@
 # ruff: noqa: ARG002 - an arm without a memory hears nothing of what it is told
 """Arms of the replay: what an agent is told in a session, and what becomes of what it learns there.
 
-``Nothing`` tells nothing; ``Tail`` is the seed's way, the newest twenty notes at the start; ``Fleet`` is the real hook,
+``Nothing`` tells nothing; ``Tail`` puts the newest twenty notes at the start; ``Fleet`` is the real hook,
 called in this process as a host calls it: the payload on descriptor 0, the answer on descriptor 1.
 """
 

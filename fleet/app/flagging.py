@@ -27,7 +27,7 @@ _LOCK_WAIT_S = 5.0
 """How long a hook waits for another process: shorter than a command does, since a host waits for the hook."""
 
 _NEAREST_S = 1.5
-"""How long known lessons are looked for: a question without them is better than none."""
+"""Limit of the search for known lessons, seconds: a question without them is better than none."""
 
 _QUOTE_CHARS_MAX = 1_000
 _TITLE_CHARS_MAX = 120

@@ -35,7 +35,7 @@ _ASKED_OF_AGENTS = frozenset(
 """Commands that fleet itself asks an agent for: they log and read here, and nothing else."""
 
 _ABOUT_S = 0.3
-"""How long a prompt waits to be told what is known about it."""
+"""Limit of the search for what is known about a prompt, seconds."""
 _ASKED = "asked"
 _ASK_AGAIN_MS = 60_000
 """Sessions that start within it ask the clan for news once."""

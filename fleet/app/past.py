@@ -75,7 +75,7 @@ class Proposal(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What past sessions propose, best first, of how many sessions, and what could not be read."""
+    """Proposals from past sessions, best first, with the number of sessions, and what could not be read."""
 
     proposals: list[Proposal]
     sessions: int

@@ -17,7 +17,7 @@ from fleet.store.workspace import Workspace
 LIKELY, CONTRADICTION = "likely", "contradiction"
 SAME, DIFFERENT, FIRST, SECOND, BOTH, ASK = "same", "different", "first", "second", "both", "ask"
 ANSWERS = {LIKELY: (SAME, DIFFERENT), CONTRADICTION: (FIRST, SECOND, BOTH)}
-"""What may be said of a pair; ``ask`` takes back what was said of either."""
+"""Answers that a pair can be given; ``ask`` takes back what was said of either."""
 
 _SEPARATOR = ":"
 
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What became of an answer: the name of the pair, what was said, and what it did, in words."""
+    """Outcome of an answer: the name of the pair, what was said, and what it did, in words."""
 
     pair: str
     said: str

@@ -1,4 +1,4 @@
-"""What is typed about lessons and memories: read them, change them, say what they did, and whether it helps."""
+"""Commands about lessons and memories: read them, change them, say what they did, and whether it helps."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""What a person or an agent says of two lessons that may be one, or that contradict each other."""
+"""Command about pairs of lessons that may be one, or that contradict each other: ``fleet review``."""
 
 import os
 import sys

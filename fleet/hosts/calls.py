@@ -116,7 +116,7 @@ class Call:
 
     @property
     def told(self) -> local.Told:
-        """What the session, or the subagent, has been told."""
+        """Words that the session, or the subagent, has been told."""
         return local.Told(self.root, self.thread)
 
     def log(self, what: str) -> None:

@@ -159,7 +159,7 @@ class Payload:
 
     @property
     def may_have_failed(self) -> bool:
-        """Whether a command whose exit code may be masked printed what may tell of a failure; in doubt, yes."""
+        """True where a command whose exit code may be masked printed what may tell of a failure, and in doubt."""
         if not any(mark in self.command for mark in _MASKS):
             return False
         lower = self.printed.lower()
@@ -167,7 +167,7 @@ class Payload:
 
     @property
     def has_transcript(self) -> bool:
-        """Whether there is a transcript in the form that ``hosts.transcripts`` reads."""
+        """True where there is a transcript in the form that ``hosts.transcripts`` reads."""
         return bool(self.transcript) and self.host in (CLAUDE_CODE, UNKNOWN)
 
 
