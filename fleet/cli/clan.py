@@ -76,9 +76,8 @@ def _tell_found(workspace: Workspace) -> None:
         say(f"{done.remote} knows {counted(lessons, 'lesson')} and {counted(found, 'discovery', 'discoveries')}")
         say("next: `fleet start` shows what a session starts with, `fleet install claude-code` lets each start with it")
     else:
-        say(
-            f"{done.remote} answers, and knows nothing yet. Next: `fleet install claude-code`, and what is learned here"
-        )
+        say(f"{done.remote} answers, and knows nothing yet")
+        say("next: `fleet install claude-code` lets each session start with what is learned here")
 
 
 def _offer_embedding(workspace: Workspace, *, yes: bool) -> None:
