@@ -1,0 +1,318 @@
+"""Runs: plans of file edits that are applied whole, survive a crash at any write, and can be taken back.
+
+A run is written down in ``.fleet/runs`` before its first edit, with every file as it was and as it is to be. A file
+that is no longer as the plan found it stops the plan before anything is written: whoever made it plans anew, so that a
+person's edit wins. A crash leaves a plan, which the next run (or ``recover``) carries on with. To take a run back is
+a run of its own, which can be taken back in turn: a file that nobody touched since is as it was, byte for byte;
+elsewhere the run's own lines go and what was written since stays (a three-way merge by lines, in which nothing that
+was written is lost).
+
+Append-only records, such as ``reflections.jsonl``, are no part of a run: a line that is said stays said.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from difflib import SequenceMatcher
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import msgspec
+
+from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.store.workspace import Workspace
+
+UNDO = "undo"
+"""Kind of a run that takes another one back."""
+
+_FOLDER = "runs"
+_PLAN, _DONE = ".plan", ".json"
+_ID = re.compile(r"[a-z][a-z0-9-]{2,63}")
+_GONE = "was removed since; nothing was put back"
+_CHANGED = "was changed while the plan was carried out; it stays as it is"
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """One file before and after a run.
+
+    Attributes:
+        path: relative to the workspace, with ``/`` between.
+        before: its bytes; None where there was no file.
+        after: its bytes afterwards; None where there is to be none, in a run that takes another one back.
+    """
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field of a lesson before and after a run, as JSON values."""
+
+    id: str
+    name: str
+    before: object = None
+    after: object = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What one command or one pass changed here, with what it takes to undo it.
+
+    Attributes:
+        id: ``<kind>-<day>-<6 hex>``, see ``name``.
+        kind: the command, such as ``sleep``; or ``undo``.
+        agent: for whom.
+        at: when, a stamp.
+        told: one line that says what it did.
+        edits: of files.
+        lessons: ids of the lessons that it was the first to state here: to undo it, they are retired.
+        fields: of lessons, that it set.
+        retired: ids of the lessons that it retired: to undo it, they are restored.
+        of: the run that this one takes back.
+        left: files that it was to edit and did not, path to reason.
+    """
+
+    id: str
+    kind: str
+    agent: str
+    at: str
+    told: str = ""
+    edits: tuple[Edit, ...] = ()
+    lessons: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+    retired: tuple[str, ...] = ()
+    of: str = ""
+    left: dict[str, str] = {}
+
+
+class Applied(NamedTuple):
+    """Outcome of a run.
+
+    Attributes:
+        run: as it is kept; its ``left`` names files that somebody changed in the last moment.
+        stale: files that were no longer as the plan found them: nothing at all was written, plan anew.
+    """
+
+    run: Run
+    stale: tuple[str, ...] = ()
+
+
+class TakenBack(NamedTuple):
+    """Outcome of taking a run back: the run that did so, and of its files which are as they were, and which merged."""
+
+    run: Run
+    restored: tuple[str, ...]
+    merged: tuple[str, ...]
+
+
+def name(workspace: Workspace, kind: str) -> str:
+    """Return a fresh id for a run of this kind."""
+    day = workspace.wall()[:10].replace("-", "")
+    return f"{kind}-{day}-{workspace.world.entropy(3).hex()}"
+
+
+def edit(workspace: Workspace, path: str, after: bytes) -> Edit:
+    """Return the edit that makes a file, as it is now, hold these bytes."""
+    return Edit(path, _read(workspace, path), after)
+
+
+def apply(workspace: Workspace, run: Run) -> Applied:
+    """Carry a plan out: all of it, or nothing where a file is no longer as the plan found it.
+
+    Raises:
+        UsageError: a path leads out of the workspace, or through a link.
+        BusyError: another run is at it.
+        DiskError: the plan is kept, and carried on with by the next run.
+    """
+    with _locked(workspace):
+        _recover(workspace)
+        return _apply(workspace, run)
+
+
+def recover(workspace: Workspace) -> tuple[Run, ...]:
+    """Carry on with the plans that a crash left, and return them."""
+    if not any(_folder(workspace).glob(f"*{_PLAN}")):
+        return ()
+    with _locked(workspace):
+        return _recover(workspace)
+
+
+def listed(workspace: Workspace) -> Iterator[Run]:
+    """Yield the runs that were carried out here, the newest first."""
+    found = _folder(workspace).glob(f"*{_DONE}")
+    runs = [run for path in found if (run := _load(workspace, path)) is not None]
+    yield from sorted(runs, key=lambda run: (run.at, run.id), reverse=True)
+
+
+def find(workspace: Workspace, run_id: str) -> Run:
+    """Return the run of this id, or of which this is the only beginning.
+
+    Raises:
+        NoError: there is none, or several.
+    """
+    exact = _load(workspace, _folder(workspace) / f"{run_id}{_DONE}") if _ID.fullmatch(run_id) else None
+    if exact is not None:
+        return exact
+    found = [run for run in listed(workspace) if run_id and run.id.startswith(run_id)]
+    if len(found) != 1:
+        several = "several runs begin like that" if found else "no run here is called that"
+        raise NoError(f"{run_id[:80]!r}: {several}; nothing was changed. `fleet undo --list` names them")
+    return found[0]
+
+
+def undone(workspace: Workspace) -> dict[str, str]:
+    """Return the runs that are taken back now, each with the run that did so."""
+    known = {run.id: run for run in listed(workspace)}
+    backs = {run.of: run.id for run in sorted(known.values(), key=lambda run: (run.at, run.id)) if run.kind == UNDO}
+
+    def stands(run_id: str) -> bool:
+        return run_id not in backs or not stands(backs[run_id])
+
+    return {of: by for of, by in backs.items() if stands(by)}
+
+
+def take_back(workspace: Workspace, run_id: str) -> TakenBack:
+    """Undo the file edits of a run, as a run of its own. Its lessons and fields are the caller's.
+
+    Raises:
+        NoError: there is no such run, or it is taken back already.
+        BusyError, DiskError: as ``apply``.
+    """
+    run = find(workspace, run_id)
+    with _locked(workspace):
+        _recover(workspace)
+        if run.id in undone(workspace):
+            raise NoError(f"{run.id} is taken back already, by {undone(workspace)[run.id]}; nothing was changed")
+        edits, left = _backwards(workspace, run)
+        back = Run(
+            id=name(workspace, UNDO),
+            kind=UNDO,
+            agent=run.agent,
+            at=workspace.wall(),
+            told=f"took back {run.id}",
+            edits=edits,
+            lessons=run.retired,
+            retired=run.lessons,
+            fields=tuple(Field(each.id, each.name, each.after, each.before) for each in reversed(run.fields)),
+            of=run.id,
+            left=left,
+        )
+        applied = _apply(workspace, back)
+    if applied.stale:
+        raise NoError(f"{', '.join(applied.stale)} changed meanwhile; nothing was changed, run it again")
+    was = {each.path: each.before for each in run.edits}
+    done = [each for each in applied.run.edits if each.path not in applied.run.left]
+    restored = tuple(each.path for each in done if each.after == was[each.path])
+    return TakenBack(applied.run, restored, tuple(each.path for each in done if each.path not in restored))
+
+
+def _apply(workspace: Workspace, run: Run) -> Applied:
+    for each in run.edits:
+        _check_path(workspace, each.path)
+    stale = tuple(each.path for each in run.edits if _read(workspace, each.path) != each.before)
+    if stale:
+        return Applied(run, stale)
+    if not _ID.fullmatch(run.id):
+        raise UsageError(f"{run.id[:80]!r} cannot be the name of a run; nothing was changed")
+    workspace.files.replace(_folder(workspace) / f"{run.id}{_PLAN}", msgspec.json.encode(run))
+    return Applied(_carry_out(workspace, run))
+
+
+def _carry_out(workspace: Workspace, run: Run) -> Run:
+    """Make every edit that is not made yet, and keep the plan as a run."""
+    left = dict(run.left)
+    for each in run.edits:
+        now = _read(workspace, each.path)
+        if now == each.after:
+            continue
+        if now != each.before:
+            left[each.path] = _CHANGED
+        elif each.after is None:
+            workspace.files.remove(workspace.root / each.path)
+        else:
+            workspace.files.replace(workspace.root / each.path, each.after)
+    done = msgspec.structs.replace(run, left=left)
+    workspace.files.replace(_folder(workspace) / f"{run.id}{_DONE}", msgspec.json.encode(done))
+    workspace.files.remove(_folder(workspace) / f"{run.id}{_PLAN}")
+    return done
+
+
+def _recover(workspace: Workspace) -> tuple[Run, ...]:
+    plans = sorted(_folder(workspace).glob(f"*{_PLAN}"))
+    return tuple(_carry_out(workspace, run) for path in plans if (run := _load(workspace, path)) is not None)
+
+
+def _backwards(workspace: Workspace, run: Run) -> tuple[tuple[Edit, ...], dict[str, str]]:
+    """Return the edits that take a run's back, and the files that stay as they are, with the reason."""
+    edits, left = [], {}
+    for each in run.edits:
+        now = _read(workspace, each.path)
+        if each.path in run.left or now == each.before:
+            continue
+        if now == each.after:
+            edits.append(Edit(each.path, now, each.before))
+        elif now is None or each.after is None:
+            left[each.path] = _GONE
+        elif (merged := _merged(now, each.after, each.before or b"")) != now:
+            edits.append(Edit(each.path, now, merged or each.before))
+    return tuple(edits), left
+
+
+def _merged(now: bytes, base: bytes, wanted: bytes) -> bytes:
+    """Return a file as it is wanted, with what was written into it since ``base``, and without what was taken out."""
+    lines = base.splitlines(keepends=True)
+    theirs, their_gone = _changes(lines, now.splitlines(keepends=True))
+    ours, our_gone = _changes(lines, wanted.splitlines(keepends=True))
+    merged: list[bytes] = []
+    for at, line in enumerate([*lines, b""]):
+        kept = [line] if line and at not in their_gone | our_gone else []
+        for each in (*ours.get(at, ()), *theirs.get(at, ()), *kept):
+            if merged and not merged[-1].endswith((b"\n", b"\r")):
+                merged[-1] += b"\n"
+            merged.append(each)
+    return b"".join(merged)
+
+
+def _changes(lines: list[bytes], others: list[bytes]) -> tuple[dict[int, list[bytes]], set[int]]:
+    """Return what leads from one file to another: lines put in, by the line they stand before, and lines taken out."""
+    put_in: dict[int, list[bytes]] = {}
+    gone: set[int] = set()
+    for tag, first, last, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
+        if tag != "equal":
+            put_in.setdefault(first, []).extend(others[start:end])
+            gone.update(range(first, last))
+    return put_in, gone
+
+
+def _read(workspace: Workspace, path: str) -> bytes | None:
+    """Return the bytes of a file; None where there is none."""
+    return workspace.files.read(workspace.root / path) if os.path.lexists(workspace.root / path) else None
+
+
+def _check_path(workspace: Workspace, path: str) -> None:
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or parts[0] == ".git":
+        raise UsageError(f"{path[:120]!r} is no file of this workspace; nothing was changed")
+    for depth in range(1, len(parts) + 1):
+        if workspace.root.joinpath(*parts[:depth]).is_symlink():
+            raise UsageError(f"{path[:120]!r} is, or lies behind, a symbolic link; nothing was changed through it")
+
+
+def _folder(workspace: Workspace) -> Path:
+    return workspace.local / _FOLDER
+
+
+def _load(workspace: Workspace, path: Path) -> Run | None:
+    """Return a run that is kept; None where the file is gone or no run, which is said."""
+    data = workspace.files.read(path)
+    with suppress(msgspec.DecodeError, FleetError):
+        return msgspec.json.decode(data, type=Run) if data else None
+    workspace.warn(f"{path} is no run that can be read; it was left as it is, and cannot be taken back")
+    return None
+
+
+@contextmanager
+def _locked(workspace: Workspace) -> Iterator[None]:
+    with workspace.files.lock(workspace.local / "locks" / "runs.lock"):
+        yield
