@@ -27,15 +27,15 @@ from fleet.store.workspace import Workspace
 
 IGNORE_NOTE = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
 LOCAL_IGNORES = ("/.fleet/",)
+_AGENT_FILES = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl")
 OWN_IGNORES = (
-    *(f"/agents/*/{name}" for name in ("corrections.md", "memory.md", "JOURNAL.md", "journals/*.md", "notes.jsonl")),
+    *(f"/agents/*/{name}" for name in (*_AGENT_FILES, "journals/*.md")),
     *(f"/clan-learnings/{name}.{end}" for name in ("patterns", "discoveries") for end in ("jsonl", "d/*.jsonl")),
     *(f"/clan-learnings/{name}" for name in ("patterns.md", "members.toml", ".gitattributes", FORMAT)),
 )
 """The single files that fleet writes. Never a folder: a project may have an ``agents/`` of its own."""
 
 _GIT_S = 20.0
-_AGENT_FILES = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl")
 CLAUDE_CODE = "claude-code"
 CLIENT = "claude"
 TWICE_DAYS = 7

@@ -20,7 +20,7 @@ from fleet.recall import page, ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, counted, newest_first, render_gossip
-from fleet.reflect import clusters, exposure, memory_md, promotion
+from fleet.reflect import clusters, exposure, inbox, memory_md, promotion
 from fleet.reflect.clusters import grouped
 from fleet.store import git
 from fleet.store.query import Patterns, ranked
@@ -246,7 +246,10 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
             f"{counted(len(left), 'lesson', 'lessons')} left this memory, since the clan retired "
             f"{'it' if len(left) == 1 else 'them'}: `fleet status` says which, and how to keep one"
         )
-    lines += reflecting.to_review(clusters.last_weighed(workspace))
+    asked = inbox.count(workspace, [agent])
+    lines += [asked.told()] if asked.number else []
+    if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
+        lines += reflecting.to_review(clusters.last_weighed(workspace))
     for each in mutations.proposals(workspace, agent):
         lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")
     return lines

@@ -148,7 +148,7 @@ class Ready:
         return found
 
     def _made_of(self) -> list[str]:
-        own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl")
+        own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl", "inbox.jsonl")
         local = (
             *(f"promotion/{self._agent}{end}" for end in (".json", ".left.json")),
             *(f"attempts/{self._agent}.won", f"seen/{self._agent}"),

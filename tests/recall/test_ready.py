@@ -81,6 +81,7 @@ def test_it_is_what_was_made_under_another_delimiter(workspace):
         "agents/velma/corrections.md",
         "agents/velma/JOURNAL.md",
         "agents/velma/notes.jsonl",
+        "agents/velma/inbox.jsonl",
         "clan-learnings/members.toml",
         "fleet.toml",
         ".fleet/promotion/velma.json",

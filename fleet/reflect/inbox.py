@@ -1,0 +1,345 @@
+"""The inbox: everything that waits for a person's decision, and what was decided; ``inbox.jsonl``, append-only.
+
+Whoever proposes something puts an item in. The same thing is there once: what waits is not put in again, and what a
+person rejected does not come back, neither as it was nor in other words. What was never shown never expires.
+
+What is decided elsewhere is decided here: a pair that ``fleet review`` answered, a lesson that was promoted by hand.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from hashlib import blake2b
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from fleet.model import names
+from fleet.model.names import normalise
+from fleet.store import jsonl
+from fleet.store.workspace import Workspace
+from fleet.text.similarity import ALIKE_MIN, near
+
+FILE_NAME = "inbox.jsonl"
+KINDS = ("contradiction", "merge", "promotion", "skill", "persona", "guard", "plan", "bulk", "candidate")
+SHOWN_MAX = 7
+GRACE_DAYS = 7
+
+APPROVED, REJECTED, EXPIRED = "approved", "rejected", "expired"
+WITHDRAWN, ELSEWHERE, REOPENED = "withdrawn", "elsewhere", "reopened"
+_DECIDED = (APPROVED, REJECTED, ELSEWHERE)
+_BY_ID = frozenset(("merge", "contradiction"))
+"""Kinds that are about two lessons, and not about words."""
+_DAY_CHARS = 10
+_ID_CHARS = 12
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="item"):
+    """One thing that waits.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        title: what a person is asked about, in a line.
+        key: what makes it the same thing another time: a lesson's id, a pair, a path; by default the title's words.
+        evidence: what speaks for it, a quote or a line each, the best first.
+        weight: how much speaks for it; the heaviest is shown first.
+        diff: what an approval would change, as a unified diff or a line.
+        body: what its handler needs (``app/inbox``).
+        until: the last day on which it can be decided, YYYY-MM-DD; "": for ever.
+        run: the pass that put it in.
+        session: that it was drawn from.
+        id: ``i-`` and 12 hex digits of kind and key; set by ``put``.
+        at: when it was put in, a stamp; set by ``put``.
+    """
+
+    kind: str
+    title: str
+    key: str = ""
+    evidence: tuple[str, ...] = ()
+    weight: float = 0.0
+    diff: str = ""
+    body: dict[str, Any] = {}
+    until: str = ""
+    run: str = ""
+    session: str = ""
+    id: str = ""
+    at: str = ""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="decision"):
+    """What became of an item.
+
+    Attributes:
+        id: of the item.
+        said: approved, rejected, expired, withdrawn (by the run that proposed it), elsewhere, or reopened.
+        at: when, a stamp.
+        by: the agent as whom it was decided.
+        why: the reason, a person's or ours.
+        did: what the decision changed, in a line.
+        run: that can be taken back (``store/runs``).
+    """
+
+    id: str
+    said: Literal["approved", "rejected", "expired", "withdrawn", "elsewhere", "reopened"]
+    at: str = ""
+    by: str = ""
+    why: str = ""
+    did: str = ""
+    run: str = ""
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="shown"):
+    """That an item was shown to a person for the first time, with its evidence and its diff."""
+
+    id: str
+    at: str
+
+
+class Entry(NamedTuple):
+    """An item and how it stands.
+
+    Attributes:
+        agent: whose inbox it is in.
+        item: the item.
+        decision: what was decided; None while it waits.
+        shown: when a person was shown it first, a stamp; "" for never.
+    """
+
+    agent: str
+    item: Item
+    decision: Decision | None = None
+    shown: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether nobody decided it yet."""
+        return self.decision is None
+
+    def last_day(self) -> str:
+        """Return the last day on which it can be decided; "" for never, and for what nobody was shown yet."""
+        if not self.item.until or not self.shown:
+            return ""
+        return max(self.item.until, _later(self.shown, GRACE_DAYS))
+
+
+class Put(NamedTuple):
+    """Outcome of putting an item in.
+
+    Attributes:
+        id: of the item, or of the one that it is the same as.
+        is_new: whether it waits now and did not before.
+        why: why it is not new, in a sentence.
+    """
+
+    id: str
+    is_new: bool
+    why: str = ""
+
+
+class Waiting(NamedTuple):
+    """How many things wait, and since which day the oldest does (YYYY-MM-DD; "" where nothing waits)."""
+
+    number: int
+    since: str
+    kinds: dict[str, int]
+
+    def told(self) -> str:
+        """Return it in a line; "" where nothing waits."""
+        if not self.number:
+            return ""
+        kinds = ", ".join(f"{number} {kind}" for kind, number in self.kinds.items())
+        verb, thing = ("wait", "things") if self.number > 1 else ("waits", "thing")
+        return f"{self.number} {thing} {verb} for a person's decision since {self.since} ({kinds}): fleet inbox"
+
+
+def file_of(workspace: Workspace, agent: str) -> Path:
+    """Return the path of an agent's inbox."""
+    return workspace.home(agent) / FILE_NAME
+
+
+def put(workspace: Workspace, agent: str, item: Item) -> Put:
+    """Put an item in, unless it waits already, was approved, or a person rejected it, in these words or in others.
+
+    Raises:
+        DiskError: it is not there.
+    """
+    return put_all(workspace, agent, [item])[0]
+
+
+def put_all(workspace: Workspace, agent: str, items: Sequence[Item]) -> list[Put]:
+    """Put items in, all in one write; return what became of each."""
+    with _locked(workspace, agent):
+        known = {each.item.id: each for each in entries(workspace, agent)}
+        done, fresh = list[Put](), list[Item]()
+        for each in items:
+            named = _named(workspace, each)
+            like = known.get(named.id) or _alike(named, known.values())
+            if (why := _standing(like)) and like is not None:
+                done.append(Put(like.item.id, is_new=False, why=why))
+                continue
+            known[named.id] = Entry(agent, named)
+            fresh.append(named)
+            done.append(Put(named.id, is_new=True))
+        jsonl.append(workspace, file_of(workspace, agent), fresh)
+    return done
+
+
+def entries(workspace: Workspace, agent: str) -> list[Entry]:
+    """Return everything that was ever in an agent's inbox, as it stands now, oldest first."""
+    found: dict[str, Entry] = {}
+    for line in jsonl.read(workspace, file_of(workspace, agent), Item | Decision | Shown):  # type: ignore[arg-type]
+        _read_in(found, agent, line)
+    return list(found.values())
+
+
+def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | Shown) -> None:
+    known = found.get(line.id)
+    if isinstance(line, Item):
+        if line.id and (known is None or not known.waits):
+            found[line.id] = Entry(agent, line)
+    elif known is None:
+        return  # of an item whose line is spoiled
+    elif isinstance(line, Shown):
+        found[line.id] = known._replace(shown=known.shown or line.at)
+    else:
+        found[line.id] = known._replace(decision=None if line.said == REOPENED else line)
+
+
+def waiting(workspace: Workspace, agents: Iterable[str], kind: str = "") -> list[Entry]:
+    """Return what waits in these inboxes, the best-evidenced first; of equals the oldest."""
+    found = [each for agent in agents for each in entries(workspace, agent) if each.waits]
+    wanted = [each for each in found if kind in ("", each.item.kind)]
+    return sorted(wanted, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
+
+
+def count(workspace: Workspace, agents: Iterable[str]) -> Waiting:
+    """Return how many things wait in these inboxes, by kind, and since when."""
+    found = waiting(workspace, agents)
+    kinds = {kind: sum(each.item.kind == kind for each in found) for kind in KINDS}
+    since = min((each.item.at[:_DAY_CHARS] for each in found), default="")
+    return Waiting(len(found), since, {kind: number for kind, number in kinds.items() if number})
+
+
+def decide(workspace: Workspace, agent: str, decisions: Sequence[Decision]) -> None:
+    """Write decisions down, in one write that is on the disk when this returns."""
+    at = workspace.wall()
+    with _locked(workspace, agent):
+        jsonl.append(workspace, file_of(workspace, agent), [msgspec.structs.replace(each, at=at) for each in decisions])
+
+
+def show(workspace: Workspace, shown: Iterable[Entry]) -> None:
+    """Note of items that a person was shown them. Only the first time counts; nothing is written after that."""
+    fresh = [each for each in shown if not each.shown]
+    for agent in sorted({each.agent for each in fresh}):
+        lines = [Shown(id=each.item.id, at=workspace.wall()) for each in fresh if each.agent == agent]
+        with _locked(workspace, agent):
+            jsonl.append(workspace, file_of(workspace, agent), lines)
+
+
+def expire(workspace: Workspace, agent: str) -> list[Entry]:
+    """Drop what was shown and whose last day has passed; return it, for whoever says so."""
+    today = workspace.wall()[:_DAY_CHARS]
+    gone = [each for each in waiting(workspace, [agent]) if (day := each.last_day()) and day < today]
+    if gone:
+        said = [Decision(id=each.item.id, said="expired", why=f"its last day was {each.last_day()}") for each in gone]
+        decide(workspace, agent, said)
+    return gone
+
+
+def settle(workspace: Workspace, agents: Iterable[str], kind: str, key: str, did: str) -> list[Entry]:
+    """Close what waits under a key, since it was decided elsewhere; return it."""
+    wanted = item_id(kind, key)
+    found = [each for each in waiting(workspace, agents, kind) if each.item.id == wanted]
+    for each in found:
+        decide(workspace, each.agent, [Decision(id=wanted, said="elsewhere", did=did)])
+    return found
+
+
+def withdraw(workspace: Workspace, agent: str, run: str, why: str) -> list[Entry]:
+    """Take out what a run put in and nobody decided yet; return it."""
+    found = [each for each in waiting(workspace, [agent]) if run and each.item.run == run]
+    if found:
+        decide(workspace, agent, [Decision(id=each.item.id, said="withdrawn", why=why, run=run) for each in found])
+    return found
+
+
+def days_to_decide(workspace: Workspace, agents: Iterable[str]) -> tuple[int, float]:
+    """Return how many items were decided, and the median days that it took."""
+    took = [
+        _days(each.item.at, each.decision.at)
+        for agent in agents
+        for each in entries(workspace, agent)
+        if each.decision is not None and each.decision.said in _DECIDED
+    ]
+    return len(took), round(median(took), 1) if took else 0.0
+
+
+def agents(workspace: Workspace) -> list[str]:
+    """Return the agents that have an inbox here, sorted."""
+    homes = workspace.root / "agents"
+    if homes.is_symlink() or not homes.is_dir():
+        return []
+    found = (home.name for home in homes.iterdir() if names.is_agent(home.name) and not home.is_symlink())
+    return sorted(name for name in found if file_of(workspace, name).is_file())
+
+
+def item_id(kind: str, key: str) -> str:
+    """Return the id of the item about a thing: the same on every machine."""
+    told = f"{kind}\0{key}".encode("utf-8", "replace")
+    return f"i-{blake2b(told, digest_size=_ID_CHARS // 2).hexdigest()}"
+
+
+def _named(workspace: Workspace, item: Item) -> Item:
+    key = item.key or normalise(item.title)
+    clean = msgspec.convert(jsonl.screened(msgspec.to_builtins(item)), Item)
+    return msgspec.structs.replace(clean, id=item_id(item.kind, key), at=workspace.wall())
+
+
+def _standing(known: Entry | None) -> str:
+    """Return why an item that is known already is not put in again; "" where it may be."""
+    if known is None:
+        return ""
+    if known.decision is None:
+        return f"it waits already, as {known.item.id}"
+    if known.decision.said == REJECTED:
+        return f"a person rejected it as {known.item.id}{f' ({known.decision.why})' if known.decision.why else ''}"
+    if known.decision.said == APPROVED:
+        return f"it was approved already, as {known.item.id}"
+    return ""
+
+
+def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
+    """Return what says the same in other words and waits, or was rejected; rejected ones first."""
+    if item.kind in _BY_ID:
+        return None
+    close = {each.item.id: each for each in known if each.item.kind == item.kind and _standing(each)}
+    ranked = sorted(close.values(), key=lambda each: each.decision is None)
+    found = near(_words(item), [(each.item.id, _words(each.item)) for each in ranked], len(ranked) or 1)
+    alike = [close[each.id] for each in found if each.score >= ALIKE_MIN and not each.differs]
+    return min(alike, key=lambda each: each.decision is None, default=None)
+
+
+def _words(item: Item) -> str:
+    return item.title
+
+
+def _days(since: str, until: str) -> float:
+    """Return the days between two stamps, to the minute."""
+    try:
+        begin, end = (date.fromisoformat(each[:_DAY_CHARS]) for each in (since, until))
+        hours = [int(each[11:13]) + int(each[14:16]) / 60 for each in (since, until)]
+    except ValueError:
+        return 0.0
+    return max(0.0, (end - begin).days + (hours[1] - hours[0]) / 24)
+
+
+def _later(stamp: str, days: int) -> str:
+    try:
+        return (date.fromisoformat(stamp[:_DAY_CHARS]) + timedelta(days=days)).isoformat()
+    except (ValueError, OverflowError):
+        return ""
+
+
+def _locked(workspace: Workspace, agent: str) -> Any:
+    return jsonl.locked(workspace, f"inbox-{agent}")

@@ -1,0 +1,236 @@
+"""Records of the passes that reflect: what each read, cost, wrote and left out, and why; ``reflections.jsonl``.
+
+One line tells of one pass: a reflection on a session, a sleep, a consolidation. Other lines are about a pass: money
+that was reserved for it or settled, that it was deferred, that it was undone. The file is all there is: what was
+spent on a day is counted from it, so that no database that is deleted gives anybody a second budget.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from fleet.model import names
+from fleet.store import jsonl
+from fleet.store.workspace import Workspace
+
+FILE_NAME = "reflections.jsonl"
+RAN, RESERVED, SETTLED, DEFERRED, UNDONE = "ran", "reserved", "settled", "deferred", "undone"
+
+_LOCK = "reflections"
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one writer of a pass did.
+
+    Attributes:
+        name: lessons, notes, skill, persona, user-model, next-check ...
+        ids: of what it wrote, put into the inbox or confirmed.
+        count: how many things it saved; 0 where it only skipped.
+        skipped: what it did not write, each with the reason, in a sentence.
+        error: why it failed; the other writers went on.
+    """
+
+    name: str
+    ids: tuple[str, ...] = ()
+    count: int = 0
+    skipped: tuple[str, ...] = ()
+    error: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line.
+
+    Attributes:
+        run: id of the pass; where it changed files, the id of its run (``store/runs``).
+        line: ran, reserved, settled, deferred or undone.
+        kind: of the pass: reflection, sleep, tidy, consolidation, auto-reflect.
+        at: when the line was written, a stamp; set by ``append``.
+        session: that was reflected on.
+        host: whose session it was.
+        transcript: path of what was read.
+        drawn: numbers of the transcript's lines, from 1, that something was drawn from.
+        left_out: what did not fit the budget, in a sentence.
+        reflector: rules, claude, command, endpoint ...
+        model: as the reflector names it.
+        usd: what it cost, or what was reserved or settled; None where nobody said.
+        tokens_in: that the reflector read.
+        tokens_out: that it wrote.
+        duration_s: of the pass.
+        outcome: success, partial, failure, or skipped where there was no answer to write down.
+        why: why nothing was saved, or it was deferred, skipped or undone; in a sentence.
+        writers: what each did.
+        raw: the reflector's answer.
+    """
+
+    run: str
+    line: Literal["ran", "reserved", "settled", "deferred", "undone"] = "ran"
+    kind: str = "reflection"
+    at: str = ""
+    session: str = ""
+    host: str = ""
+    transcript: str = ""
+    drawn: tuple[int, ...] = ()
+    left_out: str = ""
+    reflector: str = ""
+    model: str = ""
+    usd: float | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    duration_s: float = 0.0
+    outcome: str = ""
+    why: str = ""
+    writers: tuple[Written, ...] = ()
+    raw: str = ""
+
+    @property
+    def saved(self) -> int:
+        """How many things the pass saved."""
+        return sum(each.count for each in self.writers)
+
+    def told(self) -> str:
+        """Return what came of the pass in a sentence; where it saved nothing, why."""
+        if saved := [f"{each.count} {each.name}" for each in self.writers if each.count]:
+            failed = [f"{each.name} failed: {each.error}" for each in self.writers if each.error]
+            return "; ".join([f"saved {', '.join(saved)}", *failed])
+        reasons = [self.why, *(each.error for each in self.writers), *(why for w in self.writers for why in w.skipped)]
+        return f"saved nothing: {next(filter(None, reasons), 'it found nothing worth keeping')}"
+
+
+class Pass(NamedTuple):
+    """One pass of an agent, with what was said of it later.
+
+    Attributes:
+        number: counting from 1 in the order of the file, so that it never changes.
+        record: what it did.
+        usd: what it came to in the end.
+        undone: when it was undone, a stamp; "" where it stands.
+    """
+
+    number: int
+    record: Record
+    usd: float | None
+    undone: str = ""
+
+
+def file_of(workspace: Workspace, agent: str) -> Path:
+    """Return the path of an agent's records."""
+    return workspace.home(agent) / FILE_NAME
+
+
+def append(workspace: Workspace, agent: str, record: Record) -> Record:
+    """Write one line, screened and durable before this returns; return it with the time it was given.
+
+    Raises:
+        DiskError: it is not there.
+    """
+    with jsonl.locked(workspace, _LOCK):
+        return _append(workspace, agent, record)
+
+
+def read(workspace: Workspace, agent: str, since: str = "") -> list[Record]:
+    """Return an agent's lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
+    found = jsonl.read(workspace, file_of(workspace, agent), Record)
+    return [each for each in found if each.at >= since]
+
+
+def passes(workspace: Workspace, agent: str) -> list[Pass]:
+    """Return the passes of an agent, oldest first."""
+    lines = read(workspace, agent)
+    undone: dict[str, str] = {}
+    for each in lines:  # an undone line with an outcome takes the undoing back
+        if each.line == UNDONE:
+            undone[each.run] = "" if each.outcome else each.at
+    paid = _paid(lines)
+    ran = [each for each in lines if each.line == RAN]
+    return [
+        Pass(number, each, paid.get(each.run, ("", each.usd))[1], undone.get(each.run, ""))
+        for number, each in enumerate(ran, 1)
+    ]
+
+
+def spent(workspace: Workspace, day: str) -> float:
+    """Return what all agents here spent on a day (YYYY-MM-DD, UTC), in dollars, with what is reserved.
+
+    A reservation that nobody settled counts in full: a pass that crashed may have been paid for. What counts is the day
+    on which the money was reserved.
+    """
+    return sum(
+        usd or 0.0
+        for agent in agents(workspace)
+        for at, usd in _paid(read(workspace, agent)).values()
+        if at.startswith(day)
+    )
+
+
+def reserve(workspace: Workspace, agent: str, record: Record, cap_usd: float) -> bool:
+    """Reserve what a pass may cost at most, ``record.usd``; return whether the day's cap leaves room for it.
+
+    Asked and written under one lock, so that two passes at once never share the same dollar. What is reserved is
+    settled after the pass, also after one that failed (``settle``).
+    """
+    with jsonl.locked(workspace, _LOCK):
+        if spent(workspace, workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
+            return False
+        _append(workspace, agent, msgspec.structs.replace(record, line="reserved"))
+        return True
+
+
+def settle(workspace: Workspace, agent: str, run: str, usd: float | None) -> None:
+    """Say what a pass really cost. None: nobody said, and what was reserved counts as spent."""
+    append(workspace, agent, Record(run=run, line="settled", usd=usd))
+
+
+def defer(workspace: Workspace, agent: str, record: Record) -> None:
+    """Say that a session waits for a later day, and why (``record.why``)."""
+    append(workspace, agent, msgspec.structs.replace(record, line="deferred"))
+
+
+def deferred(workspace: Workspace, agent: str) -> list[Record]:
+    """Return what was deferred and has not been reflected on since, oldest first, each session once."""
+    waiting: dict[str, Record] = {}
+    for each in read(workspace, agent):
+        if each.line == DEFERRED:
+            waiting.setdefault(each.session, each)
+        elif each.line == RAN:
+            waiting.pop(each.session, None)
+    return list(waiting.values())
+
+
+def undo(workspace: Workspace, agent: str, run: str, why: str = "", *, again: bool = False) -> bool:
+    """Say that a pass was undone, or with ``again`` that it stands once more; return whether the agent has it."""
+    known = next((each for each in read(workspace, agent) if each.run == run and each.line == RAN), None)
+    if known is None:
+        return False
+    outcome = known.outcome or "success" if again else ""
+    append(workspace, agent, Record(run=run, line="undone", kind=known.kind, outcome=outcome, why=why))
+    return True
+
+
+def agents(workspace: Workspace) -> list[str]:
+    """Return the agents that have records here, sorted."""
+    homes = workspace.root / "agents"
+    if homes.is_symlink() or not homes.is_dir():
+        return []
+    found = (home.name for home in homes.iterdir() if names.is_agent(home.name) and not home.is_symlink())
+    return sorted(name for name in found if file_of(workspace, name).is_file())
+
+
+def _append(workspace: Workspace, agent: str, record: Record) -> Record:
+    said = record if record.at else msgspec.structs.replace(record, at=workspace.wall())
+    jsonl.append(workspace, file_of(workspace, agent), [said])
+    return said
+
+
+def _paid(lines: Iterable[Record]) -> dict[str, tuple[str, float | None]]:
+    """Return, by pass, when its money was reserved and what it came to."""
+    paid: dict[str, tuple[str, float | None]] = {}
+    for each in _with_money(lines):
+        at, usd = paid.get(each.run, (each.at, None))
+        paid[each.run] = (at, usd if each.usd is None else each.usd)
+    return paid
+
+
+def _with_money(lines: Iterable[Record]) -> Iterator[Record]:
+    return (each for each in lines if each.line in (RAN, RESERVED, SETTLED))
