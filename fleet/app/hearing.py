@@ -5,6 +5,7 @@ parts that know nothing of each other: a block and a reminder, say. Each is guar
 does not silence another.
 """
 
+import json
 import os
 import sys
 import time
@@ -36,6 +37,9 @@ _ASKED_OF_AGENTS = frozenset(
 
 _ABOUT_S = 0.3
 """Limit of the search for what is known about a prompt, seconds."""
+_LOGGING = frozenset(("learn", "correct", "discover"))
+_PROMOTED, _SAID = "promoted", "said"
+_TEXT_CHARS_MAX = 120
 _ASKED = "asked"
 _ASK_AGAIN_MS = 60_000
 """Sessions that start within it ask the clan for news once."""
@@ -52,7 +56,7 @@ def answer(call: Call, payload: Payload) -> Reply:
     """
     reply = _answered(call, payload)
     if payload.event == "SessionStart" and payload.source != "compact":
-        reply.note = _before_anything_is_logged(call) or reply.note
+        reply.note = _before_anything_is_logged(call) or _promoted_since(call) or reply.note
     if reply.note and _is_quiet(call):
         reply.note = ""
     return reply
@@ -69,6 +73,25 @@ def _before_anything_is_logged(call: Call) -> str:
         "fleet: no agent is named in this clone. What is logged stays on this machine, as guest's, until "
         "`fleet init --agent NAME` names one, who takes it over"
     )
+
+
+def _promoted_since(call: Call) -> str:
+    """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
+    told = local.Told(call.root, f"{_PROMOTED}-{call.agent}")
+    words = told.words()
+    new = [
+        word[len(_PROMOTED) + 1 :] for word in words[_after_last(words, _SAID) :] if word.startswith(f"{_PROMOTED} ")
+    ]
+    if not new:
+        return ""
+    told.note(_SAID)
+    more = f" and {len(new) - 1} more" if len(new) > 1 else ""
+    return f"fleet promoted {json.loads(new[-1])!r}{more}: every session starts with it"
+
+
+def _after_last(words: Sequence[str], word: str) -> int:
+    """Return the place behind the last time that a word was noted."""
+    return next((at for at in range(len(words), 0, -1) if words[at - 1] == word), 0)
 
 
 def _is_quiet(call: Call) -> bool:
@@ -99,7 +122,9 @@ def _answered(call: Call, payload: Payload) -> Reply:
     if payload.event == "UserPromptSubmit":
         reply = flagging.heard(call, payload)
         with call.guarded("what the clan knows was not shown"):
-            reply.context = "\n\n".join(filter(None, [reply.context, _news(call), _lessons_about(call, payload)]))
+            news, (about, note) = _news(call), _lessons_about(call, payload)
+            reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
+            reply.note = reply.note or note
         return reply
     return flagging.ended(call, payload, is_error=True)[1]
 
@@ -137,8 +162,16 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     if not is_whole or (call.event == "SessionStart" and _may_ask(call)):
         _leave(call, AT_THE_START)
     holds_the_rest = payload.source == "resume" and since is not None
-    _told(call, made.new_ids if holds_the_rest else made.ids)
-    return Reply(made.news if holds_the_rest else made.text)
+    shown = made.new_ids if holds_the_rest else made.ids
+    _told(call, shown)
+    return Reply(made.news if holds_the_rest else made.text, note=_at_hand(payload.source, len(shown), len(made.new_ids)))
+
+
+def _at_hand(source: str, shown: int, new: int) -> str:
+    """Return the line that tells the person what the agent was given at a start, "" for what it had before."""
+    if not shown or source == "compact":
+        return ""
+    return f"fleet gave this session {_counted(shown, 'lesson')}, {new:,} of them new"
 
 
 def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tuple[ready.Start, bool]:
@@ -224,8 +257,11 @@ def _news(call: Call) -> str:
     return made.news
 
 
-def _lessons_about(call: Call, payload: Payload) -> str:
-    """Return the lessons that are about what a person wrote, each once a session and none of those of its start."""
+def _lessons_about(call: Call, payload: Payload) -> tuple[str, str]:
+    """Return the lessons that are about what a person wrote, each once a session and none of those of its start.
+
+    Beside them the line that tells the person; "" and "" for none.
+    """
     from pathlib import Path
 
     from fleet.store.relevant import databases, relevant
@@ -234,7 +270,7 @@ def _lessons_about(call: Call, payload: Payload) -> str:
     sender, said = own_words(payload.prompt)
     most = _at_prompts(call)
     if sender or not said or not most:
-        return ""
+        return "", ""
     until = time.monotonic() + _ABOUT_S
     known = {id_ for word in call.told.words() if word.startswith(("lesson ", "seen ")) for id_ in word.split()[1:]}
     found = [
@@ -246,11 +282,18 @@ def _lessons_about(call: Call, payload: Payload) -> str:
     best = sorted(found, key=lambda hit: -hit.score)[:most]
     shown = [hit for hit in best if call.told.claim(f"lesson {hit.id}")]
     if not shown:
-        return ""
+        return "", ""
     from fleet.app import finding
 
     _note_shown(call, [hit.id for hit in shown])
-    return triggers.framed(finding.rows(shown, local.now_ms()), f"fleet-{os.urandom(8).hex()}")
+    rows = finding.rows(shown, local.now_ms())
+    return triggers.framed(rows, f"fleet-{os.urandom(8).hex()}"), _shown(rows)
+
+
+def _shown(rows: Sequence[str]) -> str:
+    """Return the line that tells the person which lessons the agent was just shown."""
+    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    return f"fleet showed the agent: {rows[0].removeprefix('- ')}{more}"
 
 
 def _at_prompts(call: Call) -> int:
@@ -289,7 +332,7 @@ def _before_a_tool(call: Call, payload: Payload) -> Reply:
             return guarded
     reply = Reply()
     with call.guarded("the lessons for this step were not shown"):
-        reply.context = _lessons_for(call, payload)
+        reply.context, reply.note = _lessons_for(call, payload)
     if is_own(payload.command) and payload.tool == "Bash":
         with call.guarded("a command of fleet's own waits for a person's yes"):
             reply.runs = _run_by_path(payload.command)
@@ -342,21 +385,40 @@ def _program() -> str:
     return str(found) if found.is_absolute() and found.samefile(sys.argv[0]) else ""
 
 
-def _lessons_for(call: Call, payload: Payload) -> str:
-    """Return the lessons that this very step is due, each once a session."""
+def _lessons_for(call: Call, payload: Payload) -> tuple[str, str]:
+    """Return the lessons that this very step is due, each once a session, and the line for the person; "" for none."""
     rows = ready.Ready(call.root, call.agent).rows()
     if not rows:
-        return ""
+        return "", ""
     known = [word.split()[1] for word in call.told.words() if word.startswith("lesson ")]
     found = triggers.due(rows, known, payload.tool, payload.command, payload.path)
     found = [each for each in found if call.told.claim(f"lesson {each[0]}")]
     if not found:
-        return ""
+        return "", ""
     _note_shown(call, [pattern for pattern, _ in found])
-    return triggers.framed((row for _, row in found), f"fleet-{os.urandom(8).hex()}")
+    shown = [row for _, row in found]
+    return triggers.framed(shown, f"fleet-{os.urandom(8).hex()}"), _shown(shown)
 
 
 def _after_a_tool(call: Call, payload: Payload) -> Reply:
+    reply = _judged(call, payload)
+    if payload.command and not reply.note:
+        reply.note = _logged_by(payload)
+    return reply
+
+
+def _logged_by(payload: Payload) -> str:
+    """Return the line that tells the person what a command of fleet's own logged, and how often that is known now."""
+    if not is_own(payload.command) or not _LOGGING.intersection(payload.command.split(None, 2)[1:2]):
+        return ""
+    id_, _, told = payload.printed.partition("\n")[0].partition(" ")
+    if id_[:2] not in ("p-", "d-") or not told:
+        return ""
+    promoted = "; promoted into its memory" if "\n  promoted: " in payload.printed else ""
+    return f"fleet: {told}{promoted}"
+
+
+def _judged(call: Call, payload: Payload) -> Reply:
     if payload.command and payload.has_ended and payload.host != CODEX:  # Codex does not tell how a command ended
         if not attempts.has_any(call.root, call.agent, call.thread) and not payload.may_have_failed:
             return Reply()
@@ -419,8 +481,9 @@ def work_at_the_end(call: Call) -> str:
             why = done.why
         else:
             done, why = None, "[hook] sync_at_end is false in fleet.toml"
-        if why:
-            sharing.settle(workspace, call.agent)
+        promoted = sharing.settle(workspace, call.agent).promoted if why or done is None else done.promoted
+        for text in promoted:
+            local.Told(call.root, f"{_PROMOTED}-{call.agent}").note(f"{_PROMOTED} {json.dumps(text[:_TEXT_CHARS_MAX])}")
         with call.guarded("the next session's start is not ready"):
             starting.session_start(workspace, call.agent)
     if done is None or why:

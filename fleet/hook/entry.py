@@ -112,7 +112,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
             or Ready(call.root, call.agent).has_rows()
             or Ready(call.root, call.agent).has_guards()
             if event == "PreToolUse"
-            else payload.may_have_failed
+            else payload.may_have_failed or is_own(payload.command)
         )
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended

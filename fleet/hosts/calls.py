@@ -81,8 +81,8 @@ def _told(path: str) -> str:
 
 
 def is_own(command: str) -> bool:
-    """Tell whether a command begins as one of fleet's own does."""
-    return command.lstrip(" ").startswith("fleet ")
+    """Tell whether a command begins as one of fleet's own does, by its name or by a path."""
+    return f"/{command.lstrip(' ').partition(' ')[0]}".endswith("/fleet")
 
 
 class TimeUpError(BaseException):

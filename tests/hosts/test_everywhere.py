@@ -211,7 +211,7 @@ def test_an_agent_that_is_named_takes_over_each_entry_once(clone):
     clone.fleet("init", "--agent", "velma")
     assert seen() == [2]
     assert log.read_text().count("Quote every variable") == 2
-    assert "systemMessage" not in told(clone, "SessionStart", source="startup")
+    assert "no agent is named" not in told(clone, "SessionStart", source="startup")["systemMessage"]
 
 
 def test_an_agent_with_a_log_of_its_own_takes_over_a_guests_beside_it(clone):

@@ -1,0 +1,70 @@
+"""What the person sees beside the agent: one short line for what was logged, counted, promoted, shown or stopped."""
+
+import json
+import time
+
+LESSON = "Quote every variable in a shell script"
+
+
+def _line(place, event: str, **payload: object) -> str:
+    done = place.hook(event, payload)
+    return json.loads(done.stdout).get("systemMessage", "") if done.stdout else ""
+
+
+def _ran(place, command: str, printed: str) -> str:
+    return _line(
+        place,
+        "PostToolUse",
+        tool_name="Bash",
+        tool_input={"command": command},
+        tool_response={"stdout": printed, "stderr": "", "interrupted": False},
+    )
+
+
+def _correct(place, *more: str) -> str:
+    return place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, *more).stdout
+
+
+def test_how_often_a_lesson_is_known_now_is_said_when_the_agent_states_it(place):
+    _correct(place)
+    said = _ran(place, "/usr/local/bin/fleet correct --wrong w", _correct(place))
+    assert said == f"fleet: seen 2 times: {LESSON}"
+    assert _ran(place, f"echo fleet correct {LESSON}", "p-0123456789abcdef seen 9 times: x") == ""
+    assert _ran(place, "fleet show p-01", "p-0123456789abcdef seen 9 times: x") == ""
+
+
+def test_a_promotion_is_said_where_it_happened(place):
+    for session in "abc":
+        printed = _correct(place, "--session", session)
+    assert _ran(place, "fleet correct --wrong w", printed).endswith("; promoted into its memory")
+
+
+def test_what_a_sessions_end_promoted_is_said_once_at_the_next_start(place):
+    log = place.folder / "agents" / "tank" / "corrections.md"
+    _correct(place, "--session", "a")
+    entry = "\n## 2026-03-1{} 14:30 — again\n**What I got wrong:** w{}\n**Correct approach:** r\n**Pattern:** {}\n"
+    with log.open("a") as file:
+        file.writelines(entry.format(day, day, LESSON) for day in (1, 2, 3))
+    place.hook("SessionEnd", {"reason": "other"})
+    until = time.monotonic() + 30
+    while not place.log() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert _line(place, "SessionStart", source="startup") == f"fleet promoted '{LESSON}': every session starts with it"
+    assert "promoted" not in _line(place, "SessionStart", source="startup", session_id="next")
+
+
+def test_what_the_agent_was_shown_is_said(place):
+    _correct(place, "--trigger", "Bash:sh *")
+    assert _line(place, "SessionStart", source="startup") == "fleet gave this session 1 lesson, 1 of them new"
+    shown = _line(place, "PreToolUse", tool_name="Bash", tool_input={"command": "sh deploy.sh"})
+    assert shown.startswith("fleet showed the agent: ")
+    assert LESSON in shown
+    assert _line(place, "PreToolUse", tool_name="Bash", tool_input={"command": "sh deploy.sh"}) == ""
+
+
+def test_a_person_who_wants_no_line_gets_none(place):
+    _correct(place, "--trigger", "Bash:sh *")
+    with (place.folder / "fleet.toml").open("a") as file:
+        file.write("\n[hook]\nquiet = true\n")
+    assert _line(place, "SessionStart", source="startup") == ""
+    assert _line(place, "PreToolUse", tool_name="Bash", tool_input={"command": "sh deploy.sh"}) == ""
