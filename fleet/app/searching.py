@@ -10,7 +10,7 @@ from fleet.learn.counting import log_file
 from fleet.model import names
 from fleet.recall import search as recall
 from fleet.recall.search import CORRECTION, JOURNAL, Answer, Page, Section, render
-from fleet.store import semantic
+from fleet.store import consent, semantic
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
 from fleet.text.dates import WHEN
@@ -57,7 +57,7 @@ def embedding(workspace: Workspace) -> Embedding:
     settings = workspace.config.semantic
     if settings.off:
         return Embedding("off")
-    if settings.url and not workspace.state.agrees(semantic.CONSENT, settings.url):
+    if settings.url and not workspace.state.agrees(consent.SEMANTIC, semantic.consented(settings)):
         return Embedding("unagreed", settings.url)
     if semantic.source(workspace) is None:
         return Embedding("missing", INSTALL)
@@ -66,8 +66,8 @@ def embedding(workspace: Workspace) -> Embedding:
 
 def agree_to_embed(workspace: Workspace) -> None:
     """Note a person's yes to the endpoint that the configuration names: lessons are sent there."""
-    workspace.state.disagree(semantic.CONSENT)
-    workspace.state.agree(semantic.CONSENT, workspace.config.semantic.url, workspace.wall())
+    workspace.state.disagree(consent.SEMANTIC)
+    workspace.state.agree(consent.SEMANTIC, semantic.consented(workspace.config.semantic), workspace.wall())
 
 
 def _pages(workspace: Workspace) -> list[Page]:

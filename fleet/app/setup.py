@@ -18,7 +18,7 @@ from fleet.hosts.answers import CONTEXT_CHARS_MAX
 from fleet.learn import restore
 from fleet.model import names
 from fleet.model.errors import FleetError, UsageError
-from fleet.share.git import check_branch, check_remote
+from fleet.share.git import check_branch, check_remote, without_login
 from fleet.store import config, git, replica
 from fleet.store.doctor import Finding
 from fleet.store.files import Files
@@ -69,9 +69,9 @@ def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool =
     root.mkdir(parents=True, exist_ok=True)
     files = Files(root)
     if not path.exists():
-        files.replace(path, config.render(remote, check_branch(branch or "fleet")).encode())
+        files.replace(path, config.render(without_login(remote), check_branch(branch or "fleet")).encode())
         done.append(f"made a workspace in {root}")
-    elif (remote or branch) and _name_remote(files, path, remote, branch):
+    elif (remote or branch) and _name_remote(files, path, without_login(remote), branch):
         done.append(f"{path.name} names another remote or branch now")
     workspace = Workspace(root)
     if not (workspace.clan / FORMAT).exists():

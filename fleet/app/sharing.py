@@ -20,20 +20,22 @@ from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold, groups, united
 from fleet.recall import page
 from fleet.share import outgoing, policy
-from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, is_tracked, redact_url
+from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, is_tracked, redact_url, without_login
 from fleet.share.outgoing import Outgoing
 from fleet.share.remote import Remote
 from fleet.share.sync import Exchanged, Hooks
 from fleet.share.sync import exchange as exchange_with
 from fleet.share.sync import fetch as fetch_from
-from fleet.store import config, semantic
+from fleet.store import config, consent, semantic
 from fleet.store.database import Pause
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
 from fleet.store.query import ranked
 from fleet.store.tree import FORMAT, FORMAT_TEXT, MEMBERS, PAGE, GitTree, emoji_of, members_of
 from fleet.store.workspace import Workspace
 
-_REMOTE, _LEFT = "remote", "left"
+_LEFT = "left"
+_LOGIN = "login:"
+"""What goes before an address in the key under which its user, password and query are kept, in ``local.db`` alone."""
 
 
 class ConsentNeededError(UsageError):
@@ -403,22 +405,30 @@ def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
     if not url:
         return None
     url, branch = check_remote(url), check_branch(share.branch)
-    if not workspace.state.agrees(_REMOTE, _consent(workspace, url)):
+    bare = without_login(url)
+    if share.remote and bare != url:
+        workspace.warn(
+            f"{config.FILE_NAME} has a login in [share] remote, for all who can read that file: "
+            f"`fleet init --remote` with that address keeps it on this machine alone"
+        )
+    if not workspace.state.agrees(consent.REMOTE, _consented(workspace, bare)):
         if not yes:
             origin = "named in fleet.toml by somebody else" if share.remote else "the origin of the repository around"
             raise ConsentNeededError(f"{redact_url(url)}, branch {branch}", origin)
-        agree(workspace, url)
+        agree(workspace, bare)
+    url = workspace.state.get(_LOGIN + url) or url
     mirror = workspace.tree if isinstance(workspace.tree, GitTree) else None
     return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s, mirror=mirror)
 
 
 def agree(workspace: Workspace, url: str) -> None:
-    """Note a person's yes to a remote, in place of any other."""
-    if workspace.state.agreed(_REMOTE) != [_consent(workspace, url)]:
-        workspace.state.disagree(_REMOTE)
-        workspace.state.agree(_REMOTE, _consent(workspace, url), workspace.wall())
+    """Note a person's yes to a remote, in place of any other. What lets one in there stays on this machine."""
+    bare = without_login(url)
+    if workspace.state.agreed(consent.REMOTE) != [_consented(workspace, bare)]:
+        workspace.state.disagree(consent.REMOTE)
+        workspace.state.agree(consent.REMOTE, _consented(workspace, bare), workspace.wall())
         workspace.state.put(last_sync="", fetched="")  # another clan may have answered, this one did not
-    workspace.state.put(**{_LEFT: ""})
+    workspace.state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
 
 
 def remote_shown(workspace: Workspace) -> str:
@@ -433,9 +443,10 @@ def _url(workspace: Workspace) -> str:
     return workspace.config.share.remote or guess_remote(workspace.root) or ""
 
 
-def _consent(workspace: Workspace, url: str) -> str:
-    """Return what was agreed to: on this machine, since a repository may bring a ``.fleet`` along."""
-    return f"{workspace.world.machine()} {url}"
+def _consented(workspace: Workspace, url: str) -> str:
+    """Return what is agreed to: an address, and its branch, since whoever names another one has lessons go there."""
+    branch = workspace.config.share.branch
+    return url if branch == config.Config().share.branch else f"{url} {branch}"
 
 
 # --- pause and leave ------------------------------------------------------------------------------------------------
@@ -470,7 +481,7 @@ def what_stays(workspace: Workspace) -> Stays:
         NoError: this machine is in no clan.
     """
     shown = remote_shown(workspace)
-    if not shown or not (workspace.config.share.remote or workspace.state.agreed(_REMOTE)):
+    if not shown or not (workspace.config.share.remote or workspace.state.agreed(consent.REMOTE)):
         raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
     return Stays(shown, workspace.config.share.branch, _sent_by(workspace), waiting(workspace))
 
@@ -484,7 +495,8 @@ def leave(workspace: Workspace) -> list[str]:
     share = workspace.config.share
     with _alone(workspace):
         workspace.state.put(**{_LEFT: workspace.wall()})
-        workspace.state.disagree(_REMOTE)
+        workspace.state.disagree(consent.REMOTE)
+        workspace.state.put(**{_LOGIN + without_login(share.remote): ""})
         # The tree goes too: whoever comes back, or joins another clan, reads the whole of it again.
         with workspace.locked():
             workspace.take("")

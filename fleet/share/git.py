@@ -411,6 +411,20 @@ def redact_url(url: str) -> str:
     return bare + ("?***" if mark else "")
 
 
+def without_login(url: str) -> str:
+    """Return an address as it may stand in a file for all: no user, password or query; over ssh, the user stays."""
+    with_scheme = _SCHEME.fullmatch(url)
+    if not with_scheme or with_scheme[1] == "file":
+        return url
+    bare = url.partition("?")[0]
+    if not (info := _userinfo(bare)):
+        return bare
+    user, mark, _ = info.partition(":")
+    if with_scheme[1] == "ssh":
+        return bare.replace(info, user, 1) if mark else bare
+    return bare.replace(f"{info}@", "", 1)
+
+
 def _secrets_in(url: str) -> tuple[str, ...]:
     """Return what of an address must never be shown, in each form in which git may repeat it."""
     info = _userinfo(url.partition("?")[0])

@@ -172,17 +172,17 @@ class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         room: the clan's room there; all of one clan name the same.
         serve: the sidecar is a live server itself, on loopback.
         port: where it listens then.
-        token_env: the environment variable with the server's token: no secret stands in this file.
+        token_env: the environment variable with the server's token, one of ``FLEET_*``: no secret stands in this file.
     """
 
     url: str = ""
     room: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9._-]{0,59}$")] = "clan"
     serve: bool = False
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = limits.LIVE_PORT
-    token_env: str = "FLEET_LIVE_TOKEN"  # noqa: S105 - where it stands, not what it is
+    token_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_LIVE_TOKEN"  # noqa: S105 - where it stands, not what it is
 
 
-class _Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Similarity by meaning, beside similarity by words.
 
     Attributes:
@@ -216,7 +216,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     hook: _Hook = msgspec.field(default_factory=_Hook)
     live: Live = msgspec.field(default_factory=Live)
     sidecar: Sidecar = msgspec.field(default_factory=Sidecar)
-    semantic: _Semantic = msgspec.field(default_factory=_Semantic)
+    semantic: Semantic = msgspec.field(default_factory=Semantic)
     problems: list[str] = []
 
 

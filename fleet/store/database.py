@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from crdt import clock
 from fleet.model.errors import BusyError, DiskError, FleetError
+from fleet.store import replica
 from fleet.store.files import inode
 
 T = TypeVar("T")
@@ -273,10 +274,19 @@ class Local:
         path: of the database; its folder exists when something is written.
         durable: False lets a test skip waiting for the disk.
         wait_s: how long another process is waited for.
+        machine: returns the fingerprint of this machine, for which a yes was said.
     """
 
-    def __init__(self, path: Path, *, durable: bool = True, wait_s: float = BUSY_S) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durable: bool = True,
+        wait_s: float = BUSY_S,
+        machine: Callable[[], str] = replica.machine_fingerprint,
+    ) -> None:
         self.path = path
+        self._machine = machine
         self._wait_s = wait_s
         self._durable = durable
         self._connection: sqlite3.Connection | None = None
@@ -331,23 +341,28 @@ class Local:
         )
 
     def agrees(self, kind: str, value: str) -> bool:
-        """Tell whether somebody on this machine agreed to this very value."""
-        return self._read("SELECT 1 FROM consent WHERE kind = ? AND value = ?", kind, value) is not None
+        """Tell whether somebody on this machine agreed to this very value; the kinds are in ``fleet.store.consent``."""
+        return self._read("SELECT 1 FROM consent WHERE kind = ? AND value = ?", kind, self._here(value)) is not None
 
     def agreed(self, kind: str) -> list[str]:
         """Return the values of a kind that somebody on this machine agreed to, newest first."""
         if not self.exists:
             return []
         asked = "SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value"
-        return [row[0] for row in self._done(lambda: self.connection().execute(asked, (kind,)).fetchall())]
+        rows = self._done(lambda: self.connection().execute(asked, (kind,)).fetchall())
+        return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self._here(""))]
 
     def agree(self, kind: str, value: str, at: clock.Stamp) -> None:
         """Note a person's yes to a value."""
-        self._write(("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [(kind, value, at)]))
+        self._write(("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [(kind, self._here(value), at)]))
 
     def disagree(self, kind: str, value: str = "") -> None:
         """Withdraw a yes to one value, or every yes of a kind."""
-        self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value)]))
+        self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value and self._here(value))]))
+
+    def _here(self, value: str) -> str:
+        """Return a value as it is kept: for this machine alone, since a repository may bring a ``.fleet`` along."""
+        return f"{self._machine()} {value}"
 
     def session(self, agent: str, now_ms: int, idle_ms: int, fresh: Callable[[], str]) -> str:
         """Return the running session of an agent, or a new one when it has been idle for longer than ``idle_ms``."""

@@ -8,7 +8,6 @@ correction is durable. Private lessons have no embedding. What is stored is deri
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -17,15 +16,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
-from fleet.model.errors import BusyError
+from fleet.model.errors import BusyError, UsageError
+from fleet.store import consent
+from fleet.store.config import Semantic
 from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.workspace import Workspace
 from fleet.text.screening import redact, screened
 
-CONSENT = "semantic"
-"""The kind of consent to an endpoint, in ``local.db``."""
 PACKAGE = "wordllama"
 LIBRARIES = ("numpy", "safetensors", "tokenizers")
 SIMILAR_MIN = 0.35
@@ -55,16 +53,22 @@ def source(workspace: Workspace) -> _Source | None:
     if settings.off or not all(map(find_spec, LIBRARIES)):
         return None
     if settings.url:
-        if not _is_safe(settings.url) or not workspace.state.agrees(CONSENT, settings.url):
+        if not _is_safe(settings.url) or not workspace.state.agrees(consent.SEMANTIC, consented(settings)):
             return None
         name = f"{settings.url} {settings.url_model}"
-        key = os.environ.get(settings.key_env, "")
+        key = consent.variable(settings.key_env)
         return _Source(name, lambda: lambda texts: _asked(settings.url, settings.url_model, key, texts))
     files = _files_of(workspace, settings.model)
     if not all(map(Path.is_file, files)):
         return None
     name = _fingerprint(files[0])
     return _Source(name, lambda: _loaded(*files, name))
+
+
+def consented(settings: Semantic) -> str:
+    """Return what somebody agrees to who agrees to the endpoint: its address, and a key of another name."""
+    is_usual = settings.key_env == Semantic().key_env
+    return settings.url if is_usual else f"{settings.url} {settings.key_env}"
 
 
 def _files_of(workspace: Workspace, model: str) -> tuple[Path, Path]:
@@ -237,8 +241,9 @@ def _unit(matrix: Any) -> Any:
 
 def _is_safe(url: str) -> bool:
     """Tell whether texts may go to this address: encrypted, or to this very machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1"))
+    with suppress(UsageError):
+        return bool(consent.check_endpoint(url))
+    return False
 
 
 def _asked(url: str, model: str, key: str, texts: Sequence[str]) -> Any:

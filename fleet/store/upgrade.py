@@ -17,7 +17,7 @@ from crdt import clock
 from fleet.model import line, names, pattern
 from fleet.model.line import BadLineError, Line
 from fleet.model.version_1 import converted
-from fleet.store import lines
+from fleet.store import consent, lines
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import PATTERNS
 from fleet.store.tree import FORMAT, FORMAT_NUMBER, FORMAT_TEXT
@@ -304,7 +304,7 @@ def _convert_local(workspace: Workspace, done: list[str]) -> None:
     elif not said and "left" in meta:
         said = ["left", meta["left"]]
     if said[:1] == ["agreed"] and len(said) == 3 and said[1] == workspace.world.machine():
-        state.agree("remote", f"{said[1]} {said[2]}", workspace.wall())
+        state.agree(consent.REMOTE, said[2], workspace.wall())
         told.append("your consent to the remote")
     elif said[:1] == ["left"]:
         state.put(left=said[-1])

@@ -93,7 +93,7 @@ class Workspace:
         self.replica_file = self.local / "replica.toml"
         self.config: Config = config.load(self.config_file)
         self.warnings: list[str] = list(self.config.problems)
-        self.state = Local(self.local / "local.db", durable=self.world.durable)
+        self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
         self.tree = self.world.tree(self.local / "git")
         self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", lambda: ingest.clan_sources(self.clan), self.tree)
         self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)

@@ -64,3 +64,49 @@ def test_who_left_stays_away_though_the_database_is_lost(stage):
     assert stage.git("rev-parse", "fleet", where="clan.git") == before
     stage.run("tank", "init", "--remote", str(stage.remote))
     assert "synced" in stage.run("tank", "sync").stdout
+
+
+def test_another_branch_is_another_question(stage):
+    stage.join("tank")
+    toml = stage.folder / "tank/fleet.toml"
+    toml.write_text(toml.read_text().replace('branch = "fleet"', 'branch = "main"'))
+    assert 'branch = "main"' in toml.read_text()
+    assert "branch main" in stage.run("tank", "sync", expect=2).stderr
+    assert stage.git("for-each-ref", where="clan.git") == ""
+
+
+def test_a_yes_that_came_with_the_repository_is_none(stage):
+    """A clone may bring a `.fleet` along: what another machine agreed to counts for nothing here."""
+    stage.join("tank")
+    with closing(sqlite3.connect(stage.folder / "tank/.fleet/local.db", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM consent")
+        for kind in ("remote", "semantic", "live", "reflect", "webhook"):
+            for value in (str(stage.remote), f"0123456789abcdef {stage.remote}", f" {stage.remote}"):
+                connection.execute("INSERT INTO consent VALUES (?, ?, '')", (kind, value))
+    assert "nobody has agreed" in stage.run("tank", "sync", expect=2).stderr
+
+
+@pytest.mark.parametrize("login", ["tank:hunter2hunter2@", "hunter2hunter2@"])
+def test_a_login_in_an_address_stays_on_this_machine(stage, login: str):
+    url = f"https://{login}127.0.0.1:9/clan.git?token=hunter2hunter2"
+    told = stage.run("tank", "init", "--agent", "tank", "--remote", url)
+    files = [path for path in (stage.folder / "tank").rglob("*") if path.is_file() and ".fleet" not in path.parts]
+    assert 'remote = "https://127.0.0.1:9/clan.git"' in (stage.folder / "tank/fleet.toml").read_text()
+    assert not [path for path in files if b"hunter2" in path.read_bytes()]
+    assert "hunter2" not in told.stdout + told.stderr
+    failed = stage.run("tank", "sync", expect=5)  # nobody listens there; that it got so far is the yes
+    assert "hunter2" not in failed.stdout + failed.stderr
+    stage.run("tank", "leave", "--yes")
+    assert b"hunter2" not in b"".join(path.read_bytes() for path in (stage.folder / "tank/.fleet").glob("local.db*"))
+
+
+def test_a_login_that_is_kept_is_used(stage, tmp_path):
+    """The file names a bare address; what git is handed has the login that was typed."""
+    url = "https://tank:hunter2hunter2@127.0.0.1:9/clan.git"
+    stage.run("tank", "init", "--agent", "tank", "--remote", url)
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    (bin_ / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/calls\nexit 128\n')
+    (bin_ / "git").chmod(0o755)
+    stage.run("tank", "sync", expect=None, PATH=f"{bin_}:/usr/bin:/bin")
+    assert url in (tmp_path / "calls").read_text()

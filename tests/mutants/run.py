@@ -270,7 +270,7 @@ MUTANTS = [
     Mutant(
         "lessons are sent to a remote that nobody here agreed to",
         "fleet/app/sharing.py",
-        "if not workspace.state.agrees(_REMOTE, _consent(workspace, url)):",
+        "if not workspace.state.agrees(consent.REMOTE, _consented(workspace, bare)):",
         "if False:",
         ("tests/cli/test_consent.py",),
     ),

@@ -14,7 +14,7 @@ from fleet import RELEASED_MS
 from fleet.model import edits
 from fleet.model.line import Column, Line, encode
 from fleet.recall.search import search
-from fleet.store import config, semantic
+from fleet.store import config, consent, semantic
 from fleet.store.workspace import Workspace, World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -228,7 +228,7 @@ def test_an_endpoint_is_asked_after_a_yes_alone(tmp_path, endpoint, monkeypatch)
     assert semantic.embed_new(workspace) == 0
     assert search(workspace, "renew the secret").hits[0].id == secret.id
     assert endpoint.asked == []
-    workspace.state.agree(semantic.CONSENT, endpoint.url, clock.pack(NOW_MS))
+    workspace.state.agree(consent.SEMANTIC, endpoint.url, clock.pack(NOW_MS))
     assert semantic.embed_new(workspace) == 4
     path, key, asked = endpoint.asked[0]
     assert (path, key, asked["model"]) == ("/v1/embeddings", "Bearer k-123", "small")
@@ -250,7 +250,7 @@ def test_an_endpoint_is_asked_after_a_yes_alone(tmp_path, endpoint, monkeypatch)
 )
 def test_whatever_an_endpoint_answers_search_goes_on(tmp_path, endpoint, answer):
     workspace = at_endpoint(tmp_path, endpoint.url, *LESSONS)
-    workspace.state.agree(semantic.CONSENT, endpoint.url, clock.pack(NOW_MS))
+    workspace.state.agree(consent.SEMANTIC, endpoint.url, clock.pack(NOW_MS))
     endpoint.answer = answer
     assert semantic.embed_new(workspace) == 0
     assert stored(workspace) == []
@@ -259,7 +259,7 @@ def test_whatever_an_endpoint_answers_search_goes_on(tmp_path, endpoint, answer)
 
 def test_an_endpoint_that_sends_elsewhere_is_not_followed(tmp_path, endpoint):
     workspace = at_endpoint(tmp_path, endpoint.url, *LESSONS)
-    workspace.state.agree(semantic.CONSENT, endpoint.url, clock.pack(NOW_MS))
+    workspace.state.agree(consent.SEMANTIC, endpoint.url, clock.pack(NOW_MS))
     endpoint.elsewhere, endpoint.answer = f"{endpoint.url}/elsewhere", lambda asked: (302, {})
     assert semantic.embed_new(workspace) == 0
     assert len(endpoint.asked) == 1
@@ -268,5 +268,5 @@ def test_an_endpoint_that_sends_elsewhere_is_not_followed(tmp_path, endpoint):
 @pytest.mark.parametrize("url", ["http://example.com/v1", "ftp://localhost/v1", "file:///etc/passwd", "https:///x y"])
 def test_texts_go_to_no_address_that_is_neither_encrypted_nor_this_machine(tmp_path, libraries, url):
     workspace = at_endpoint(tmp_path, url, *LESSONS)
-    workspace.state.agree(semantic.CONSENT, url, clock.pack(NOW_MS))
+    workspace.state.agree(consent.SEMANTIC, url, clock.pack(NOW_MS))
     assert semantic.source(workspace) is None or url.startswith("https:")

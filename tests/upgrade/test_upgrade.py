@@ -203,7 +203,7 @@ def test_counting_the_log_afterwards_counts_nothing_again(workspace):
 def test_what_only_this_machine_knew_is_in_the_local_database(workspace, remote):
     (workspace.local / "paused").write_text("\n")
     moving.upgrade(workspace)
-    assert workspace.state.agrees("remote", f"{MACHINE} {remote}")
+    assert workspace.state.agrees("remote", remote)
     assert workspace.state.get("last_sync") == LAST_SYNC
     assert workspace.state.get("mark") == ""
     assert workspace.state.paused(workspace.wall())
