@@ -1,8 +1,22 @@
-"""Parser of dates and times in whatever form a foreign record gives them."""
+"""Dates: the parser of times in whatever form a foreign record gives them, and relative phrases made absolute.
+
+The grammar of phrases ("yesterday", "3 days ago", "last Tuesday") is closed: what is not in ``data/dates.toml`` stays
+as it is, and so does what stands in code, quotes, links and titles, or only looks like a phrase ("today's standard",
+"finished in 5 days"). A phrase that stays costs little, a wrong date is a lie: in doubt it stays.
+"""
 
 import math
 import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fleet.text import markdown
 
 WHEN = re.compile(
     r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
@@ -64,3 +78,370 @@ def _zone(text: str | None) -> timezone:
 
 def _in_range(ms: int) -> int | None:
     return ms if _FIRST_MS <= ms < _END_MS else None
+
+
+# --- relative phrases -------------------------------------------------------------------------------------------------
+
+LANGUAGES = ("en",)
+"""The languages whose phrases are known."""
+
+_CLOCK_UNITS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
+_DAYS = {"day": 1, "week": 7, "fortnight": 14}
+_YEARS = range(1970, 2201)
+_WEEK = 7
+_MONTHS = 12
+
+_PROTECTED = re.compile(
+    r"""
+      (?P<ticks>`+)(?:(?!(?P=ticks)).){1,2000}?(?P=ticks)(?!`)       # code
+    | !?\[[^\]\n]{0,400}\](?:\([^)\n]{0,800}\)|\[[^\]\n]{0,200}\])?     # links, and what may become one
+    | <[^<>\n]{1,400}>
+    | \b[a-z][a-z0-9+.-]{1,12}://\S+ | \bwww\.\S+
+    | "[^"\n]{1,600}" | “[^”]{1,600}” | «[^»]{1,600}» | „[^“”]{1,600}[“”] | ‘[^’\n]{1,300}’(?!\w)
+    | (?<![\w'])'[^'\n]{1,300}'(?![\w'])
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+_LITERAL_ROW = re.compile(r"\s{0,3}(?:\#{1,6}\s|>)|(?: {4}|\t)(?!\s*(?:[-*+]|\d+[.)])\s)")
+_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\n")
+_SENTENCE_BEGINS = re.compile(r"(?:^|[.!?:;(]|\n|[-*+—–]|\d[.)])[\s*_]*$")
+_TITLE_WORD = re.compile(r"\s[A-Z][a-z]")
+_OPTION = re.compile(r"(?:^|\s)--?[a-z][\w-]*[ =]$", re.IGNORECASE)
+_QUANTITY = re.compile(r"\d\s*(?:[-–—~]|to|or|and)\s*$|[\w.]\s*(?:[–—]|-)$", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_PAST = re.compile(r"\w{2,}ed")
+_NOW = frozenset(("is", "are", "be", "been", "being", "still", "widely", "commonly", "not", "now", "always", "often"))
+_SUBJECTS = frozenset(("i", "we", "he", "she", "they", "it", "you", "the", "a", "an", "my", "our", "somebody", "this"))
+_NEAR_CHARS = 40
+_SENTENCE_CHARS = 400
+_LOWER = {
+    upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)
+}  # keeps every letter's place, as lower() does not
+
+
+class _Phrase(NamedTuple):
+    """What a phrase means, as ``data/dates.toml`` says."""
+
+    unit: str
+    by: int | str
+    start: int
+    weekday: str
+    is_added: bool
+    only: str
+    slots: str
+
+
+class _Language(NamedTuple):
+    """The phrases of one language, ready to be looked for. ``hint`` finds nothing where no phrase can be."""
+
+    hint: re.Pattern[str]
+    pattern: re.Pattern[str]
+    phrases: Sequence[_Phrase]
+    numbers: Mapping[str, int]
+    units: Mapping[str, str]
+    weekdays: Mapping[str, int]
+    is_date: re.Pattern[str]
+    after_phrases: re.Pattern[str]
+    joined: re.Pattern[str]
+    counted: re.Pattern[str]
+    spans: tuple[str, ...]
+    words: Mapping[str, frozenset[str]]
+
+
+class _Found(NamedTuple):
+    """A phrase in a text: where, what it means, and what it names."""
+
+    start: int
+    end: int
+    phrase: _Phrase
+    said: str
+    number: int
+    unit: str
+    weekday: int | None
+
+
+def absolutize(text: str, at: datetime, *, keep_words: bool = False, languages: Sequence[str] = LANGUAGES) -> str:
+    """Return a text with its relative dates made absolute; the text itself where there is none.
+
+    The date stands for the phrase; where that would read wrong ("yesterday's build", "this morning") the words stay and
+    the date is added, which ``keep_words`` asks for everywhere. Days and weeks become a day, months a month, years a
+    year, hours and minutes a time with its zone. A text that was made absolute stays as it is when it is read again.
+
+    Args:
+        text: a note, or a page of Markdown.
+        at: when it was written, in the time zone of its writer.
+        keep_words: every date is added behind its phrase.
+        languages: whose phrases are looked for.
+    """
+    for language in map(_language, languages):
+        if language.hint.search(text):
+            text = _absolutized(text, at, language, keep_words=keep_words)
+    return text
+
+
+def _absolutized(text: str, at: datetime, language: _Language, *, keep_words: bool) -> str:
+    pieces, done = [], 0
+    for found in _phrases(text, language):
+        date = _date_of(found, at)
+        if not date:
+            continue
+        is_added = keep_words or _is_added(found, text, language)
+        end = _possessive_end(text, found.end)
+        pieces += [text[done : found.start], f"{text[found.start : end]} ({date})" if is_added else date]
+        done = end if is_added else found.end
+    return "".join([*pieces, text[done:]]) if pieces else text
+
+
+# --- which phrases say when -------------------------------------------------------------------------------------------
+
+
+def _phrases(text: str, language: _Language) -> Iterator[_Found]:
+    """Yield the phrases of a text that say when something was or will be."""
+    hidden = _hidden(text)
+    starts = [start for start, _ in hidden]
+
+    def is_hidden(at: int) -> bool:
+        place = bisect_right(starts, at) - 1
+        return place >= 0 and at < hidden[place][1]
+
+    lowered = text.translate(_LOWER)
+    met = [_read(found, language) for found in language.pattern.finditer(lowered) if not is_hidden(found.start())]
+    good = [each for each in met if not _is_apart(each, text, language)]
+    listed = {
+        each
+        for one, other in pairwise(met)
+        if language.joined.fullmatch(text, one.end, other.start)
+        for each in (one, other)
+    }
+    refused = {_sentence(text, each.start) for each in {*met} - {*good} if each.said in language.words["days"]}
+    for each in good:
+        in_doubt = each.said in language.words["days"] and _sentence(text, each.start) in refused
+        if each not in listed and not in_doubt:
+            yield each
+
+
+def _hidden(text: str) -> list[tuple[int, int]]:
+    """Return where code, quotes, links, headings and comments stand, in order."""
+    spans, at = [], 0
+    literal = (
+        {row.number for row in markdown.rows(text) if row.kind != "text"} if "\n" in text or "<!--" in text else ()
+    )
+    for number, line in enumerate(text.split("\n"), 1):
+        if number in literal or _LITERAL_ROW.match(line):
+            spans.append((at, at + len(line) + 1))
+        at += len(line) + 1
+    spans += [found.span() for found in _PROTECTED.finditer(text)]
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _read(found: re.Match[str], language: _Language) -> _Found:
+    at = str(found.lastgroup)[1:]
+    phrase = language.phrases[int(at)]
+    said = " ".join(found[0].split())
+    names = {name: found[f"{name}{at}"] for name in phrase.slots}
+    number = _number(names["n"], language) if "n" in names else 0
+    unit = phrase.unit or language.units.get(names.get("u", ""), "")
+    return _Found(*found.span(), phrase, said, number, unit, language.weekdays.get(names.get("w", "")))
+
+
+def _number(said: str, language: _Language) -> int:
+    if said.isdigit():
+        return int(said)
+    return sum(language.numbers[word] for word in re.split(r"[\s-]+", said))
+
+
+def _is_apart(found: _Found, text: str, language: _Language) -> bool:
+    """Tell whether a phrase only looks like one, as far as the words around it tell."""
+    words, end = language.words, _possessive_end(text, found.end)
+    before, after = text[max(found.start - _NEAR_CHARS, 0) : found.start], text[end : end + _NEAR_CHARS]
+    last = [word.lower() for word in _WORD.findall(before)]
+    following = [word.lower() for word in _WORD.findall(after)]
+    is_next = after[:1] in (" ", "\t", "\n")
+    previous = last[-1] if last and before[-1:].isspace() and before.rstrip()[-1:].isalpha() else ""
+    if previous in words["before"] or (previous in words["before_spans"] and found.said.startswith(language.spans)):
+        return True
+    if _OPTION.search(before) or _is_title(found, text, before):
+        return True
+    if is_next and (bool(words["after"] & {*following[:1]}) or language.after_phrases.match(after)):
+        return True
+    if language.is_date.match(after) or (found.said in words["generic_days"] and previous in words["generic_before"]):
+        return True
+    if found.phrase.by == "-n" and is_next and following[:1] and following[0] in words["day_words"]:
+        return True
+    if (found.phrase.by in ("n", "-n")) and (_QUANTITY.search(before) or language.counted.search(before)):
+        return True
+    if end != found.end:
+        return found.said in words["days"] and words["dated"].isdisjoint(following[:2])
+    return bool(found.phrase.only) and not _says_when(found, text, language)
+
+
+def _is_title(found: _Found, text: str, before: str) -> bool:
+    """Tell whether a phrase is written as names of things are: with capitals where a sentence has none."""
+    said = text[found.start : found.end]
+    if said.isupper() or not said[:1].isupper() or found.phrase.weekday == "week":
+        return False
+    return not _SENTENCE_BEGINS.search(before) or (found.weekday is None and bool(_TITLE_WORD.search(said)))
+
+
+def _says_when(found: _Found, text: str, language: _Language) -> bool:
+    """Tell whether a sentence tells what happened or will: else "today" is nowadays, "in 3 days" how long it takes."""
+    start, end = _sentence(text, found.start)
+    before, after = (
+        [word.lower() for word in _WORD.findall(part)] for part in (text[start : found.start], text[found.end : end])
+    )
+    words = language.words
+    if found.phrase.only == "planned":
+        return words["never"].isdisjoint([*before, *after]) and not words["planned"].isdisjoint([*before, *after])
+    if not before:  # "Today I merged", and not "Today, distributed systems"
+        subject = after[:1] and after[0] in _SUBJECTS
+        return bool(subject) and any(_is_past(after, at, words["told"]) for at in range(1, min(len(after), 5)))
+    return any(_is_past(before, at, words["told"]) for at in range(len(before)))
+
+
+def _is_past(words: Sequence[str], at: int, told: frozenset[str]) -> bool:
+    if words[at] in told:
+        return True
+    return bool(_PAST.fullmatch(words[at])) and _NOW.isdisjoint(words[max(at - 2, 0) : at])
+
+
+def _sentence(text: str, at: int) -> tuple[int, int]:
+    """Return where the sentence around a place begins and ends."""
+    first, last = max(at - _SENTENCE_CHARS, 0), min(at + _SENTENCE_CHARS, len(text))
+    ends = [found.end() for found in _SENTENCE_END.finditer(text, first, at)]
+    following = _SENTENCE_END.search(text, at, last)
+    return (ends[-1] if ends else first), (following.start() if following else last)
+
+
+def _possessive_end(text: str, end: int) -> int:
+    return end + 2 if text[end : end + 2].lower() in ("'s", "’s") and not text[end + 2 : end + 3].isalnum() else end
+
+
+def _is_added(found: _Found, text: str, language: _Language) -> bool:
+    """Tell whether the date alone would read wrong."""
+    if found.phrase.is_added or _possessive_end(text, found.end) != found.end:
+        return True
+    last = _WORD.findall(text[max(found.start - _NEAR_CHARS, 0) : found.start].lower())
+    return bool(last) and last[-1] in language.words["around"]
+
+
+# --- the date of a phrase ---------------------------------------------------------------------------------------------
+
+
+def _date_of(found: _Found, at: datetime) -> str:
+    """Return the date that a phrase means; "" where it cannot be told."""
+    phrase = found.phrase
+    by = {"n": found.number, "-n": -found.number}.get(phrase.by, 0) if isinstance(phrase.by, str) else phrase.by
+    try:
+        if found.weekday is not None:
+            return _weekday(found, at, by)
+        return _moved(at + timedelta(days=phrase.start), found.unit, by)
+    except (OverflowError, ValueError):
+        return ""
+
+
+def _weekday(found: _Found, at: datetime, by: int) -> str:
+    ahead = (int(found.weekday or 0) - at.weekday()) % _WEEK
+    how = found.phrase.weekday
+    if how == "before":
+        return _moved(at, "day", ahead - _WEEK)
+    if how == "this":
+        return _moved(at, "day", ahead)
+    if how == "week":
+        return _moved(at, "day", int(found.weekday or 0) - at.weekday() + by * _WEEK)
+    if how == "agreed" and at.weekday() + (ahead or _WEEK) < _WEEK:
+        return ""  # said on a Monday, "next Friday" is this week's for some and next week's for others
+    return _moved(at + timedelta(days=ahead or _WEEK), found.unit or "day", by)
+
+
+def _moved(at: datetime, unit: str, by: int) -> str:
+    """Return the date so many units away, as exact as the unit is."""
+    if unit in _CLOCK_UNITS:
+        moment = (at.astimezone(UTC) + by * _CLOCK_UNITS[unit]).astimezone(at.tzinfo)
+        said = moment.isoformat(timespec="minutes").replace("+00:00", "Z")
+    elif unit in _DAYS:
+        moment = at + timedelta(days=by * _DAYS[unit])
+        said = moment.strftime("%Y-%m-%d")
+    else:
+        months = at.year * _MONTHS + at.month - 1 + by * (_MONTHS if unit == "year" else 1)
+        moment = at.replace(year=months // _MONTHS, month=months % _MONTHS + 1, day=1)
+        said = moment.strftime("%Y" if unit == "year" else "%Y-%m")
+    return said if moment.year in _YEARS else ""
+
+
+# --- the grammar ------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _language(name: str) -> _Language:
+    with Path(__file__).with_name("data").joinpath("dates.toml").open("rb") as file:
+        raw = tomllib.load(file)[name]
+    numbers = {word: int(value) for word, _, value in (each.partition("=") for each in raw["numbers"].split())}
+    units = {word: unit for unit, words in raw["units"].items() for word in words.split()}
+    weekdays = {word: day for day, word in enumerate(raw["weekdays"].split())}
+    tens = [word for word, value in numbers.items() if value >= 20]
+    ones = [word for word, value in numbers.items() if value < 10]
+    slots = {
+        "n": rf"[0-9]{{1,4}}|(?:{'|'.join(tens)})[ -](?:{'|'.join(ones)})|{_any(numbers)}",
+        "unit": _any(units),
+        "weekday": _any(weekdays),
+    }
+    said = sorted(raw["phrases"], key=lambda each: (-len(each.split()), each))
+    alternatives = [rf"(?P<p{at}>{_alternative(each, at, slots)})" for at, each in enumerate(said)]
+    months = f"(?:{_any(raw['months'].split())})[a-z]*\\.?"
+    words = {
+        key: frozenset(raw[key].split())
+        for key in ("before", "before_spans", "after", "day_words", "generic_days", "around", "dated")
+    }
+    words |= {key: frozenset(value.split()) for key, value in raw["only"].items()}
+    words["generic_before"] = frozenset(raw["generic_before"].split())
+    words["days"] = words["day_words"]
+    return _Language(
+        hint=re.compile(rf"\b(?:{raw['hint']})\b", re.IGNORECASE),
+        pattern=re.compile(
+            rf"\b(?<![\w@{{=/\\#$.\-+~<:%,])(?:{'|'.join(alternatives)})(?![\w@=/\\}}(\[]|-\w|[.:]\w|\s*:?=)"
+        ),
+        phrases=[_meaning(each, raw["phrases"][each]) for each in said],
+        numbers=numbers,
+        units=units,
+        weekdays=weekdays,
+        is_date=re.compile(
+            r"\s*,?\s*(?:on\s+)?\(?\s*(?:\d{4}-\d\d|\d{4}\)|\d{1,2}[./]\d{1,2}\b|"
+            rf"{months} \d|\d{{1,2}}(?:st|nd|rd|th)? {months})",
+            re.IGNORECASE,
+        ),
+        after_phrases=re.compile(rf"\s+(?:{raw['after_phrases']})\b", re.IGNORECASE),
+        joined=re.compile(rf"(?:\s*(?:[,/&–]|\b(?:{_any(raw['joined'].split())})\b))*\s*", re.IGNORECASE),
+        counted=re.compile(rf"\b(?:{_any(units)}|{_any(numbers)}),?\s+(?:and|or|to)?\s*$", re.IGNORECASE),
+        spans=tuple(raw["spans"].split()),
+        words=words,
+    )
+
+
+def _alternative(phrase: str, at: int, slots: Mapping[str, str]) -> str:
+    """Return the expression of one phrase; its slots are named ``n3``, ``u3``, ``w3``, and itself ``p3``."""
+    found = phrase.replace("(", "(?:").replace(" ", r"[ \t]+").replace(r")?[ \t]+", ")?")
+    for name, inner in slots.items():
+        found = found.replace(f"{{{name}}}", rf"(?P<{name[0]}{at}>{inner})")
+    return found
+
+
+def _meaning(said: str, raw: Mapping[str, Any]) -> _Phrase:
+    return _Phrase(
+        raw.get("unit", ""),
+        raw.get("by", 0),
+        raw.get("from", 0),
+        raw.get("weekday", ""),
+        raw.get("added", False),
+        raw.get("only", ""),
+        "".join(slot[0] for slot in ("n", "unit", "weekday") if f"{{{slot}}}" in said),
+    )
+
+
+def _any(words: Any) -> str:
+    return "|".join(sorted(map(re.escape, words), key=lambda word: (-len(word), word)))
