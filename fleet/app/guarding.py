@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from fleet.app.finding import find
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.recall import ready, triggers
+from fleet.store import runs
+from fleet.store.runs import Field
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
 from fleet.text.screening import readable
@@ -61,8 +63,11 @@ def guard(workspace: Workspace, prefix: str, decision: str, until: str = "") -> 
         )
     before = [raw for raw, each in _decided(workspace) if each[0] == known.id]
     made = json.dumps([known.id, decision, until, step])
-    workspace.state.agree(_KIND, made, workspace.wall())  # first: between the two, the newest counts
-    _forget(workspace, [raw for raw in before if raw != made])
+    with runs.noting(workspace, "", "guard") as noted:
+        workspace.state.agree(_KIND, made, workspace.wall())  # first: between the two, the newest counts
+        _forget(workspace, [raw for raw in before if raw != made])
+        noted.told = f"{known.id} guards {step}: {decision}"
+        noted.fields = [Field(known.id, _KIND, before[0] if before else None, made)] if before[:1] != [made] else []
     return next(each for each in guards(workspace) if each.id == known.id)
 
 
@@ -76,8 +81,19 @@ def lift(workspace: Workspace, prefix: str) -> list[str]:
     found = {raw: each[0] for raw, each in _decided(workspace) if each[0].startswith(wanted)}
     if not found:
         raise NoError(f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does")
-    _forget(workspace, list(found))
+    with runs.noting(workspace, "", "guard") as noted:
+        _forget(workspace, list(found))
+        noted.told = f"{', '.join(sorted(set(found.values())))} guards nothing any more"
+        noted.fields = [Field(each, _KIND, raw, None) for raw, each in reversed(found.items())]
     return sorted(set(found.values()))
+
+
+def put_back(workspace: Workspace, pattern: str, decided: str) -> None:
+    """Let a lesson guard what it did before, as its decision was kept then; "" for nothing."""
+    before = [raw for raw, each in _decided(workspace) if each[0] == pattern]
+    if decided:
+        workspace.state.agree(_KIND, decided, workspace.wall())
+    _forget(workspace, [raw for raw in before if raw != decided])
 
 
 def guards(workspace: Workspace) -> list[Guard]:

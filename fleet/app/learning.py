@@ -15,9 +15,12 @@ from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import Pattern, merging, united, unmerging
+from fleet.model.pattern import MERGED_INTO, Pattern, merging, united, unmerging
 from fleet.recall import triggers
 from fleet.reflect import clusters
+from fleet.reflect.memory_md import FILE_NAME as MEMORY
+from fleet.store import runs
+from fleet.store.runs import Field, Noted
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, TURNS, near
 from fleet.text.telling import ASK_FOR_MORE, is_routine
@@ -128,9 +131,19 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
     _check_trigger(told.trigger, "logged")
     known = find(workspace, same).id if same else ""
     seen = partial(workspace.state.was_shown, agent)
-    logged = corrections.correct(workspace, agent, told, session=session, same=known, was_shown=seen)
-    _promote(workspace, agent, logged)
+    with runs.noting(workspace, agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
+        logged = corrections.correct(workspace, agent, told, session=session, same=known, was_shown=seen)
+        _promote(workspace, agent, logged)
+        _note_logged(noted, logged)
     return logged
+
+
+def _note_logged(noted: Noted, logged: Logged) -> None:
+    if logged.entry:
+        noted.told = f"logged {logged.entry}: {logged.text}"
+        noted.lessons += [logged.id] if logged.is_first else []
+        noted.fields += [Field(logged.entry, "entry", None, logged.id), Field(logged.id, "seen", None, logged.seen)]
+        noted.fields += [Field(logged.id, "state", "", edits.PUBLISHED)] if logged.promoted else []
 
 
 def _promote(workspace: Workspace, agent: str, logged: Logged) -> None:
@@ -172,10 +185,12 @@ def state_lesson(
     _check_trigger(trigger, "logged")
     known = find(workspace, same).id if same else ""
     seen = partial(workspace.state.was_shown, agent)
-    done = corrections.state_lesson(
-        workspace, agent, entry, pattern, right, trigger=trigger, same=known, session=session, was_shown=seen
-    )
-    _promote(workspace, agent, done.logged)
+    with runs.noting(workspace, agent, "learn", [workspace.home(agent) / MEMORY]) as noted:
+        done = corrections.state_lesson(
+            workspace, agent, entry, pattern, right, trigger=trigger, same=known, session=session, was_shown=seen
+        )
+        _promote(workspace, agent, done.logged)
+        _note_logged(noted, done.logged)
     return done
 
 
@@ -194,7 +209,10 @@ def dismiss(workspace: Workspace, agent: str, prefix: str) -> list[Waiting]:
 
 def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery, bool]:
     """Log a discovery; return it, and whether it was new."""
-    return discoveries.discover(workspace, agent, told)
+    with runs.noting(workspace, agent, "discover") as noted:
+        entry, is_new = discoveries.discover(workspace, agent, told)
+        noted.told, noted.lessons = f"logged {entry.id}: {entry.problem}", [entry.id] if is_new else []
+    return entry, is_new
 
 
 def advice(entry: Discovery) -> str:
@@ -204,7 +222,10 @@ def advice(entry: Discovery) -> str:
 
 def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
     """Take a discovery back, for good: nobody is shown it again."""
-    return discoveries.retract(workspace, agent, prefix)
+    with runs.noting(workspace, agent, "retract") as noted:
+        entry = discoveries.retract(workspace, agent, prefix)
+        noted.told, noted.retired = f"took {entry.id} back, for good", [entry.id]
+    return entry
 
 
 # --- it is read -----------------------------------------------------------------------------------------------------
@@ -246,12 +267,21 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
     Raises:
         NoError: there is no such lesson, or it is retired already.
     """
-    done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
-    from fleet.app import reflecting
+    agents = workspace.agents_here()
+    with runs.noting(workspace, agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
+        done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
+        noted.told = f"retired {done.pattern.id}: {done.pattern.text}"
+        noted.retired = _changed(done)
+        from fleet.app import reflecting
 
-    for each in workspace.agents_here():
-        reflecting.take_out_retired(workspace, each)
+        for each in agents:
+            reflecting.take_out_retired(workspace, each)
     return done
+
+
+def _changed(done: Changed) -> list[str]:
+    """Return the ids of the records that were turned."""
+    return [done.pattern.id, *done.others]
 
 
 def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
@@ -260,9 +290,12 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
     Raises:
         NoError: there is no such lesson, or it is not retired.
     """
-    return _turned(
-        workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
-    )
+    with runs.noting(workspace, agent, "restore") as noted:
+        done = _turned(
+            workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
+        )
+        noted.told, noted.lessons = f"restored {done.pattern.id}: {done.pattern.text}", _changed(done)
+    return done
 
 
 def _turned(
@@ -301,8 +334,11 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
     with workspace.writing(agent) as writer:
         known = find(workspace, prefix)
         wanted = [each for each in changes if editing.differs(known, each)]
-        if wanted:
-            _apply(writer, known, wanted)
+        with runs.noting(workspace, agent, "edit") as noted:
+            if wanted:
+                _apply(writer, known, wanted)
+            noted.told = f"edited {known.id}: {', '.join(each.field for each in wanted)}"
+            noted.fields = [Field(known.id, each.field, known.fields.get(each.field), each.value) for each in wanted]
     after = find(workspace, known.id)
     return Edited(
         after.id,
@@ -363,7 +399,10 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         if not force:
             _refuse_difference(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
-        private.append(writer, [edits.merge_into(_line(writer, source), into, writer.name, stamp, cut)])
+        with runs.noting(workspace, agent, "merge") as noted:
+            private.append(writer, [edits.merge_into(_line(writer, source), into, writer.name, stamp, cut)])
+            noted.told = f"merged {source} into {into}"
+            noted.fields = [Field(source, MERGED_INTO, "", into)]
     members = _members(workspace, find(workspace, first.id))
     whole = united(members)
     return Changed(whole, [each.id for each in members if each.id != whole.id], source)
@@ -396,11 +435,17 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
         known = find(workspace, prefix)
         before = workspace.patterns.group(known.id)
         stamp, cut = writer.tick(), workspace.policy().cut
-        cleared = unmerging(workspace.patterns.pointing(), known.id)
-        private.append(writer, [edits.unmerge(_line(writer, each), writer.name, stamp, cut) for each in cleared])
-    members = _members(workspace, find(workspace, known.id))
-    mine = [each.id for each in members]
-    clusters.keep_apart(workspace, [(one, other) for one in mine for other in before if other not in mine])
+        pointing = workspace.patterns.pointing()
+        cleared = unmerging(pointing, known.id)
+        with runs.noting(workspace, agent, "unmerge") as noted:
+            private.append(writer, [edits.unmerge(_line(writer, each), writer.name, stamp, cut) for each in cleared])
+            members = _members(workspace, find(workspace, known.id))
+            mine = [each.id for each in members]
+            apart = [(one, other) for one in mine for other in before if other not in mine]
+            clusters.keep_apart(workspace, apart)
+            noted.told = f"unmerged {known.id}"
+            noted.fields = [Field(each, MERGED_INTO, pointing.get(each, ""), "") for each in cleared]
+            noted.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in apart]
     return Changed(united(members), [each.id for each in members if each.id != known.id], known.id)
 
 

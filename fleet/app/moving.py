@@ -19,7 +19,7 @@ from fleet.reflect import exposure
 from fleet.share.git import redact_url
 from fleet.share.remote import Moved
 from fleet.store import backup as archive
-from fleet.store import config
+from fleet.store import config, runs
 from fleet.store import upgrade as converting
 from fleet.store.backup import BackedUp
 from fleet.store.files import Files
@@ -50,7 +50,10 @@ def import_files(
     """
     with workspace.writing(agent) as writer:
         counting.reconcile(writer)
-        return importer.import_files(writer, files, progress)
+        with runs.noting(workspace, agent, "import") as noted:
+            done = importer.import_files(writer, files, progress)
+            noted.told, noted.lessons = f"imported {len(done.stated):,} lessons and findings", done.stated
+    return done
 
 
 def exported(workspace: Workspace) -> dict[str, Any]:

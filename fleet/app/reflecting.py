@@ -5,16 +5,18 @@ from typing import Any, NamedTuple
 
 from fleet.app.finding import find, sources
 from fleet.learn import counting
-from fleet.model import limits
+from fleet.model import edits, limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import counted, not_working
-from fleet.reflect import clusters, evidence, exposure, promotion
+from fleet.reflect import clusters, evidence, exposure, inbox, promotion
 from fleet.reflect.clusters import Clusters
 from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import Left, Lessons, Outcome, Standing
 from fleet.reflect.stats import Happened, Stats, measure
+from fleet.store import runs
+from fleet.store.runs import Field
 from fleet.store.workspace import Workspace, Writer
 
 _PROMISING = 100
@@ -88,7 +90,11 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
         leaving = tuple(_in_memory(each, inside) for each in instead_of)
         lessons, asked = known(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(asked.id) or asked
-        done = promotion.promote(writer, lesson, lessons, right=lesson.correct, instead_of=leaving)
+        with runs.noting(workspace, agent, "promote", [promotion.memory_file(workspace, agent)]) as noted:
+            done = promotion.promote(writer, lesson, lessons, right=lesson.correct, instead_of=leaving)
+            noted.told = f"promoted {done.id} into {agent}'s memory: {done.text}"
+            noted.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
+    inbox.settle(workspace, [agent], "promotion", done.id, f"{done.id} was promoted")
     return Decided(done.id, promotion.standing(workspace, agent), done.text, done.reason, done.evidence, leaving)
 
 
@@ -105,7 +111,15 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
             first = _in_memory(prefix, promotion.standing(workspace, agent).lessons)
         except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
             first = find(workspace, prefix).id
-        promotion.demote(writer, list(dict.fromkeys([first, *lessons.group(first)])), lessons)
+        ids = list(dict.fromkeys([first, *lessons.group(first)]))
+        with runs.noting(workspace, agent, "demote", [promotion.memory_file(workspace, agent)]) as noted:
+            before = {each: found.state for each in ids if (found := lessons.get(each)) is not None}
+            promotion.demote(writer, ids, lessons)
+            noted.told = f"demoted {first} from {agent}'s memory"
+            published = [each for each, state in before.items() if state == edits.PUBLISHED]
+            noted.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
+    for each in ids:
+        inbox.settle(workspace, [agent], "promotion", each, f"{first} was demoted, and stays out")
     return Decided(first, promotion.standing(workspace, agent))
 
 

@@ -10,8 +10,10 @@ from fleet.app import learning, reflecting
 from fleet.app.finding import find
 from fleet.model.errors import NoError, UsageError
 from fleet.model.pattern import Pattern
-from fleet.reflect import clusters
+from fleet.reflect import clusters, inbox
 from fleet.reflect.clusters import Pair
+from fleet.store import runs
+from fleet.store.runs import Field
 from fleet.store.workspace import Workspace
 
 LIKELY, CONTRADICTION = "likely", "contradiction"
@@ -87,7 +89,10 @@ def answer(workspace: Workspace, agent: str, pair: str, said: str) -> Answered:
         raise UsageError(
             f"{said[:20]!r} is no answer to a {found.kind} pair: {', '.join(ANSWERS[found.kind])}; nothing was changed"
         )
-    return Answered(found.pair, said, _done(workspace, agent, one, other, said))
+    told = _done(workspace, agent, one, other, said)
+    kind = CONTRADICTION if found.kind == CONTRADICTION else "merge"
+    inbox.settle(workspace, inbox.agents(workspace), kind, _SEPARATOR.join(_in_order(one, other)), told)
+    return Answered(found.pair, said, told)
 
 
 def _ids(workspace: Workspace, pair: str) -> tuple[str, str]:
@@ -105,7 +110,10 @@ def _done(workspace: Workspace, agent: str, one: str, other: str, said: str) -> 
         gone, kept = (other, one) if said == FIRST else (one, other)
         learning.retire(workspace, agent, gone)
         return f"{kept} holds; {gone} is retired, and `fleet restore {gone}` undoes it"
-    clusters.keep_apart(workspace, [(one, other)])
+    with runs.noting(workspace, agent, "decide") as noted:
+        clusters.keep_apart(workspace, [(one, other)])
+        noted.told = f"{one} and {other} are two lessons"
+        noted.fields = [Field(" ".join(sorted((one, other))), "apart", None, "apart")]
     return f"two lessons; `fleet review --answer {one}:{other}=ask` undoes it"
 
 

@@ -36,6 +36,7 @@ MODULES = {
     "merge": "lessons",
     "unmerge": "lessons",
     "review": "review",
+    "undo": "undo",
     "promote": "lessons",
     "demote": "lessons",
     "init": "clan",

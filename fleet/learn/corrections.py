@@ -81,6 +81,8 @@ class Logged:
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were taken out.
         is_echo: it told nothing but a lesson that this agent was shown, so nothing was logged.
+        entry: id of the entry in the log; "" where nothing was logged.
+        is_first: the lesson was not known, or was retired: it is in through this occurrence.
         promoted: the file where the lesson stands from now on, if this was the occurrence that it takes.
         advice: what would make it a better lesson, in a sentence; "" for nothing.
     """
@@ -100,6 +102,8 @@ class Logged:
         self.seen = seen
         self.secrets = secrets
         self.is_echo = is_echo
+        self.entry = ""
+        self.is_first = False
         self.promoted = ""
         self.advice = "" if is_echo or seen > 1 or not tells_what_happened(text) else ASK_FOR_THE_RULE.format(id=lesson)
         self._look = look
@@ -169,7 +173,7 @@ def correct(
     if trouble:
         workspace.warn(f"the correction is logged without a session: {trouble}")
     _count_now(workspace, agent)
-    return _answered(workspace, target, page, entry.pattern, secrets)
+    return _answered(workspace, target, page, entry.pattern, secrets, record.id)
 
 
 def state_lesson(
@@ -231,7 +235,7 @@ def state_lesson(
     if trouble:
         workspace.warn(f"the correction is logged without a session: {trouble}")
     _count_now(workspace, agent)
-    return Stated(bound.id, _answered(workspace, target, page, text, inputs.kinds([said, way, step])))
+    return Stated(bound.id, _answered(workspace, target, page, text, inputs.kinds([said, way, step]), bound.id))
 
 
 class _Target(NamedTuple):
@@ -362,7 +366,9 @@ def _as_echo(workspace: Workspace, lesson: str, text: str, secrets: tuple[str, .
     return Logged(found.id, found.text, found.count("seen"), secrets, is_echo=True)
 
 
-def _answered(workspace: Workspace, target: _Target, page: bytes, text: str, secrets: tuple[str, ...]) -> Logged:
+def _answered(
+    workspace: Workspace, target: _Target, page: bytes, text: str, secrets: tuple[str, ...], entry: str
+) -> Logged:
     """Return what is told of an occurrence that was just logged.
 
     Args:
@@ -371,13 +377,15 @@ def _answered(workspace: Workspace, target: _Target, page: bytes, text: str, sec
         page: the log before it: what stands in there and is not counted in ``target`` came earlier.
         text: of the lesson, as it was told.
         secrets: that were taken out.
+        entry: its id in the log.
     """
     whole = target.lesson
     seen = 1 + _uncounted(target, page) + (whole.count("seen") if whole is not None else 0)
     lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
-    if target.is_same:
-        return Logged(lesson, known_as, seen, secrets)
-    return Logged(lesson, known_as, seen, secrets, look=lambda: _near(workspace, target.members, text))
+    look: Callable[[], list[Near]] = list if target.is_same else lambda: _near(workspace, target.members, text)
+    logged = Logged(lesson, known_as, seen, secrets, look=look)
+    logged.entry, logged.is_first = entry, seen == 1 or (whole is not None and not whole.is_present)
+    return logged
 
 
 def _uncounted(target: _Target, page: bytes) -> int:

@@ -36,6 +36,7 @@ class Imported(msgspec.Struct):
         skipped: records understood and rightly not taken, by reason.
         refused: records that cannot be used.
         redacted: records that held a secret, which was taken out.
+        stated: ids of the lessons and findings that are in through this import.
     """
 
     patterns: int = 0
@@ -45,6 +46,7 @@ class Imported(msgspec.Struct):
     skipped: dict[str, int] = {}
     refused: list[Refused] = []
     redacted: int = 0
+    stated: list[str] = []
 
 
 class _UnusableError(Exception):
@@ -163,6 +165,7 @@ class _Import:
         new = [entry for entry in self._found.values() if self._workspace.discoveries.get(entry.id) is None]
         lines = self._lines()
         self.done.patterns_new, self.done.discoveries_new = len(lines), len(new)
+        self.done.stated += [each.id for each in new]
         self._writer.append(PATTERNS, lines)
         self._writer.append(DISCOVERIES, new)
         self._workspace.quarantine.keep(self.done.refused, self._workspace.wall())
@@ -190,6 +193,8 @@ class _Import:
                 at=self._stamp(item.at_ms),
                 author=item.agent if names.is_agent(item.agent) else "",
             )
+            if not known and (whole is None or not fold(whole).is_present) and pattern not in self.done.stated:
+                self.done.stated.append(pattern)
             wholes[pattern] = line if whole is None else join(whole, line)
             found.append(line)
         return found

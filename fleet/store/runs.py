@@ -12,7 +12,7 @@ Append-only records, such as ``reflections.jsonl``, are no part of a run: a line
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
@@ -25,6 +25,15 @@ from fleet.store.workspace import Workspace
 
 UNDO = "undo"
 """Kind of a run that takes another one back."""
+COMMANDS = frozenset(
+    (
+        *("correct", "learn", "discover", "retire", "retract", "restore", "edit", "merge", "unmerge"),
+        *("promote", "demote", "import", "guard", "decide"),
+    )
+)
+"""Kinds of the runs that a person's own commands leave (``noting``)."""
+NOTED_MAX = 300
+"""So many of these are kept, the newest: each of the other runs can always be taken back."""
 
 _FOLDER = "runs"
 _PLAN, _DONE = ".plan", ".json"
@@ -136,6 +145,60 @@ def recover(workspace: Workspace) -> tuple[Run, ...]:
         return ()
     with _locked(workspace):
         return _recover(workspace)
+
+
+class Noted(msgspec.Struct):
+    """What a command says of itself while it runs (``noting``), in the terms of a run."""
+
+    told: str = ""
+    lessons: list[str] = []
+    fields: list[Field] = []
+    retired: list[str] = []
+
+
+@contextmanager
+def noting(workspace: Workspace, agent: str, kind: str, files: Iterable[Path] = ()) -> Iterator[Noted]:
+    """Note what the block does as a run that can be taken back; a block that says and changes nothing leaves none.
+
+    What the block did is safe by itself, and never fails for this note: without room for it, it cannot be undone by
+    ``fleet undo``, and that is said.
+
+    Args:
+        workspace: where.
+        agent: for whom.
+        kind: one of ``COMMANDS``.
+        files: that the block may write.
+    """
+    paths = [each.relative_to(workspace.root).as_posix() for each in files]
+    before = {path: _read(workspace, path) for path in paths}
+    noted = Noted()
+    yield noted
+    try:
+        edits = [Edit(path, was, now) for path, was in before.items() if (now := _read(workspace, path)) != was]
+        if edits or noted.lessons or noted.fields or noted.retired:
+            run = Run(
+                id=name(workspace, kind),
+                kind=kind,
+                agent=agent,
+                at=workspace.wall(),
+                told=noted.told,
+                edits=tuple(edits),
+                lessons=tuple(noted.lessons),
+                fields=tuple(noted.fields),
+                retired=tuple(noted.retired),
+            )
+            _forget_old(workspace)
+            path = _folder(workspace) / f"{run.id}{_DONE}"
+            workspace.files.replace(path, msgspec.json.encode(run), is_durable=False)
+    except FleetError as why:
+        workspace.warn(f"`fleet undo` cannot take this {kind} back: {why}")
+
+
+def _forget_old(workspace: Workspace) -> None:
+    """Forget the oldest runs of commands: beyond so many nobody undoes them one by one."""
+    noted = [path for path in _folder(workspace).glob(f"*{_DONE}") if path.name.split("-")[0] in COMMANDS]
+    for path in sorted(noted, key=lambda each: each.stem.split("-")[-2])[: max(0, len(noted) - NOTED_MAX)]:
+        workspace.files.remove(path)
 
 
 def listed(workspace: Workspace) -> Iterator[Run]:

@@ -1,0 +1,304 @@
+"""Undo as a use case: take back any run of this workspace, be it a command, a reflection or a night's tidying.
+
+Files are as they were, or keep what a person wrote since; lessons that the run stated first are retired, and what it
+set is set back where it still stands. What is append-only stays: a line more says that it was undone. To undo is a run
+of its own, so that it can be undone in turn.
+
+Which run is being taken back is noted before anything is changed, so that whoever comes next finishes what a crash
+left.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from fleet.app import guarding, learning, reflecting
+from fleet.app.finding import find
+from fleet.learn import corrections, discoveries, private
+from fleet.model import edits
+from fleet.model.errors import NoError
+from fleet.model.line import Line, canonical
+from fleet.model.pattern import Pattern, fold
+from fleet.reflect import clusters, inbox, records
+from fleet.reflect.inbox import Decision
+from fleet.store import runs
+from fleet.store.runs import Field, Run, TakenBack
+from fleet.store.workspace import Workspace
+
+_PENDING = "undoing"
+"""Key in ``local.db`` of the run that is being taken back."""
+
+
+class Undone(NamedTuple):
+    """Outcome of an undo.
+
+    Attributes:
+        run: what was taken back.
+        by: id of the run that did so; "" of a dry run.
+        restored: files that are byte for byte as they were.
+        merged: files that keep what was written since.
+        left: what stays as it is, in a sentence each.
+        did: what else was changed, in a sentence each.
+    """
+
+    run: Run
+    by: str
+    restored: tuple[str, ...]
+    merged: tuple[str, ...]
+    left: tuple[str, ...]
+    did: tuple[str, ...]
+
+
+class Listed(NamedTuple):
+    """A run, and the one that took it back; "" where it stands."""
+
+    run: Run
+    undone_by: str
+
+
+def listed(workspace: Workspace) -> list[Listed]:
+    """Return the runs of this workspace, the newest first."""
+    gone = runs.undone(workspace)
+    return [Listed(run, gone.get(run.id, "")) for run in runs.listed(workspace)]
+
+
+def last(workspace: Workspace) -> Run:
+    """Return the last command that a person or an agent gave here, and nobody took back.
+
+    Raises:
+        NoError: there is none.
+    """
+    found = listed(workspace)
+    chosen = next((each.run for each in found if each.run.kind in runs.COMMANDS and not each.undone_by), None)
+    if chosen is not None:
+        return chosen
+    other = next((each.run.id for each in found if each.run.kind != runs.UNDO and not each.undone_by), "")
+    more = f"`fleet undo {other}` takes back what fleet did last by itself" if other else "nothing is noted yet"
+    raise NoError(f"there is no command here that could be taken back; {more}. `fleet undo --list` names all runs")
+
+
+def undo(workspace: Workspace, run_id: str = "", *, is_trial: bool = False) -> Undone:
+    """Take a run back; without one, the last command here.
+
+    Args:
+        workspace: where.
+        run_id: of the run, or the unique beginning of one.
+        is_trial: say what would happen, and change nothing.
+
+    Raises:
+        NoError: there is no such run, it is taken back already, or it cannot be.
+    """
+    with workspace.files.lock(workspace.local / "locks" / "undo.lock"):
+        if not is_trial:
+            finish(workspace)
+        run = runs.find(workspace, run_id) if run_id else last(workspace)
+        if by := runs.undone(workspace).get(run.id):
+            raise NoError(
+                f"{run.id} is taken back already, by {by}; nothing was changed. `fleet undo {by}` does it again"
+            )
+        if any(each.startswith("d-") for each in run.retired):
+            raise NoError(
+                f"{run.id} took a discovery back, which is for good: nobody can bring it back. Nothing was changed; "
+                "`fleet discover` logs it anew in other words"
+            )
+        if is_trial:
+            return _foreseen(workspace, run)
+        workspace.state.put(**{_PENDING: run.id})
+        return _finished(workspace, run, runs.take_back(workspace, run.id))
+
+
+def finish(workspace: Workspace) -> Undone | None:
+    """Finish the undo that a crash left half done; return what came of it, None where there was none."""
+    pending = workspace.state.get(_PENDING)
+    if not pending:
+        return None
+    runs.recover(workspace)
+    try:
+        run = runs.find(workspace, pending)
+    except NoError:
+        workspace.state.put(**{_PENDING: ""})
+        return None
+    back = runs.undone(workspace).get(run.id)
+    done = TakenBack(runs.find(workspace, back), (), ()) if back else runs.take_back(workspace, run.id)
+    return _finished(workspace, run, done)
+
+
+def _foreseen(workspace: Workspace, run: Run) -> Undone:
+    """Return what an undo would do, as far as it can be told without doing it."""
+    now = {each.path: runs.edit(workspace, each.path, b"").before for each in run.edits}
+    restored = tuple(each.path for each in run.edits if now[each.path] == each.after)
+    merged = tuple(each.path for each in run.edits if now[each.path] not in (each.after, each.before, None))
+    gone = tuple(f"{path} was removed since" for path, data in now.items() if data is None)
+    did = [f"{each} would be retired" for each in run.lessons]
+    did += [f"{each} would be restored" for each in run.retired]
+    did += [f"{each.id}: {each.name} would be set back" for each in run.fields if each.name not in ("seen", "entry")]
+    return Undone(run, "", restored, merged, (*run.left.values(), *gone), tuple(did))
+
+
+def _finished(workspace: Workspace, run: Run, done: TakenBack) -> Undone:
+    """Do what is no edit of a file: everything here may have been done before a crash, and is done once."""
+    told = _Told([], [f"{path} {why}" for path, why in done.run.left.items()])
+    back, agent = done.run, _agent(workspace, run)
+    if any((back.lessons, back.retired, back.fields)):
+        corrections.reconcile_all(workspace)
+    _turn(workspace, agent, back, run, told)
+    for field in back.fields:
+        _SETTERS.get(field.name, _set_field)(workspace, agent, field, told)
+    _say_in_records(workspace, run, back, told)
+    workspace.state.put(**{_PENDING: ""})
+    return Undone(run, back.id, done.restored, done.merged, tuple(told.left), tuple(told.did))
+
+
+class _Told(NamedTuple):
+    did: list[str]
+    left: list[str]
+
+
+def _agent(workspace: Workspace, run: Run) -> str:
+    return run.agent or workspace.agent(or_guest=True)
+
+
+def _turn(workspace: Workspace, agent: str, back: Run, run: Run, told: _Told) -> None:
+    """Retire what the run stated first, and restore what it retired: all in one write."""
+    for each in (found for found in back.retired if found.startswith("d-")):
+        try:
+            discoveries.retract(workspace, agent, each)
+            told.did.append(f"{each} is taken back, for good")
+        except NoError as no:
+            told.left.append(str(no))
+    lessons = [(each, False) for each in back.retired if each.startswith("p-")]
+    lessons += [(each, True) for each in back.lessons if each.startswith("p-")]
+    if not lessons:
+        return
+    with workspace.writing(agent) as writer:
+        lines = []
+        for each, wanted in lessons:
+            line = private.whole(workspace, agent, each)
+            known = fold(line, workspace.policy()) if line is not None else None
+            if line is None or known is None:
+                told.left.append(f"{each} is not here any more")
+            elif not wanted and (why := _confirmed_since(workspace, known, run, agent)):
+                told.left.append(f"{each} stays: {why}")
+            elif known.is_present is not wanted:
+                lines.append(
+                    edits.restore(line, writer.name, writer.tick()) if wanted else edits.retire(line, writer.name)
+                )
+                told.did.append(f"{each} is {'back' if wanted else 'retired'}: {known.text}")
+        private.append(writer, lines)
+    for each in workspace.agents_here():
+        reflecting.take_out_retired(workspace, each)
+
+
+def _confirmed_since(workspace: Workspace, known: Pattern, run: Run, agent: str) -> str:
+    """Return who met the lesson since, apart from the run: their word is not taken back with it."""
+    counted = _seen_in(run, known.id)
+    if counted is not None:
+        gone = runs.undone(workspace)
+        later = [_seen_in(each, known.id) for each in runs.listed(workspace) if each.id in gone]
+        more = known.count("seen") - counted - sum(each is not None and each > counted for each in later)
+        return f"it was seen {more:,} more since" if more > 0 else ""
+    others = sorted(writer for writer, at in known.adds.items() if at > run.at and not writer.startswith(f"{agent}."))
+    return f"{', '.join(others)} confirmed it since" if others else ""
+
+
+def _seen_in(run: Run, lesson: str) -> int | None:
+    """Return how often a lesson was seen when the run had counted it; None where it did not."""
+    found = (each.after for each in run.fields if each.id == lesson and each.name == "seen")
+    return next((each for each in found if isinstance(each, int)), None)
+
+
+def _set_field(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
+    """Set a field of a lesson to what it is to be, if it still is what the run made it."""
+    try:
+        known = find(workspace, field.id)
+    except NoError as why:
+        told.left.append(str(why))
+        return
+    wanted, now = field.after, known.fields.get(field.name)
+    if canonical(now or "") == canonical(wanted or ""):
+        return
+    if canonical(now or "") != canonical(field.before or ""):
+        told.left.append(f"{field.id}: {field.name} was set to something else since, and stays")
+        return
+    if field.name == private.SCOPE:
+        learning.edit(workspace, agent, field.id, [f"scope={wanted or 'clan'}"])
+    else:
+        empty: object = [] if isinstance(now, list) else ""
+        value, cut = empty if wanted is None else wanted, workspace.policy().cut
+        with workspace.writing(agent) as writer:
+            line = private.whole(workspace, agent, field.id) or Line(field.id)
+            private.append(writer, [edits.set_field(line, field.name, value, writer.name, writer.tick(), cut)])
+    told.did.append(f"{field.id}: {field.name} is {wanted or 'empty'} again")
+
+
+def _mark_entry(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
+    """Say in the log that an entry was undone, or holds again. The entry stays, and so does what was counted of it."""
+    what = "stated again" if field.after else "undone"
+    mark = f"<!-- fleet {what.replace(' ', '-')} {field.id} at={workspace.wall()} -->\n".encode()
+    path = workspace.home(agent) / "corrections.md"
+    with workspace.log_lock(agent):
+        last_said = [row for row in workspace.files.read(path).splitlines() if f" {field.id} at=".encode() in row]
+        if not last_said or not last_said[-1].startswith(mark.split(b" at=")[0]):
+            workspace.files.append(path, b"\n" + mark)
+            told.did.append(f"{field.id} is {what}: the log says so")
+
+
+def _keep_apart(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:  # noqa: ARG001 - as all of them
+    one, _, other = field.id.partition(" ")
+    if field.after:
+        clusters.keep_apart(workspace, [(one, other)])
+    else:
+        clusters.forget_apart(workspace, (one, other))
+    told.did.append(f"{one} and {other} are {'two lessons' if field.after else 'asked about'} again")
+
+
+def _guard(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:  # noqa: ARG001 - as all of them
+    guarding.put_back(workspace, field.id, str(field.after or ""))
+    told.did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
+
+
+def _reopen(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
+    """Let an item of the inbox wait again, or be decided as it was."""
+    said = str(field.after or inbox.REOPENED)
+    known = {each.item.id: each for each in inbox.entries(workspace, agent)}.get(field.id)
+    if known is not None and known.waits != (said == inbox.REOPENED):
+        inbox.decide(workspace, agent, [Decision(id=field.id, said=said, why="undone")])  # type: ignore[arg-type]
+        told.did.append(f"{field.id} {'waits' if said == inbox.REOPENED else f'is {said}'} again")
+
+
+_SETTERS: Mapping[str, Callable[[Workspace, str, Field, _Told], None]] = {
+    "entry": _mark_entry,
+    "seen": lambda *_: None,
+    "apart": _keep_apart,
+    "guard": _guard,
+    "inbox": _reopen,
+}
+"""What sets a field that is no lesson's, by its name."""
+
+
+def _say_in_records(workspace: Workspace, run: Run, back: Run, told: _Told) -> None:
+    """Say in the append-only records that a pass was undone, or stands again."""
+    if not run.agent:
+        return  # of this machine, and of no agent
+    of, again = (_first(workspace, run), _is_again(workspace, run)) if run.kind == runs.UNDO else (run, False)
+    known = [each for each in records.passes(workspace, of.agent) if each.record.run == of.id]
+    if known and bool(known[-1].undone) == again:
+        records.undo(workspace, of.agent, of.id, f"by {back.id}", again=again)
+        told.did.append(f"{records.FILE_NAME} says that {of.id} {'stands again' if again else 'was undone'}")
+    if not again:
+        for each in inbox.withdraw(workspace, of.agent, of.id, f"its run was undone, by {back.id}"):
+            told.did.append(f"{each.item.id} does not wait any more: {each.item.title}")
+
+
+def _first(workspace: Workspace, run: Run) -> Run:
+    """Return the run that was taken back, and brought again, and so on, until this one."""
+    while run.kind == runs.UNDO:
+        run = runs.find(workspace, run.of)
+    return run
+
+
+def _is_again(workspace: Workspace, run: Run) -> bool:
+    """Tell whether to take this undo back brings the first run again: not if it brought that one back itself."""
+    number = 0
+    while run.kind == runs.UNDO:
+        run, number = runs.find(workspace, run.of), number + 1
+    return number % 2 == 1
