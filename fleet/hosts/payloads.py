@@ -35,7 +35,7 @@ EVENTS = {
 }
 """Each host's word for an event, in lower case, to Claude Code's."""
 
-_TOOLS = {
+TOOLS = {
     "bash": "Bash",
     "shell": "Bash",
     "shell_command": "Bash",
@@ -49,7 +49,10 @@ _TOOLS = {
     "create": "Write",
     "write": "Write",
     "write_file": "Write",
+    "read_file": "Read",
+    "view": "Read",
 }
+"""Each host's word for a tool, in lower case, to Claude Code's."""
 EDITING_TOOLS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 
 _HOME_OF = (("/rollout-", CODEX), ("/.claude/", CLAUDE_CODE), ("/.gemini/", GEMINI), ("/.copilot/", COPILOT))
@@ -139,7 +142,7 @@ class Payload:
         self.source = _text(found, "source")
         self.prompt = _ends(_text(found, "prompt"))
         name = _text(found, "tool_name", "toolName")
-        self.tool = _TOOLS.get(name.lower(), name)[:ID_CHARS_MAX]
+        self.tool = TOOLS.get(name.lower(), name)[:ID_CHARS_MAX]
         self.given = given = _record(found, "tool_input", "toolArgs", "toolInput")
         self.command = _command(given)
         self.path = _text(given, "file_path", "notebook_path", "absolute_path", "path")

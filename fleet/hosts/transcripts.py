@@ -55,7 +55,7 @@ class Event:
     """One thing that a transcript tells of.
 
     Attributes:
-        kind: prompt, call, result, refused or stopped.
+        kind: prompt, said (by the agent), call, result, refused or stopped.
         id: of the call that is made, ends or is refused; else of the line.
         text: what was typed, printed, or said about the refusal.
         tool: that is called.
@@ -63,15 +63,16 @@ class Event:
         at: when, as the client writes it.
         is_ok: of a result: it is no error.
         offset: where its line begins, in bytes.
+        line: the number of that line, from 1; 0 where only a part of the file was read.
     """
 
-    __slots__ = ("about", "at", "id", "is_ok", "kind", "offset", "text", "tool")
+    __slots__ = ("about", "at", "id", "is_ok", "kind", "line", "offset", "text", "tool")
 
     def __init__(
         self, kind: str, name: str = "", text: str = "", *, tool: str = "", about: str = "", is_ok: bool = True
     ) -> None:
         self.kind, self.id, self.text, self.tool, self.about, self.is_ok = kind, name, text, tool, about, is_ok
-        self.at, self.offset = "", 0
+        self.at, self.offset, self.line = "", 0, 0
 
 
 class Objection:
@@ -219,7 +220,18 @@ def _events_of(line: bytes, offset: int) -> Iterator[Event]:
         told = json.loads(line)
     except (ValueError, RecursionError):
         return
-    message = told.get("message") if isinstance(told, dict) else None
+    if isinstance(told, dict):
+        yield from events_in(told, offset)
+
+
+def events_in(told: dict[str, object], offset: int = 0) -> Iterator[Event]:
+    """Yield what one parsed line tells of.
+
+    Args:
+        told: the line.
+        offset: where it begins, in bytes.
+    """
+    message = told.get("message")
     if not isinstance(message, dict) or told.get("isMeta") is True or told.get("isCompactSummary") is True:
         return
     at, name, content = _text(told.get("timestamp")), _text(told.get("uuid")), message.get("content")
@@ -227,6 +239,8 @@ def _events_of(line: bytes, offset: int) -> Iterator[Event]:
     is_agents = message.get("role") == "assistant"
     for block in blocks if isinstance(blocks, list) else ():
         if isinstance(block, dict) and (found := _event(block, is_agents=is_agents, name=name)) is not None:
+            if found.kind == "prompt" and told.get("isSidechain") is True:  # an agent wrote it, for a subagent
+                continue
             found.at, found.offset = at, offset
             yield found
 
@@ -234,9 +248,12 @@ def _events_of(line: bytes, offset: int) -> Iterator[Event]:
 def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | None:
     kind = block.get("type")
     if is_agents:
+        if kind == "text":
+            said = _text(block.get("text"))[-TEXT_CHARS_MAX:]
+            return Event("said", name, said) if said.strip() else None
         if kind != "tool_use":
             return None
-        return Event("call", _text(block.get("id")), tool=_text(block.get("name")), about=_about(block.get("input")))
+        return Event("call", _text(block.get("id")), tool=_text(block.get("name")), about=about(block.get("input")))
     if kind == "text":
         text = _text(block.get("text"))
         if text.startswith(_STOPPED):
@@ -244,7 +261,7 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
         return Event("prompt", name, text) if text.strip() else None
     if kind != "tool_result":
         return None
-    text, is_error = _joined(block.get("content")), block.get("is_error") is True
+    text, is_error = joined(block.get("content")), block.get("is_error") is True
     if is_error and _REFUSED.match(text):
         return Event("refused", _text(block.get("tool_use_id")), _words(text), is_ok=False)
     return Event("result", _text(block.get("tool_use_id")), text[-TEXT_CHARS_MAX:], is_ok=not is_error)
@@ -257,7 +274,7 @@ def _words(refusal: str) -> str:
     return "" if _NOT_THEIRS.match(said) else said
 
 
-def _about(given: object) -> str:
+def about(given: object) -> str:
     """Return the part of a call's input that says most, in one line."""
     if not isinstance(given, dict):
         return ""
@@ -265,7 +282,8 @@ def _about(given: object) -> str:
     return " ".join(said[: 4 * _ABOUT_CHARS_MAX].split())[:_ABOUT_CHARS_MAX]
 
 
-def _joined(content: object) -> str:
+def joined(content: object) -> str:
+    """Return the text of a content that is a text, or a list of blocks."""
     if isinstance(content, list):
         parts = (_text(block.get("text")) for block in content if isinstance(block, dict))
         return "\n".join(part for part in parts if part)

@@ -1,0 +1,329 @@
+"""Reader of whole sessions: what any supported host's transcript tells of, line by line, within a bound.
+
+A transcript is read from its beginning to its end in one go and never held as a whole. Of one that is larger than
+``BYTES_MAX`` the middle is passed over, and said to be. A line that is torn, damaged or longer than any that a client
+writes costs itself alone. Claude Code's lines are read by :mod:`fleet.hosts.transcripts`; the other hosts' forms are
+here, as their clients write them.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fleet.hosts import payloads, transcripts
+from fleet.hosts.transcripts import TEXT_CHARS_MAX, Event
+
+BYTES_MAX = 64 * 1024 * 1024
+"""So much of one transcript is read: its first eighth, and its end."""
+
+_LINE_BYTES_MAX = 4 * 1024 * 1024
+_OK_CHARS_MAX = 400
+_FAILED_CHARS_MAX = 1_600
+_EXITED = re.compile(r"(?:Process exited with code|Exit Code:|completed with exit code)\s*(\d{1,3})")
+_HOOK_CONTEXT = re.compile(r"<hook_context>.*?</hook_context>", re.DOTALL)
+_CODEX_FRAMES = ("# AGENTS.md instructions", "<environment_context>", "<user_instructions>", "<INSTRUCTIONS>")
+_DENIED = re.compile(r"(?:rejected|denied|declined|cancell?ed) by (?:the )?user", re.IGNORECASE)
+
+
+class Session:
+    """What one transcript tells of.
+
+    Attributes:
+        path: of the transcript.
+        host: whose client wrote it, as ``payloads`` names it.
+        id: the host's id of the session; else the file's name.
+        cwd: where it began, or "".
+        events: in order, with the number of the line of each.
+        lines: whole lines there are.
+        digest: 16 hex of what was read; it changes when the session goes on.
+        trouble: what was not read, and why; "" where nothing is amiss.
+    """
+
+    __slots__ = ("cwd", "digest", "events", "host", "id", "lines", "path", "trouble")
+
+    def __init__(self, path: str, name: str = "") -> None:
+        self.path, self.host, self.id, self.cwd = path, payloads.UNKNOWN, name, ""
+        self.events: list[Event] = []
+        self.lines, self.digest, self.trouble = 0, "", ""
+
+
+def read(path: Path) -> Session:
+    """Return what a transcript tells of. Never raises: what stands in the way is in ``trouble``."""
+    session = Session(os.fspath(path), path.stem)
+    try:
+        with path.open("rb") as file:
+            if not path.is_file():
+                session.trouble = "is no file"
+                return session
+            _read_into(session, file, os.fstat(file.fileno()).st_size)
+    except (OSError, ValueError) as why:
+        session.trouble = f"cannot be read: {getattr(why, 'strerror', None) or why}"
+    return session
+
+
+def _read_into(session: Session, file: BinaryIO, size: int) -> None:
+    told = blake2b(digest_size=8)
+    reader: _Reader | None = None
+    bad = 0
+    for line in _lines(session, file, size):
+        told.update(line)
+        session.lines += 1
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            bad += bool(line.strip())
+            continue
+        if not isinstance(found, dict):
+            bad += 1
+            continue
+        if reader is None and (kind := _host_of(found)):
+            session.host, reader = kind, _READERS[kind]()
+        if reader is not None:
+            for event in reader.read(session, found):
+                _add(session, event)
+    if reader is not None:
+        for event in reader.rest():
+            _add(session, event)
+    session.events.sort(key=lambda event: event.line)
+    session.digest = told.hexdigest()
+    if bad:
+        session.trouble = "; ".join(filter(None, [session.trouble, f"{bad:,} of its lines could not be read"]))
+
+
+def _add(session: Session, event: Event) -> None:
+    event.line = event.line or session.lines
+    if event.kind == "result":
+        event.text = event.text[-_OK_CHARS_MAX:] if event.is_ok else event.text[-_FAILED_CHARS_MAX:]
+    session.events.append(event)
+
+
+def _lines(session: Session, file: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield the whole lines, without the middle of a transcript that is too large, and without monstrous ones."""
+    skip_from, skip_to = (BYTES_MAX // 8, size - BYTES_MAX * 7 // 8) if size > BYTES_MAX else (size + 1, 0)
+    if skip_to:
+        session.trouble = f"{skip_to - skip_from:,} bytes in its middle are more than is read, and were passed over"
+    at = 0
+    while line := file.readline(_LINE_BYTES_MAX):
+        at += len(line)
+        if not line.endswith(b"\n") and len(line) == _LINE_BYTES_MAX:
+            while (rest := file.readline(_LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
+                at += len(rest)
+            at += len(rest)
+            line = b"?\n"  # too long to be anything but a file that was read into it  # noqa: PLW2901
+        if at > skip_from and skip_to:
+            file.seek(skip_to)
+            file.readline(_LINE_BYTES_MAX)  # the half of a line
+            at, skip_to = file.tell(), 0
+        yield line
+
+
+# --- the hosts' forms -------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """A form of transcript: what a line tells of, and what is known only at the end."""
+
+    def read(self, session: Session, told: dict[str, Any]) -> Iterable[Event]:
+        raise NotImplementedError
+
+    def rest(self) -> Iterable[Event]:
+        return ()
+
+
+class _Claude(_Reader):
+    def read(self, session: Session, told: dict[str, Any]) -> Iterable[Event]:
+        if not session.cwd:
+            session.id = _str(told.get("sessionId")) or session.id
+            session.cwd = _str(told.get("cwd"))
+        return transcripts.events_in(told)
+
+
+class _Codex(_Reader):
+    """Rollouts: ``event_msg`` has what was said, ``response_item`` what was called and how it ended."""
+
+    def read(self, session: Session, told: dict[str, Any]) -> Iterator[Event]:
+        payload, at = told.get("payload"), _str(told.get("timestamp"))
+        if not isinstance(payload, dict):
+            return
+        kind = payload.get("type")
+        if told.get("type") == "session_meta":
+            session.id, session.cwd = _str(payload.get("id")) or session.id, _str(payload.get("cwd"))
+        elif told.get("type") == "event_msg":
+            item = payload.get("item")
+            if kind == "item_completed" and isinstance(item, dict):
+                kind, payload = item.get("type"), item
+            if kind in ("UserMessage", "user_message"):
+                yield from _spoken("prompt", at, _said(payload))
+            elif kind in ("AgentMessage", "agent_message"):
+                yield from _spoken("said", at, _said(payload))
+            elif kind == "turn_aborted":
+                yield _event("stopped", at)
+        elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
+            given = _given(payload.get("arguments", payload.get("input", payload.get("action"))))
+            yield _call(at, _str(payload.get("call_id")), _str(payload.get("name")) or "shell", given)
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            yield _result(at, _str(payload.get("call_id")), _output(payload.get("output")))
+
+
+class _Copilot(_Reader):
+    def read(self, session: Session, told: dict[str, Any]) -> Iterator[Event]:
+        data, kind, at = told.get("data"), told.get("type"), _str(told.get("timestamp"))
+        if not isinstance(data, dict):
+            return
+        if kind == "session.start":
+            context = data.get("context")
+            session.id = _str(data.get("sessionId")) or session.id
+            session.cwd = _str(context.get("cwd")) if isinstance(context, dict) else ""
+        elif kind == "user.message":
+            yield from _spoken("prompt", at, _str(data.get("content")))
+        elif kind == "assistant.message":
+            yield from _spoken("said", at, _str(data.get("content")))
+        elif kind == "tool.execution_start":
+            yield _call(at, _str(data.get("toolCallId")), _str(data.get("toolName")), _given(data.get("arguments")))
+        elif kind == "tool.execution_complete":
+            result, error, shell = data.get("result"), data.get("error"), data.get("shellExecution")
+            text = _str((result if isinstance(result, dict) else {}).get("content"))
+            text = text or _str((error if isinstance(error, dict) else {}).get("message"))
+            code = shell.get("exitCode") if isinstance(shell, dict) else None
+            yield _result(
+                at, _str(data.get("toolCallId")), text, is_error=data.get("success") is False or code not in (None, 0)
+            )
+
+
+class _Gemini(_Reader):
+    """A message is written again as it grows: the last one of an id holds, at the place of the first."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, dict[str, Any]]] = {}
+
+    def read(self, session: Session, told: dict[str, Any]) -> Iterable[Event]:
+        session.id = _str(told.get("sessionId")) or session.id
+        if name := _str(told.get("id")):
+            line, _ = self._known.get(name, (session.lines, {}))
+            self._known[name] = (line, told)
+        return ()
+
+    def rest(self) -> Iterator[Event]:
+        for line, told in self._known.values():
+            for event in self._events(told):
+                event.line = line
+                yield event
+
+    def _events(self, told: dict[str, Any]) -> Iterator[Event]:
+        at, content = _str(told.get("timestamp")), told.get("content")
+        if told.get("type") == "user":
+            yield from _spoken("prompt", at, _HOOK_CONTEXT.sub("", transcripts.joined(content)).strip())
+            return
+        yield from _spoken("said", at, transcripts.joined(content))
+        calls = told.get("toolCalls")
+        for each in calls if isinstance(calls, list) else ():
+            if isinstance(each, dict):
+                name = _str(each.get("id"))
+                yield _call(at, name, _str(each.get("name")), _given(each.get("args")))
+                status = each.get("status")
+                if status == "cancelled":
+                    yield _event("refused", at, name, is_ok=False)
+                elif each.get("result") is not None:
+                    text = _HOOK_CONTEXT.sub("", _answer(each["result"]))
+                    yield _result(at, name, text, is_error=status == "error")
+
+
+def _host_of(told: dict[str, Any]) -> str:
+    """Return whose transcript a line is from; "" for one that does not tell."""
+    if isinstance(told.get("payload"), dict) and told.get("type") in ("session_meta", "response_item", "event_msg"):
+        return payloads.CODEX
+    if "projectHash" in told:
+        return payloads.GEMINI
+    if isinstance(told.get("data"), dict) and "." in _str(told.get("type")):
+        return payloads.COPILOT
+    if isinstance(told.get("message"), dict) or "parentUuid" in told:
+        return payloads.CLAUDE_CODE
+    return ""
+
+
+_READERS: dict[str, Callable[[], _Reader]] = {
+    payloads.CLAUDE_CODE: _Claude,
+    payloads.CODEX: _Codex,
+    payloads.COPILOT: _Copilot,
+    payloads.GEMINI: _Gemini,
+}
+
+
+# --- what they share --------------------------------------------------------------------------------------------------
+
+
+def _event(kind: str, at: str, name: str = "", text: str = "", **more: Any) -> Event:
+    event = Event(kind, name, text[-TEXT_CHARS_MAX:], **more)
+    event.at = at
+    return event
+
+
+def _spoken(kind: str, at: str, text: str) -> Iterator[Event]:
+    if text.strip() and not text.lstrip().startswith(_CODEX_FRAMES):
+        yield _event(kind, at, "", text)
+
+
+def _call(at: str, name: str, tool: str, given: dict[str, Any]) -> Event:
+    command = given.get("cmd", given.get("command"))
+    if isinstance(command, list):  # ["bash", "-lc", "make test"]
+        words = [word for word in command if isinstance(word, str)]
+        command = words[-1] if words[:1] and words[0].endswith("sh") else " ".join(words)
+    if isinstance(command, str):
+        given = {"command": command}
+    return _event("call", at, name, tool=payloads.TOOLS.get(tool.lower(), tool), about=transcripts.about(given))
+
+
+def _result(at: str, name: str, text: str, *, is_error: bool = False) -> Event:
+    found = _EXITED.search(text[:400]) or _EXITED.search(text[-400:])
+    is_ok = not is_error and (found is None or int(found[1]) == 0)
+    if not is_ok and _DENIED.search(text[:400]):
+        return _event("refused", at, name, is_ok=False)
+    return _event("result", at, name, text, is_ok=is_ok)
+
+
+def _given(arguments: Any) -> dict[str, Any]:
+    if isinstance(arguments, str):
+        try:
+            parsed = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return {"input": arguments}
+        return parsed if isinstance(parsed, dict) else {"input": arguments}
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _output(output: Any) -> str:
+    """Return the text of a Codex tool's output: a text, or JSON with the text and the exit code."""
+    text = output if isinstance(output, str) else transcripts.joined(output)
+    if text.startswith('{"output"'):
+        try:
+            told = json.loads(text)
+            code = told.get("metadata", {}).get("exit_code", 0)
+            return f"Process exited with code {code}\n{told.get('output', '')}"
+        except (ValueError, AttributeError, RecursionError):
+            return text
+    return text
+
+
+def _answer(result: Any) -> str:
+    parts = []
+    for each in result if isinstance(result, list) else ():
+        answer = each.get("functionResponse") if isinstance(each, dict) else None
+        response = answer.get("response") if isinstance(answer, dict) else None
+        if isinstance(response, dict):
+            parts.append(_str(response.get("output")) or _str(response.get("error")))
+    return "\n".join(filter(None, parts))
+
+
+def _said(payload: dict[str, Any]) -> str:
+    return _str(payload.get("message")) or transcripts.joined(payload.get("content"))
+
+
+def _str(value: object) -> str:
+    """Return a text without lone surrogates, "" for anything else."""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
