@@ -21,6 +21,7 @@ BYTES_MAX = 64 * 1024 * 1024
 """So much of one transcript is read: its first eighth, and its end."""
 
 _LINE_BYTES_MAX = 4 * 1024 * 1024
+_STORED_MAX = 2_000
 _OK_CHARS_MAX = 400
 _FAILED_CHARS_MAX = 1_600
 _EXITED = re.compile(r"(?:Process exited with code|Exit Code:|completed with exit code)\s*(\d{1,3})")
@@ -63,6 +64,54 @@ def read(path: Path) -> Session:
     except (OSError, ValueError) as why:
         session.trouble = f"cannot be read: {getattr(why, 'strerror', None) or why}"
     return session
+
+
+def files_in(paths: Iterable[Path]) -> list[Path]:
+    """Return the transcripts that are named: files, and those in folders."""
+    return [
+        file
+        for path in paths
+        for file in ([path] if not path.is_dir() else sorted((*path.glob("*.jsonl"), *path.glob("*/*.jsonl"))))
+    ]
+
+
+def stored(root: str) -> list[Path]:
+    """Return the transcripts that hosts keep on this machine and that may be of a project, each where it is kept.
+
+    Of Codex and Copilot, which keep those of all projects together, only those that say that they began in it.
+
+    Args:
+        root: of the project.
+    """
+    home = Path.home()
+    claude = os.environ.get("CLAUDE_CONFIG_DIR") or os.fspath(home / ".claude")
+    found = [each for folder in transcripts.folders(root, claude) for each in sorted(Path(folder).glob("*.jsonl"))]
+    codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
+    shared = [
+        *(codex / "sessions").glob("*/*/*/rollout-*.jsonl"),
+        *(home / ".copilot/session-state").glob("*/events.jsonl"),
+    ]
+    newest = sorted(shared, key=lambda path: path.parts[-4:], reverse=True)[:_STORED_MAX]
+    found += sorted(path for path in newest if is_below(_began_in(path), root))
+    found += sorted((home / ".gemini/tmp" / Path(root).name / "chats").glob("session-*.jsonl"))
+    return found
+
+
+def is_below(folder: str, root: str) -> bool:
+    """Tell whether a folder is the root, or below it."""
+    return folder == root or folder.startswith(f"{root}/")
+
+
+def _began_in(path: Path) -> str:
+    """Return the folder that a transcript's first line names, or ""."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.readline(_LINE_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
+        return ""
+    told = found.get("payload", found.get("data")) if isinstance(found, dict) else None
+    told = told.get("context", told) if isinstance(told, dict) else None
+    return _str(told.get("cwd")) if isinstance(told, dict) else ""
 
 
 def _read_into(session: Session, file: BinaryIO, size: int) -> None:
@@ -113,7 +162,7 @@ def _lines(session: Session, file: BinaryIO, size: int) -> Iterator[bytes]:
             while (rest := file.readline(_LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
                 at += len(rest)
             at += len(rest)
-            line = b"?\n"  # too long to be anything but a file that was read into it  # noqa: PLW2901
+            line = b"?\n"  # too long to be anything but a file that was read into it
         if at > skip_from and skip_to:
             file.seek(skip_to)
             file.readline(_LINE_BYTES_MAX)  # the half of a line

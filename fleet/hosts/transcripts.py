@@ -86,12 +86,13 @@ class Objection:
         about: what that call was.
         at: when, as the client writes it.
         offset: where what is told of it begins, in bytes: the call, if there is one.
+        line: the number of the line that says so; 0 where only a part of the file was read.
     """
 
-    __slots__ = ("about", "at", "id", "kind", "offset", "tool", "words")
+    __slots__ = ("about", "at", "id", "kind", "line", "offset", "tool", "words")
 
     def __init__(self, kind: str, event: Event, call: Event | None) -> None:
-        self.kind, self.id, self.words, self.at = kind, event.id, event.text, event.at
+        self.kind, self.id, self.words, self.at, self.line = kind, event.id, event.text, event.at, event.line
         self.tool, self.about = (call.tool, call.about) if call is not None else ("", "")
         self.offset = call.offset if call is not None else event.offset
 

@@ -66,6 +66,10 @@ class Told(Protocol):
         """False for a result that is an error."""
 
     @property
+    def at(self) -> str:
+        """When, as the client writes it."""
+
+    @property
     def line(self) -> int:
         """The number of its line, from 1."""
 
@@ -136,7 +140,7 @@ def _take(
     """Keep what there is room for; return the room that is left. In a part that is to be whole, output goes first."""
     ranked = sorted(wanted, key=lambda number: _RANKS.index(rows[number].rank)) if is_whole else wanted
     for number in ranked:
-        if room < 8:  # noqa: PLR2004 - a row of fewer tokens says nothing
+        if room < 8:
             break
         row = rows[number]
         text, kinds = _shown(row, _WHOLE_CHARS_MAX if is_whole else _CHARS_MAX.get(row.rank, 800))

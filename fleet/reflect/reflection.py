@@ -17,6 +17,8 @@ BANNED = ("hermes", "openclaw", "nanoclaw", "claw")
 """Words that reject a whole reflection, as in the seed; configuration."""
 ANSWER_CHARS_MAX = 512 * 1024
 _OBJECTS_MAX = 60
+_MENDED_MAX = 3
+_DEPTH_MAX = 32
 _LIST_MAX = 50
 _NOTE_CHARS_MAX = 500
 _SLUG = re.compile(r"[a-z][a-z0-9-]{1,49}")
@@ -132,7 +134,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _objects(answer: str) -> Iterator[tuple[dict[str, Any], int, str]]:
     """Yield the outermost JSON objects of a text, with their sizes, and what was lost of one that breaks off."""
-    at = 0
+    at, mending = 0, _MENDED_MAX
     for _ in range(_OBJECTS_MAX):
         at = answer.find("{", at)
         if at < 0:
@@ -144,8 +146,10 @@ def _objects(answer: str) -> Iterator[tuple[dict[str, Any], int, str]]:
                 yield found, end - at, ""
                 at = end
                 continue
-        elif (mended := _mended(answer[at:], closers)) is not None:
-            yield mended, len(answer) - at, "the answer breaks off; what was said until then was read"
+        elif closers and mending:
+            mending -= 1
+            if (mended := _mended(answer[at:], closers)) is not None:
+                yield mended, len(answer) - at, "the answer breaks off; what was said until then was read"
         at += 1
 
 
@@ -153,13 +157,15 @@ def _span(text: str, at: int) -> tuple[int, str]:
     """Return where the object that begins here ends, 0 if it does not; and what would close it where the text ends."""
     stack: list[str] = []
     for found in _TOKEN.finditer(text, at):
-        token = found[0]
-        if token == '"':  # of a string that has no end
+        sign = found[0]
+        if sign == '"':  # of a string that has no end
             return 0, '"' + "".join(reversed(stack))
-        if token in "{[":
-            stack.append("}" if token == "{" else "]")
-        elif token in "}]":
-            if not stack or stack.pop() != token:
+        if sign in "{[":
+            stack.append("}" if sign == "{" else "]")
+            if len(stack) > _DEPTH_MAX:
+                return 0, ""
+        elif sign in "}]":
+            if not stack or stack.pop() != sign:
                 return 0, ""
             if not stack:
                 return found.end(), ""

@@ -1,0 +1,401 @@
+"""Rule-based reflector: what a session teaches by its form alone, offline and for nothing.
+
+Taken are rejected calls with their words, corrections, standing orders, a failing command with its fix, sequences of
+three commands that repeat, "I wish I had ...", slow commands that come again, and files that are read again and again.
+A lesson is what somebody said, or what a command said, in one line; nothing here words one anew. Proposals are ranked:
+what lays down how something is done comes before what only asks.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Protocol
+
+from fleet.model.names import normalise
+from fleet.reflect.digest import Told
+from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Reflection
+from fleet.text import dates, screening, shell
+from fleet.text.prompts import is_typed, own_words
+from fleet.text.signals import PRAISE, detect
+
+LESSON_MIN = 3
+"""Worth of a proposal from which on it is a lesson of a reflection."""
+LESSONS_MAX = 8
+_TEXT_CHARS_MAX = 300
+_ABOUT_CHARS_MAX = 160
+_ERROR_WORDS_MIN = 4
+_WORDS_MIN, _WORDS_MAX = 5, 50
+_WORTH = {"rejection": 3, "interruption": 1, "strong": 3, "medium": 1, "failure": 3, "missing": 3, "standing": 3}
+
+_RULES = re.compile(
+    r"\b(?:never|always|should|must|instead|rather|don'?t|do not|doesn'?t|not|only|no longer|we (?:use|have|need|want)|"
+    r"i want|has to|have to|make sure|wrong|incorrect|without|before)\b|不|应该|nicht|sollte|muss",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(
+    r"(?:(?:and|but|so|hmm+|wondering now|ok|ah|wait|please|also)\W+)*(?:what|why|how|can|could|do|does|did|is|are|any|"
+    r"where|which|who|when|would|should we|should i|given|let'?s|explain|show|tell|i mean|maybe)\b",
+    re.IGNORECASE,
+)
+_ASKS_WHY_NOT = re.compile(
+    r"\b(?:are|is|do|does|should|could|have|why) (?:we |it |you |they |this )?(?:are |is )?(?:we |it |you )?not\b"
+    r"|\b(?:isn't|aren't|don't|shouldn't|couldn't) (?:we|it|you|this|that|there)\b",
+    re.IGNORECASE,
+)
+_ORDERS = re.compile(r"(?:(?:no|please)\W+)*(?:don'?t|do not|never|always|use|prefer|keep|avoid|only)\b", re.IGNORECASE)
+_REPORTS = re.compile(
+    r"(?:(?:ah|ok|hmm+|but)\W+)*(?:i(?:'ve| have)? (?:just|actually|got|did|now|messed|see)|lol|still|this is still)\b",
+    re.IGNORECASE,
+)
+_CHATS = re.compile(
+    r"(?:(?:and|but|so|hmm+|ok|ah|no|well|also|then|yes|yep|yeah)\W+)*"
+    r"(?:i (?:guess|would have|thought|think (?:we are|it'?s)|mean)|i'?ve|hang on|stop for|continue|wait|"
+    r"actually maybe|right now|maybe|let'?s|sorry|for now)\b|(?:yes|yep|yeah)\b",
+    re.IGNORECASE,
+)
+_POINTS = re.compile(r"\b(?:this|that|these|those|it|again|now|first|1|2|3)\b", re.IGNORECASE)
+_POINTING_WORDS_MAX = 8
+"""So short a remark that points at something holds for nothing else."""
+_PASTES = re.compile(r"```|\d+ [+-]|https?://|\w{8}-\w{4}-\w{4}")
+_STANDS = re.compile(
+    r"\b(?:always|never|our|from now on|whenever|every time|in (?:this|our) (?:repo|project|codebase)|by default)\b",
+    re.IGNORECASE,
+)
+_LAYS_DOWN = re.compile(
+    r"\bwe (?:always|never|use|prefer|don'?t|do not|only|want to keep)\b|\bsingle source of truth\b|\bthe convention\b"
+    r"",
+    re.IGNORECASE,
+)
+_WISHES = re.compile(r"\bI wish (?:I|we|there) (?:had|were|was|could)\b[^.\n]{4,160}", re.IGNORECASE)
+_MISSING = re.compile(
+    r"(?:([\w./~-]*[\w-][\w./-]*): (?:No such file or directory|command not found|not found)"
+    r"|No such file or directory: '?([\w./~-]+)|No module named '?([\w.]+)|[Cc]annot find module '([^']+)')"
+)
+_TOLD_TO = re.compile(
+    r"\b(?:remember|from now on|always|never|ignore (?:all|any|previous)|instructions?|rule|must|assistant|agents?|"
+    r"memory|lesson)\b",
+    re.IGNORECASE,
+)
+"""What a failing command that only fails does not say, and a text that wants to be obeyed does."""
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
+_FIX_WITHIN = 6
+_SEQUENCE = 3
+_REPEATS_MIN = 3
+_READS_MIN = 5
+_SLOW_MS = 300_000
+_EDITS = frozenset(("Edit", "Write", "MultiEdit"))
+
+
+class Objection(Protocol):
+    """A call that a person refused, or a turn that a person stopped, with the words that came with it."""
+
+    @property
+    def kind(self) -> str:
+        """Is rejection or interruption."""
+
+    @property
+    def words(self) -> str:
+        """The person's."""
+
+    @property
+    def tool(self) -> str:
+        """That was refused, or called last."""
+
+    @property
+    def about(self) -> str:
+        """The part of that call that says most."""
+
+    @property
+    def at(self) -> str:
+        """When."""
+
+    @property
+    def line(self) -> int:
+        """The number of the line with the words; 0 for unknown."""
+
+
+class Proposal(NamedTuple):
+    """A lesson that a past session may teach.
+
+    Attributes:
+        id: ``t-`` and 8 hex, the same whenever the session is read.
+        kind: rejection, interruption, correction, standing, failure, missing or memory.
+        text: of the lesson, in the words of who said it.
+        wrong: what was refused, done or failing.
+        session: the host's id of it.
+        at: when.
+        times: how often it happened.
+        worth: by which it is ranked.
+        line: number of the transcript's line with the words; 0 for unknown.
+    """
+
+    id: str
+    kind: str
+    text: str
+    wrong: str
+    session: str
+    at: str
+    times: int
+    worth: int
+    line: int = 0
+
+
+class Session(NamedTuple):
+    """A session as the rules read it: the host's id of it, its events, what a person objected to, and its folder."""
+
+    id: str
+    events: Sequence[Told]
+    objections: Sequence[Objection]
+    cwd: str = ""
+
+
+def reflect(session: Session) -> Reflection:
+    """Return what a session teaches by its form."""
+    found = propose([session])
+    lessons = [each for each in found if each.worth >= LESSON_MIN][:LESSONS_MAX]
+    skill = _sequence(session) or _slow(session) or _wish(session)
+    return Reflection(
+        outcome=_outcome(session, found),
+        what_didnt="; ".join(each.text for each in found if each.kind == "failure")[:500] or None,
+        should_skill=skill is not None,
+        skill_slug=skill[0] if skill else None,
+        skill_description=skill[1] if skill else None,
+        skill_body=skill[2] if skill else None,
+        memory_notes=tuple(_notes(session)),
+        lessons=tuple(map(_lesson, lessons)),
+    )
+
+
+def wants_to_be_obeyed(text: str) -> bool:
+    """Tell whether a command's output reads as an order rather than as an error."""
+    return _TOLD_TO.search(text) is not None
+
+
+def _lesson(each: Proposal) -> Lesson:
+    by = FAILURE if each.kind in ("failure", "missing") else PERSON
+    quote = each.wrong.partition(": ")[2] if by == FAILURE else each.text
+    return Lesson(text=each.text, wrong=each.wrong, right=each.text, quote=quote or each.text, by=by, line=each.line)
+
+
+# --- lessons ----------------------------------------------------------------------------------------------------------
+
+
+def propose(sessions: Iterable[Session]) -> list[Proposal]:
+    """Return what sessions propose, best first; of what was said alike in several, one, with how often."""
+    found: dict[str, Proposal] = {}
+    for session in sessions:
+        for each in (*_objected(session), *_failed(session), *_was_missing(session)):
+            key = normalise(each.text)
+            known = found.get(key)
+            if known is None:
+                found[key] = each
+            elif known.session != each.session:
+                found[key] = known._replace(times=known.times + each.times, worth=known.worth + 1)
+    return sorted(found.values(), key=lambda each: (-each.worth, each.at, each.id))
+
+
+def _objected(session: Session) -> Iterator[Proposal]:
+    for each in session.objections:
+        about = " ".join(filter(None, ["refused" if each.kind == "rejection" else "stopped", each.tool, each.about]))
+        yield proposal(session.id, each.kind, each.words, about, each.at, _WORTH[each.kind], line=each.line)
+    told = {each.words for each in session.objections}
+    last = ""
+    for event in session.events:
+        if event.kind == "call":
+            last = f"{event.tool} {event.about}"
+        elif event.kind == "prompt" and event.text.strip() not in told and is_typed(event.text):
+            told.add(event.text.strip())
+            signal = detect(event.text)
+            if signal is not None and signal.kind != PRAISE:
+                said = event.text if len(event.text) <= _TEXT_CHARS_MAX else signal.excerpt
+                worth = _WORTH[signal.confidence]
+                yield proposal(session.id, "correction", said, f"after {last}", event.at, worth, line=event.line)
+            else:
+                yield from _standing(session.id, event)
+
+
+def _standing(session: str, event: Told) -> Iterator[Proposal]:
+    """Yield the sentences of a prompt that hold beyond its task: standing orders, and what lays something down."""
+    sender, said = own_words(event.text)
+    for found in () if sender else _SENTENCE.finditer(said):
+        sentence = found[0].strip()
+        words = len(sentence.split())
+        if not _WORDS_MIN <= words <= _WORDS_MAX or "·" in sentence:
+            continue
+        if (_ORDERS.match(sentence) and _STANDS.search(sentence)) or _LAYS_DOWN.search(sentence):
+            yield proposal(session, "standing", sentence, "", event.at, _WORTH["standing"], line=event.line)
+
+
+def _failed(session: Session) -> Iterator[Proposal]:
+    """Yield the builds that failed alike more than once, with what was done before they passed."""
+    calls: dict[str, Told] = {}
+    red: dict[str, dict[str, list[str]]] = {}
+    last = ""
+    for event in session.events:
+        if event.kind == "call":
+            calls[event.id] = event
+            if event.tool != "Bash":
+                last = f"{event.tool} {event.about}" if event.tool in _EDITS else last
+        call = calls.get(event.id)
+        if event.kind != "result" or call is None or call.tool != "Bash":
+            continue
+        family = shell.family(call.about)
+        is_ok = shell.outcome(call.about, event.text, is_error=not event.is_ok)
+        if not shell.is_build(call.about):
+            last = f"`{call.about}`" if is_ok and not shell.only_looks(call.about) else last
+        elif is_ok is False:
+            line = shell.error_line(event.text)
+            red.setdefault(family, {}).setdefault(shell.error_fingerprint(event.text), []).append(line)
+        elif is_ok:
+            for lines in red.pop(family, {}).values():
+                if len(lines) > 1 and len(re.findall(r"[A-Za-z]{2,}", lines[-1])) >= _ERROR_WORDS_MIN and last:
+                    text = f"`{family}` fails with: {lines[-1]} — it passed after {last}"
+                    wrong = f"{call.about}: {lines[-1]}"
+                    worth = _WORTH["failure"]
+                    yield proposal(session.id, "failure", text, wrong, event.at, worth, len(lines), line=event.line)
+
+
+def _was_missing(session: Session) -> Iterator[Proposal]:
+    """Yield what a command lacked, with the command that provided it and after which nothing lacked it any more."""
+    runs = list(_runs(session.events))
+    told: set[str] = set()
+    for number, (call, result) in enumerate(runs):
+        found = None if result.is_ok else _MISSING.search(result.text)
+        name = next(filter(None, found.groups()), "") if found else ""
+        if not name or len(name) < 4 or name in told:
+            continue
+        for later, after in runs[number + 1 : number + 1 + _FIX_WITHIN]:
+            provides = name in later.about and not shell.only_looks(later.about) and name not in call.about
+            if provides and name not in after.text:
+                told.add(name)
+                line = shell.error_line(found[0]) if found else ""
+                text = f"`{shell.family(call.about)}` fails with: {line} — `{later.about}` provided it"
+                wrong = f"{call.about}: {line}"
+                yield proposal(session.id, "missing", text, wrong, result.at, _WORTH["missing"], line=result.line)
+                break
+
+
+def _runs(events: Iterable[Told]) -> Iterator[tuple[Told, Told]]:
+    """Yield the shell commands with their results, in the order in which they ended."""
+    calls: dict[str, Told] = {}
+    for event in events:
+        if event.kind == "call" and event.tool == "Bash":
+            calls[event.id] = event
+        elif event.kind == "result" and event.id in calls:
+            yield calls[event.id], event
+
+
+def proposal(
+    session: str, kind: str, said: str, about: str, at: str, worth: int, times: int = 1, *, line: int = 0
+) -> Proposal:
+    """Return a proposal, screened, in one line each, and ranked by how much of a rule is in it.
+
+    Args:
+        session: the host's id of it.
+        kind: as in ``Proposal``.
+        said: the words, unscreened.
+        about: what they are about, unscreened.
+        at: when.
+        worth: of its kind.
+        times: how often it happened.
+        line: of the transcript.
+    """
+    text, wrong = _line(said, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
+    words = len(text.split())
+    if kind not in ("failure", "missing", "memory"):
+        asks = text.endswith(("?", "？")) or _ASKS.match(text) is not None
+        worth += 2 * (_RULES.search(text) is not None) + 2 * (_ORDERS.match(text) is not None) - 4 * asks
+        worth += 2 * (asks and _ASKS_WHY_NOT.search(text) is not None)
+        worth -= 2 * (_REPORTS.match(text) is not None) + 2 * (_PASTES.search(text) is not None)
+        worth -= 3 * (_CHATS.match(text) is not None) + 2 * (not asks and "?" in text)
+        worth -= 3 * (words < _POINTING_WORDS_MAX and _POINTS.search(text) is not None)
+        worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
+    elif wants_to_be_obeyed(wrong):
+        worth = 0
+    name = blake2b(f"{session}\0{kind}\0{normalise(text)}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return Proposal(f"t-{name}", kind, text, wrong, session, at, times, worth, line)
+
+
+def _line(said: str, chars_max: int) -> str:
+    clean = screening.one_line(screening.screen(said[: 8 * chars_max], home=str(Path.home())).text)
+    return clean if len(clean) <= chars_max else f"{clean[: chars_max - 1].rstrip()}…"
+
+
+# --- skills, notes and the outcome ------------------------------------------------------------------------------------
+
+
+def _sequence(session: Session) -> tuple[str, str, str] | None:
+    """Return a skill for the sequence of three commands that repeats most, as slug, description and body."""
+    runs = [call for call, _ in _runs(session.events) if not shell.only_looks(call.about)]
+    families = [shell.family(each.about) for each in runs]
+    spans = [tuple(families[at : at + _SEQUENCE]) for at in range(len(families) - _SEQUENCE + 1)]
+    counts: Counter[tuple[str, ...]] = Counter()
+    ends: dict[tuple[str, ...], int] = {}
+    for at, span in enumerate(spans):
+        if len(set(span)) == _SEQUENCE and ends.get(span, -1) < at:  # they may not overlap
+            counts[span] += 1
+            ends[span] = at + _SEQUENCE - 1
+    best = max(counts.items(), key=lambda item: item[1], default=((), 0))
+    if best[1] < _REPEATS_MIN:
+        return None
+    at = spans.index(best[0])
+    rows = "\n".join(f"{number}. `{_line(runs[at + number - 1].about, 200)}`" for number in range(1, _SEQUENCE + 1))
+    steps = ", ".join(best[0])
+    body = f"These three commands were run one after the other {best[1]} times in one session:\n\n{rows}\n"
+    return _slug(" ".join(best[0])), f"Run {steps} in this order", body
+
+
+def _slow(session: Session) -> tuple[str, str, str] | None:
+    """Return a skill for a command that took over five minutes three times."""
+    took: dict[str, list[tuple[int, Told]]] = {}
+    for call, result in _runs(session.events):
+        began, ended = dates.to_ms(call.at), dates.to_ms(result.at)
+        if began is not None and ended is not None and ended - began >= _SLOW_MS:
+            took.setdefault(shell.family(call.about), []).append((ended - began, call))
+    for family, times in took.items():
+        if len(times) >= _REPEATS_MIN:
+            minutes = sum(ms for ms, _ in times) // len(times) // 60_000
+            body = (
+                f"`{_line(times[0][1].about, 200)}` was run {len(times)} times in one session and took {minutes} "
+                "minutes each time. Say here how to do with less of it: what to run first, and what to leave out.\n"
+            )
+            return _slug(family), f"What to do instead of waiting for {family}", body
+    return None
+
+
+def _wish(session: Session) -> tuple[str, str, str] | None:
+    """Return a skill for what somebody wished to have."""
+    for event in session.events:
+        said = event.text if event.kind == "said" or (event.kind == "prompt" and is_typed(event.text)) else ""
+        if found := _WISHES.search(own_words(said)[1]):
+            wish = _line(found[0], 200)
+            body = f"In one session it was said: “{wish}”. Say here how that is done with what there is.\n"
+            return _slug(" ".join(wish.split()[4:9])), wish, body
+    return None
+
+
+def _notes(session: Session) -> Iterator[str]:
+    """Yield what is read again and again: its gist belongs into the notes."""
+    reads = Counter(event.about for event in session.events if event.kind == "call" and event.tool == "Read")
+    edited = {event.about for event in session.events if event.kind == "call" and event.tool in _EDITS}
+    for path, times in reads.most_common(3):
+        if times >= _READS_MIN and path not in edited:
+            shown = path
+            if session.cwd and PurePosixPath(path).is_relative_to(session.cwd):
+                shown = str(PurePosixPath(path).relative_to(session.cwd))
+            yield f"`{_line(shown, 120)}` was read {times} times in one session; note here what is looked for in it"
+
+
+def _outcome(session: Session, found: Sequence[Proposal]) -> str:
+    last = next((result for call, result in reversed(list(_runs(session.events))) if shell.is_build(call.about)), None)
+    if last is not None and not last.is_ok:
+        return "failure"
+    return "partial" if session.objections or any(each.kind == "correction" for each in found) else "success"
+
+
+def _slug(words: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:50].rstrip("-")
+    slug = slug if slug[:1].isalpha() else f"do-{slug}"[:50].rstrip("-")
+    return slug if len(slug) > 1 else "do-it"
