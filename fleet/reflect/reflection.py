@@ -25,7 +25,10 @@ _SLUG = re.compile(r"[a-z][a-z0-9-]{1,49}")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]|"', re.DOTALL)
 _OUTCOMES = ("success", "partial", "failure")
 
-PERSON, FAILURE = "person", "failure"
+PERSON: Literal["person"] = "person"
+FAILURE: Literal["failure"] = "failure"
+_By = Literal["person", "failure", ""]
+Outcome = Literal["success", "partial", "failure"]
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,14 +47,14 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str = ""
     right: str = ""
     quote: str = ""
-    by: Literal["person", "failure", ""] = ""
+    by: _By = ""
     line: int = 0
 
 
 class Reflection(msgspec.Struct, frozen=True, kw_only=True):
     """What a reflector says of a session: the seed's fields, and ``lessons``."""
 
-    outcome: Literal["success", "partial", "failure"]
+    outcome: Outcome
     what_worked: str | None = None
     what_didnt: str | None = None
     should_skill: bool = False
@@ -287,7 +290,7 @@ def _lessons(value: Any) -> Iterator[Lesson]:
         }
         if said.get("text"):
             line = each.get("line")
-            by = each.get("by") if each.get("by") in (PERSON, FAILURE) else ""
+            by: _By = PERSON if each.get("by") == PERSON else FAILURE if each.get("by") == FAILURE else ""
             yield Lesson(**said, by=by, line=line if isinstance(line, int) and 0 < line < 10**9 else 0)
 
 

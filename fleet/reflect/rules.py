@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from fleet.model.names import normalise
 from fleet.reflect.digest import Told
-from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Reflection
+from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Outcome, Reflection
 from fleet.text import dates, screening, shell
 from fleet.text.prompts import is_typed, own_words
 from fleet.text.signals import PRAISE, detect
@@ -388,7 +388,7 @@ def _notes(session: Session) -> Iterator[str]:
             yield f"`{_line(shown, 120)}` was read {times} times in one session; note here what is looked for in it"
 
 
-def _outcome(session: Session, found: Sequence[Proposal]) -> str:
+def _outcome(session: Session, found: Sequence[Proposal]) -> Outcome:
     last = next((result for call, result in reversed(list(_runs(session.events))) if shell.is_build(call.about)), None)
     if last is not None and not last.is_ok:
         return "failure"
