@@ -188,10 +188,15 @@ class Reader:
     def __init__(self, url: str) -> None:
         from websockets.sync.client import connect
 
+        from fleet.share.live.client import Where
+
         address = urlsplit(url)
         self._counting = _Counting()
         self._counting.connect((address.hostname, address.port))
-        self._context = connect(f"{url}/clan", sock=self._counting, max_size=None, ping_interval=None)
+        headers = Where(url, "clan").headers
+        self._context = connect(
+            f"{url}/clan", sock=self._counting, additional_headers=headers, max_size=None, ping_interval=None
+        )
         self._socket = self._context.__enter__()
 
     def received(self) -> int:

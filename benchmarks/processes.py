@@ -171,9 +171,8 @@ def _warmed(folder: Path) -> Path:
 
 
 def name_live_room(folder: Path, url: str) -> None:
-    """Name a live server in a workspace's configuration."""
-    config = folder / "fleet.toml"
-    config.write_text(config.read_text().replace("[live]\n", f'[live]\nurl = "{url}"\n'))
+    """Let a workspace be in the room of a live server."""
+    fleet(folder, "live", "join", url)
 
 
 def correct(folder: Path) -> Call:

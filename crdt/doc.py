@@ -139,6 +139,7 @@ class Document:
             BadUpdateError: it is no state vector.
         """
         try:
+            lib0.check_state(state)
             return self._doc.get_update(state)
         except Exception as why:
             raise BadUpdateError(f"no state vector: {why}") from why

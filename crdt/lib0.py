@@ -108,7 +108,22 @@ def check(update: bytes) -> None:
     Raises:
         TruncatedError: it is none, or none that may be taken in.
     """
-    _Walk(update).runs(is_kept=False)
+    walk = _Walk(update)
+    walk.runs(is_kept=False)
+    walk.deletions()
+
+
+def check_state(state: bytes) -> None:
+    """Look a state vector over: the library makes room for as many clients as it announces, whatever follows.
+
+    Raises:
+        TruncatedError: it is none, or says more than its bytes hold.
+    """
+    count, at = decode(state)
+    if count > CLIENTS_MAX or 2 * count > len(state) - at:
+        raise TruncatedError("a state of more clients than there are bytes")
+    for _ in range(2 * count):
+        _, at = decode(state, at)
 
 
 def pieces(update: bytes, bytes_max: int) -> Iterator[bytes]:
@@ -195,6 +210,24 @@ class _Walk:
         if count > CLIENTS_MAX and not is_kept:
             raise TruncatedError("writes of too many clients")
         return [self._run(is_kept=is_kept) for _ in range(count)]
+
+    def deletions(self) -> None:
+        """Pass over what an update deletes, which stands behind its writes.
+
+        Raises:
+            TruncatedError: it announces more than its bytes hold.
+        """
+        for _ in range(self._counted(2)):
+            self._number()
+            for _ in range(self._counted(2)):
+                self._number(), self._number()
+
+    def _counted(self, bytes_each: int) -> int:
+        """Return how many things are announced, each of so many bytes at least."""
+        count = self._number()
+        if count * bytes_each > len(self._data) - self.at:
+            raise TruncatedError("more is announced than there are bytes")
+        return count
 
     def _run(self, *, is_kept: bool) -> _Run:
         count, client, clock = self._number(), self._number(), self._number()

@@ -5,11 +5,12 @@ import subprocess
 import tempfile
 import time
 import tomllib
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fleet.app import sharing
 from fleet.hosts import install as settings
@@ -17,7 +18,7 @@ from fleet.hosts import local
 from fleet.hosts.answers import CONTEXT_CHARS_MAX
 from fleet.learn import restore
 from fleet.model import names
-from fleet.model.errors import FleetError, UsageError
+from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.share.git import check_branch, check_remote, without_login
 from fleet.store import config, git, replica
 from fleet.store.doctor import Finding
@@ -38,6 +39,8 @@ OWN_IGNORES = (
 _GIT_S = 20.0
 CLAUDE_CODE = "claude-code"
 CLIENT = "claude"
+_BEFORE = "settings.json.before-fleet"
+"""Lies beside a settings file that could not be put back as it was without; goes with the hooks."""
 TWICE_DAYS = 7
 _CLIENT_S = 10.0
 _DAY_MS = 86_400_000
@@ -226,7 +229,14 @@ def install(path: Path, *, dry_run: bool = False) -> list[Changed]:
     Raises:
         RefusedError: it is not what it should be; nothing was changed.
     """
-    done = _change(path, settings.with_hooks, dry_run=dry_run)
+    before, kept = _settings_bytes(path), path.with_name(_BEFORE)
+    wanted = settings.with_hooks(found := settings.parse(before, str(path)))
+    after = settings.render(wanted, before) if wanted != found else before
+    if after != before and not dry_run:
+        known = settings.to_remember(before, after, _remembered(kept)) if os.path.lexists(path) else None
+        _put(kept, known.encode() if known else b"", path)
+        _put(_real(path), after)
+    done = Changed(path, before, after)
     return [done, *_change_pages(path.parent, settings.pages(), dry_run=dry_run)]
 
 
@@ -236,8 +246,58 @@ def uninstall(path: Path, *, dry_run: bool = False) -> list[Changed]:
     Raises:
         RefusedError: it is not what it should be; nothing was changed.
     """
-    done = _change(path, settings.without_hooks, dry_run=dry_run)
+    before, kept = _settings_bytes(path), path.with_name(_BEFORE)
+    known = _remembered(kept)
+    after = _without_hooks(path, before, known)
+    is_gone = not after and before and known is None
+    if not dry_run:
+        if after != before:
+            _put(_real(path), after, keep_empty=not is_gone)
+        _put(kept, b"")
+    done = Changed(path, before, after)
     return [done, *_change_pages(path.parent, dict.fromkeys(settings.pages(), b""), dry_run=dry_run)]
+
+
+def _without_hooks(path: Path, before: bytes, known: settings.Before | None) -> bytes:
+    """Return a settings file's bytes without our hooks, b"" where it was ours alone, or empty."""
+    found = settings.parse(before, str(path))
+    if known is not None and known.after == zlib.crc32(before):
+        return known.data
+    wanted = settings.without_hooks(found, settings.parse(known.data, str(path)) if known else {})
+    if wanted == found:
+        return before
+    is_ours = not wanted and known is None and before == settings.render(settings.with_hooks({}), b"")
+    return b"" if is_ours else settings.render(wanted, before)
+
+
+def _remembered(path: Path) -> settings.Before | None:
+    """Return what was kept of a settings file when our hooks came in."""
+    return settings.Before.decoded(_settings_bytes(path)) if path.is_file() and not path.is_symlink() else None
+
+
+def _real(path: Path) -> Path:
+    """Return the file to write: many keep their own settings elsewhere, and a link to them here."""
+    return Path(os.path.realpath(path))
+
+
+def _settings_bytes(path: Path) -> bytes:
+    """Return the bytes of a settings file, b"" where there is none.
+
+    Raises:
+        RefusedError: something else lies there, which might never be read to its end.
+    """
+    real = _real(path)
+    if real.exists() and not real.is_file():
+        raise RefusedError(f"{path} is no plain file. Nothing was changed; put it away and run this again")
+    return real.read_bytes() if real.exists() else b""
+
+
+def _put(path: Path, data: bytes, like: Path | None = None, *, keep_empty: bool = False) -> None:
+    """Write a file, or take it away where it would be empty; for the same readers as another one."""
+    if data or keep_empty:
+        _replace(path, data, like)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -> Iterator[Changed]:
@@ -287,7 +347,7 @@ def callers(root: Path | None, but: Path | None = None) -> tuple[list[str], set[
     where: list[str] = []
     missing: set[str] = set()
     for path, name in places.items():
-        told = settings.parse(path.read_bytes() if path.exists() else b"", str(path))
+        told = settings.parse(_settings_bytes(path), str(path))
         if path != but and (found := settings.installed(told)):
             where.append(f"the {name} settings")
             missing.update(event for event in settings.MATCHERS if event not in found)
@@ -310,28 +370,11 @@ def findings(workspace: Workspace, agent: str, context: Callable[[str], str]) ->
     yield _context(agent or workspace.replicas().default_agent, context)
 
 
-def _change(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], *, dry_run: bool) -> Changed:
-    # Many keep their own settings elsewhere, and a link to them here: the file it points to is the one to write.
-    real = Path(os.path.realpath(path))
-    before = real.read_bytes() if real.exists() else b""
-    found = settings.parse(before, str(path))
-    wanted = change(found)
-    if wanted == found:
-        return Changed(path, before, before)
-    is_ours = not wanted and before == settings.render(settings.with_hooks({}), b"")
-    after = b"" if is_ours else settings.render(wanted, before)
-    if not dry_run:
-        if after:
-            _replace(real, after)
-        else:
-            real.unlink()  # we made it, and nobody has touched it since
-    return Changed(path, before, after)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file anew, atomically, for the same readers as before: settings may hold keys."""
+def _replace(path: Path, data: bytes, like: Path | None = None) -> None:
+    """Write a file anew, atomically, for the same readers as before, or as another: settings may hold keys."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    there = path if path.exists() or like is None else like
+    mode = there.stat().st_mode & 0o777 if there.exists() else 0o644
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

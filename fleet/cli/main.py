@@ -7,6 +7,18 @@ DISABLED = "fleet is turned off here (FLEET_DISABLED=1): nothing was read, logge
 EXIT_OTHER = 6
 
 
+def _open_missing() -> None:
+    """Open what the caller closed of input, output and errors: else the next file to be opened is taken for it."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115 - for as long as we live
+    sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+
+
 def main() -> None:
     """Run the command line and exit.
 
@@ -14,6 +26,7 @@ def main() -> None:
     unavailable, 6 any other error.
     """
     code = 0
+    _open_missing()
     try:
         code = run()
         sys.stdout.flush()

@@ -19,7 +19,7 @@ import typer
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, counted, note, say
 from fleet.model import limits
-from fleet.model.errors import FleetError, UsageError
+from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.serve import schedule, units
 from fleet.serve.units import Unit
 from fleet.store.workspace import Workspace
@@ -224,10 +224,44 @@ def _serve(
 ) -> None:
     """Serve live rooms until interrupted. Nothing is kept: clients bring what they have."""
     from fleet.serve.room import Rules  # with the libraries of live sync
+    from fleet.share.live import access, wire
 
-    rules, certificate = Rules(host, _token_in(token_file), tuple(origin or ())), _certificate_of(tls_cert, tls_key)
+    token = _token_in(token_file) or (access.fresh_token() if wire.is_loopback(host) else "")
+    rules, certificate = Rules(host, token, tuple(origin or ())), _certificate_of(tls_cert, tls_key)
     rules.check(has_certificate=certificate is not None)
     asyncio.run(_served(rules, port, certificate))
+
+
+@live_app.command("join")
+def _join(
+    url: Annotated[
+        str, typer.Argument(metavar="[URL]", help="wss://HOST, or ws:// here; none: fleet.toml's, or your own server.")
+    ] = "",
+    room: Annotated[str, typer.Option("--room", metavar="NAME", help="The clan's room there; 'clan'.")] = "",
+    token_env: Annotated[
+        str, typer.Option("--token-env", metavar="NAME", help="The variable FLEET_* with its token.")
+    ] = "",
+    directory: output.Directory = "",
+) -> None:
+    """Agree to a live room on this machine: lessons go there as they are logged, and come from there."""
+    from fleet.share.live import access
+
+    with output.opened(directory) as workspace:
+        joined = access.join(workspace, url, room, token_env)
+        served = ", which the sidecar serves itself" if joined.serve else ""
+        say(f"this folder is in room {joined.room} at {access.address(joined)}{served}")
+        say("`fleet sidecar` goes there, and `fleet who` shows who is there; `fleet live leave` withdraws it")
+
+
+@live_app.command("leave")
+def _leave(directory: output.Directory = "") -> None:
+    """Withdraw the yes to a live room on this machine. What was sent stays with the clan."""
+    from fleet.share.live import access
+
+    with output.opened(directory) as workspace:
+        if not access.leave(workspace):
+            raise NoError("this folder is in no live room. Nothing was changed")
+        say("this folder is in no live room any more; what was sent stays with the clan")
 
 
 def _token_in(path: str) -> str:
@@ -269,6 +303,9 @@ async def _served(rules: "Rules", port: int, certificate: ssl.SSLContext | None)
                 f"cannot listen on {rules.host}:{port} ({why.strerror}); nothing was started. "
                 "Another one may run already; else name another --port"
             ) from why
+        from fleet.share.live import access
+
+        stack.enter_context(access.published(found, rules.token))
         scheme = "ws" if certificate is None else "wss"
         shown = f"[{rules.host}]" if ":" in rules.host else rules.host
         print(f"serving on {scheme}://{shown}:{found}", flush=True)
@@ -318,9 +355,13 @@ def _online(workspace: Workspace) -> "list[Online]":
         UsageError: it names none.
         RemoteUnavailable: no answer.
     """
-    settings = workspace.config.live
-    if not settings.url and not settings.serve:
-        raise UsageError("no live room is named: set url in [live] of fleet.toml, or serve = true")
+    from fleet.share.live import access
     from fleet.share.live.client import Where, who  # with the libraries of live sync
+
+    settings = access.agreed(workspace)
+    if settings is None:
+        raise UsageError(
+            "no live room is named: `fleet live join URL` joins one, for instance that of `fleet live serve`"
+        )
 
     return asyncio.run(who(Where.named(settings)))

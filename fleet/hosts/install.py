@@ -9,9 +9,10 @@ What is added takes the layout of its neighbours, and takes nothing with it when
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fleet.model.errors import RefusedError
@@ -92,16 +93,21 @@ def with_hooks(settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "hooks": hooks}
 
 
-def without_hooks(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings without our hooks, and without what only held them."""
+def without_hooks(settings: dict[str, Any], before: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the settings without our hooks, and without what only held them.
+
+    Args:
+        settings: with our hooks.
+        before: the settings as they were without, where that is known: what was empty then stays.
+    """
     if "hooks" not in settings:
         return settings
     hooks = {}
     for event, groups in settings["hooks"].items():
         kept = _without(event, groups)
-        if kept or not groups:
+        if kept or not groups or event in before.get("hooks", {}):
             hooks[event] = kept
-    if hooks or not settings["hooks"]:
+    if hooks or not settings["hooks"] or "hooks" in before:
         return {**settings, "hooks": hooks}
     return {key: value for key, value in settings.items() if key != "hooks"}
 
@@ -127,6 +133,47 @@ def render(settings: dict[str, Any], before: bytes) -> bytes:
         unit = " " * indent if isinstance(indent, int) else indent or ""
         return mark + spliced(text, parse(before, "it"), settings, unit=unit, newline=newline).encode()
     return mark + (json.dumps(settings, indent=INDENT) + newline).encode()
+
+
+class Before(NamedTuple):
+    """What a settings file was before our hooks came in, kept where taking them out again would not tell.
+
+    Attributes:
+        data: its bytes.
+        after: the checksum of what it became, 0 where somebody has changed it since: then ``data`` is not put back.
+    """
+
+    data: bytes
+    after: int
+
+    def encode(self) -> bytes:
+        """Return the bytes of the file that it is kept in."""
+        return json.dumps({"before": self.data.decode("utf-8"), "after": self.after}).encode() + b"\n"
+
+    @staticmethod
+    def decoded(data: bytes) -> "Before | None":
+        """Return what such a file says; None for one that is none."""
+        try:
+            found = json.loads(data)
+            return Before(found["before"].encode("utf-8"), int(found["after"]))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            return None
+
+
+def to_remember(data: bytes, after: bytes, known: Before | None) -> Before | None:
+    """Return what must be known of a settings file to take our hooks out exactly; None where the file itself tells.
+
+    Args:
+        data: the file before this change.
+        after: with our hooks.
+        known: what was kept when they first came in.
+    """
+    settings = parse(data, "it")
+    if installed(settings):
+        return known and known._replace(after=zlib.crc32(after) if known.after == zlib.crc32(data) else 0)
+    back = render(without_hooks(parse(after, "it")), after)
+    is_as_if_made = after == render(with_hooks({}), b"")  # what we made ourselves goes again
+    return None if back == data and not is_as_if_made else Before(data, zlib.crc32(after))
 
 
 def plugin_hooks() -> dict[str, Any]:

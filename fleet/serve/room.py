@@ -3,13 +3,15 @@
 Who may come in is decided from the request alone, before a single message is read. A web page anywhere may open a
 WebSocket to a server on this machine, and a name of its own may be made to point here (DNS rebinding). So on loopback
 the Host must be one of loopback's names, and an Origin, which only browsers send, must be one that was allowed by name.
-Beyond loopback a token is asked for, and a certificate.
+A token is asked for everywhere, since loopback is open to all who have an account here; beyond it, a certificate.
 
 A visitor writes under the keys of the replica that it came as, and one that came as none only looks on: whatever else
-it changes is undone before anybody hears of it. Who reads too slowly is dropped, and comes back for what it missed.
+it changes is undone before anybody hears of it. A replica is whoever came under its name first, with a key of its own.
+Who reads too slowly is dropped, and comes back for what it missed.
 """
 
 import asyncio
+import hashlib
 import hmac
 import re
 import ssl
@@ -31,12 +33,21 @@ from crdt.lib0 import TruncatedError
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.share.live import wire
+from fleet.share.live.access import TOKEN_CHARS_MIN
 from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 
 QUEUE_BYTES_MAX = 8 * 1024 * 1024
 """What waits for one slow reader at most, besides the message that is on its way."""
 SEND_S_MAX = 30.0
 CONNECTIONS_MAX = 512
+ADDRESS_MAX = CONNECTIONS_MAX // 2
+"""Connections from one address beyond this machine."""
+REPLICA_MAX = CONNECTIONS_MAX // 8
+"""Connections of one replica: a large clan has 17 rooms."""
+ONLOOKERS_MAX = CONNECTIONS_MAX // 4
+"""Connections of all who come as no replica."""
+PINS_MAX = 10_000
+"""Replicas of which the server remembers who they are."""
 ROOMS_MAX = 64
 ROOM_BYTES_MAX = 256 * 1024 * 1024
 """A room that has received so much is emptied, and everybody brings what they have: nothing piles up for ever."""
@@ -46,7 +57,7 @@ UNREADABLE = 1007
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ROOM = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
-_TOKEN_CHARS_MIN = 16
+_KEY_CHARS_MAX = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +66,7 @@ class Rules:
 
     Attributes:
         host: where the server listens.
-        token: what a visitor must know; "" for none, on loopback alone.
+        token: what a visitor must know; with "" nobody is let in.
         origins: web pages that may connect, as browsers name them: ``https://example.org``.
     """
 
@@ -69,13 +80,13 @@ class Rules:
         Raises:
             UsageError: what is missing.
         """
-        if self.token and len(self.token) < _TOKEN_CHARS_MIN:
-            raise UsageError(f"a token must have {_TOKEN_CHARS_MIN} characters or more, at random; nothing was started")
         if not wire.is_loopback(self.host) and not (self.token and has_certificate):
             raise UsageError(
                 f"{self.host} is beyond this machine: that takes --token-file, and --tls-cert with --tls-key, so that "
                 "nobody else reads or writes the clan's lessons. Nothing was started"
             )
+        if len(self.token) < TOKEN_CHARS_MIN:
+            raise UsageError(f"a token must have {TOKEN_CHARS_MIN} characters or more, at random; nothing was started")
 
     def decide(self, path: str, headers: Mapping[str, str]) -> "Visitor | _Turned":
         """Decide about one request. Header names are looked up as ``Mapping`` does, which must not mind their case."""
@@ -87,7 +98,7 @@ class Rules:
         origin = headers.get("Origin")
         if origin is not None and origin not in self.origins:
             return _Turned(403, "web pages of this origin are not allowed in")
-        if self.token and not _knows(self.token, headers.get("Authorization", ""), asked):
+        if not _knows(self.token, headers.get("Authorization", ""), asked):
             return _Turned(401, "a token is needed, and this is not it")
         room = unquote(address.path).strip("/")
         if not _ROOM.fullmatch(room):
@@ -95,7 +106,7 @@ class Rules:
         replica = asked.get("replica", [""])[0]
         if replica and not names.is_replica(replica):
             return _Turned(400, "no replica")
-        return Visitor(room, replica)
+        return Visitor(room, replica, headers.get(wire.KEY_HEADER, "")[:_KEY_CHARS_MAX])
 
 
 def _host_of(header: str) -> str:
@@ -108,14 +119,18 @@ def _host_of(header: str) -> str:
 def _knows(token: str, authorization: str, asked: Mapping[str, list[str]]) -> bool:
     scheme, _, told = authorization.partition(" ")
     offered = told if scheme.lower() == "bearer" else asked.get("token", [""])[0]
-    return hmac.compare_digest(offered.encode("utf-8", "replace"), token.encode())
+    return bool(token) and hmac.compare_digest(offered.encode("utf-8", "replace"), token.encode())
 
 
 class Visitor(NamedTuple):
-    """Who was let in: to which room, and under which replica's keys it may write; "" for one that only looks on."""
+    """Who was let in: to which room, and under which replica's keys it may write; "" for one that only looks on.
+
+    ``key`` is what tells this replica from another that comes under its name.
+    """
 
     room: str
     replica: str
+    key: str = ""
 
 
 class _Turned(NamedTuple):
@@ -136,6 +151,7 @@ class _Guest:
     def __init__(self, socket: ServerConnection, visitor: Visitor) -> None:
         self.socket = socket
         self.visitor = visitor
+        self.address = str((socket.remote_address or ("",))[0])
         self.clients: set[int] = set()
         self._waiting: deque[tuple[bytes, int]] = deque()  # each with what it counts
         self._waiting_bytes = 0
@@ -234,6 +250,7 @@ class Rooms:
         self._entropy = entropy
         self._now_s = now_s
         # Weak: who was let in and then spoke no WebSocket is never attended to.
+        self._pins: dict[str, bytes] = {}
         self._visitors: WeakKeyDictionary[ServerConnection, Visitor] = WeakKeyDictionary()
 
     def room(self, name: str) -> _Room:
@@ -254,22 +271,41 @@ class Rooms:
         except LookupError:  # two Hosts, or two Origins: whichever we took, somebody on the way took the other
             asked = _Turned(400, "a header that may stand once stands twice")
         if isinstance(asked, Visitor):
-            asked = self._with_space(asked)
+            asked = self._with_space(asked, str((socket.remote_address or ("",))[0]))
         if isinstance(asked, _Turned):
             self.counts.turned += 1
             return socket.respond(asked.status, f"{asked.reason}\n")
         self._visitors[socket] = asked
         return None
 
-    def _with_space(self, visitor: Visitor) -> Visitor | _Turned:
-        if sum(len(room.guests) for room in self.rooms.values()) >= CONNECTIONS_MAX:
+    def _with_space(self, visitor: Visitor, address: str) -> Visitor | _Turned:
+        guests = [guest for room in self.rooms.values() for guest in room.guests]
+        if len(guests) >= CONNECTIONS_MAX:
             return _Turned(503, "too many are connected")
+        same = sum(guest.visitor.replica == visitor.replica for guest in guests)
+        near = sum(guest.address == address for guest in guests)
+        if same >= (REPLICA_MAX if visitor.replica else ONLOOKERS_MAX) or (
+            near >= ADDRESS_MAX and not wire.is_loopback(address)
+        ):
+            return _Turned(503, "too many of yours are connected")
+        if not self._is_who_it_says(visitor):
+            return _Turned(403, "somebody else came under this replica's name before")
         if visitor.room not in self.rooms and len(self.rooms) >= ROOMS_MAX:
             empty = [name for name, room in self.rooms.items() if not room.guests and not len(room.document)]
             if not empty:
                 return _Turned(503, "there are too many rooms")
             del self.rooms[empty[0]]
         return visitor
+
+    def _is_who_it_says(self, visitor: Visitor) -> bool:
+        """Tell whether a visitor has the key with which its replica came first; one without a key leaves none."""
+        known = self._pins.get(visitor.replica)
+        told = hashlib.sha256(visitor.key.encode("utf-8", "replace")).digest()
+        if known is not None:
+            return hmac.compare_digest(known, told)
+        if visitor.replica and visitor.key and len(self._pins) < PINS_MAX:
+            self._pins[visitor.replica] = told
+        return True
 
     async def attend(self, socket: ServerConnection) -> None:
         """Serve one connection until it ends."""

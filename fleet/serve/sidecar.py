@@ -24,11 +24,12 @@ import msgspec
 from anyio.abc import Process
 
 from fleet.hosts import local
-from fleet.model.errors import BusyError, FleetError
+from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.serve import metrics, units, watch
 from fleet.serve.metrics import Figures
 from fleet.serve.schedule import CLAN, Looks, Marks, Memory, Now, Ticked, digest, looks
-from fleet.store import config
+from fleet.store import config, consent
+from fleet.store.database import Local
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 
@@ -49,6 +50,7 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 TOLD_BYTES_MAX = 4 * 1024
 TICK_END_S = 0.3
 _TAKEN_S = 2.0
+_LEFT_S = 2.0
 
 Task = Callable[[], Awaitable[None]]
 Died = Callable[[str, BaseException, float], None]
@@ -408,8 +410,14 @@ def run(workspace: Workspace, agent: str) -> bool:
 
 
 def _background(workspace: Workspace, agent: str, say: Callable[[str, str], None]) -> dict[str, Background]:
-    """Return what else runs: live sync where a room is named."""
-    if not (workspace.config.live.url or workspace.config.live.serve):
+    """Return what else runs: live sync, in a room that somebody here agreed to."""
+    from fleet.share.live import access
+
+    try:
+        if access.agreed(workspace) is None:
+            return {}
+    except UsageError as unconfirmed:
+        say("live", str(unconfirmed))
         return {}
 
     class Into(logging.Handler):
@@ -430,13 +438,16 @@ async def _live(root: Path, agent: str, changed: watch.Bell, arrived: Callable[[
     again, with back-off, and never raises. With ``serve``, this process is the server as well, on loopback, unless
     another one here is already.
     """
+    from fleet.share.live import access
     from fleet.share.live.client import Live, Where  # with the libraries of live sync
 
-    settings = config.load(root / config.FILE_NAME).live
-    if not settings.url and not settings.serve:
+    workspace = Workspace(root)
+    settings = access.agreed(workspace)
+    workspace.close()
+    if settings is None:
         return
     live = Live(lambda: Workspace(root), agent, Where.named(settings), arrived)
-    parts = [stop.wait(), live.run(changed.wait), *([_serve_live(settings)] if settings.serve else [])]
+    parts = [stop.wait(), _left(root), live.run(changed.wait), *([_serve_live(settings)] if settings.serve else [])]
     tasks = [asyncio.ensure_future(part) for part in parts]  # no group: who reads the log is told the error itself
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -448,16 +459,32 @@ async def _live(root: Path, agent: str, changed: watch.Bell, arrived: Callable[[
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def _left(root: Path) -> None:
+    """Wait until somebody takes the yes to the room back."""
+    state = Local(root / local.FOLDER / "local.db")
+    try:
+        while state.agreed(consent.LIVE):
+            await anyio.sleep(_LEFT_S)
+        logging.getLogger("fleet.live").info("live: nobody agrees to the room any more; it was left")
+    finally:
+        state.close()
+
+
 async def _serve_live(settings: config.Live) -> None:
     """Serve on loopback; where somebody else here does already, look now and then whether they still do."""
     from fleet.serve.room import Rooms, Rules, serving
+    from fleet.share.live import access
 
-    rooms = Rooms(Rules("127.0.0.1", os.environ.get(settings.token_env, "")), os.urandom)
+    token = consent.variable(settings.token_env)
+    if len(token) < access.TOKEN_CHARS_MIN:
+        token = access.fresh_token()
+    rooms = Rooms(Rules("127.0.0.1", token), os.urandom)
     while True:
         with suppress(OSError):
             async with serving(rooms, settings.port):
-                logging.getLogger("fleet.live").info("live: serving on %s:%d", rooms.rules.host, settings.port)
-                await anyio.sleep_forever()
+                with access.published(settings.port, token):
+                    logging.getLogger("fleet.live").info("live: serving on %s:%d", rooms.rules.host, settings.port)
+                    await anyio.sleep_forever()
         await anyio.sleep(_TAKEN_S)
 
 

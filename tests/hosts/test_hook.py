@@ -1208,3 +1208,19 @@ def test_what_is_no_agents_name_is_none(place, name):
     (place.folder / ".fleet" / "replica.toml").write_text(f'default_agent = "{name}"\n', encoding="utf-8")
     assert entry.find_agent(str(place.folder), {}) == ""
     assert entry.find_agent(str(place.folder), {"FLEET_AGENT": "velma"}) == "velma"
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize("module", ["fleet.hook", "fleet hook"])
+def test_a_host_that_closed_its_descriptors_gets_a_zero_and_no_file_is_written_to_instead(place, closed, module):
+    payload = json.dumps({"session_id": SESSION, "cwd": str(place.folder), "prompt": "No, that is wrong: pin it."})
+    (place.folder.parent / "payload").write_text(payload)
+    for event in ("SessionStart", "UserPromptSubmit", "Stop", "Foo"):
+        command = f'exec "{sys.executable}" -m {module} {event} <"{place.folder.parent}/payload" {closed}'
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=place.folder, env=place.environment(), capture_output=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b""), event
+    for each in (place.folder / "agents/tank").glob("*.md"):  # without input, there is none
+        assert "{" not in each.read_text()
+    place.fleet("doctor")

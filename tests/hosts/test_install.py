@@ -377,3 +377,60 @@ def test_a_client_that_hangs_does_not_hold_the_doctor(place, tmp_path, monkeypat
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(setup, "_CLIENT_S", 0.2)
     assert "does not tell its version" in setup._client().what
+
+
+SHAPES = [
+    b"",
+    b"\n",
+    b"{}",
+    b"{}\n",
+    b"{ }",
+    b"{\n}\n",
+    b"  {}  \n\n",
+    b"\xef\xbb\xbf{}",
+    b"{\r\n}\r\n",
+    b'{"hooks": {}}',
+    b'{\r\n  "hooks": {}\r\n}\r\n',
+    b'{\r\n  "a": 1,\r\n  "hooks": {\r\n  }\r\n}\r\n',
+    b'{\n\t"hooks": {},\n\t"b": [1,\n2]\n}',
+    b'{"hooks": {"Stop": []}}',
+    b'{"hooks": {"Stop": [], "X": []}, "z": 1}',
+    b'{"hooks":{"Stop":[{"hooks":[]}]}}',
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_file_of_any_shape_is_after_uninstalling_what_it_was_before(place, shape: bytes, times: int):
+    path = written(place, shape)
+    path.chmod(0o600)
+    for _ in range(times):
+        place.fleet("install", "claude-code")
+    assert set(install.installed(json.loads(path.read_bytes().decode("utf-8-sig")))) == set(OURS)
+    place.fleet("uninstall", "claude-code")
+    assert path.read_bytes() == shape
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("shape", [b"", b'{\r\n  "hooks": {}\r\n}\r\n', b'{"hooks": {"Stop": []}}'])
+def test_what_a_person_added_meanwhile_stays_and_so_does_what_was_empty(place, shape: bytes):
+    path = written(place, shape)
+    place.fleet("install", "claude-code")
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps({**found, "model": "opus"}, indent=2))
+    place.fleet("uninstall", "claude-code")
+    assert json.loads(path.read_text()) == json.loads(shape or b"{}") | {"model": "opus"}
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("words", [("install",), ("install", "--dry-run"), ("uninstall",), ("doctor",)])
+def test_what_is_no_file_is_refused_at_once(place, words):
+    """A pipe in the place of the settings would never end, and nobody writes into it."""
+    path = path_of(place)
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    words = words if words == ("doctor",) else (words[0], "claude-code", *words[1:])
+    done = place.fleet(*words, expect=1 if words == ("doctor",) else 3)
+    assert "is no plain file" in done.stderr + done.stdout
+    assert stat.S_ISFIFO(path.stat().st_mode)

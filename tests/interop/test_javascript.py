@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fleet.share.live.client import Where
-from tests.serve.served import HOST, Served, served
+from tests.serve.served import HOST, TOKEN, Served, served
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("FLEET_TEST_INTEROP") != "1", reason="downloads npm packages: make test-interop"
@@ -73,11 +73,11 @@ def stage(request, modules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from tests.serve.test_live import Agent, OpenRooms, until
 
     monkeypatch.setattr(live, "HEAL_S", 0.05)
-    with served(rooms=OpenRooms(Rules(HOST), os.urandom) if request.param == "any" else None) as server:
+    with served(rooms=OpenRooms(Rules(HOST, TOKEN), os.urandom) if request.param == "any" else None) as server:
         agents = [Agent(tmp_path, name, server.where()).start() for name in ("tank", "velma")]
         agents[0].correct(LESSON)
         assert until(lambda: agents[1].seen() == {LESSON: 1})
-        browser = Browser(modules, server.where(), {})
+        browser = Browser(modules, server.where(), {"token": TOKEN})
         assert until(lambda: browser.do("connected"))
         yield server, *agents, browser
         browser.end()

@@ -29,6 +29,8 @@ from tests.sim.people import Held, held_in
 
 SLEEPER, MOVER, MORTAL = AGENTS = ("sleeper", "mover", "mortal")
 GIT, LIVE = "git", "live"
+TOKEN = "a-token-of-this-hour-0123"
+"""Known to all: each reaches the server by a way of its own, where no token of a server of theirs is found."""
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(8)]
 EQUAL_S = 420.0
 """A clan that was not reached for long is asked again after five minutes at most, and a fifth more of the interval."""
@@ -77,14 +79,16 @@ class Hour(Crew):
             self.run(agent, "init", "--agent", agent, "--remote", url, "--yes")
             self.set(agent, f"interval_s = {pace}\nquiet_s = 0.2\n")
             self.set(agent, f'url = "ws://{HOST}:{ways[LIVE].port}"\n', "live")
+            self.run(agent, "live", "join")
             self.set(agent, f"wait_s = {min(pace, 5.0)}\n", "share")
-            self.sidecars[agent] = self.sidecar(agent)
+            self.sidecars[agent] = self.sidecar(agent, FLEET_LIVE_TOKEN=TOKEN)
 
     def serve(self) -> None:
         """Start a live server, which knows nothing of the one before."""
         (self.folder / "server").mkdir(exist_ok=True)
+        (self.folder / "server/token").write_text(TOKEN)
         self.server = subprocess.Popen(
-            [sys.executable, "-m", "fleet", "live", "serve", "--port", "0"],
+            [sys.executable, "-m", "fleet", "live", "serve", "--port", "0", "--token-file", "token"],
             cwd=self.folder / "server",
             env=self.environment(),
             stdout=subprocess.PIPE,
@@ -132,7 +136,7 @@ class Hour(Crew):
             self.serve()
         for agent in AGENTS:
             if self.sidecars[agent].poll() is not None:
-                self.sidecars[agent] = self.sidecar(agent)
+                self.sidecars[agent] = self.sidecar(agent, FLEET_LIVE_TOKEN=TOKEN)
 
     def pause_s(self) -> float:
         return self.rng.uniform(0.3, self.longest_s)

@@ -11,6 +11,7 @@ from fleet.serve.room import Rooms, Rules, serving
 from fleet.share.live.client import Where
 
 HOST = "127.0.0.1"
+TOKEN = "a-token-of-this-test-0123"
 
 
 class Served:
@@ -51,7 +52,7 @@ class Served:
             self._up.set()
             await self._ending.wait()
 
-    def where(self, room: str = "clan", token: str = "") -> Where:
+    def where(self, room: str = "clan", token: str = TOKEN) -> Where:
         return Where(f"ws://{HOST}:{self.port}", room, token)
 
     def do(self, act: Callable[[], Any]) -> Any:
@@ -77,7 +78,7 @@ class Served:
 
 @contextmanager
 def served(rules: Rules | None = None, rooms: Rooms | None = None, **more: Any) -> Iterator[Served]:
-    found = Served(rooms or Rooms(rules or Rules(HOST), os.urandom), **more)
+    found = Served(rooms or Rooms(rules or Rules(HOST, TOKEN), os.urandom), **more)
     try:
         yield found
     finally:

@@ -31,7 +31,7 @@ from fleet.store.workspace import Workspace
 from tests.laws.test_updates import PANIC
 from tests.memory_remote import MemoryRemote, MemoryServer
 from tests.serve.conftest import until
-from tests.serve.served import HOST, Served, served
+from tests.serve.served import HOST, TOKEN, Served, served
 
 LESSON = "Check the CLI version before using --json"
 FORGED = (
@@ -250,7 +250,9 @@ class Vandal:
     """A client that writes what it likes."""
 
     def __init__(self, server: Served) -> None:
-        self._context = connect(server.where().of("", ""), compression=None, max_size=None)
+        self._context = connect(
+            server.where().of("", ""), additional_headers=server.where().headers, compression=None, max_size=None
+        )
         self.socket = self._context.__enter__()
         self.document = Document(int.from_bytes(os.urandom(CLIENT_ID_BITS // 8), "big"))
 
@@ -272,7 +274,7 @@ class Vandal:
 @pytest.fixture
 def vandalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, Agent, Agent, Vandal]]:
     monkeypatch.setattr(living, "HEAL_S", 0.05)
-    with served(rooms=OpenRooms(Rules(HOST), os.urandom)) as server:
+    with served(rooms=OpenRooms(Rules(HOST, TOKEN), os.urandom)) as server:
         one, two = (Agent(tmp_path, name, server.where()).start() for name in ("tank", "velma"))
         one.correct()
         assert until(lambda: two.seen() == {LESSON: 1})
@@ -424,7 +426,7 @@ def test_a_server_that_never_answers_is_asked_less_and_less(tmp_path: Path, monk
     monkeypatch.setattr(living, "_pause_s_max", lambda attempt: asked.append(attempt) or 0.01)
     monkeypatch.setattr(living.log, "propagate", True)
     with socket.create_server((HOST, 0)) as hole:  # takes connections, and says nothing
-        agent = Agent(tmp_path, "tank", Where(f"ws://{HOST}:{hole.getsockname()[1]}", "clan")).start()
+        agent = Agent(tmp_path, "tank", Where(f"ws://{HOST}:{hole.getsockname()[1]}", "clan", TOKEN)).start()
         assert until(lambda: len(asked) >= 4)
         agent.stop()
     assert asked[:4] == [1, 2, 3, 4]

@@ -2,12 +2,15 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from tests.serve.conftest import Crew, until
 
@@ -49,6 +52,7 @@ def live(crew: Crew, agent: str, url: str, more: str = "") -> str:
     """Make a workspace without any git remote, in the live room."""
     crew.run(agent, "init", "--agent", agent, "--yes")
     crew.set(agent, f'url = "{url}"\n{more}', "live")
+    crew.run(agent, "live", "join", expect=None)
     return agent
 
 
@@ -92,10 +96,10 @@ def test_a_token_is_read_from_the_environment_and_never_from_the_file(crew: Crew
     (crew.folder / "token").write_text(TOKEN)
     server = Server(crew, "--token-file", str(crew.folder / "token"))
     one = live(crew, "tank", server.url)
-    done = crew.run(one, "who", expect=5)
+    done = crew.run(one, "who", expect=5, FLEET_LIVE_TOKEN=f"not {TOKEN}")
     assert "401" in done.stderr
     assert TOKEN not in done.stderr
-    assert who(crew, one, FLEET_LIVE_TOKEN=TOKEN) == []
+    assert who(crew, one, FLEET_LIVE_TOKEN=TOKEN) == who(crew, one) == []
     assert server.end()[0] == 0
 
 
@@ -133,10 +137,116 @@ def test_a_port_that_is_taken_is_said(crew: Crew, server: Server):
 
 def test_who_without_a_room_or_without_a_server_says_what_to_do(crew: Crew, server: Server):
     crew.run("alone", "init", "--agent", "alone", "--yes")
-    assert "[live]" in crew.run("alone", "who", expect=2).stderr
+    assert "fleet live join" in crew.run("alone", "who", expect=2).stderr
     one = live(crew, "tank", server.url)
     server.end()
     done = crew.run(one, "who", expect=5)
     assert "nothing is lost" in done.stderr
     two = live(crew, "velma", "ws://fleet.example.org")
     assert "wss://" in crew.run(two, "who", expect=2).stderr
+
+
+def test_nobody_comes_in_without_the_token_that_the_server_made(crew: Crew, server: Server):
+    """Loopback is open to every account of a machine: another user reads and writes nothing, token or none."""
+    [kept] = (crew.folder / ".local/state/fleet").iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
+    for headers in ({}, {"Authorization": "Bearer "}, {"Authorization": f"Bearer {'0' * 48}"}):
+        with pytest.raises(InvalidStatus) as turned:
+            connect(f"{server.url}/clan", additional_headers=headers).__enter__()
+        assert turned.value.response.status_code == 401
+    one = live(crew, "tank", server.url)
+    crew.up(one)
+    assert until(lambda: who(crew, one))
+    kept.chmod(0o644)  # whoever could read it knows it: it opens nothing any more
+    assert "nothing is lost" in crew.run(one, "who", expect=5).stderr
+    server.end()
+    assert kept.read_bytes() == b""
+
+
+def test_a_strangers_server_on_our_port_is_told_nothing(crew: Crew):
+    """What listens there while no server of ours does is somebody else's: it gets no token, no lesson, no name."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        stranger.settimeout(0.2)
+        url = f"ws://127.0.0.1:{stranger.getsockname()[1]}"
+        server = Server(crew, "--port", "0")
+        server.end(signal.SIGKILL)  # its token stays behind, and is nobody's
+        [kept] = (crew.folder / ".local/state/fleet").iterdir()
+        assert kept.read_bytes()
+        kept.rename(kept.with_name(f"live-{stranger.getsockname()[1]}.token"))
+        one = live(crew, "tank", url)
+        crew.correct(one, "Pin the image digest")
+        crew.up(one)
+        crew.run(one, "who", expect=5)
+        until(lambda: heard.append(accepted(stranger)) or heard[-1], 3)
+    assert not any(heard)
+
+
+def accepted(server: socket.socket) -> bytes:
+    """Return the first bytes that somebody sends to a server within a moment; b"" for nobody."""
+    try:
+        with server.accept()[0] as one:
+            one.settimeout(1)
+            return one.recv(1000) or b"connected"
+    except TimeoutError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    "setting", ['url = "{url}"', 'url = "{url}"\nserve = true\nport = 1', "serve = true\nport = {port}"]
+)
+def test_a_room_that_a_tracked_file_names_is_used_after_a_yes_alone(crew: Crew, setting: str):
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        stranger.settimeout(0.2)
+        port = stranger.getsockname()[1]
+        crew.run("tank", "init", "--agent", "tank", "--yes")
+        crew.set("tank", setting.format(url=f"ws://127.0.0.1:{port}", port=port) + "\n", "live")
+        env = {"FLEET_LIVE_TOKEN": TOKEN}
+        crew.correct("tank", "Pin the image digest")
+        crew.up("tank", **env)
+        assert "fleet live join" in crew.run("tank", "who", expect=2, **env).stderr
+        assert not until(lambda: accepted(stranger), 2)
+        assert "nobody has agreed" in crew.events("tank", "live")[0]["what"]
+        crew.end()
+        crew.started.clear()
+        crew.run("tank", "live", "join")
+        if "url" in setting:
+            crew.up("tank", **env)
+            assert until(lambda: TOKEN.encode() in accepted(stranger))
+            crew.run("tank", "live", "leave")
+            assert until(lambda: any("it was left" in each["what"] for each in crew.events("tank", "live")))
+        path = crew.folder / "tank/fleet.toml"
+        path.write_text(path.read_text().replace("[live]\n", '[live]\nroom = "another"\n'))
+        assert "nobody has agreed" in crew.run("tank", "who", expect=2, **env).stderr
+
+
+def test_a_joined_room_needs_no_line_in_the_file(crew: Crew, server: Server):
+    for agent in ("tank", "velma"):
+        crew.run(agent, "init", "--agent", agent, "--yes")
+        crew.run(agent, "live", "join", server.url, "--room", "tent")
+        crew.up(agent)
+    assert until(lambda: len(who(crew, "tank")) == 2)
+    crew.correct("tank", "Pin the image digest")
+    assert until(lambda: "Pin the image digest" in crew.lines("velma"))
+    crew.run("tank", "live", "leave")
+    crew.run("tank", "who", expect=2)
+    crew.run("tank", "live", "leave", expect=1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ws://fleet.example.org",),
+        ("http://127.0.0.1",),
+        ("wss://me:secret@fleet.example.org",),
+        ("wss://fleet.example.org?token=x",),
+        ("--room", "../x"),
+        ("--token-env", "AWS_SECRET_ACCESS_KEY"),
+    ],
+)
+def test_what_can_be_no_room_is_not_joined(crew: Crew, words: tuple[str, ...]):
+    crew.run("tank", "init", "--agent", "tank", "--yes")
+    done = crew.run("tank", "live", "join", *words, expect=2)
+    assert "secret@" not in done.stderr
+    crew.run("tank", "who", expect=2)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import resource
 import shutil
 import socket as sockets
 import ssl
@@ -27,14 +28,15 @@ from fleet.share.live import wire
 from fleet.share.live.client import Where
 from fleet.share.remote import RemoteUnavailable
 from tests.laws.test_updates import DEADLY
-from tests.serve.served import HOST, Served, served
+from tests.serve.served import HOST, TOKEN, Served, served
 
-TOKEN = "a-token-of-this-test-0123"
+KNOWN = {"Authorization": f"Bearer {TOKEN}"}
 TANK, VELMA = "tank.c0ffee42", "velma.09ab12cd"
 ID = "p-3f9c1a2b7d4e5f60"
 KEY, OTHERS = f"{ID}|{TANK}", f"{ID}|{VELMA}"
 GET = (
     b"GET /clan HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Authorization: Bearer " + TOKEN.encode() + b"\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 
@@ -47,7 +49,8 @@ def server() -> Iterator[Served]:
 
 def entered(url: str, **more: Any) -> ClientConnection:
     """Connect; whoever does so closes it."""
-    return connect(url, **more).__enter__()
+    headers = {"Authorization": f"Bearer {TOKEN}"} | more.pop("additional_headers", {})
+    return connect(url, additional_headers=headers, **more).__enter__()
 
 
 class Guest:
@@ -105,7 +108,7 @@ def until(happened: Callable[[], object], wait_s: float = 10.0) -> bool:
 
 @pytest.mark.parametrize("host", ["localhost:8377", "127.0.0.1:8377", "127.0.0.1", "[::1]:8377", "LOCALHOST"])
 def test_loopbacks_own_names_are_let_in(host: str):
-    assert Rules(HOST).decide("/clan", {"Host": host}) == Visitor("clan", "")
+    assert Rules(HOST, TOKEN).decide("/clan", {"Host": host, **KNOWN}) == Visitor("clan", "")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_loopbacks_own_names_are_let_in(host: str):
     ["", "evil.example", "evil.example:8377", "127.0.0.1.evil.example", "localhost.evil.example", "[", "0.0.0.0"],
 )
 def test_a_name_that_was_made_to_point_here_is_not(host: str):
-    assert Rules(HOST).decide("/clan", {"Host": host}) == (403, door_reason(host))
+    assert Rules(HOST, TOKEN).decide("/clan", {"Host": host, **KNOWN}) == (403, door_reason(host))
 
 
 def door_reason(_: str) -> str:
@@ -122,14 +125,16 @@ def door_reason(_: str) -> str:
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://localhost:8377", "file://"])
 def test_a_web_page_is_not_let_in_unless_it_was_named(origin: str):
-    asked = Rules(HOST, origins=("https://fleet.example",)).decide("/clan", {"Host": HOST, "Origin": origin})
+    asked = Rules(HOST, TOKEN, origins=("https://fleet.example",)).decide(
+        "/clan", {"Host": HOST, "Origin": origin, **KNOWN}
+    )
     assert not isinstance(asked, Visitor)
     assert asked.status == 403
 
 
 def test_a_web_page_that_was_named_is_let_in():
-    headers = {"Host": HOST, "Origin": "https://fleet.example"}
-    assert Rules(HOST, origins=("https://fleet.example",)).decide("/clan", headers) == Visitor("clan", "")
+    headers = {"Host": HOST, "Origin": "https://fleet.example", **KNOWN}
+    assert Rules(HOST, TOKEN, origins=("https://fleet.example",)).decide("/clan", headers) == Visitor("clan", "")
 
 
 @pytest.mark.parametrize(
@@ -153,26 +158,27 @@ def test_where_a_token_is_asked_for_nobody_comes_in_without(path: str, headers: 
 
 @pytest.mark.parametrize("path", ["/", "//", "/../x", "/%2e%2e", "/UPPER", "/" + "x" * 65, "/a/b", "/é", "/a%00b"])
 def test_a_room_has_a_plain_name(path: str):
-    assert not isinstance(Rules(HOST).decide(path, {"Host": HOST}), Visitor)
+    assert not isinstance(Rules(HOST, TOKEN).decide(path, {"Host": HOST, **KNOWN}), Visitor)
 
 
 def test_who_comes_as_no_replica_is_told():
-    assert Rules(HOST).decide(f"/clan?replica={TANK}", {"Host": HOST}) == Visitor("clan", TANK)
-    assert not isinstance(Rules(HOST).decide("/clan?replica=../x", {"Host": HOST}), Visitor)
+    assert Rules(HOST, TOKEN).decide(f"/clan?replica={TANK}", {"Host": HOST, **KNOWN}) == Visitor("clan", TANK)
+    assert not isinstance(Rules(HOST, TOKEN).decide("/clan?replica=../x", {"Host": HOST, **KNOWN}), Visitor)
 
 
 @pytest.mark.parametrize(
-    ("host", "token", "tls"), [("0.0.0.0", "", True), ("192.0.2.1", TOKEN, False), ("::", "", False)]
+    ("host", "token", "tls"),
+    [("0.0.0.0", "", True), ("192.0.2.1", TOKEN, False), ("::", "", False), ("127.0.0.1", "", False)],
 )
 def test_beyond_loopback_a_token_and_a_certificate_are_needed(host: str, token: str, tls: bool):
-    with pytest.raises(UsageError, match="Nothing was started"):
+    with pytest.raises(UsageError, match="othing was started"):
         Rules(host, token).check(has_certificate=tls)
 
 
 @pytest.mark.parametrize(
-    ("host", "token", "tls"), [("0.0.0.0", TOKEN, True), ("127.0.0.1", "", False), ("::1", "", False)]
+    ("host", "token", "tls"), [("0.0.0.0", TOKEN, True), ("127.0.0.1", TOKEN, False), ("::1", TOKEN, False)]
 )
-def test_with_both_or_on_loopback_it_starts(host: str, token: str, tls: bool):
+def test_with_both_or_with_a_token_on_loopback_it_starts(host: str, token: str, tls: bool):
     Rules(host, token).check(has_certificate=tls)
 
 
@@ -196,10 +202,9 @@ def test_a_cross_site_page_is_turned_away_by_the_running_server(server: Served):
 def test_a_token_opens_the_running_server():
     with served(Rules(HOST, TOKEN)) as server:
         with pytest.raises(InvalidStatus) as turned:
-            entered(server.where().of("", ""))
+            entered(server.where().of("", ""), additional_headers={"Authorization": "Bearer wrong"})
         assert turned.value.response.status_code == 401
-        where = server.where(token=TOKEN)
-        entered(where.of("", ""), additional_headers=where.headers).close()
+        entered(server.where().of("", "")).close()
 
 
 # --- in a room --------------------------------------------------------------------------------------------------------
@@ -386,7 +391,7 @@ def test_who_asks_again_and_again_and_reads_nothing_is_dropped(monkeypatch: pyte
 def test_who_comes_in_and_speaks_no_websocket_leaves_nothing_behind(server: Served):
     for _ in range(10):
         plain = sockets.create_connection((HOST, server.port))
-        plain.sendall(f"GET /clan HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        plain.sendall(f"GET /clan HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
         assert b"426" in plain.recv(1000)
         plain.close()
 
@@ -416,7 +421,7 @@ def test_rooms_are_not_made_without_end(monkeypatch: pytest.MonkeyPatch):
         assert len(server.rooms.rooms) == 3
         with contextlib.ExitStack() as stack:
             for number in range(3):
-                stack.enter_context(connect(server.where(f"full{number}").of("", "")))
+                stack.callback(entered(server.where(f"full{number}").of("", "")).close)
             with pytest.raises(InvalidStatus) as turned:
                 entered(server.where("one-more").of("", ""))
             assert turned.value.response.status_code == 503
@@ -564,3 +569,67 @@ def test_a_server_leaves_its_port_behind():
     with served(port=port) as again:
         assert again.port == port
     assert Rooms(Rules(HOST), os.urandom).rooms == {}
+
+
+# --- who is who, and how much one may hold ----------------------------------------------------------------------------
+
+
+def test_a_replica_is_whoever_came_first_with_a_key_of_its_own(server: Served):
+    def come(key: str | None) -> ClientConnection:
+        return entered(server.where().of("", TANK), additional_headers={} if key is None else {wire.KEY_HEADER: key})
+
+    come("mine").close()
+    come("mine").close()
+    for other in ("theirs", "", None):
+        with pytest.raises(InvalidStatus) as turned:
+            come(other)
+        assert turned.value.response.status_code == 403
+    entered(server.where().of("", VELMA)).close()  # a page of JavaScript brings none, and leaves none
+    entered(server.where().of("", "")).close()
+
+
+@pytest.mark.parametrize(("name", "replica"), [("REPLICA_MAX", TANK), ("ONLOOKERS_MAX", "")])
+def test_one_client_holds_a_share_of_the_connections_at_most(monkeypatch, name: str, replica: str):
+    monkeypatch.setattr(room, name, 2)
+    with served() as server, Guest(server, replica), Guest(server, replica):
+        assert until(lambda: server.guests() == 2)
+        with pytest.raises(InvalidStatus) as turned:
+            entered(server.where().of("", replica))
+        assert turned.value.response.status_code == 503
+        entered(server.where().of("", VELMA)).close()
+
+
+def test_an_address_beyond_this_machine_holds_half_at_most(monkeypatch):
+    monkeypatch.setattr(room, "ADDRESS_MAX", 1)
+    monkeypatch.setattr(wire, "is_loopback", lambda host: False)
+    rules = Rules(HOST, TOKEN)
+    with served(rules) as server, Guest(server):
+        assert until(lambda: server.guests() == 1)
+        with pytest.raises(InvalidStatus) as turned:
+            entered(server.where().of("", VELMA))
+        assert turned.value.response.status_code == 503
+
+
+def announced(count: int, tail: bytes = b"") -> bytes:
+    return lib0.encode(count) + tail
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        wire.sync(wire.STEP_1, announced(2**29)),
+        wire.sync(wire.STEP_1, announced(2**29, bytes(1000))),
+        wire.sync(wire.UPDATE, b"\0" + announced(2**29)),
+        wire.sync(wire.UPDATE, b"\0\1\1" + announced(2**29)),
+        wire.sync(wire.UPDATE, b"\0\1\1" + announced(2**29, bytes(1000))),
+    ],
+)
+def test_what_announces_more_than_it_brings_costs_nothing(server: Served, message: bytes):
+    """An 8-byte message made the library set aside a gigabyte, and work for two seconds."""
+    with Guest(server) as tank:
+        tank.exchange()
+        before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+        tank.socket.send(message)
+        assert tank.ended() == room.UNREADABLE
+        assert time.monotonic() - began < 1
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024

@@ -486,6 +486,7 @@ def test_where_a_live_room_is_named_a_lesson_is_next_door_without_any_remote(cre
     for agent in ("ann", "bob"):
         crew.run(agent, "init", "--agent", agent)
         crew.set(agent, f"serve = true\nport = {port}\n", "live")
+        crew.run(agent, "live", "join")
         crew.up(agent)
     crew.correct("ann", HAND)
     assert until(lambda: HAND in crew.lines("bob"))

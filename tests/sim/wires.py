@@ -104,7 +104,7 @@ class Server:
         self.rooms = self._rooms()
 
     def _rooms(self) -> Rooms:
-        return Rooms(Rules("127.0.0.1"), self._entropy, lambda: self.conductor.now_s)
+        return Rooms(Rules("127.0.0.1", "a-token-that-nobody-asks-for"), self._entropy, lambda: self.conductor.now_s)
 
     def restart(self) -> None:
         for socket in list(self.guests):

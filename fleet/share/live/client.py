@@ -6,7 +6,6 @@ says what it has, and gets the rest. Who is here is told by awareness, which nob
 
 import asyncio
 import logging
-import os
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -23,12 +22,13 @@ from websockets.frames import CloseCode
 from crdt.doc import BadUpdateError
 from crdt.lib0 import TruncatedError
 from fleet.model import limits, names
-from fleet.model.errors import BusyError, FleetError, UsageError
+from fleet.model.errors import BusyError, FleetError
 from fleet.share import policy
-from fleet.share.live import wire
+from fleet.share.live import access, wire
 from fleet.share.live.bridge import BASE, DIGITS, Bridge, Updates
 from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 from fleet.share.remote import RemoteUnavailable
+from fleet.store import consent
 from fleet.store.config import Live as Settings
 from fleet.store.database import Pause
 from fleet.store.workspace import Workspace
@@ -57,7 +57,7 @@ class Where:
     Attributes:
         url: of the server, ``ws://`` on this machine or ``wss://`` anywhere.
         room: its name there.
-        token: what the server asks for, or "".
+        token: what the server asks for; "" for one of this user's own, which is found when it is asked.
     """
 
     url: str
@@ -66,13 +66,12 @@ class Where:
 
     @staticmethod
     def named(settings: Settings) -> "Where":
-        """Return the room that the configuration names.
+        """Return the room of settings that somebody here agreed to.
 
         Raises:
             UsageError: its address is none, or one on which everybody on the way could read along.
         """
-        url = settings.url or f"ws://127.0.0.1:{settings.port}"
-        return Where(_checked(url), settings.room, os.environ.get(settings.token_env, ""))
+        return Where(access.checked(access.address(settings)), settings.room, consent.variable(settings.token_env))
 
     def of(self, digit: str, replica: str) -> str:
         """Return the address of one room of the clan, for one who writes as a replica, or "" to look on."""
@@ -86,23 +85,18 @@ class Where:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What goes with each request: in a header, since addresses end up in logs."""
-        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        """What goes with each request: in a header, since addresses end up in logs.
 
-
-def _checked(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        host.encode("idna")  # a name that is none shows here, and not as an error of ours when it is looked up
-        has_port = parts.port is None or parts.port > 0
-    except ValueError:
-        host, has_port = "", False
-    if not host or not has_port or parts.scheme not in ("ws", "wss") or parts.username or parts.query or parts.fragment:
-        raise UsageError(f"{url[:200]!r} is no address of a live server: ws://127.0.0.1:PORT or wss://HOST")
-    if parts.scheme == "ws" and not wire.is_loopback(host):
-        raise UsageError(f"{url[:200]!r} goes beyond this machine in clear text; use wss://")
-    return url
+        Raises:
+            ConnectionRefusedError: the server is on this machine, and none of this user's: it is told nothing.
+        """
+        parts = urlsplit(self.url)
+        token = self.token
+        if not token and wire.is_loopback(parts.hostname or "") and parts.scheme == "ws":
+            token = access.published_token(parts.port or 80)
+            if not token:
+                raise ConnectionRefusedError(f"no live server of yours listens on port {parts.port or 80}")
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 class Live:
@@ -138,7 +132,7 @@ class Live:
         self._opened_s: dict[str, float] = {}
         self._inbox: Updates = []
         self._bell = asyncio.Event()
-        self._since = self._on = ""
+        self._since = self._on = self._key = ""
         self.bridge: Bridge
         self._presence: Presence
         self._tasks: asyncio.TaskGroup
@@ -171,7 +165,7 @@ class Live:
         workspace = self._opened()
         with workspace.writing(self._agent) as writer:
             replica = writer.name
-        self._since = workspace.wall()
+        self._since, self._key = workspace.wall(), access.key(workspace)
         self._is_paused = workspace.state.paused(workspace.wall()) is not None
         return Bridge(workspace, replica)
 
@@ -317,7 +311,7 @@ class Live:
             await asyncio.sleep(self._rng.uniform(0, _pause_s_max(attempt)))
 
     async def _converse(self, room: str) -> None:
-        async with _connected(self._where, room, self.bridge.writer) as socket:
+        async with _connected(self._where, room, self.bridge.writer, self._key) as socket:
             self._sockets[room] = socket
             self._opened_s[room] = asyncio.get_running_loop().time()
             try:
@@ -356,11 +350,15 @@ class Live:
             self._bell.set()
 
 
-def _connected(where: Where, digit: str, replica: str) -> connect:
-    """Return the connection to one room of the clan, for one who writes as a replica, or "" to look on."""
+def _connected(where: Where, digit: str, replica: str, key: str = "") -> connect:
+    """Return the connection to one room of the clan, for one who writes as a replica, or "" to look on.
+
+    Raises:
+        ConnectionRefusedError: the server is on this machine, and none of this user's.
+    """
     return connect(
         where.of(digit, replica),
-        additional_headers=where.headers,
+        additional_headers=where.headers | ({wire.KEY_HEADER: key} if key else {}),
         proxy=where.proxy,
         open_timeout=OPEN_S,
         close_timeout=1,

@@ -18,6 +18,8 @@ from fleet.model import limits, names
 
 SYNC, AWARENESS, QUERY_AWARENESS = 0, 1, 3
 STEP_1, STEP_2, UPDATE = 0, 1, 2
+KEY_HEADER = "Fleet-Key"
+"""The header with what tells a replica from another that comes under its name."""
 QUERY = bytes((QUERY_AWARENESS,))
 """The question who is here."""
 

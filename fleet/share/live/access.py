@@ -1,0 +1,216 @@
+"""Access to live rooms: the room that somebody on this machine agreed to, and the token of this user's own server.
+
+A port of loopback is open to everybody with an account here, so a live server always has a token. ``published`` keeps
+it in a file that this user alone can read, for as long as the server lives, and holds a lock on it. A client takes it
+from there only while that lock is held: else somebody else listens on the port, and would be told token and lessons.
+"""
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from fleet.model.errors import DiskError, UsageError
+from fleet.share.live import wire
+from fleet.store import consent
+from fleet.store.config import Live as Settings
+from fleet.store.workspace import Workspace
+
+TOKEN_CHARS_MIN = 16
+_TOKEN_BYTES_MAX = 1024
+_WAIT_S = 1.0
+_JOINED, _KEY = "live", "live key"
+_DEFAULT = Settings()
+
+
+# --- which room -----------------------------------------------------------------------------------------------------
+
+
+def checked(url: str) -> str:
+    """Return the address of a live server.
+
+    Raises:
+        UsageError: it is none, or one on which everybody on the way could read along.
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        host.encode("idna")  # a name that is none shows here, and not as an error of ours when it is looked up
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:
+        host, has_port = "", False
+    if not host or not has_port or parts.scheme not in ("ws", "wss") or "@" in url or parts.query or parts.fragment:
+        shown = url.rpartition("@")[2].partition("?")[0][:200]
+        raise UsageError(f"{shown!r} is no address of a live server: ws://127.0.0.1:PORT or wss://HOST")
+    if parts.scheme == "ws" and not wire.is_loopback(host):
+        raise UsageError(f"{url[:200]!r} goes beyond this machine in clear text; use wss://")
+    return url
+
+
+def named(workspace: Workspace) -> Settings | None:
+    """Return the room that was joined here, else the one that the configuration names; None for none.
+
+    Nobody may be there before ``check`` says so.
+    """
+    settings = workspace.config.live
+    with suppress(ValueError):
+        if joined := workspace.state.get(_JOINED):
+            return msgspec.convert(json.loads(joined), Settings)
+    return settings if settings.url or settings.serve else None
+
+
+def agreed(workspace: Workspace) -> Settings | None:
+    """Return the room to be in; None where none is named.
+
+    Raises:
+        UsageError: nobody on this machine agreed to it, or its address is none.
+    """
+    settings = named(workspace)
+    if settings is None:
+        return None
+    checked(address(settings))
+    if not workspace.state.agrees(consent.LIVE, _consented(settings)):
+        raise UsageError(
+            f"fleet.toml names the live room {settings.room} at {address(settings)}, and nobody has agreed to that on "
+            "this machine. Nothing was sent. `fleet live join` agrees to it, `fleet live join URL` names another"
+        )
+    return settings
+
+
+def address(settings: Settings) -> str:
+    """Return the address of a room's server: where it serves itself, on this machine."""
+    return settings.url or f"ws://127.0.0.1:{settings.port}"
+
+
+def join(workspace: Workspace, url: str = "", room: str = "", token_env: str = "") -> Settings:
+    """Agree to a room, on this machine: the one of an address, or with none the one that the configuration names.
+
+    Raises:
+        UsageError: none is named, or what was given cannot be one. Nothing was changed.
+    """
+    if url or room or token_env:
+        given = {"url": url or _here(), "room": room or _DEFAULT.room, "token_env": token_env or _DEFAULT.token_env}
+        try:
+            settings = msgspec.convert(given, Settings)
+        except msgspec.ValidationError as why:
+            raise UsageError(f"no such room can be: {why}. Nothing was changed") from why
+    elif workspace.config.live.url or workspace.config.live.serve:
+        settings, given = workspace.config.live, {}
+    else:
+        settings = msgspec.structs.replace(_DEFAULT, url=_here())
+        given = {"url": settings.url}
+    checked(address(settings))
+    workspace.state.agree(consent.LIVE, _consented(settings), workspace.wall())
+    for other in workspace.state.agreed(consent.LIVE):
+        if other != _consented(settings):
+            workspace.state.disagree(consent.LIVE, other)
+    workspace.state.put(**{_JOINED: json.dumps(given) if given else ""})
+    return settings
+
+
+def leave(workspace: Workspace) -> bool:
+    """Withdraw every yes to a live room here; tell whether there was one."""
+    was_in = bool(workspace.state.agreed(consent.LIVE))
+    workspace.state.disagree(consent.LIVE)
+    workspace.state.put(**{_JOINED: ""})
+    return was_in
+
+
+def key(workspace: Workspace) -> str:
+    """Return what a server tells this folder's replicas from others by who come under their names."""
+    if not (found := workspace.state.get(_KEY)):
+        found = workspace.world.entropy(16).hex()
+        workspace.state.put(**{_KEY: found})
+    return found
+
+
+def _here() -> str:
+    return f"ws://127.0.0.1:{_DEFAULT.port}"
+
+
+def _consented(settings: Settings) -> str:
+    served = f" serve:{settings.port}" if settings.serve else ""
+    return f"{settings.url} {settings.room} {settings.token_env}{served}"
+
+
+# --- this user's own server -----------------------------------------------------------------------------------------
+
+
+def fresh_token() -> str:
+    """Return a token that nobody guesses."""
+    return os.urandom(24).hex()
+
+
+@contextmanager
+def published(port: int, token: str) -> Iterator[None]:
+    """Let this user's clients find the token of the server on a port, while the block runs.
+
+    Raises:
+        DiskError: the file cannot be written, or is not this user's own.
+    """
+    path = _file(port)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        if not stat.S_ISREG(os.fstat(handle).st_mode) or os.fstat(handle).st_uid != os.geteuid():
+            os.close(handle)
+            raise PermissionError(1, "it is not a plain file of yours")
+    except OSError as why:
+        raise DiskError(
+            f"{path} cannot be written ({why.strerror}), so no client of yours could come in; nothing was started"
+        ) from why
+    try:
+        os.fchmod(handle, 0o600)
+        _lock(handle, path)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, token.encode() + b"\n", 0)
+        yield
+    finally:
+        with suppress(OSError):
+            os.ftruncate(handle, 0)
+        os.close(handle)
+
+
+def published_token(port: int) -> str:
+    """Return the token of the server that this user runs on a port; "" where there is none."""
+    try:
+        handle = os.open(_file(port), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        seen = os.fstat(handle)
+        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+            return ""
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # taken: the server that wrote it is gone
+    except BlockingIOError:
+        return os.read(handle, _TOKEN_BYTES_MAX).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    else:
+        return ""
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, path: Path) -> None:
+    until = time.monotonic() + _WAIT_S  # a client that looks holds it for a moment
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise DiskError(f"another server of yours holds {path}; nothing was started") from None
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _file(port: int) -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "fleet" / f"live-{port}.token"
