@@ -164,9 +164,8 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     holds_the_rest = payload.source == "resume" and since is not None
     shown = made.new_ids if holds_the_rest else made.ids
     _told(call, shown)
-    return Reply(
-        made.news if holds_the_rest else made.text, note=_at_hand(payload.source, len(shown), len(made.new_ids))
-    )
+    note = _at_hand(payload.source, len(shown), len(made.new_ids))
+    return Reply(made.news if holds_the_rest else made.text, note=note)
 
 
 def _at_hand(source: str, shown: int, new: int) -> str:
