@@ -1,10 +1,11 @@
 """The scripted model server beside the captured payloads, with one thing more: it does what its context asks for.
 
-``{entry}`` in a command becomes the id that the last ``fleet learn c-...`` in the request names. So a test shows that
-the request reached the model, and not merely a log.
+``{entry}`` in a command becomes the id that the last ``fleet learn c-...`` in the request names; until one is named it
+answers, and calls nothing. So a test shows that the request reached the model, and not merely a log.
 """
 
 import importlib.util
+import itertools
 import json
 import re
 import sys
@@ -23,8 +24,9 @@ def main() -> None:
     class Model(fake.H):
         def anthropic(self, body: dict) -> None:
             named = _ENTRY.findall(json.dumps(body.get("messages", [])))
+            known = given if named else list(itertools.takewhile(lambda command: "{entry}" not in command, given))
             with fake.LOCK:
-                fake.CMDS[:] = [command.replace("{entry}", named[-1] if named else "c-none") for command in given]
+                fake.CMDS[:] = [command.replace("{entry}", named[-1] if named else "") for command in known]
             super().anthropic(body)
 
     server = fake.ThreadingHTTPServer(("127.0.0.1", fake.PORT), Model)

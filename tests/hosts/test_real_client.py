@@ -6,11 +6,14 @@ Not part of ``make test``: ``make test-hosts`` downloads the client from npm, on
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,11 @@ PACKAGE = "@anthropic-ai/claude-code"
 LESSON = "Use pnpm, not npm, to install packages in this repository"
 CORRECTION = "No, that's wrong. You should use pnpm here, not npm."
 STATE = f'fleet learn {{entry}} --pattern "{LESSON}"'
+WORDINGS = (
+    "Use pnpm, not `npm install`, to install packages in this repository",
+    "To install packages in this repository, use pnpm, not `npm install`",
+    "In this repository use pnpm, not `npm install`, to install a package",
+)
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +90,23 @@ class Desk:
         self, where: Path, prompt: str, *commands: str, words: tuple[str, ...] = ("--allowedTools", "Bash")
     ) -> "Seen":
         """Run one session of the client; return what the model was sent. Without words it asks before it runs."""
+        with self.scripted(commands) as (log, environment):
+            done = subprocess.run(
+                [self.client, "-p", prompt, *words],
+                cwd=where,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return Seen(log)
+
+    @contextmanager
+    def scripted(self, commands: tuple[str, ...]) -> Iterator[tuple[Path, dict[str, str]]]:
+        """Serve a model that calls these commands in order; yield the log of what it is sent, and an environment."""
         log = self.folder / f"requests-{time.monotonic_ns()}.jsonl"
         log.touch()
         with socket.socket() as free:
@@ -95,21 +120,41 @@ class Desk:
         )
         try:
             _wait_for(lambda: not socket.socket().connect_ex(("127.0.0.1", port)))
-            done = subprocess.run(
-                [self.client, "-p", prompt, *words],
-                cwd=where,
-                env=self.environment(ANTHROPIC_BASE_URL=f"http://127.0.0.1:{port}", ANTHROPIC_API_KEY="fake"),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
+            yield log, self.environment(ANTHROPIC_BASE_URL=f"http://127.0.0.1:{port}", ANTHROPIC_API_KEY="fake")
         finally:
             model.terminate()
             model.wait()
-        assert done.returncode == 0, done.stdout + done.stderr
-        return Seen(log)
+
+    @contextmanager
+    def terminal(self, where: Path, *commands: str) -> Iterator["Terminal"]:
+        """Open the client as a person does, in a terminal, asking before each command."""
+        trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+        known = {"hasCompletedOnboarding": True, "theme": "dark", "projects": {str(where): trusted}}
+        known["customApiKeyResponses"] = {"approved": ["fake"], "rejected": []}
+        (self.home / ".claude.json").write_text(json.dumps(known))
+        with self.scripted(commands) as (log, environment):
+            shown = Terminal(self.folder / "tmux", log)
+            words = [f"{name}={value}" for name, value in environment.items()]
+            shown.run(
+                "new-session",
+                "-d",
+                "-x",
+                "160",
+                "-y",
+                "50",
+                "-c",
+                str(where),
+                shlex.join(
+                    ["env", "-i", "TERM=xterm-256color", *words, str(self.client), "--permission-mode", "manual"]
+                ),
+            )
+            try:
+                shown.wait_for("for shortcuts")
+                yield shown
+                shown.press("/exit", "Enter")
+                _wait_for(lambda: not shown.is_open())
+            finally:
+                shown.run("kill-server", check=False)
 
     def settled(self, where: Path, ends: int) -> str:
         """Wait until so many sessions' ends were worked through; return what the last said."""
@@ -139,6 +184,38 @@ class Seen:
         last = max(self.bodies, key=lambda body: len(body["messages"]))
         blocks = [b for m in last["messages"] if isinstance(m["content"], list) for b in m["content"]]
         return [(bool(b.get("is_error")), "\n".join(_texts(b))) for b in blocks if b.get("type") == "tool_result"]
+
+
+class Terminal:
+    """A terminal with the client in it: what it shows, and a person's keys."""
+
+    def __init__(self, path: Path, log: Path) -> None:
+        self.path, self.log = path, log
+
+    def run(self, *words: str, check: bool = True) -> str:
+        """Run a command of tmux, on a server of its own."""
+        done = subprocess.run(
+            ["tmux", "-S", self.path, *words], capture_output=True, text=True, timeout=60, check=check
+        )
+        return done.stdout
+
+    def shown(self) -> str:
+        """Return what stands on the screen."""
+        return self.run("capture-pane", "-p", "-S", "-200")
+
+    def is_open(self) -> bool:
+        """Tell whether the client still runs."""
+        return bool(self.run("list-sessions", check=False))
+
+    def press(self, *keys: str) -> None:
+        """Press keys, or type words."""
+        for key in keys:
+            self.run("send-keys", key)
+            time.sleep(0.5)
+
+    def wait_for(self, text: str) -> None:
+        """Wait until a text stands on the screen."""
+        _wait_for(lambda: text in self.shown())
 
 
 def _texts(value: object) -> list[str]:
@@ -293,3 +370,35 @@ def test_the_same_correction_in_three_sessions_is_memory_in_the_fourth_and_reach
     desk.session(cantona, "hello")
     assert "synced" in desk.settled(cantona, 1)
     assert LESSON in desk.session(cantona, "hello").first
+
+
+def test_a_refused_call_and_two_more_wordings_are_one_memory_in_the_fourth_session_in_a_worktree_and_elsewhere(desk):
+    if not shutil.which("tmux"):
+        pytest.skip("tmux is not installed")
+    tank = desk.join("tank")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x")):
+        subprocess.run(
+            ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", *words], cwd=tank, check=True, timeout=60
+        )
+    state = "fleet learn {entry} --pattern '%s'"
+    with desk.terminal(tank, "npm install left-pad", state % WORDINGS[0]) as terminal:
+        terminal.press("install it", "Enter")
+        terminal.wait_for("Do you want to proceed?")
+        terminal.press(*["Down"] * 3, "Tab", "No, use pnpm here", "Enter")
+        terminal.wait_for('fleet logged a correction: "No, use pnpm here"')
+        terminal.wait_for("fleet: seen 1 time")
+    assert "(Refused Bash: npm install left-pad)" in (tank / "agents" / "tank" / "corrections.md").read_text()
+    assert WORDINGS[0] in desk.fleet(tank, "patterns")
+    desk.settled(tank, 1)
+    for number, wording in enumerate(WORDINGS[1:]):
+        seen = desk.session(tank, CORRECTION, state % wording, words=())
+        assert [failed for failed, _ in seen.results()] == [False]
+        desk.settled(tank, number + 2)
+
+    for place in ((), ("--worktree", "aside")):
+        start = desk.session(tank, "hello", words=place).first
+        assert any(wording in start.split("Memory of", 1)[1].split("\n## ", 1)[0] for wording in WORDINGS)
+
+    velma = desk.join("velma")
+    at_the_command = desk.session(velma, "go", "true", "npm install left-pad").text
+    assert any(wording in at_the_command for wording in WORDINGS)
