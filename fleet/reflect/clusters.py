@@ -116,6 +116,17 @@ def clustered(
     return Clusters(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
 
+def texts_grouped(texts: Sequence[str]) -> list[list[int]]:
+    """Return which of many texts say the same in other words, by their numbers: groups of two or more.
+
+    By their words alone, by the rule that groups lessons.
+    """
+    sure = [
+        Pair(f"{each.one:08}", f"{each.other:08}", each.score) for each in alike(texts) if _say_the_same(each, 0.0)
+    ]
+    return sorted(sorted(int(each) for each in group) for group in _linked(sorted(sure, key=_closest_first)))
+
+
 def _closest_first(pair: Pair) -> tuple[float, str, str]:
     return -pair.score, pair.one, pair.other
 

@@ -1,0 +1,280 @@
+"""Observations: one line about one thing that happened in a session, in the format of auto-reflect. Pure.
+
+``- 2026-03-18T14:32Z | Fixed circular import in utils/auth.ts <!-- tank 8c53a2ca -->``: minute, words, and in a comment
+whose session it was: the agent, and the session's mark, which is short and always the same for one session. The whole
+line has under ``LINE_CHARS_MAX`` characters. Lines of other tools have no comment; those that lie closer together than
+``IDLE_MINUTES`` are taken for one session.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fleet.text import dates, markdown, screening
+
+KINDS = ("commit", "fix", "reuse", "dead-end", "workaround")
+LINE_CHARS_MAX = 120
+"""Every line has fewer."""
+IDLE_MINUTES = 30
+FLAG = "directive"
+"""The word in an observation's comment that says: this reads as a directive."""
+
+_MINUTE_MS = 60_000
+_WORDS_CHARS_MAX = 2_000
+_MARK_CHARS_MAX = 12
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_WHEN = (
+    r"\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:[ ]?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}))?)?"
+)
+_LINE = re.compile(
+    rf"[ \t]*(?:[-*+][ \t]+)?\[?(?P<when>{_WHEN})\]?[ \t]*(?:[|│:—–]|-(?=[ \t]))[ \t]*(?P<text>\S.*)", re.IGNORECASE
+)
+_COMMENT = re.compile(
+    rf"[ \t]*(?P<agent>[a-z0-9][a-z0-9_-]{{0,31}})(?:[ \t]+(?P<session>(?!{FLAG}\b)[A-Za-z0-9_-]{{1,40}}))?"
+    rf"(?P<at>[ \t]+{_WHEN})?(?P<flag>[ \t]+{FLAG})?[ \t]*"
+)
+
+
+class Whose(NamedTuple):
+    """The agent and the session that a comment names; the moment, where it tells one; whether it flags a directive."""
+
+    agent: str
+    session: str
+    at: str = ""
+    is_flagged: bool = False
+
+
+class Said(NamedTuple):
+    """One thing that an entry of a scratchpad or a log says.
+
+    Attributes:
+        text: one line.
+        at: the minute, ``2026-03-18T14:32Z``, or the day alone.
+        session: a key of it: ``agent mark`` of a known one; ``@...`` of one that can only be told by the time.
+        kind: of ``KINDS``; or done, worked, failed, decided, learned; "" when it is not known.
+    """
+
+    text: str
+    at: str
+    session: str
+    kind: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the session is known by its id."""
+        return not self.session.startswith("@")
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def kind_named(said: str) -> str:
+    """Return the kind that somebody means, "" for none: ``dead end``, ``dead_end`` and ``Dead-End`` are one."""
+    wanted = re.sub(r"[\s_]+", "-", said.strip().casefold()).removesuffix("s")
+    known = {**{kind: kind for kind in KINDS}, "deadend": "dead-end", "bug": "fix", "fixe": "fix"}
+    return known.get(wanted, "")
+
+
+def session_mark(session: str) -> str:
+    """Return the short name of a session: itself where it is short, the end of a UUID, else a hash; "" for none."""
+    if not session:
+        return ""
+    if _UUID.fullmatch(session):
+        return session[-8:].lower()  # the beginning of a UUID by time is shared by those of one minute
+    if len(session) <= _MARK_CHARS_MAX and _PLAIN.fullmatch(session) and session != FLAG:
+        return session
+    return blake2b(session.encode("utf-8", "replace"), digest_size=4).hexdigest()
+
+
+def session_key(agent: str, session: str) -> str:
+    """Return what names a session in what is read: the agent, and the session's mark."""
+    return f"{agent} {session_mark(session)}".strip()
+
+
+def comment(agent: str, session: str, *more: str) -> str:
+    """Return the comment that says whose session it was."""
+    return f"<!-- {' '.join(filter(None, (agent, session_mark(session), *more)))} -->"
+
+
+def minute(at_ms: int) -> str:
+    """Return a moment to the minute, as an observation has it."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%MZ")
+
+
+def line(at_ms: int, kind: str, text: str, agent: str, session: str = "") -> tuple[str, bool]:
+    """Return an observation as a line without its end, and whether words were cut off to keep it short.
+
+    Args:
+        at_ms: when, milliseconds since 1970.
+        kind: of ``KINDS``.
+        text: what happened; secrets and marks are taken out of it.
+        agent: whose session.
+        session: the host's id of it, or "".
+    """
+    said = clean(text)
+    flag = FLAG if is_directive(said) else ""
+    said = _labelled(kind, said)
+    head, tail = f"- {minute(at_ms)} | ", f" {comment(agent, session, flag)}"
+    room = LINE_CHARS_MAX - 1 - len(head) - len(tail)
+    short = fitting(said, room)
+    return f"{head}{short}{tail}", short != said
+
+
+def clean(text: str) -> str:
+    """Return words as one line of a page: no secret, no hidden mark, nothing that is a comment or a table's bar."""
+    said = screening.readable(text[:_WORDS_CHARS_MAX])
+    return said.replace("<!--", "‹!--").replace("-->", "--›").lstrip("#>|-*+ ").strip()
+
+
+def fitting(text: str, chars_max: int) -> str:
+    """Return a text that has at most so many characters, cut behind a word where it is longer."""
+    if len(text) <= chars_max:
+        return text
+    head = text[: max(chars_max - 1, 1)]
+    cut = head.rfind(" ")
+    return f"{(head[:cut] if cut > chars_max // 2 else head).rstrip(' ,;:—-')}…"
+
+
+def _labelled(kind: str, said: str) -> str:
+    label, *others = words("labels")[kind]
+    lower = said.casefold()
+    return said if any(re.match(rf"{re.escape(word)}\b", lower) for word in others) else f"{label}: {said}"
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """One line of a page as a reader sees it, with the comments that stand on it."""
+
+    number: int
+    text: str
+    comments: tuple[str, ...]
+    is_code: bool = False
+
+
+def rows(page: str) -> list[Row]:
+    """Return the lines of a page that say something, or that bear a comment, without what comments hide."""
+    found: dict[int, Row] = {}
+    for each in markdown.rows(page.replace("\r\n", "\n")):
+        known = found.get(each.number, Row(each.number, "", ()))
+        if each.kind == "comment":
+            found[each.number] = known._replace(comments=(*known.comments, each.text))
+        else:
+            found[each.number] = known._replace(text=known.text + each.text, is_code=each.kind == "literal")
+    return [found[number] for number in sorted(found)]
+
+
+def whose(comments: Iterable[str]) -> Whose | None:
+    """Return the agent and session that the comments of a line name; None where none does."""
+    for each in comments:
+        if match := _COMMENT.fullmatch(each):
+            return Whose(match["agent"], match["session"] or "", (match["at"] or "").strip(), bool(match["flag"]))
+    return None
+
+
+def observed(found: Iterable[Row]) -> list[Said]:
+    """Return the observations among the lines of a page, in their order, each with its session."""
+    read: list[tuple[int, Said]] = []
+    for each in found:
+        if (match := _LINE.fullmatch(each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
+            by = whose(each.comments)
+            session = f"{by.agent} {by.session}" if by is not None and by.session else ""
+            has_time = ":" in match["when"]
+            at = minute(ms) if has_time else minute(ms)[:10]
+            text = match["text"].strip()
+            read.append((ms, Said(text, at, session, kind_of(text))))
+    return _with_sessions(read)
+
+
+def _with_sessions(read: list[tuple[int, Said]]) -> list[Said]:
+    """Return the observations, those without a session by the time that lies between them."""
+    named: dict[int, str] = {}
+    last = first = 0
+    for at in sorted((n for n, (_, each) in enumerate(read) if not each.session), key=lambda n: (read[n][0], n)):
+        ms = read[at][0]
+        if not named or ms - last > IDLE_MINUTES * _MINUTE_MS:
+            first = ms
+        last = ms
+        named[at] = f"@observed {minute(first)}"
+    return [each if each.session else each._replace(session=named[at]) for at, (_, each) in enumerate(read)]
+
+
+def kind_of(text: str) -> str:
+    """Return the kind that an observation's first words tell of, "" for none."""
+    lower = text.casefold()
+    for kind, labels in words("labels").items():
+        if any(re.match(rf"{re.escape(label.casefold())}\b", lower) for label in labels):
+            return str(kind)
+    return ""
+
+
+def without_label(text: str) -> str:
+    """Return an observation without the label of its kind, and without a mark that it happened again."""
+    for label, *_ in words("labels").values():
+        if text.startswith(f"{label}: "):
+            text = text.removeprefix(f"{label}: ")
+            break
+    return _again().sub("", text).strip() or text
+
+
+@cache
+def _again() -> re.Pattern[str]:
+    said = "|".join(map(re.escape, words("again")["ends"]))
+    return re.compile(rf"\s*(?:\([^()]{{0,20}}\b(?:{said})\b[^()]{{0,30}}\)|[,;]?\s(?:{said}))[.!]?$", re.IGNORECASE)
+
+
+# --- what it amounts to -----------------------------------------------------------------------------------------------
+
+
+def is_directive(text: str) -> bool:
+    """Tell whether a text wants an agent to do something, instead of saying what happened: never promoted by itself."""
+    lower = text.casefold().replace("’", "'")
+    found = words("directives")
+    return (
+        any(mark in lower for mark in (*found["marks"], *found["unspaced"]))
+        or matcher("directives", "phrases").search(lower) is not None
+    )
+
+
+def words(table: str) -> Mapping[str, list[str]]:
+    """Return one table of ``data/observed.toml``."""
+    return _tables()[table]
+
+
+@cache
+def _tables() -> dict[str, dict[str, list[str]]]:
+    import tomllib
+
+    with Path(__file__).with_name("data").joinpath("observed.toml").open("rb") as file:
+        found: dict[str, Any] = tomllib.load(file)
+    return found
+
+
+@cache
+def matcher(table: str, name: str) -> re.Pattern[str]:
+    """Return a pattern that finds any of the phrases of a list, as whole words. Each part of it is bounded."""
+    parts = []
+    for phrase in words(table)[name]:
+        pieces = [_piece(word) for word in phrase.split()]
+        text = pieces[0] if pieces[0] != _GAP else ""
+        for piece in pieces[1:]:
+            text += piece if piece == _GAP or text.endswith(_GAP) else rf"\s{{1,4}}{piece}"
+        parts.append(text)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)")
+
+
+_GAP = r"\s{1,4}(?:[^\s.]{1,40}\s{1,4}){0,4}?"
+
+
+def _piece(word: str) -> str:
+    if word == "~":
+        return _GAP
+    if word == "###":
+        return r"\d{1,6}"
+    return re.escape(word).replace(r"\*", r"\w{0,20}" if len(word) > 1 else r"\S{1,40}")

@@ -1,0 +1,382 @@
+"""Topic files of ``.agents/topics`` and the index ``.agents/local.md``, which points to them. Pure.
+
+A topic file is front matter, a title, and What, Where, Why, Example, History. Of one that is there, only its History
+grows and its day of change moves; everything else is as its writers left it. The index is one line for each topic,
+between the lines that people put there.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from fleet.reflect.observations import Said, fitting
+from fleet.reflect.observations import rows as page_rows
+from fleet.reflect.recurring import BOUNDARY, GOTCHA, Recurrence, is_preference
+from fleet.reflect.scratchpad import Page, entries, parse
+
+FOLDER = ".agents/topics"
+INDEX = ".agents/local.md"
+INDEX_LINES_MAX = 200
+INDEX_BYTES_MAX = 25_000
+POINTER_CHARS_MAX = 150
+FILE_BYTES_MAX = 256 * 1024
+"""A larger file is no topic: it is left alone."""
+TYPES = ("pattern", "gotcha", "preference")
+
+_FIELD = re.compile(r"(?P<key>type|created|updated)[ \t]*:[ \t]*[\"']?(?P<value>[^\"'\s#]+)[\"']?[ \t]*(?:#.*)?")
+_TITLE = re.compile(r"#[ \t]+(.*?)[ \t]*#*[ \t]*")
+_MERGED = re.compile(r"merged from session[ \t]+(?P<session>[^)\s](?:[^)]*[^)\s])?)[ \t]*\)")
+_FIRST = re.compile(r"[ \t]*(?P<session>\S+[ \t]\S+)[ \t]*")
+_POINTER = re.compile(r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)(?P<hook>.*)")
+_SEEN = re.compile(r"\(seen (\d{1,5}) sessions?\)")
+_SLUG_CHARS_MAX = 60
+_TITLE_CHARS_MAX = 80
+_SECTIONS = {"pattern": "Patterns", "gotcha": "Gotchas", "preference": "Preferences"}
+
+
+class Topic(NamedTuple):
+    """A topic file as it was read.
+
+    Attributes:
+        path: below the project's root.
+        type: pattern, gotcha or preference; "" where the front matter does not say.
+        title: its heading.
+        texts: what it says, a text for each thing: its title and What; or the entries of a list.
+        sessions: keys of the sessions that its History names.
+        updated: the day of its last change.
+        trouble: why it is left as it is, "" for nothing.
+    """
+
+    path: str
+    type: str = ""
+    title: str = ""
+    texts: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    updated: str = ""
+    trouble: str = ""
+
+    @property
+    def seen(self) -> int:
+        """In how many sessions."""
+        return len(self.sessions)
+
+
+def read(path: str, data: bytes) -> Topic:
+    """Return a topic file, taken apart. Never raises: what stands in the way is in ``trouble``."""
+    if len(data) > FILE_BYTES_MAX:
+        return Topic(path, trouble=f"has {len(data):,} bytes, and {FILE_BYTES_MAX:,} is the most that is read")
+    try:
+        text = data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        return Topic(path, trouble="is no UTF-8 text")
+    if "\0" in text:
+        return Topic(path, trouble="is no text")
+    fields, body = _front_matter(text)
+    page = parse(body, level_max=6)
+    title = next((m[1] for row in page.rows if not row.is_code and (m := _TITLE.fullmatch(row.text.rstrip()))), "")
+    what = [row for section in page.named("What") for row in page.inside(section)]
+    listed = [" ".join(filter(None, (each.item, each.detail))) for each in entries(what)]
+    prose = " ".join(row.text.strip() for row in what if row.text.strip())
+    texts = listed if len(listed) > 1 else [each for each in (title, prose) if each]
+    sessions = _sessions(page)
+    trouble = "" if fields is not None else "has front matter that cannot be read"
+    known = fields or {}
+    return Topic(
+        path,
+        known.get("type", "").casefold(),
+        title or path.rpartition("/")[2].removesuffix(".md"),
+        tuple(texts),
+        tuple(dict.fromkeys(sessions)),
+        known.get("updated", known.get("created", "")),
+        trouble,
+    )
+
+
+def _front_matter(text: str) -> tuple[dict[str, str] | None, str]:
+    """Return the fields of the front matter, None where it never ends, and the rest of the text."""
+    lines = text.splitlines()
+    if not lines or lines[0].rstrip() != "---":
+        return {}, text
+    end = next((at for at, line in enumerate(lines[1:60], 1) if line.rstrip() in ("---", "...")), None)
+    if end is None:
+        return None, text
+    found = {m["key"]: m["value"] for line in lines[1:end] if (m := _FIELD.fullmatch(line.strip()))}
+    return found, "\n".join(lines[end + 1 :])
+
+
+def _sessions(page: Page) -> list[str]:
+    found = []
+    for section in page.named("History"):
+        for row in page.inside(section):
+            if match := _MERGED.search(row.text):
+                found.append(match["session"])
+            elif "first seen" in row.text:
+                found += [m["session"] for each in row.comments if (m := _FIRST.fullmatch(each))]
+    return found
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def slug(text: str) -> str:
+    """Return a text as the name of a file."""
+    words = re.sub(r"[^\w]+", "-", text.casefold()).strip("-_")
+    cut = words[:_SLUG_CHARS_MAX]
+    return (cut[: cut.rfind("-")] if len(words) > _SLUG_CHARS_MAX and "-" in cut[20:] else cut).strip("-") or "topic"
+
+
+def title_of(text: str) -> str:
+    """Return the title of what a text says: its first clause."""
+    first = re.split(r"\s[—–]\s|;\s", text, maxsplit=1)[0].strip().rstrip(".")
+    return fitting(first[:1].upper() + first[1:] if first[:1].isalpha() and "`" not in first[:2] else first, _TITLE_CHARS_MAX)
+
+
+def type_of(found: Recurrence) -> str:
+    """Return the type of the topic that something recurring becomes."""
+    kinds = {each.kind for each in found.said}
+    if "decided" in kinds or (is_preference(found.text) and not kinds & {"failed", "dead-end", "fix"}):
+        return "preference"
+    return "gotcha" if found.category in (GOTCHA, BOUNDARY) else "pattern"
+
+
+def fresh(found: Recurrence, absolute: Mapping[str, str], where: Sequence[str]) -> str:
+    """Return a new topic file about something that recurred.
+
+    Args:
+        found: what.
+        absolute: its wordings, with their relative dates made absolute.
+        where: files and folders that it names.
+    """
+    said = absolute.get(found.text, found.text)
+    others = [absolute.get(each, each) for each in found.others]
+    first, *later = found.sessions
+    firsts = {each.session: each.at[:10] for each in reversed(found.said)}
+    history = [f"- Added: {firsts[first]} (first seen) <!-- {_mark(first)} -->"]
+    history += [_merged(firsts[each], each) for each in later]
+    updated = max(firsts[each] for each in found.sessions)
+    return "\n".join(
+        [
+            "---",
+            f"type: {type_of(found)}",
+            f"created: {firsts[first]}",
+            f"updated: {updated}",
+            "---",
+            "",
+            f"# {title_of(said)}",
+            "",
+            "## What",
+            "",
+            said,
+            "",
+            "## Where",
+            "",
+            ", ".join(f"`{each}`" for each in where) or "Not said.",
+            "",
+            "## Why",
+            "",
+            f"It came up in {len(found.sessions)} separate sessions.",
+            "",
+            "## Example",
+            "",
+            *([f"- {each}" for each in others] or ["None in other words."]),
+            "",
+            "## History",
+            "",
+            *history,
+            "",
+        ]
+    )
+
+
+def _mark(session: str) -> str:
+    return session.replace("--", "-").replace(">", "")
+
+
+def _merged(day: str, session: str) -> str:
+    return f"- Updated: {day} (merged from session {_mark(session).replace('(', '[').replace(')', ']')})"
+
+
+def history_name(session: str) -> str:
+    """Return a session's key as a History line has it."""
+    return _mark(session).replace("(", "[").replace(")", "]")
+
+
+def merged(text: str, said: Iterable[Said], known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    """Return a topic file with a History line for each session that it does not name yet; and those sessions.
+
+    Args:
+        text: of the file.
+        said: what says the same as the topic.
+        known: keys of the sessions that it names already.
+    """
+    is_crlf = text.partition("\n")[0].endswith("\r")
+    eol = "\r\n" if is_crlf else "\n"
+    firsts: dict[str, str] = {}
+    for each in sorted(said, key=lambda each: (each.at, each.session)):
+        firsts.setdefault(history_name(each.session), each.at[:10])
+    fresh_ones = {session: day for session, day in firsts.items() if session not in {history_name(k) for k in known}}
+    if not fresh_ones:
+        return text, ()
+    lines = text.splitlines(keepends=True)
+    made = [_merged(day, session) + eol for session, day in fresh_ones.items()]
+    page = parse(text, level_max=6)
+    found = page.named("History")
+    if found:
+        at = found[-1].end
+        while at > found[-1].heading + 1 and not lines[at - 1].strip():
+            at -= 1
+        if at == found[-1].heading + 1:
+            made = [eol, *made]
+    else:
+        at = len(lines)
+        made = [eol, f"## History{eol}", eol, *made]
+    if at and not lines[at - 1].endswith("\n"):
+        lines[at - 1] += eol
+    whole = [*lines[:at], *made, *lines[at:]]
+    newest = max(fresh_ones.values())
+    return "".join(_with_updated(whole, newest)), tuple(fresh_ones)
+
+
+def _with_updated(lines: list[str], day: str) -> list[str]:
+    if not lines or lines[0].rstrip() != "---":
+        return lines
+    for at, line in enumerate(lines[1:60], 1):
+        if line.rstrip() == "---":
+            break
+        match = _FIELD.fullmatch(line.strip())
+        if match and match["key"] == "updated" and match["value"] < day:
+            return [*lines[:at], line.replace(match["value"], day, 1), *lines[at + 1 :]]
+    return lines
+
+
+# --- the index ------------------------------------------------------------------------------------------------------
+
+
+class Indexed(NamedTuple):
+    """The index as it is to be, and its pointers that went: stale, contradicted, or for lack of room."""
+
+    text: str
+    dropped: tuple[str, ...] = ()
+    left_out: int = 0
+
+
+def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -> Indexed:
+    """Return the index with one pointer for each topic, within its limits.
+
+    Args:
+        text: as it is; "" for a new one.
+        topics: all of them; those in trouble keep the pointer they have.
+        contradicted: path of a topic to that of the newer one that says the opposite.
+    """
+    eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
+    known = {each.path.removeprefix(".agents/"): each for each in topics}
+    gone = {path.removeprefix(".agents/") for path in contradicted}
+    lines = (text or "# Project Memory\n\nPointers to topic files, one line each. Content is in `topics/`.\n").splitlines(keepends=True)
+    kept: list[str] = []
+    dropped: list[str] = []
+    pointed: set[str] = set()
+    for line in lines:
+        match = _POINTER.fullmatch(line.rstrip("\r\n"))
+        path = match["path"].removeprefix("./").removeprefix(".agents/") if match else ""
+        if not match or not path.startswith("topics/"):
+            kept.append(line)
+        elif path not in known or path in gone:
+            dropped.append(match["title"])
+        else:
+            pointed.add(path)
+            kept.append(_counted(line, known[path]))
+    rest = [each for path, each in known.items() if path not in pointed and path not in gone and not each.trouble]
+    # Those that more sessions met are first in line where there is no room for all.
+    rest.sort(key=lambda each: (-each.seen, each.path))
+    left_out = 0
+    for each in rest:
+        wanted = _with_pointer(kept, each, eol)
+        if len(wanted) > INDEX_LINES_MAX or len("".join(wanted).encode()) > INDEX_BYTES_MAX:
+            left_out += 1
+        else:
+            kept = wanted
+    while kept and (len(kept) > INDEX_LINES_MAX or len("".join(kept).encode()) > INDEX_BYTES_MAX):
+        at = _least(kept, known)
+        if at is None:
+            break  # what is left is a person's own
+        dropped.append(_title_at(kept[at]))
+        del kept[at]
+    return Indexed("".join(kept), tuple(dropped), left_out)
+
+
+def _counted(line: str, topic: Topic) -> str:
+    """Return a pointer with the number of sessions as it is now; the words are as somebody wrote them."""
+    if topic.seen < 1 or not _SEEN.search(line):
+        return line
+    return _SEEN.sub(f"(seen {_sessions_said(topic.seen)})", line, count=1)
+
+
+def _sessions_said(count: int) -> str:
+    return f"{count} session{'' if count == 1 else 's'}"
+
+
+def pointer(topic: Topic) -> str:
+    """Return the line of the index that points to a topic."""
+    path = topic.path.removeprefix(".agents/")
+    seen = f" (seen {_sessions_said(topic.seen)})" if topic.seen else ""
+    title = topic.title.replace("[", "(").replace("]", ")")
+    head = f"- [{title}]({path}#{anchor(topic.title)})"
+    hook = next((each for each in topic.texts if each != topic.title), "")
+    for start in (topic.title.rstrip("…"), ""):
+        if start and hook.casefold().startswith(start.casefold()):
+            hook = hook[len(start) :].lstrip(" —–-;:,.")
+    room = POINTER_CHARS_MAX - len(head) - len(seen) - 3
+    said = fitting(hook, room) if hook and room > 15 else _SECTIONS.get(topic.type, "Topic")[:-1].lower()
+    return f"{head} — {said}{seen}"
+
+
+def anchor(title: str) -> str:
+    """Return the anchor of a heading, as Markdown viewers make it."""
+    return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title.casefold().strip()))
+
+
+def _with_pointer(lines: list[str], topic: Topic, eol: str) -> list[str]:
+    title = _SECTIONS.get(topic.type, _SECTIONS["pattern"])
+    page = parse("".join(lines))
+    found = page.named(title)
+    made = pointer(topic) + eol
+    if not found:
+        gap = [] if not lines or not lines[-1].strip() else [eol]
+        closed = [*lines]
+        if closed and not closed[-1].endswith("\n"):
+            closed[-1] += eol
+        return [*closed, *gap, f"## {title}{eol}", eol, made]
+    section = found[0]
+    at = section.end
+    while at > section.heading + 1 and not lines[at - 1].strip():
+        at -= 1
+    lines = [*lines]
+    if not lines[at - 1].endswith("\n"):
+        lines[at - 1] += eol
+    gap = [eol] if at == section.heading + 1 else []
+    if gap and at < len(lines) and not lines[at].strip():
+        at, gap = at + 1, []
+    tail = [eol] if at < len(lines) and lines[at].lstrip().startswith("#") else []
+    return [*lines[:at], *gap, made, *tail, *lines[at:]]
+
+
+def _least(lines: list[str], known: Mapping[str, Topic]) -> int | None:
+    """Return the pointer to drop first: the one that the fewest sessions met, the oldest of equals."""
+    found = []
+    for at, line in enumerate(lines):
+        match = _POINTER.fullmatch(line.rstrip("\r\n"))
+        path = match["path"].removeprefix("./").removeprefix(".agents/") if match else ""
+        if path in known:
+            found.append((known[path].seen, known[path].updated, -at, at))
+    return min(found)[-1] if found else None
+
+
+def _title_at(line: str) -> str:
+    match = _POINTER.fullmatch(line.rstrip("\r\n"))
+    return match["title"] if match else line.strip()
+
+
+def pointed(text: str) -> list[str]:
+    """Return the paths that an index points to, below ``.agents``."""
+    found = (_POINTER.fullmatch(row.text.rstrip()) for row in page_rows(text))
+    return [match["path"] for match in found if match]
