@@ -9,10 +9,11 @@ import json
 import os
 import sys
 import time
+from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from fleet.hosts import local, transcripts
+from fleet.hosts import local, reflog, transcripts
 from fleet.hosts.answers import Reply
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, GUEST, Alarm, Call, TimeUpError, explained, is_own
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload
@@ -139,6 +140,8 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     all of it again, and what was new to it then is new to it still.
     """
     began_ms, lies_ready = local.now_ms(), ready.Ready(call.root, call.agent)
+    if call.event == "SessionStart" and payload.source != "compact":
+        reflog.skip(call.root, payload.cwd or call.root)
     if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
         transcripts.pass_over(call.told, payload.transcript)
     told, session = call.told, local.Told(call.root, call.session)  # a subagent is told what was new to its session
@@ -392,6 +395,8 @@ def _lessons_for(call: Call, payload: Payload) -> tuple[str, str]:
     if not rows:
         return "", ""
     known = [word.split()[1] for word in call.told.words() if word.startswith("lesson ")]
+    with call.guarded("whether a lesson is used is not known"):
+        _note_use(call, payload, rows, known)
     found = triggers.due(rows, known, payload.tool, payload.command, payload.path)
     found = [each for each in found if call.told.claim(f"lesson {each[0]}")]
     if not found:
@@ -403,9 +408,48 @@ def _lessons_for(call: Call, payload: Payload) -> tuple[str, str]:
 
 def _after_a_tool(call: Call, payload: Payload) -> Reply:
     reply = _judged(call, payload)
+    if payload.command:
+        with call.guarded("what happened is not noted"):
+            _observe(call, payload)
     if payload.command and not reply.note:
         reply.note = _logged_by(payload)
     return reply
+
+
+def _observe(call: Call, payload: Payload) -> None:
+    """Note a commit that was made, and a lesson whose command was run after it was shown and succeeded."""
+    if reflog.has_grown(call.root, payload.cwd or call.root):
+        from fleet.app import observing
+
+        observing.committed(call, payload.cwd)
+    used = f"use {crc32(payload.command.encode('utf-8', 'replace')):08x} "
+    for word in call.told.words() if payload.has_ended else ():
+        if word.startswith(used) and call.told.claim(f"used {word.split()[2]}"):
+            from fleet.app import observing
+
+            known = ready.Ready(call.root, call.agent).rows()
+            listed = known if isinstance(known, list) else []
+            row = next(
+                (str(each[2]) for each in listed if isinstance(each, list) and each[:1] == [word.split()[2]]), ""
+            )
+            observing.note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
+
+
+def _note_use(call: Call, payload: Payload, rows: object, known: Sequence[str]) -> None:
+    """Note that a command is about to run which a lesson says to run that this session has been shown before."""
+    shown = {*known, *(id_ for word in call.told.words() if word.startswith("seen ") for id_ in word.split()[1:])}
+    if not payload.command or not shown:
+        return
+    about = (
+        [each for each in rows if isinstance(each, list) and each[:1] and each[0] in shown]
+        if isinstance(rows, list)
+        else []
+    )
+    for pattern, row in triggers.due(about, (), payload.tool, payload.command, payload.path):
+        from fleet.app import observing
+
+        if observing.recommends(row, payload.command):
+            call.told.note(f"use {crc32(payload.command.encode('utf-8', 'replace')):08x} {pattern}")
 
 
 def _logged_by(payload: Payload) -> str:
@@ -428,12 +472,20 @@ def _judged(call: Call, payload: Payload) -> Reply:
         is_ok, reply = flagging.ended(call, payload, is_error=False)
         if is_ok is None:
             attempts.note_unknown(call.root, call.agent, call.thread, payload.command)
-        elif is_ok and (won := attempts.note_success(call.root, call.agent, call.thread, payload.command)):
-            from fleet.learn import mutations
+        elif is_ok:
+            red = attempts.turned_green(call.root, call.agent, call.thread, payload.command, payload.cwd)
+            won = attempts.note_success(call.root, call.agent, call.thread, payload.command)
+            if red:
+                with call.guarded("what was fixed is not noted"):
+                    from fleet.app import observing
 
-            with _opened(call) as workspace:
-                for mutation in won:
-                    mutations.record_success(workspace, call.agent, mutation, payload.command)
+                    observing.note(call, "fix", f"Fixed: {red}")
+            if won:
+                from fleet.learn import mutations
+
+                with _opened(call) as workspace:
+                    for mutation in won:
+                        mutations.record_success(workspace, call.agent, mutation, payload.command)
         return reply
     if payload.path and payload.tool in EDITING_TOOLS:
         attempts.note_edit(call.root, call.agent, call.thread, payload.path)
@@ -474,6 +526,8 @@ def work_at_the_end(call: Call) -> str:
 
     with call.guarded("old sessions are still remembered"):
         local.prune(call.root)
+    with call.guarded("what this session did is in no daily log"):
+        _close_session(call)
     if call.agent == GUEST:
         return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"
     with _opened(call) as workspace:
@@ -491,6 +545,15 @@ def work_at_the_end(call: Call) -> str:
         return f"settled; nothing was sent: {why}"
     part = ", in part" if done.is_partial else ""
     return f"synced{part}: {_counted(done.out, 'line')} out, {_counted(done.patterns_in, 'lesson')} in"
+
+
+def _close_session(call: Call) -> None:
+    """Log what the session did, and suggest, promote and consolidate what has come up in several."""
+    from fleet.app import consolidating
+
+    with _opened(call) as workspace:
+        if told := consolidating.close_session(workspace, call.agent, call.session).told():
+            call.log(told)
 
 
 def _counted(number: int, noun: str) -> str:

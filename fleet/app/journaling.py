@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from fleet.app import observing
 from fleet.app.searching import search
 from fleet.learn import counting, journal, mutations
 from fleet.learn.mutations import Declared, Open, Proposal
@@ -46,7 +47,9 @@ def declare(
     # Asked before it is declared: else the declaration itself would be the best answer.
     is_oracle = bool(failed) and mutations.find(workspace, code).code == ORACLE
     known = search(workspace, failed, limit=ORACLE_HITS) if is_oracle else None
-    return mutations.declare(workspace, agent, session, code, failed, switch, why), known
+    declared = mutations.declare(workspace, agent, session, code, failed, switch, why)
+    observing.noted(workspace, agent, session, "dead-end", f"Dead end: {declared.failed} — {switch}")
+    return declared, known
 
 
 def handover(workspace: Workspace, agent: str, session: str) -> Handover:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from fleet.app import observing
 from fleet.app.finding import find
 from fleet.learn import corrections, discoveries, editing, private, signals
 from fleet.learn.corrections import Correction, Logged, Stated
@@ -207,11 +208,14 @@ def dismiss(workspace: Workspace, agent: str, prefix: str) -> list[Waiting]:
     return signals.dismiss(workspace, agent, prefix)
 
 
-def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery, bool]:
+def discover(workspace: Workspace, agent: str, told: Finding, session: str = "") -> tuple[Discovery, bool]:
     """Log a discovery; return it, and whether it was new."""
     with runs.noting(workspace, agent, "discover") as noted:
         entry, is_new = discoveries.discover(workspace, agent, told)
         noted.told, noted.lessons = f"logged {entry.id}: {entry.problem}", [entry.id] if is_new else []
+    if is_new and entry.type == "workaround":
+        said = f"Workaround: {entry.problem} — {entry.solution}"
+        observing.noted(workspace, agent, session, "workaround", said)
     return entry, is_new
 
 
@@ -449,10 +453,13 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
     return Changed(united(members), [each.id for each in members if each.id != known.id], known.id)
 
 
-def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool) -> Pattern:
+def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, session: str = "") -> Pattern:
     """Note that a lesson helped whoever used it, or hurt; return it as it is known then."""
     corrections.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         line = _line(writer, find(workspace, prefix).id)
         private.append(writer, [edits.count(line, "helped" if is_helped else "hurt", writer.name)])
-    return united(_members(workspace, find(workspace, line.id)))
+    known = united(_members(workspace, find(workspace, line.id)))
+    if is_helped:
+        observing.noted(workspace, agent, session, "reuse", f"Reused: {known.text}")
+    return known

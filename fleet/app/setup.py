@@ -6,7 +6,7 @@ import tempfile
 import time
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
@@ -20,14 +20,12 @@ from fleet.learn import restore
 from fleet.model import names
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.share.git import check_branch, check_remote, without_login
-from fleet.store import config, git, replica
+from fleet.store import config, git, ignored, replica
 from fleet.store.doctor import Finding
 from fleet.store.files import Files
 from fleet.store.tree import FORMAT, FORMAT_TEXT
 from fleet.store.workspace import Workspace
 
-IGNORE_NOTE = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
-LOCAL_IGNORES = ("/.fleet/",)
 _AGENT_FILES = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl")
 OWN_IGNORES = (
     *(f"/agents/*/{name}" for name in (*_AGENT_FILES, "journals/*.md")),
@@ -142,33 +140,10 @@ def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
 # --- the project's own git ------------------------------------------------------------------------------------------
 
 
-def lacking(root: Path, patterns: Sequence[str]) -> list[str]:
-    """Return which of these patterns the folder's ``.gitignore`` lacks. A whole folder in it covers its files."""
-    known = {line.strip("/") for line in _ignored(root)}
-    return [each for each in patterns if not {each.strip("/"), each.strip("/").split("/")[0]} & known]
-
-
-def ignore(workspace: Workspace, patterns: Sequence[str]) -> list[str]:
-    """Add what is missing to ``.gitignore``, behind what a person wrote; return what was added."""
-    missing = lacking(workspace.root, patterns)
-    if missing:
-        head = [] if IGNORE_NOTE in _ignored(workspace.root) else [IGNORE_NOTE]
-        lines = "".join(f"{line}\n" for line in [*head, *missing])
-        workspace.files.append(workspace.root / ".gitignore", lines.encode())
-    return missing
-
-
-def _ignored(root: Path) -> set[str]:
-    path = root / ".gitignore"
-    if not path.is_file():
-        return set()
-    return {line.strip() for line in path.read_text("utf-8", "replace").splitlines()}
-
-
 def hidden_folders(root: Path) -> list[str]:
     """Return the whole folders that an earlier fleet put into ``.gitignore``: a project's own files may lie there."""
-    known = _ignored(root)
-    return [line for line in ("/agents/", "/clan-learnings/") if line in known] if IGNORE_NOTE in known else []
+    known = ignored.lines(root)
+    return [line for line in ("/agents/", "/clan-learnings/") if line in known] if ignored.NOTE in known else []
 
 
 def tracked(workspace: Workspace) -> list[str]:

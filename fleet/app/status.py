@@ -11,7 +11,7 @@ from fleet.learn import counting
 from fleet.model.errors import FleetError
 from fleet.share import outgoing, policy
 from fleet.share.git import redact_url
-from fleet.store import doctor
+from fleet.store import doctor, ignored
 from fleet.store.doctor import Finding
 from fleet.store.ingest import clan_sources
 from fleet.store.workspace import Workspace
@@ -165,9 +165,9 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
             "this machine's own state would travel with the project",
             f"`git rm --cached -- {' '.join(local[:3])}` takes it out of the next commit; the file itself stays here",
         )
-    if missing := setup.lacking(workspace.root, setup.LOCAL_IGNORES):
+    if missing := ignored.lacking(workspace.root, ignored.LOCAL):
         if fix:
-            setup.ignore(workspace, setup.LOCAL_IGNORES)
+            ignored.add(workspace.files, ignored.LOCAL)
         yield Finding(
             "ignore",
             "warning",

@@ -14,6 +14,7 @@ from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.model.errors import FleetError, UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store import doctor as findings
+from fleet.store import ignored
 from fleet.store.workspace import Workspace, check_version
 
 QUARANTINED_SHOWN = 20
@@ -41,12 +42,13 @@ def _init(
     check_version(root)
     made = setup.found(root, output.agent_named(agent), remote, branch, ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
-    done += [f".gitignore: {line}" for line in setup.ignore(workspace, setup.LOCAL_IGNORES)]
+    if local := ignored.add(workspace.files, ignored.LOCAL):
+        done.append(f".gitignore: {', '.join(local)}")
     question = "Keep what fleet writes in agents/ and clan-learnings/ out of this folder's own git commits?"
-    is_new = bool(setup.lacking(root, setup.OWN_IGNORES))
+    is_new = bool(ignored.lacking(root, setup.OWN_IGNORES))
     # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
     if is_new and (yes or not sys.stdin.isatty() or typer.confirm(question, default=True)):
-        added = setup.ignore(workspace, setup.OWN_IGNORES)
+        added = ignored.add(workspace.files, setup.OWN_IGNORES)
         done.append(f".gitignore: {len(added)} single files of agents/ and clan-learnings/, which fleet writes")
     for line in done:
         say(line)

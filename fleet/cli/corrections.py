@@ -61,6 +61,7 @@ def _discover(
     confidence: Annotated[str, typer.Option("--confidence", metavar="LEVEL", help="low, medium or high.")] = "medium",
     minutes: Annotated[int | None, typer.Option("--minutes", help="What it cost; a workaround needs over 15.")] = None,
     tag: Tag = None,
+    session: output.Session = "",
     agent: output.Agent = "",
     directory: output.Directory = "",
     as_json: output.Json = False,
@@ -68,7 +69,8 @@ def _discover(
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
     told = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
     with output.opened(directory) as workspace:
-        entry, is_new = learning.discover(workspace, output.agent_in(workspace, agent), told)
+        who, named = output.agent_in(workspace, agent), output.session_named(session)
+        entry, is_new = learning.discover(workspace, who, told, named)
         advice = learning.advice(entry) if is_new else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
         found = {"id": entry.id, "new": is_new} | ({"advice": advice} if advice else {})

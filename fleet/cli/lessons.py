@@ -244,6 +244,7 @@ def _feedback(
     pattern: output.PatternId,
     helped: Annotated[bool, typer.Option("--helped", help="The lesson kept you from a mistake.")] = False,
     hurt: Annotated[bool, typer.Option("--hurt", help="The lesson led you astray.")] = False,
+    session: output.Session = "",
     agent: output.Agent = "",
     directory: output.Directory = "",
     as_json: output.Json = False,
@@ -252,7 +253,8 @@ def _feedback(
     if helped == hurt:
         raise UsageError("say one of --helped and --hurt; nothing was counted")
     with output.opened(directory) as workspace:
-        lesson = learning.feedback(workspace, output.agent_in(workspace, agent), pattern, is_helped=helped)
+        who, named = output.agent_in(workspace, agent), output.session_named(session)
+        lesson = learning.feedback(workspace, who, pattern, is_helped=helped, session=named)
         totals = {name: lesson.count(name) for name in ("helped", "hurt", "shown", "relapsed")}
         why = not_working(lesson)
         if as_json:

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from fleet.hosts import answers, local
+from fleet.hosts import answers, local, reflog
 from fleet.hosts.calls import (
     AT_THE_END,
     AT_THE_START,
@@ -112,7 +112,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
             or Ready(call.root, call.agent).has_rows()
             or Ready(call.root, call.agent).has_guards()
             if event == "PreToolUse"
-            else payload.may_have_failed or is_own(payload.command)
+            else payload.may_have_failed or is_own(payload.command) or _has_happened(call, payload)
         )
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended
@@ -129,6 +129,15 @@ def _has_work(call: Call, payload: Payload) -> bool:
             or Ready(call.root, call.agent).is_stale()
         )
     return event in ("SessionStart", "SubagentStart", "SessionEnd")
+
+
+def _has_happened(call: Call, payload: Payload) -> bool:
+    """Tell whether a command left a commit, or was one that a lesson told to run."""
+    if not payload.command:
+        return False
+    if reflog.has_grown(call.root, payload.cwd or call.root):
+        return True
+    return Ready(call.root, call.agent).has_rows() and any(word.startswith("use ") for word in call.told.words())
 
 
 def _might_signal(call: Call, prompt: str) -> bool:

@@ -267,6 +267,24 @@ def note_unknown(root: Root, agent: str, session: str, command: str) -> None:
         append(root, agent, {"event": "changed", "session": session, "family": family})
 
 
+def turned_green(root: Root, agent: str, session: str, command: str, cwd: str = "") -> str:
+    """Return what a command that just succeeded had failed with in this session, "" where that was no failure of its.
+
+    A build or test counts by its family; another command where it is the very same one and does more than look.
+    """
+    data = _read(root, agent)
+    if not data or json.dumps(session).encode() not in data:
+        return ""
+    from fleet.text import shell
+
+    family = shell.family(command)
+    streak = _fold(_events(data)).streaks.get((session, family))
+    if streak is None:
+        return ""
+    is_same = _key(command, cwd) in streak.tries and not shell.only_looks(command)
+    return f"{family}: {streak.said}" if streak.said and (shell.is_build(command) or is_same) else ""
+
+
 def note_success(root: Root, agent: str, session: str, command: str) -> list[Event]:
     """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
 

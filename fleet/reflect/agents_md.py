@@ -7,13 +7,12 @@ it may be, nothing is written, and the reason says so.
 import re
 from typing import NamedTuple
 
-from fleet.reflect.recurring import BOUNDARY, GOTCHA, PATTERN
+from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN
 from fleet.reflect.scratchpad import Entry, Page, Section, cell, entries, parse
 
 FILE = "AGENTS.md"
 LINES_MAX = 120
 """Nothing is promoted into a file that would have more lines."""
-SCRATCHPAD_NAME = ".agents.local.md"
 DAILY_LOG_NAME = ".agents/logs/YYYY-MM-DD.md"
 
 _TITLES = {PATTERN: "Patterns", BOUNDARY: "Boundaries", GOTCHA: "Gotchas"}

@@ -22,13 +22,16 @@ CHANGED, WORKED, FAILED, LEARNED, DECIDED, OBSERVED = (
 
 _FILE = re.compile(r"(\d{4}-\d{2}-\d{2})\.md")
 _BLOCK = re.compile(
-    r"##[ \t]+(?:Session\b[ \t:—–-]*)?(?P<time>\d{1,2}:\d{2}(?::\d{2})?)?[ \t]*(?P<zone>[A-Za-z]{1,5}|[+-]\d{2}:?\d{2})?\b.*",
+    r"##[ \t]+(?:Session\b[ \t:—–-]*)?(?P<time>\d{1,2}:\d{2}(?::\d{2})?)?[ \t]*"
+    r"(?P<zone>[A-Za-z]{1,5}|[+-]\d{2}:?\d{2})?\b.*",
     re.IGNORECASE,
 )
 _SESSION = re.compile(r"##[ \t]+(?:session\b|\d{1,2}:\d{2})", re.IGNORECASE)
 _HEADING = re.compile(r" {0,3}(#{3,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
 _BULLET = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?P<text>\S.*)")
-_LABELLED = re.compile(r"\*{0,2}(?:done|worked|did(?:n['’]?t| not) work|decided|learned)\*{0,2}[ \t]*:\*{0,2}[ \t]*", re.IGNORECASE)
+_LABELLED = re.compile(
+    r"\*{0,2}(?:done|worked|did(?:n['’]?t| not) work|decided|learned)\*{0,2}[ \t]*:\*{0,2}[ \t]*", re.IGNORECASE
+)
 _NOTHING = frozenset({"none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
 _KINDS = {
     "whatchanged": "done",
@@ -86,6 +89,13 @@ class Block(NamedTuple):
     is_whole: bool = False
 
     @property
+    def sessions(self) -> frozenset[str]:
+        """Keys of the sessions that it is about: its own, or in one that only gathers observations, theirs."""
+        if not self.session.startswith("@") or self.is_whole:
+            return frozenset((self.session,))
+        return frozenset(each.session for each in self.said)
+
+    @property
     def ends_ms(self) -> int:
         """The moment it was written at the latest, milliseconds since 1970; 0 when it is not known."""
         if self.stamp:
@@ -141,7 +151,11 @@ def with_observation(text: str, day: str, stamp: str, agent: str, session: str, 
     found = page.inside(last) if last is not None else []
     titles = [_kind(match[2]) for row in found if (match := _HEADING.fullmatch(row.text.rstrip()))]
     by = next((by for row in found if not row.text.strip() and (by := whose(row.comments))), None)
-    if titles[-1:] == ["observed"] and by is not None and session_key(agent, session) == f"{by.agent} {by.session}".strip():
+    if (
+        titles[-1:] == ["observed"]
+        and by is not None
+        and session_key(agent, session) == f"{by.agent} {by.session}".strip()
+    ):
         is_gap = text.endswith("\n\n")
         return f"{more}{line}\n" if not is_gap else f"{line}\n"
     gap = "" if text.endswith("\n\n") else "\n"
@@ -174,7 +188,9 @@ def _block(heading: Row, inside: list[Row], day: str) -> Block:
         at = f"{day}T{int(time.partition(':')[0]):02}:{time.split(':')[1]}Z" if ms is not None else day
     marked = [heading.comments, *(row.comments for row in inside if not row.text.strip())]
     by = next((by for each in marked if (by := whose(each))), None)
-    session = f"{by.agent} {by.session}" if by and by.session else f"@block {day} {heading.text.strip()[2:].strip()}"
+    topic = next((m[2] for row in inside if (m := _HEADING.fullmatch(row.text.rstrip())) and m[2][:1].isdigit()), "")
+    unnamed = f"@block {day} {heading.text.strip()[2:].strip()} {topic}".rstrip()
+    session = f"{by.agent} {by.session}" if by and by.session else unnamed
     stamp = by.at if by else ""
     said, kinds = _said(inside, at, session)
     return Block(session, at, tuple(said), stamp, bool(kinds - {"observed"}))

@@ -7,6 +7,8 @@ line has under ``LINE_CHARS_MAX`` characters. Lines of other tools have no comme
 """
 
 import re
+import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -20,17 +22,18 @@ KINDS = ("commit", "fix", "reuse", "dead-end", "workaround")
 LINE_CHARS_MAX = 120
 """Every line has fewer."""
 IDLE_MINUTES = 30
+GOTCHA, PATTERN, BOUNDARY = "Gotcha", "Pattern", "Boundary"
+CATEGORIES = (GOTCHA, PATTERN, BOUNDARY)
 FLAG = "directive"
 """The word in an observation's comment that says: this reads as a directive."""
 
+_GOTCHA_KINDS = frozenset(("fix", "dead-end", "workaround", "failed"))
 _MINUTE_MS = 60_000
 _WORDS_CHARS_MAX = 2_000
 _MARK_CHARS_MAX = 12
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_WHEN = (
-    r"\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:[ ]?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}))?)?"
-)
+_WHEN = r"\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:[ ]?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}))?)?"
 _LINE = re.compile(
     rf"[ \t]*(?:[-*+][ \t]+)?\[?(?P<when>{_WHEN})\]?[ \t]*(?:[|│:—–]|-(?=[ \t]))[ \t]*(?P<text>\S.*)", re.IGNORECASE
 )
@@ -242,6 +245,21 @@ def is_directive(text: str) -> bool:
     )
 
 
+def category_of(text: str, kinds: Iterable[str] = ()) -> str:
+    """Return the category of something that was said: by its words, else by how it was come upon."""
+    lower = text.casefold().replace("’", "'")
+    for category in (BOUNDARY, GOTCHA):
+        if matcher("categories", category.casefold()).search(lower):
+            return category
+    counted = Counter(kind in _GOTCHA_KINDS for kind in kinds)
+    return GOTCHA if counted[True] > counted[False] else PATTERN
+
+
+def is_preference(text: str) -> bool:
+    """Tell whether a text says what somebody likes best."""
+    return matcher("categories", "preference").search(text.casefold()) is not None
+
+
 def words(table: str) -> Mapping[str, list[str]]:
     """Return one table of ``data/observed.toml``."""
     return _tables()[table]
@@ -249,8 +267,6 @@ def words(table: str) -> Mapping[str, list[str]]:
 
 @cache
 def _tables() -> dict[str, dict[str, list[str]]]:
-    import tomllib
-
     with Path(__file__).with_name("data").joinpath("observed.toml").open("rb") as file:
         found: dict[str, Any] = tomllib.load(file)
     return found

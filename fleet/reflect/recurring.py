@@ -1,31 +1,27 @@
 """Recurrence: what several separate sessions said, in whatever words, and of which category it is. Pure.
 
-Sessions are told apart by their ids. Where a page does not name them, those of one day are counted by the time that lies
-between observations or by the entries of the log, whichever are more, and not at all on a day of a session that is
-named: the same session may have written both.
+Sessions are told apart by their ids. Where a page does not name them, those of one day are counted by the time that
+lies between observations or by the entries of the log, whichever are more, and not at all on a day of a session that
+is named: the same session may have written both.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
 from hashlib import blake2b
 from typing import NamedTuple
 
 from fleet.model.names import normalise
 from fleet.reflect import clusters
-from fleet.reflect.observations import Said, is_directive, matcher, without_label, words
+from fleet.reflect.observations import Said, category_of, is_directive, without_label
 from fleet.text.similarity import is_stop
 
 SESSIONS_MIN = 3
 """In so many separate sessions something must have come up to be suggested for AGENTS.md."""
-GOTCHA, PATTERN, BOUNDARY, PREFERENCE = "Gotcha", "Pattern", "Boundary", "Preference"
-CATEGORIES = (GOTCHA, PATTERN, BOUNDARY)
 TEXTS_MAX = 3_000
 """So many wordings are compared, the newest."""
 _WORDS_MIN = 2
 _PREFIX_SHARE = 0.55
 """Two texts that may say the same share one of so many of their rarest words."""
-_GOTCHA_KINDS = frozenset(("fix", "dead-end", "workaround", "failed"))
 
 
 class Recurrence(NamedTuple):
@@ -67,26 +63,6 @@ class Recurrence(NamedTuple):
 def text_id(text: str) -> str:
     """Return the id of a wording."""
     return blake2b(_plain(text).encode(), digest_size=4).hexdigest()
-
-
-def category_of(text: str, kinds: Iterable[str] = ()) -> str:
-    """Return the category of something that was said: by its words, else by how it was come upon."""
-    lower = text.casefold().replace("’", "'")
-    for category in (BOUNDARY, GOTCHA):
-        if _categories(category).search(lower):
-            return category
-    counted = Counter(kind in _GOTCHA_KINDS for kind in kinds)
-    return GOTCHA if counted[True] > counted[False] else PATTERN
-
-
-def is_preference(text: str) -> bool:
-    """Tell whether a text says what somebody likes best."""
-    return _categories(PREFERENCE).search(text.casefold()) is not None
-
-
-@cache
-def _categories(name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - re.Pattern[str]
-    return matcher("categories", name.casefold())
 
 
 def recurring(said: Iterable[Said], least: int = SESSIONS_MIN, known: Sequence[str] = ()) -> list[Recurrence]:
@@ -145,7 +121,9 @@ def separate(said: Sequence[Said]) -> tuple[str, ...]:
         if not each.is_known and each.at[:10] not in days:
             way = each.session.partition(" ")[0]
             unnamed.setdefault(each.at[:10], {}).setdefault(way, set()).add(each.session)
-    counted = known | {one for ways in unnamed.values() for one in max(ways.values(), key=lambda each: (len(each), min(each)))}
+    counted = known | {
+        one for ways in unnamed.values() for one in max(ways.values(), key=lambda each: (len(each), min(each)))
+    }
     return tuple(dict.fromkeys(each.session for each in sorted(said, key=_by_time) if each.session in counted))
 
 

@@ -6,11 +6,10 @@ page grows beyond ``LINES_MAX``.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fleet.reflect.observations import Row, Said, observed, rows, whose
-from fleet.reflect.recurring import BOUNDARY, CATEGORIES, GOTCHA, PATTERN, category_of
+from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Row, Said, category_of, observed, rows, whose
 
 FILE = ".agents.local.md"
 LINES_MAX = 300
@@ -41,9 +40,7 @@ _DIRECTIVE_LINES = 10
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
 _DAY = r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})"
 _ENTRY = re.compile(rf"(?:session[ \t:]+)?\[?{_DAY}\]?(?:[ \t]*(?:[—–:|-]+)[ \t]*(?P<topic>.*))?", re.IGNORECASE)
-_LABEL = re.compile(
-    r"(?P<label>done|worked|did(?:n['’]?t| not) work|decided|learned)[ \t]*:?", re.IGNORECASE
-)
+_LABEL = re.compile(r"(?P<label>done|worked|did(?:n['’]?t| not) work|decided|learned)[ \t]*:?", re.IGNORECASE)
 _BULLET = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?P<text>\S.*)")
 _RULE = re.compile(r"\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)*\|?")
 _SUGGESTED = re.compile(r"\s*auto-reflect: suggested((?: [0-9a-f]{8})*)\s*")
@@ -102,12 +99,15 @@ class Page(NamedTuple):
 
 def parse(text: str, level_max: int = 2) -> Page:
     """Return a page, taken apart: headings in code and in comments are none."""
-    lines = text.splitlines(keepends=True) if "\r" not in text.replace("\r\n", "") else re.findall(r"[^\n]*\n|[^\n]+", text)
+    lines = (
+        text.splitlines(keepends=True) if "\r" not in text.replace("\r\n", "") else re.findall(r"[^\n]*\n|[^\n]+", text)
+    )
     found = rows(text)
-    heads: list[tuple[int, int, str]] = []
-    for row in found:
-        if not row.is_code and (match := _HEADING.fullmatch(row.text.rstrip())) and len(match[1]) <= level_max:
-            heads.append((row.number - 1, len(match[1]), match[2]))
+    heads = [
+        (row.number - 1, len(match[1]), match[2])
+        for row in found
+        if not row.is_code and (match := _HEADING.fullmatch(row.text.rstrip())) and len(match[1]) <= level_max
+    ]
     sections = []
     for at, (number, level, title) in enumerate(heads):
         end = next((later for later, other, _ in heads[at + 1 :] if other <= level or other <= 2), len(lines))
@@ -125,15 +125,10 @@ def _key(title: str) -> str:
 
 def mode(text: str) -> str:
     """Return how promotion works here, as the first lines say: "suggest" (where none is said), "auto" or "off"."""
-    seen = 0
-    for row in rows(text[: 64 * 1024]):
-        for each in row.comments:
-            if (match := _DIRECTIVE.fullmatch(each)) and row.number <= _DIRECTIVE_LINES:
-                return wanted if (wanted := match[1].lower()) in (SUGGEST, AUTO, OFF) else SUGGEST
-        seen += 1
-        if seen > _DIRECTIVE_LINES:
-            break
-    return SUGGEST
+    first = (row for row in rows("\n".join(text.splitlines()[:_DIRECTIVE_LINES])))
+    found = (match[1].lower() for row in first for each in row.comments if (match := _DIRECTIVE.fullmatch(each)))
+    wanted = next(found, SUGGEST)
+    return wanted if wanted in (SUGGEST, AUTO, OFF) else SUGGEST
 
 
 def is_daily(text: str) -> bool:
@@ -181,7 +176,9 @@ def _labelled(text: str) -> tuple[str, str]:
         return "", text.strip()
     rest = bare[match.end() :].lstrip()
     marked = text.strip().startswith(("*", "_"))
-    if not (match[0].rstrip().endswith(":") or (marked and rest.lstrip("*_ ").startswith(":")) or not rest.strip("*_: ")):
+    if not (
+        match[0].rstrip().endswith(":") or (marked and rest.lstrip("*_ ").startswith(":")) or not rest.strip("*_: ")
+    ):
         return "", text.strip()
     label = match["label"].casefold()
     return _KINDS.get(label, "failed"), rest.lstrip("*_: ").strip()
@@ -204,7 +201,12 @@ def entries(found: Iterable[Row]) -> list[Entry]:
             category = _category(heading[2])
             continue
         after = listed[at + 1].text.strip() if at + 1 < len(listed) else ""
-        if not text or text.startswith(("```", "~~~")) or _RULE.fullmatch(text) or ("|" in text and "-" in after and _RULE.fullmatch(after)):
+        if (
+            not text
+            or text.startswith(("```", "~~~"))
+            or _RULE.fullmatch(text)
+            or ("|" in text and "-" in after and _RULE.fullmatch(after))
+        ):
             continue  # a table's header row is no entry
         if (entry := _entry(text, category)) is not None:
             told.append(entry._replace(number=row.number))
@@ -244,15 +246,14 @@ def _cells(text: str) -> list[str]:
     body = body.removeprefix("|")
     if body.endswith("|") and not body.endswith("\\|"):
         body = body[:-1]
-    cells, cell, ticks = [""], "", False
+    cells, is_code, has_spans = [""], False, body.count("`") % 2 == 0
     for char in body:
-        if char == "`":
-            ticks = not ticks and "`" in body
-        if char == "|" and not ticks and not cells[-1].endswith("\\"):
+        if char == "`" and has_spans:
+            is_code = not is_code
+        if char == "|" and not is_code and not cells[-1].endswith("\\"):
             cells.append("")
         else:
             cells[-1] += char
-    del cell
     return [each.replace("\\|", "|").strip() for each in cells]
 
 
@@ -276,7 +277,7 @@ def fresh(eol: str = "\n") -> str:
 
 
 def with_observation(text: str, line: str) -> tuple[str, str]:
-    """Return the page with one more observation; beside it what alone has to be appended, "" where it is not the end."""
+    """Return the page with one more observation, and what has to be appended for that; "" where that is not enough."""
     page = parse(text or fresh())
     found = page.named(OBSERVATIONS)
     if not found:
@@ -320,7 +321,9 @@ def with_rows(text: str, fresh_rows: Sequence[Entry], ids: Iterable[str]) -> str
 
 def _remembering(text: str, ids: Iterable[str]) -> str:
     page = parse(text)
-    known = [one for row in page.rows for each in row.comments if (m := _SUGGESTED.fullmatch(each)) for one in m[1].split()]
+    known = [
+        one for row in page.rows for each in row.comments if (m := _SUGGESTED.fullmatch(each)) for one in m[1].split()
+    ]
     every = list(dict.fromkeys([*known, *ids]))[-_SUGGESTED_KEPT_MAX:]
     line = f"<!-- auto-reflect: suggested {' '.join(every)} -->{page.eol}"
     kept, is_put = [], False
@@ -377,12 +380,9 @@ def _table_end(page: Page, section: Section) -> int:
 def without(text: str, entry: Entry) -> str:
     """Return the page without one row of ``## Ready to Promote``; as it is where the row is not there."""
     page = parse(text)
-    same: Callable[[Entry], bool] = lambda each: (each.category, each.item, each.detail) == (  # noqa: E731
-        entry.category,
-        entry.item,
-        entry.detail,
-    )
-    gone = next((each.number - 1 for s in page.named(READY) for each in entries(page.inside(s)) if same(each)), None)
+    wanted = entry._replace(number=0)
+    listed = (each for section in page.named(READY) for each in entries(page.inside(section)))
+    gone = next((each.number - 1 for each in listed if each._replace(number=0) == wanted), None)
     return text if gone is None else "".join([*page.lines[:gone], *page.lines[gone + 1 :]])
 
 
@@ -399,7 +399,9 @@ def with_promoted(text: str, day: str, entry: Entry, section: str, evidence: str
 def promoted_items(text: str) -> list[str]:
     """Return the items of the rows under ``## Auto-Promoted``."""
     page = parse(text)
-    listed = [row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")]
+    listed = [
+        row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")
+    ]
     cells = [_cells(row.text) for row in listed if not _RULE.fullmatch(row.text.strip())]
     return [each[2] for each in cells if len(each) >= 3 and each[0].casefold() != "date"]
 
@@ -440,6 +442,3 @@ def compressed(text: str, day: str) -> tuple[str, list[str]]:
 def as_list(found: Iterable[Entry]) -> list[dict[str, str]]:
     """Return rows as JSON shows them."""
     return [{"category": each.category, "item": each.item, "detail": each.detail} for each in found]
-
-
-__all__ = ["CATEGORIES", "Entry", "Page", "Section", "mode", "parse", "said"]

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from fleet.reflect.observations import Said, fitting
+from fleet.reflect.observations import BOUNDARY, GOTCHA, Said, fitting, is_preference
 from fleet.reflect.observations import rows as page_rows
-from fleet.reflect.recurring import BOUNDARY, GOTCHA, Recurrence, is_preference
+from fleet.reflect.recurring import Recurrence
 from fleet.reflect.scratchpad import Page, entries, parse
 
 FOLDER = ".agents/topics"
@@ -27,7 +27,9 @@ _FIELD = re.compile(r"(?P<key>type|created|updated)[ \t]*:[ \t]*[\"']?(?P<value>
 _TITLE = re.compile(r"#[ \t]+(.*?)[ \t]*#*[ \t]*")
 _MERGED = re.compile(r"merged from session[ \t]+(?P<session>[^)\s](?:[^)]*[^)\s])?)[ \t]*\)")
 _FIRST = re.compile(r"[ \t]*(?P<session>\S+[ \t]\S+)[ \t]*")
-_POINTER = re.compile(r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)(?P<hook>.*)")
+_POINTER = re.compile(
+    r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)(?P<hook>.*)"
+)
 _SEEN = re.compile(r"\(seen (\d{1,5}) sessions?\)")
 _SLUG_CHARS_MAX = 60
 _TITLE_CHARS_MAX = 80
@@ -64,7 +66,7 @@ class Topic(NamedTuple):
 def read(path: str, data: bytes) -> Topic:
     """Return a topic file, taken apart. Never raises: what stands in the way is in ``trouble``."""
     if len(data) > FILE_BYTES_MAX:
-        return Topic(path, trouble=f"has {len(data):,} bytes, and {FILE_BYTES_MAX:,} is the most that is read")
+        return Topic(path, trouble=f"is larger than the {FILE_BYTES_MAX:,} bytes that are read")
     try:
         text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:
@@ -128,7 +130,9 @@ def slug(text: str) -> str:
 def title_of(text: str) -> str:
     """Return the title of what a text says: its first clause."""
     first = re.split(r"\s[—–]\s|;\s", text, maxsplit=1)[0].strip().rstrip(".")
-    return fitting(first[:1].upper() + first[1:] if first[:1].isalpha() and "`" not in first[:2] else first, _TITLE_CHARS_MAX)
+    return fitting(
+        first[:1].upper() + first[1:] if first[:1].isalpha() and "`" not in first[:2] else first, _TITLE_CHARS_MAX
+    )
 
 
 def type_of(found: Recurrence) -> str:
@@ -271,7 +275,9 @@ def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -
     eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     known = {each.path.removeprefix(".agents/"): each for each in topics}
     gone = {path.removeprefix(".agents/") for path in contradicted}
-    lines = (text or "# Project Memory\n\nPointers to topic files, one line each. Content is in `topics/`.\n").splitlines(keepends=True)
+    lines = (
+        text or "# Project Memory\n\nPointers to topic files, one line each. Content is in `topics/`.\n"
+    ).splitlines(keepends=True)
     kept: list[str] = []
     dropped: list[str] = []
     pointed: set[str] = set()

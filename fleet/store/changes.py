@@ -45,6 +45,7 @@ _OWN_FILES = frozenset(
     )
 )
 """Files of fleet's own in an agent's folder: logging a failure is no change to what failed."""
+_OWN_AT_THE_ROOT = frozenset(_words(".agents.local.md .agents"))
 
 
 def any_since(root: str | os.PathLike[str], cwd: str, since_ns: int) -> bool:
@@ -99,7 +100,7 @@ def is_own(root: str | os.PathLike[str], path: str) -> bool:
     """Tell whether a path is fleet's own: what is logged there changes nothing about what failed."""
     below = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
     parts = below.split(os.sep)
-    if parts[0] in (".fleet", _CLAN):
+    if parts[0] in (".fleet", _CLAN) or parts[0] in _OWN_AT_THE_ROOT:
         return True
     return len(parts) >= 3 and parts[0] == _AGENTS and parts[2] in _OWN_FILES
 
@@ -142,7 +143,7 @@ class _Walk:
         return False
 
     def _is_skipped(self, folder: str, name: str) -> bool:
-        if name in SKIPPED or (name == _CLAN and folder == self.root):
+        if name in SKIPPED or (folder == self.root and (name == _CLAN or name in _OWN_AT_THE_ROOT)):
             return True
         return name in _OWN_FILES and os.path.dirname(folder) == os.path.join(self.root, _AGENTS)
 
@@ -151,7 +152,9 @@ class _Walk:
         agents = os.path.join(self.root, _AGENTS)
         if folder == agents or os.path.dirname(folder) == agents:
             return True
-        return folder == self.root and any(self._was_made_last(name) for name in (_AGENTS, _CLAN, ".fleet"))
+        return folder == self.root and any(
+            self._was_made_last(name) for name in (_AGENTS, _CLAN, ".fleet", *_OWN_AT_THE_ROOT)
+        )
 
     def _was_made_last(self, name: str) -> bool:
         """Tell whether the last entry that came to the root, or left it, was this folder."""

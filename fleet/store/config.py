@@ -137,12 +137,14 @@ class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         sync_at_end: a session's end exchanges with the clan; else it only puts this machine's files in order.
         quiet: the person is shown no line about what was logged, counted, promoted, shown or stopped.
         ask_days: a session's start mentions what was logged without a lesson for so long; it stays in the log.
+        observe: commits, commands turned green and lessons that were used are noted in ``.agents.local.md``.
         auto_memory: ``fleet import --transcripts`` proposes what the host's own memory keeps as feedback, too.
     """
 
     sync_at_end: bool = True
     quiet: bool = False
     ask_days: Annotated[float, msgspec.Meta(gt=0)] = 1
+    observe: bool = True
     auto_memory: bool = False
 
 

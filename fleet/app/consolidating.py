@@ -1,0 +1,678 @@
+"""Use cases of auto-reflect and consolidation: a session's end, rows for AGENTS.md, topics of daily logs, migration.
+
+Each plans from what it read and applies the plan as a run (``store/runs``): a file that somebody edited meanwhile stops
+it, and it plans anew. Daily logs are appended to.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from datetime import UTC, datetime
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fleet.app import observing
+from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
+from fleet.reflect import (
+    agents_md,
+    consolidation,
+    daily_log,
+    inbox,
+    migration,
+    observations,
+    records,
+    scratchpad,
+    topics,
+)
+from fleet.reflect.consolidation import Gates, Lock, Plan
+from fleet.reflect.daily_log import Block, Told
+from fleet.reflect.observations import Said
+from fleet.reflect.recurring import SESSIONS_MIN, Recurrence, grouped, text_id
+from fleet.reflect.scratchpad import Entry
+from fleet.store import runs
+from fleet.store.runs import Edit, Run
+from fleet.store.workspace import Workspace
+from fleet.text import dates, screening
+
+KIND, REFLECTED, MIGRATED = "consolidate", "reflect", "migrate"
+DAYS_MAX = 366
+"""So many days of logs are looked at, at most."""
+_ROUNDS = 3
+_DAY_MS = 86_400_000
+_LOCK_WAIT_S = 5.0
+
+
+class Reflected(NamedTuple):
+    """What a session-end reflection did.
+
+    Attributes:
+        mode: suggest, auto or off.
+        rows: that were put under ``## Ready to Promote``.
+        promoted: that were written into AGENTS.md, each with the run that takes it back.
+        left: why rows of ``auto`` wait all the same, a sentence each.
+        compressed: observations that went to the daily logs.
+    """
+
+    mode: str
+    rows: tuple[Entry, ...] = ()
+    promoted: tuple[tuple[Entry, str], ...] = ()
+    left: tuple[str, ...] = ()
+    compressed: int = 0
+
+    def told(self) -> str:
+        """Return it as one line; "" where nothing changed."""
+        said = []
+        if self.rows:
+            said.append(f"{len(self.rows)} rows are ready to promote")
+        said += [f"promoted {entry.item!r} into {agents_md.FILE} (fleet undo {run})" for entry, run in self.promoted]
+        if self.compressed:
+            said.append(f"{self.compressed} observations went to the daily logs")
+        return "; ".join([*said, *self.left])
+
+
+class Closed(NamedTuple):
+    """What a session's end did.
+
+    Attributes:
+        log: path of the daily log that has a block more, "" for none.
+        reflected: what came of the reflection.
+        consolidated: what came of the consolidation; None where a gate was closed.
+    """
+
+    log: str
+    reflected: Reflected
+    consolidated: "Consolidated | None" = None
+
+    def told(self) -> str:
+        """Return it as one line; "" where nothing happened."""
+        said = [f"a block was added to {self.log}" if self.log else "", self.reflected.told()]
+        if self.consolidated is not None and self.consolidated.run:
+            said.append(self.consolidated.told())
+        return "; ".join(filter(None, said))
+
+
+class Consolidated(NamedTuple):
+    """What a consolidation did, or would do.
+
+    Attributes:
+        gates: as they stood.
+        plan: what there was to do; None where a gate was closed.
+        run: that takes it back; "" where nothing was changed.
+        diff: of the files.
+    """
+
+    gates: Gates
+    plan: Plan | None = None
+    run: str = ""
+    diff: str = ""
+
+    def told(self) -> str:
+        """Return it as one line."""
+        if self.plan is None:
+            return f"a gate is closed: {self.gates.told()}"
+        if not self.plan.files:
+            return "nothing to consolidate: no file changed, and the time of the last consolidation stays"
+        return f"consolidated: {len(self.plan.added)} new topics, {len(self.plan.merged)} merged into"
+
+
+class Migrated(NamedTuple):
+    """What a migration did, or would do: the files with what goes into each, the run, and the diff of AGENTS.md."""
+
+    told: tuple[str, ...]
+    run: str
+    diff: str
+
+
+# --- a session's end -------------------------------------------------------------------------------------------------
+
+
+def close_session(workspace: Workspace, agent: str, session: str, told: Told | None = None) -> Closed:
+    """Log what a session did, suggest or promote what has come up in several, and consolidate if the gates are open.
+
+    To do it twice adds nothing. A session in which nothing happened has no block.
+
+    Args:
+        workspace: where.
+        agent: whose session.
+        session: the host's id of it.
+        told: what a reflection on it says; None or empty: what was observed is what there is.
+    """
+    if workspace.is_read_only:
+        return Closed("", Reflected(scratchpad.SUGGEST))
+    runs.recover(workspace)
+    log = _log_session(workspace, agent, session, told)
+    reflected = reflect(workspace, agent)
+    done = None
+    if check(workspace, agent, session).is_open:
+        with suppress(BusyError):
+            done = consolidate(workspace, agent, session=session)
+    return Closed(log, reflected, done)
+
+
+def _log_session(workspace: Workspace, agent: str, session: str, told: Told | None) -> str:
+    """Append a session's block to the day's log; return its path, "" where there is nothing to say."""
+    key = observations.session_key(agent, session)
+    now_ms = workspace.world.wall_ms()
+    day = observations.minute(now_ms)[:10]
+    path = daily_log.path_of(day)
+    with _scratchpad_lock(workspace):
+        page = _text(workspace, scratchpad.FILE)
+        blocks = _blocks(workspace, observations.minute(now_ms - 2 * _DAY_MS)[:10])
+        own = [each for each in blocks if each.session == key]
+        known = {_same(each.text) for block in own if block.is_whole for each in block.said}
+        known |= {_same(each.text) for block in own for each in block.said if block.is_whole}
+        watched = [each for each in scratchpad.said(page) if each.session == key]
+        watched += [each for block in blocks for each in block.said if each.session == key and not block.is_whole]
+        said = _screened(told) if told is not None and not told.is_empty else _from_observations(watched)
+        said = Told(*([each for each in lines if _same(each) not in known] for lines in said))
+        if said.is_empty:
+            return ""
+        before = _text(workspace, path)
+        if not before:
+            observing.keep_ignored(workspace.files)
+        gap = "" if not before or before.endswith("\n\n") else "\n" if before.endswith("\n") else "\n\n"
+        block = daily_log.block(observing.stamp(now_ms), agent, session, said)
+        text = f"{daily_log.head(day) if not before else gap}{block}"
+        workspace.files.append(workspace.root / path, text.encode())
+    return path
+
+
+def _same(text: str) -> str:
+    return text_id(observations.without_label(text))
+
+
+def _screened(told: Told) -> Told:
+    """Return what a reflection says, each as one line that is fit to stand in a log."""
+    return Told(*([clean for each in lines if (clean := observations.clean(each))] for lines in told[:5]))
+
+
+def _from_observations(watched: Iterable[Said]) -> Told:
+    """Return a block's lines for what was observed."""
+    lines: dict[str, list[str]] = {name: [] for name in ("changed", "worked", "failed", "learned")}
+    place = {"commit": "changed", "fix": "worked", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
+    for each in watched:
+        lines[place.get(each.kind, "worked")].append(each.text)
+    return Told(**{name: list(dict.fromkeys(said)) for name, said in lines.items()})
+
+
+def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
+    return workspace.files.lock(workspace.local / "locks" / "scratchpad.lock", _LOCK_WAIT_S)
+
+
+# --- reflection: what several sessions said --------------------------------------------------------------------------
+
+
+def reflect(workspace: Workspace, agent: str) -> Reflected:
+    """Look for what has come up in three or more separate sessions, and suggest it, or promote it in ``auto``."""
+    if workspace.is_read_only:
+        return Reflected(scratchpad.SUGGEST)
+    page = _text(workspace, scratchpad.FILE)
+    mode = scratchpad.mode(page)
+    compressed = _compress(workspace, agent)
+    if mode == scratchpad.OFF:
+        return Reflected(mode, compressed=compressed)
+    found, waiting = _recurred(workspace, page)
+    promoted: list[tuple[Entry, str]] = []
+    left: list[str] = []
+    if mode == scratchpad.AUTO:
+        for entry, each in [*waiting, *((_as_row(each), each) for each in found)]:
+            if each.is_directive:
+                continue
+            try:
+                promoted.append((entry, promote(workspace, agent, entry, each)))
+            except RefusedError as why:
+                left.append(str(why))
+        done = {entry.item for entry, _ in promoted}
+        found = [each for each in found if _as_row(each).item not in done]
+    fresh = tuple(_as_row(each) for each in found)
+    if fresh:
+        _suggest(workspace, agent, fresh, found)
+    return Reflected(mode, fresh, tuple(promoted), tuple(dict.fromkeys(left)), compressed)
+
+
+def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[tuple[Entry, Recurrence]]]:
+    """Return what recurred and is known nowhere yet; and the rows that wait, each with what speaks for it."""
+    said = [*scratchpad.said(page), *(each for block in _blocks(workspace, "") for each in block.said)]
+    said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
+    rules = agents_md.rules(_text(workspace, agents_md.FILE))
+    rules += scratchpad.promoted_items(page)
+    rows = scratchpad.ready(page)
+    found, matched = grouped(said, [*rules, *(each.item for each in rows)])
+    suggested = scratchpad.suggested(page)
+    fresh = [each for each in found if len(each.sessions) >= SESSIONS_MIN and not suggested.intersection(each.ids)]
+    waiting = []
+    for at, row in enumerate(rows):
+        spoken = matched.get(len(rules) + at, [])
+        whole = grouped(spoken)[0]
+        if whole and len(whole[0].sessions) >= SESSIONS_MIN:
+            waiting.append((row, whole[0]))
+    return fresh, waiting
+
+
+def _as_row(found: Recurrence) -> Entry:
+    """Return something that recurred as a row: what it is, what more is to say, and how often it came up."""
+    item, _, rest = found.text.partition(" — ")
+    days = found.days
+    seen = (
+        f"{len(found.sessions)} sessions, {days[0]} to {days[-1]}"
+        if len(days) > 1
+        else f"{len(found.sessions)} sessions, {days[0]}"
+    )
+    flag = "reads as a directive: a person decides; " if found.is_directive else ""
+    detail = f"{rest} ({flag}{seen})" if rest else f"{flag}{seen}"
+    return Entry(found.category, item.strip(), detail.strip())
+
+
+def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Sequence[Recurrence]) -> None:
+    ids = [one for each in found for one in each.ids]
+
+    def edits() -> tuple[Edit, ...]:
+        page = _text(workspace, scratchpad.FILE)
+        return (_edit(workspace, scratchpad.FILE, scratchpad.with_rows(page, rows, ids)),)
+
+    run = _applied(workspace, agent, REFLECTED, edits, f"{len(rows)} rows for {scratchpad.READY}")
+    items = [
+        inbox.Item(
+            kind="promotion",
+            title=f"{row.category} for {agents_md.FILE}: {row.item}",
+            key=f"{agents_md.FILE} {text_id(row.item)}",
+            evidence=tuple(dict.fromkeys(f"{said.at} {said.session}: {said.text}" for said in each.said))[:10],
+            weight=float(len(each.sessions)),
+            diff=f"+ {row.item} — {row.detail}",
+            body={"file": agents_md.FILE, "category": row.category, "item": row.item, "detail": row.detail},
+            run=run,
+        )
+        for row, each in zip(rows, found, strict=True)
+    ]
+    inbox.put_all(workspace, agent, items)
+
+
+def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | None = None) -> str:
+    """Write a row into its section of AGENTS.md and under ``## Auto-Promoted``; return the run that takes it back.
+
+    Raises:
+        RefusedError: the file is a link, cannot be written, holds a conflict, or would become too long: it is as it
+            was, and the row waits.
+    """
+    file = workspace.root / agents_md.FILE
+    if file.is_symlink():
+        raise RefusedError(f"{agents_md.FILE} is a link, which fleet writes through nowhere: {row.item!r} waits")
+    if file.exists() and not (file.is_file() and os.access(file, os.W_OK | os.R_OK)):
+        raise RefusedError(f"{agents_md.FILE} cannot be written: {row.item!r} waits")
+    run_id = runs.name(workspace, REFLECTED)
+    day = workspace.wall()[:10]
+    sessions = (
+        ", ".join(each.rpartition(" ")[2] for each in found.sessions[:5]) if found is not None else "a person's yes"
+    )
+    evidence = f"{sessions}; fleet undo {run_id}"
+
+    def edits() -> tuple[Edit, ...]:
+        added = agents_md.with_rule(_text(workspace, agents_md.FILE), row)
+        if added.trouble:
+            raise RefusedError(f"{added.trouble}: {row.item!r} waits under {scratchpad.READY}")
+        page = scratchpad.with_promoted(_text(workspace, scratchpad.FILE), day, row, added.section, evidence)
+        return (
+            _edit(workspace, agents_md.FILE, added.text),
+            _edit(workspace, scratchpad.FILE, page),
+        )
+
+    try:
+        told = f"promoted {row.item!r} into {agents_md.FILE}"
+        done = _applied(workspace, agent, REFLECTED, edits, told, run_id)
+    except DiskError as why:
+        raise RefusedError(f"{agents_md.FILE} was not written ({why}): {row.item!r} waits") from why
+    inbox.settle(workspace, inbox.agents(workspace), "promotion", f"{agents_md.FILE} {text_id(row.item)}", told)
+    return done
+
+
+def accept(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
+    """Promote the row of an inbox item that a person approved; return the run that takes it back.
+
+    Raises:
+        RefusedError: as ``promote``.
+    """
+    return promote(workspace, agent, _row_of(workspace, body))
+
+
+def reject(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
+    """Take the row of an inbox item that a person rejected out of the scratchpad; return the run, "" where it is gone.
+
+    It is not suggested again.
+    """
+    row = _row_of(workspace, body)
+
+    def edits() -> tuple[Edit, ...]:
+        return (_edit(workspace, scratchpad.FILE, scratchpad.without(_text(workspace, scratchpad.FILE), row)),)
+
+    return _applied(workspace, agent, REFLECTED, edits, f"took {row.item!r} out of {scratchpad.READY}")
+
+
+def _row_of(workspace: Workspace, body: Mapping[str, Any]) -> Entry:
+    category, item, detail = (str(body.get(name, "")) for name in ("category", "item", "detail"))
+    rows = scratchpad.ready(_text(workspace, scratchpad.FILE))
+    return next((each for each in rows if each.item == item), Entry(category, item, detail))
+
+
+def _compress(workspace: Workspace, agent: str) -> int:
+    """Move the oldest observations of a scratchpad that has grown too long to the daily logs; return how many."""
+    day = workspace.wall()[:10]
+    page = _text(workspace, scratchpad.FILE)
+    if not scratchpad.compressed(page, day)[1]:
+        return 0
+    moved: list[str] = []
+
+    def edits() -> tuple[Edit, ...]:
+        less, lines = scratchpad.compressed(_text(workspace, scratchpad.FILE), day)
+        moved[:] = lines
+        days: dict[str, list[str]] = {}
+        for line in lines:
+            days.setdefault(observations.observed(observations.rows(line))[0].at[:10], []).append(line)
+        changed = [_edit(workspace, scratchpad.FILE, less)]
+        for each, kept in sorted(days.items()):
+            path = daily_log.path_of(each)
+            before = _text(workspace, path)
+            gap = "" if not before or before.endswith("\n\n") else "\n"
+            block = "\n".join(["## Session 00:00 UTC", "", f"### {daily_log.OBSERVED}", "", *kept, ""]) + "\n"
+            changed.append(_edit(workspace, path, f"{before or daily_log.head(each)}{gap}{block}"))
+        return tuple(changed)
+
+    _applied(workspace, agent, REFLECTED, edits, f"compressed {scratchpad.FILE}")
+    return len(moved)
+
+
+# --- consolidation ---------------------------------------------------------------------------------------------------
+
+
+def check(workspace: Workspace, agent: str, session: str = "") -> Gates:
+    """Return how the three gates stand."""
+    lock = _lock(workspace)
+    now_ms = workspace.world.wall_ms()
+    last = lock.last_ms if 0 < lock.last_ms <= now_ms else 0
+    blocks = _blocks(workspace, observations.minute(last)[:10] if last else "")
+    own = observations.session_key(agent, session) if session else ""
+    return consolidation.gates(lock, blocks, now_ms, own)
+
+
+def consolidate(
+    workspace: Workspace,
+    agent: str,
+    *,
+    session: str = "",
+    force: bool = False,
+    dry_run: bool = False,
+    days: int | None = None,
+) -> Consolidated:
+    """Merge what the daily logs say into topics, and bring the index up to date.
+
+    Args:
+        workspace: where.
+        agent: as whom.
+        session: of whoever asks: it is not counted for the gate.
+        force: pass the gates of time and of sessions, and a lock file that cannot be read; never a live lock.
+        dry_run: only say what would be done.
+        days: look at so many days of logs; None: at seven, or at all since the last consolidation where that is longer.
+
+    Raises:
+        BusyError: another consolidation is at it.
+        RefusedError: the lock file cannot be read.
+    """
+    gates = check(workspace, agent, session)
+    if gates.trouble and not force:
+        raise RefusedError(
+            f"{consolidation.LOCK} {gates.trouble}, so that nobody knows when was consolidated last; nothing was done. "
+            "`fleet consolidate --force` consolidates, and writes it anew"
+        )
+    if dry_run:
+        plan = _planned(workspace, days)
+        return Consolidated(gates, plan, diff=_diff(workspace, plan.files))
+    if not force and not (gates.is_time and gates.sessions >= consolidation.SESSIONS_MIN):
+        return Consolidated(gates)
+    with _Held(workspace, force=force) as held:
+        plan, run = Plan({}, ()), ""
+        diff = ""
+        for _ in range(_ROUNDS):
+            plan = _planned(workspace, days)
+            if not plan.files:
+                break
+            diff = _diff(workspace, plan.files)
+            run_id = runs.name(workspace, KIND)
+            edits = tuple(_edit(workspace, path, text) for path, text in sorted(plan.files.items()))
+            told = f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
+            if not runs.apply(workspace, _run(workspace, agent, KIND, edits, told, run_id)).stale:
+                run = run_id
+                break
+        else:
+            raise BusyError("somebody keeps editing the topics; nothing was changed, try again later")
+        if run:
+            held.changed()
+            written = tuple(
+                records.Written(name=name, ids=ids, count=len(ids))
+                for name, ids in (("topics", plan.added), ("merged", plan.merged))
+            )
+            records.append(
+                workspace,
+                agent,
+                records.Record(run=run, kind="consolidation", session=session, outcome="success", writers=written),
+            )
+    return Consolidated(gates, plan, run, diff)
+
+
+def _planned(workspace: Workspace, days: int | None) -> Plan:
+    """Return the plan from the files as they are now."""
+    now_ms = workspace.world.wall_ms()
+    lock = _lock(workspace)
+    since = observations.minute(now_ms - (days or daily_log.DAYS) * _DAY_MS)[:10]
+    if days is None:
+        last = lock.last_ms if 0 < lock.last_ms <= now_ms else 0
+        since = min(since, observations.minute(last)[:10]) if last else ""
+    files: dict[str, bytes] = {}
+    for path in sorted((workspace.root / topics.FOLDER).glob("*.md")):
+        if not path.is_symlink():
+            files[f"{topics.FOLDER}/{path.name}"] = _head_of(path, topics.FILE_BYTES_MAX + 1)
+    return consolidation.planned(_text(workspace, topics.INDEX), files, _blocks(workspace, since), _absolute)
+
+
+def _absolute(text: str, at: str) -> str:
+    """Return a text with its relative dates made absolute, from the moment it was said."""
+    ms = dates.to_ms(at)
+    return text if ms is None else dates.absolutize(text, datetime.fromtimestamp(ms / 1000, UTC))
+
+
+def _head_of(path: Path, bytes_max: int) -> bytes:
+    """Return the beginning of a file; what cannot be read is no text."""
+    try:
+        with path.open("rb") as file:
+            return file.read(bytes_max)
+    except OSError:
+        return b"\0"
+
+
+def _blocks(workspace: Workspace, since: str) -> list[Block]:
+    """Return the blocks of the daily logs from a day on, at most a year's."""
+    found = []
+    folder = workspace.root / daily_log.FOLDER
+    listed = sorted(path for path in folder.glob("*.md") if daily_log.day_of(path.name) >= max(since, "0"))
+    for path in listed[-DAYS_MAX:]:
+        if not path.is_symlink():
+            text = _head_of(path, daily_log.BYTES_MAX).decode("utf-8", "replace")
+            found += daily_log.blocks(text, daily_log.day_of(path.name))
+    return found
+
+
+class _Held:
+    """The lock of a consolidation while it runs."""
+
+    def __init__(self, workspace: Workspace, *, force: bool) -> None:
+        self._workspace = workspace
+        self._by = consolidation.FORCE if force else consolidation.AUTO
+        self._is_changed = False
+        self._flock: Any = None
+        self._was = Lock()
+
+    def changed(self) -> None:
+        """Note that something was consolidated: the time of the last one moves."""
+        self._is_changed = True
+
+    def __enter__(self) -> "_Held":
+        workspace = self._workspace
+        self._flock = workspace.files.lock(workspace.local / "locks" / "consolidation.lock", 0)
+        self._flock.__enter__()
+        try:
+            now_ms = workspace.world.wall_ms()
+            lock = _lock(workspace)
+            if lock.is_live(now_ms) and not _is_left_by_us(workspace, lock):
+                raise BusyError(
+                    f"{lock.by or 'somebody'} has held {consolidation.LOCK} for "
+                    f"{max(now_ms - lock.at_ms, 0) / 60_000:.0f} minutes; nothing was done. After "
+                    f"{consolidation.STALE_MINUTES} minutes it counts as left behind"
+                )
+            self._was = lock
+            mine = Lock(lock.last_ms, self._by, now_ms)
+            observing.keep_ignored(workspace.files)
+            # Written first: a run of ours that dies leaves a lock that the next one knows as its own.
+            workspace.files.replace(workspace.local / _OURS, f"{now_ms}\n".encode())
+            workspace.files.replace(workspace.root / consolidation.LOCK, mine.render())
+        except BaseException:
+            self._flock.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        workspace = self._workspace
+        try:
+            last = workspace.world.wall_ms() if self._is_changed else self._was.last_ms
+            workspace.files.replace(workspace.root / consolidation.LOCK, Lock(last).render())
+        finally:
+            self._flock.__exit__(None, None, None)
+
+
+_OURS = "consolidating"
+"""Name of the file below ``.fleet`` that says when this machine took the lock last."""
+
+
+def _is_left_by_us(workspace: Workspace, lock: Lock) -> bool:
+    """Tell whether a lock is one of ours whose process is gone: whoever asks holds the lock that dies with it."""
+    return workspace.files.read(workspace.local / _OURS) == f"{lock.at_ms}\n".encode()
+
+
+def _lock(workspace: Workspace) -> Lock:
+    path = workspace.root / consolidation.LOCK
+    if path.is_symlink():
+        return Lock(trouble="is a link")
+    return consolidation.read_lock(workspace.files.read(path))
+
+
+# --- migration --------------------------------------------------------------------------------------------------------
+
+
+def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False) -> Migrated:
+    """Move a monolithic scratchpad to daily logs, topics and an index; the old file is kept beside it first.
+
+    Raises:
+        NoError: there is no scratchpad.
+        RefusedError: a line of it would be lost, or it cannot be read.
+    """
+    for _ in range(_ROUNDS):
+        data = workspace.files.read(workspace.root / scratchpad.FILE)
+        if not data:
+            raise NoError(f"there is no {scratchpad.FILE} here: nothing to migrate")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as why:
+            raise RefusedError(f"{scratchpad.FILE} is no UTF-8 text; nothing was changed") from why
+        now = {
+            f"{folder}/{path.name}": _head_of(path, 64 * daily_log.BYTES_MAX).decode("utf-8", "surrogateescape")
+            for folder in (daily_log.FOLDER, topics.FOLDER)
+            for path in sorted((workspace.root / folder).glob("*.md"))
+            if not path.is_symlink()
+        }
+        plan = migration.planned(text.removeprefix("\ufeff"), now, _text(workspace, topics.INDEX))
+        if gone := migration.lost(text.removeprefix("\ufeff"), plan.files) if plan.files else []:
+            raise RefusedError(
+                f"{len(gone)} lines would be in no new file, such as {gone[0][:80]!r}; nothing was changed"
+            )
+        edits = [_edit(workspace, path, after) for path, after in sorted(plan.files.items())]
+        told = list(plan.told)
+        if edits:
+            backup = _backup(workspace, data)
+            edits.insert(0, Edit(backup, None, data))
+            told.insert(0, f"{backup}: the old file, byte for byte")
+        diff = ""
+        if with_agents_md and (change := _agents_md_change(workspace)) is not None:
+            edits.append(change)
+            diff = _diff(workspace, {agents_md.FILE: (change.after or b"").decode("utf-8", "surrogateescape")})
+        if dry_run or not edits:
+            return Migrated(tuple(told), "", diff)
+        observing.keep_ignored(workspace.files)
+        run_id = runs.name(workspace, MIGRATED)
+        with _scratchpad_lock(workspace):
+            done = runs.apply(workspace, _run(workspace, agent, MIGRATED, tuple(edits), "migrated", run_id))
+        if not done.stale:
+            _begin_to_count(workspace)
+            return Migrated(tuple(told), run_id, diff)
+    raise BusyError(f"somebody keeps editing {scratchpad.FILE}; nothing was changed, try again later")
+
+
+def _backup(workspace: Workspace, data: bytes) -> str:
+    """Return a name for the old file that nothing bears yet."""
+    name, number = migration.BACKUP, 2
+    while os.path.lexists(workspace.root / name) and workspace.files.read(workspace.root / name) != data:
+        name, number = f"{migration.BACKUP}.{number}", number + 1
+    return name
+
+
+def _agents_md_change(workspace: Workspace) -> Edit | None:
+    file = workspace.root / agents_md.FILE
+    if file.is_symlink():
+        raise RefusedError(f"{agents_md.FILE} is a link, which fleet writes through nowhere; nothing was changed")
+    before = _text(workspace, agents_md.FILE)
+    after = agents_md.with_daily_logs(before)
+    return None if after == before else _edit(workspace, agents_md.FILE, after)
+
+
+def _begin_to_count(workspace: Workspace) -> None:
+    """Begin to count the hours to the first consolidation, where nothing does yet."""
+    path = workspace.root / consolidation.LOCK
+    if not os.path.lexists(path):
+        workspace.files.replace(path, Lock(workspace.world.wall_ms()).render())
+
+
+# --- what they share -------------------------------------------------------------------------------------------------
+
+
+def _text(workspace: Workspace, path: str) -> str:
+    return workspace.files.read(workspace.root / path).decode("utf-8", "surrogateescape")
+
+
+def _edit(workspace: Workspace, path: str, after: str) -> Edit:
+    return runs.edit(workspace, path, after.encode("utf-8", "surrogateescape"))
+
+
+def _run(workspace: Workspace, agent: str, kind: str, edits: tuple[Edit, ...], told: str, run_id: str) -> Run:
+    return Run(id=run_id, kind=kind, agent=agent, at=workspace.wall(), told=told, edits=edits)
+
+
+def _applied(
+    workspace: Workspace, agent: str, kind: str, edits: Callable[[], tuple[Edit, ...]], told: str, run_id: str = ""
+) -> str:
+    """Apply what a plan edits, planned anew where a file changed meanwhile; return the run, "" for no change."""
+    for _ in range(_ROUNDS):
+        with _scratchpad_lock(workspace):
+            planned = tuple(each for each in edits() if each.before != each.after)
+            if not planned:
+                return ""
+            named = run_id or runs.name(workspace, kind)
+            if not runs.apply(workspace, _run(workspace, agent, kind, planned, told, named)).stale:
+                return named
+    raise BusyError("somebody keeps editing these files; nothing was changed, try again later")
+
+
+def _diff(workspace: Workspace, files: Mapping[str, str]) -> str:
+    """Return what a plan changes, as a unified diff."""
+    lines: list[str] = []
+    for path, text in sorted(files.items()):
+        before = _text(workspace, path)
+        pair = (before.splitlines(), text.splitlines())
+        lines += unified_diff(*pair, path if before else "/dev/null", path, lineterm="", n=2)
+    return "\n".join(lines)

@@ -1,0 +1,175 @@
+"""Observing: what happened in a session, noted as one line of the scratchpad, or of the daily log once it was migrated.
+
+Hooks wait for this, so it needs no workspace: the files, a lock, and the clock. What a hook sees is a commit in git's
+reflog, a command turned green, and a lesson whose command was run after it was shown.
+"""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from fleet.hosts import local, reflog
+from fleet.hosts.calls import CONFIG, Call
+from fleet.model.errors import FleetError, UsageError
+from fleet.reflect import daily_log, observations, scratchpad
+from fleet.store import config, ignored
+from fleet.store.files import Files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # a hook that notes a commit needs no workspace
+    from fleet.store.workspace import Workspace
+
+LOCK_WAIT_S = 5.0
+COMMITTED = frozenset(("commit", "commit (initial)", "commit (merge)", "cherry-pick"))
+"""What the reflog calls a commit that was made here; one that was amended is the same commit again."""
+_REVERT = 'Revert "'
+_SPAN = re.compile(r"`([^`\n]{3,120})`")
+_DENIED = re.compile(
+    r"\b(?:never|don'?t|do not|not|avoid|instead of|rather than|without|no)\W{1,3}(?:\w{1,30}\W{1,3}){0,3}$",
+    re.IGNORECASE,
+)
+_REGISTER_BYTES_MAX = 1024 * 1024
+
+
+class Observed(NamedTuple):
+    """What was noted.
+
+    Attributes:
+        path: of the file, below the project's root.
+        line: as it stands there.
+        is_cut: words were left off, to keep it one short line.
+        is_directive: it reads as a directive: kept as data, and never promoted by itself.
+    """
+
+    path: str
+    line: str
+    is_cut: bool
+    is_directive: bool
+
+
+def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: int = 0) -> Observed:
+    """Note one thing that happened; on the disk when this returns.
+
+    Args:
+        root: of the workspace: the main checkout's, in a worktree.
+        agent: whose session.
+        session: the host's id of it.
+        kind: of ``observations.KINDS``.
+        text: what happened.
+        at_ms: when, milliseconds since 1970; 0 for now.
+
+    Raises:
+        UsageError: no such kind, no words, or nothing can be written here.
+        DiskError: it is not there.
+    """
+    if not (known := observations.kind_named(kind)):
+        raise UsageError(f"KIND is one of {', '.join(observations.KINDS)}, not {kind[:40]!r}; nothing was written")
+    if not observations.clean(text):
+        raise UsageError("TEXT has no words in it; nothing was written. Say what happened, in one line")
+    if is_read_only(root):
+        raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
+    now_ms = at_ms or local.now_ms()
+    line, is_cut = observations.line(now_ms, known, text, agent, session)
+    files, page = Files(root), root / scratchpad.FILE
+    with files.lock(root / local.FOLDER / "locks" / "scratchpad.lock", LOCK_WAIT_S):
+        before = files.read(page)
+        if not before:
+            keep_ignored(files)
+        path = scratchpad.FILE
+        if scratchpad.is_daily(before.decode("utf-8", "replace")):
+            path = _into_log(files, line, now_ms, agent, session)
+        else:
+            _into_page(files, page, before, line)
+    return Observed(path, line, is_cut, observations.is_directive(text))
+
+
+def _into_page(files: Files, page: Path, before: bytes, line: str) -> None:
+    whole, more = scratchpad.with_observation(before.decode("utf-8", "surrogateescape"), line)
+    if more:
+        files.append(page, more.encode("utf-8", "surrogateescape"))
+    else:
+        files.replace(page, whole.encode("utf-8", "surrogateescape"))
+
+
+def _into_log(files: Files, line: str, now_ms: int, agent: str, session: str) -> str:
+    day = observations.minute(now_ms)[:10]
+    path = daily_log.path_of(day)
+    log = files.root / path
+    before = files.read(log).decode("utf-8", "surrogateescape")
+    more = daily_log.with_observation(before, day, stamp(now_ms), agent, session, line)
+    files.append(log, more.encode("utf-8", "surrogateescape"))
+    return path
+
+
+def stamp(now_ms: int) -> str:
+    """Return a moment to the second, as a block of a daily log has it."""
+    seconds = now_ms // 1000 % 60
+    return f"{observations.minute(now_ms)[:-1]}:{seconds:02}Z"
+
+
+def is_read_only(root: Path) -> bool:
+    """Tell whether nobody may write here: an ephemeral folder, and no lease."""
+    register = local.read(str(root), "replica.toml", bytes_max=_REGISTER_BYTES_MAX)
+    return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
+
+
+def keep_ignored(files: Files) -> None:
+    """See to it that the project's git does not see these files: a workspace of an earlier fleet may not say so yet."""
+    if (files.root / ".git").exists() or (files.root / ".gitignore").exists():
+        ignored.add(files, ignored.LOCAL)
+
+
+def noted(workspace: "Workspace", agent: str, session: str, kind: str, text: str) -> None:
+    """Note what came of another command. A fault of that is a warning: the command itself has done its work."""
+    try:
+        named = session_of(workspace, agent, session)
+        if workspace.config.hook.observe and not is_read_only(workspace.root):
+            observe(workspace.root, agent, named, kind, text, workspace.world.wall_ms())
+    except FleetError as why:
+        workspace.warn(f"it is not noted in {scratchpad.FILE}: {why}")
+
+
+def session_of(workspace: "Workspace", agent: str, named: str) -> str:
+    """Return the session that somebody named, else the replica's own, until it has been idle for a while."""
+    if named:
+        return named
+    idle_ms = workspace.config.recall.session_idle_minutes * 60_000
+    with suppress(FleetError):
+        fresh = workspace.world.entropy(4).hex()
+        return workspace.state.session(agent, workspace.world.wall_ms(), idle_ms, lambda: f"s-{fresh}")
+    return ""
+
+
+# --- what hooks see -------------------------------------------------------------------------------------------------
+
+
+def is_off(call: Call) -> bool:
+    """Tell whether a person wants no observations by hooks."""
+    return call.sets("hook") and not config.load(Path(call.root) / CONFIG).hook.observe
+
+
+def committed(call: Call, cwd: str) -> None:
+    """Note the commits that the reflog has grown by; a commit that takes another one back is a dead end."""
+    for what, subject in reflog.fresh(call.root, cwd or call.root):
+        if what in COMMITTED or what == "revert":
+            is_revert = what == "revert" or subject.startswith(_REVERT)
+            taken = subject.removeprefix(_REVERT).removesuffix('"')
+            note(call, "dead-end", f"reverted {taken!r}") if is_revert else note(call, "commit", f"Commit: {subject}")
+
+
+def note(call: Call, kind: str, text: str) -> None:
+    """Note what a hook saw."""
+    if not is_off(call):
+        observe(Path(call.root), call.agent, call.session, kind, text)
+
+
+def recommends(row: str, command: str) -> bool:
+    """Tell whether a lesson says to run a command such as this one: it stands in it as code, and nothing denies it."""
+    ran = " ".join(command.split())
+    for match in _SPAN.finditer(row):
+        wanted = " ".join(match[1].split())
+        if (" " in wanted or "-" in wanted) and wanted in ran and not _DENIED.search(row[: match.start()]):
+            return True
+    return False

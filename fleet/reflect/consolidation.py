@@ -1,0 +1,369 @@
+"""Consolidation of daily logs into topics: the lock file, the three gates, and the four phases that make a plan. Pure.
+
+Orient reads the index and the topic files, gather the daily logs, consolidate merges what they say into topics, prune
+and index brings the index up to date. The result is a plan, the texts of files as they are to be: nothing is written
+here, no file is ever removed, and the same input gives the same plan; after it was carried out, an empty one.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from fleet.reflect import topics
+from fleet.reflect.daily_log import Block
+from fleet.reflect.observations import Said, matcher, words
+from fleet.reflect.recurring import Recurrence, grouped
+from fleet.reflect.topics import Topic
+from fleet.text import dates, screening, similarity
+
+LOCK = ".agents/.consolidation-lock"
+HOURS_MIN = 24
+SESSIONS_MIN = 5
+STALE_MINUTES = 30
+"""A lock that is older by anything is stale."""
+RECURRED_MIN = 2
+"""Separate sessions in which something must have come up to become a topic."""
+AUTO, FORCE = "auto-consolidation", "force-consolidation"
+PHASES = ("orient", "gather", "consolidate", "prune and index")
+
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+_LOCK_BYTES_MAX = 64 * 1024
+_SNIPPET_SHARE = 0.5
+_SNIPPET_CHARS_MIN = 25
+_CODE = re.compile(r"`[^`]+`")
+_CODE_LINE = re.compile(
+    r"[;{}]\s*$|^\s*(?:import|from|def|class|const|let|var|func|fn|return|if|for)\b.*[({:;]|=>|\$ \w+|\w+\(.*\)\s*;?$"
+)
+_PATH = re.compile(
+    r"(?<![\w/.:@-])(?:[\w.-]+/)+[\w.-]*\w|(?<![\w/.:@-])[\w-]+\.(?:py|ts|tsx|js|go|rs|java|rb|c|h|cpp|toml|yaml|yml|json|md|sh|sql|css|html)\b"
+)
+_WHERE_MAX = 8
+
+
+# --- the lock file ----------------------------------------------------------------------------------------------------
+
+
+class Lock(NamedTuple):
+    """What a lock file says.
+
+    Attributes:
+        last_ms: when was consolidated last, milliseconds since 1970; 0: never, or nobody knows.
+        by: who holds it, "" for nobody.
+        at_ms: since when, 0 where it is free or does not say.
+        trouble: why it cannot be read, "" where it can.
+    """
+
+    last_ms: int = 0
+    by: str = ""
+    at_ms: int = 0
+    trouble: str = ""
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether somebody took it and did not give it back."""
+        return bool(self.by or self.at_ms)
+
+    def is_live(self, now_ms: int) -> bool:
+        """Tell whether its holder may still be at work.
+
+        A lock of the future is as stale as an old one: a clock was wrong, and nobody holds it for so long.
+        """
+        return self.is_taken and abs(now_ms - self.at_ms) <= STALE_MINUTES * _MINUTE_MS
+
+    def render(self) -> bytes:
+        """Return the bytes of the file, as they are documented."""
+        told = {
+            "last_consolidated_at": self.last_ms or None,
+            "locked_by": self.by or None,
+            "locked_at": self.at_ms or None,
+        }
+        return json.dumps(told).encode() + b"\n"
+
+
+def read_lock(data: bytes) -> Lock:
+    """Return what a lock file says, in every known form: milliseconds or seconds, floats, texts, keys left out.
+
+    Never raises. A file that cannot be read is in ``trouble``, and open to nobody who does not force it.
+    """
+    if not data.strip():
+        return Lock() if not data else Lock(trouble="is empty")
+    try:
+        found = json.loads(data[:_LOCK_BYTES_MAX].decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return Lock(trouble="holds no JSON, or half of it")
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return Lock(last_ms=_ms(found))
+    if not isinstance(found, dict):
+        return Lock(trouble="holds no JSON object")
+    names = {_name(key): value for key, value in found.items()}
+    last = names.get("lastconsolidatedat", names.get("lastconsolidated", names.get("lastrun")))
+    by, at = names.get("lockedby", names.get("holder")), names.get("lockedat", names.get("acquiredat"))
+    if last is not None and not _ms(last) and last not in (0, ""):
+        return Lock(trouble="tells no time of the last consolidation that can be read")
+    holder = by if isinstance(by, str) else "" if by in (None, False, 0) else "somebody"
+    return Lock(_ms(last), holder[:120], _ms(at))
+
+
+def _name(key: str) -> str:
+    return re.sub(r"[^a-z]", "", key.casefold())
+
+
+def _ms(value: object) -> int:
+    """Return milliseconds since 1970 for a number of either unit, or a time as text; 0 for what is none."""
+    if isinstance(value, bool) or value is None:
+        return 0
+    if isinstance(value, int | float):
+        if not math.isfinite(value) or value <= 0:
+            return 0
+        return round(value * 1000) if value < 1e11 else round(min(value, 9e15))
+    return dates.to_ms(value) or 0
+
+
+class Gates(NamedTuple):
+    """The three gates of a consolidation.
+
+    Attributes:
+        hours: since the last one; None: there was none.
+        sessions: that ended since.
+        holder: who holds the lock, "" for nobody.
+        trouble: why nobody can tell, "" for nothing.
+    """
+
+    hours: float | None
+    sessions: int
+    holder: str = ""
+    trouble: str = ""
+
+    @property
+    def is_time(self) -> bool:
+        """Whether at least 24 hours have passed."""
+        return self.hours is None or self.hours >= HOURS_MIN
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all three are."""
+        return not self.trouble and self.is_time and self.sessions >= SESSIONS_MIN and not self.holder
+
+    def told(self) -> str:
+        """Return the three gates as one line."""
+        hours = "never before" if self.hours is None else f"{self.hours:.1f} of {HOURS_MIN} h"
+        lock = f"held by {self.holder}" if self.holder else "free"
+        return f"time: {hours}; sessions: {self.sessions} of {SESSIONS_MIN}; lock: {lock}"
+
+
+def gates(lock: Lock, found: Iterable[Block], now_ms: int, own: str = "") -> Gates:
+    """Return how the gates stand.
+
+    Args:
+        lock: as the file says.
+        found: the blocks of the daily logs.
+        now_ms: the clock.
+        own: the key of the session that asks: it has not ended yet, and does not count.
+    """
+    # A clock that was ahead when it was consolidated must not close the gate until then.
+    last = lock.last_ms if lock.last_ms <= now_ms else 0
+    sessions = {one for each in found if each.ends_ms > last for one in each.sessions if one != own}
+    holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
+    hours = (now_ms - last) / _HOUR_MS if last else None
+    return Gates(hours, len(sessions), holder, lock.trouble)
+
+
+# --- the phases -------------------------------------------------------------------------------------------------------
+
+
+class Phase(NamedTuple):
+    """What one phase read, changed and left, in words."""
+
+    name: str
+    told: str
+
+
+class Plan(NamedTuple):
+    """What a consolidation would do.
+
+    Attributes:
+        files: path to the text that it is to have, of those alone that change.
+        phases: what each did.
+        added: titles of new topics.
+        merged: titles of topics that have more sessions now.
+        flagged: what reads as a directive: kept in the logs, and no topic by itself.
+    """
+
+    files: dict[str, str]
+    phases: tuple[Phase, ...]
+    added: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+    flagged: tuple[str, ...] = ()
+
+
+def planned(
+    index: str,
+    files: Mapping[str, bytes],
+    blocks: Sequence[Block],
+    absolute: Callable[[str, str], str],
+) -> Plan:
+    """Return what these daily logs change about the topics and the index.
+
+    Args:
+        index: text of ``.agents/local.md``, "" for none.
+        files: every topic file, path to bytes.
+        blocks: of the daily logs that are looked at.
+        absolute: returns a text with its relative dates made absolute, given the day it was said.
+    """
+    known = [topics.read(path, data) for path, data in sorted(files.items())]
+    usable = [each for each in known if not each.trouble]
+    troubled = [each for each in known if each.trouble]
+    phases = [Phase(PHASES[0], _told(f"{len(known)} topics", *(f"{each.path} {each.trouble}" for each in troubled)))]
+
+    kept, skipped = _gathered(blocks)
+    numbered = [(at, text) for at, each in enumerate(usable) for text in each.texts]
+    found, matched = grouped(kept, [text for _, text in numbered])
+    recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
+    flagged = tuple(each.text for each in recurred if each.is_directive)
+    recurred = [each for each in recurred if not each.is_directive]
+    sessions = {one for each in blocks for one in each.sessions}
+    phases.append(
+        Phase(
+            PHASES[1],
+            _told(
+                f"{len(kept)} entries of {len(sessions)} sessions",
+                *(f"{count} skipped: {why}" for why, count in sorted(skipped.items())),
+                *([f"{len(flagged)} read as directives, and stay data"] if flagged else []),
+            ),
+        )
+    )
+
+    changed, merged_titles = _merged(usable, numbered, matched, files)
+    added: list[str] = []
+    taken = {*files, *changed}
+    for each in recurred:
+        path = _free(topics.slug(topics.title_of(each.text)), taken)
+        taken.add(path)
+        text = topics.fresh(each, {one: _dated(each, one, absolute) for one in (each.text, *each.others)}, _where(each))
+        changed[path] = text
+        added.append(topics.title_of(each.text))
+    phases.append(Phase(PHASES[2], _told(f"{len(added)} new topics, {len(merged_titles)} merged into")))
+
+    now = {each.path: each for each in known} | {
+        path: topics.read(path, text.encode()) for path, text in changed.items()
+    }
+    every = [now[path] for path in sorted(now)]
+    indexed = topics.index(index, every, _contradicted([each for each in every if not each.trouble]))
+    if every and indexed.text != index:
+        changed[topics.INDEX] = indexed.text
+    dropped = [f"dropped the pointer to {title!r}" for title in indexed.dropped]
+    left = [f"{indexed.left_out} topics have no room in the index"] if indexed.left_out else []
+    phases.append(
+        Phase(PHASES[3], _told(f"{len(indexed.text.splitlines())} lines" if every else "no topics", *dropped, *left))
+    )
+    return Plan(changed, tuple(phases), tuple(added), tuple(merged_titles), flagged)
+
+
+def _told(*parts: str) -> str:
+    return "; ".join(parts)
+
+
+def _dated(found: Recurrence, text: str, absolute: Callable[[str, str], str]) -> str:
+    """Return a wording with its dates absolute, from the day on which it was said first."""
+    day = min((each.at for each in found.said if text in each.text), default=found.said[0].at)
+    return absolute(text, day)
+
+
+def _merged(
+    usable: Sequence[Topic],
+    numbered: Sequence[tuple[int, str]],
+    matched: Mapping[int, Sequence[Said]],
+    files: Mapping[str, bytes],
+) -> tuple[dict[str, str], list[str]]:
+    by_topic: dict[int, list[Said]] = {}
+    for number, said in matched.items():
+        by_topic.setdefault(numbered[number][0], []).extend(said)
+    changed: dict[str, str] = {}
+    titles = []
+    for at, said in sorted(by_topic.items()):
+        topic = usable[at]
+        text, sessions = topics.merged(files[topic.path].decode(), said, topic.sessions)
+        if sessions:
+            changed[topic.path] = text
+            titles.append(topic.title)
+    return changed, titles
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    known = set(taken)
+    path, number = f"{topics.FOLDER}/{name}.md", 2
+    while path in known:
+        path, number = f"{topics.FOLDER}/{name}-{number}.md", number + 1
+    return path
+
+
+def _where(found: Recurrence) -> list[str]:
+    named = (match[0].rstrip(".") for each in (found.text, *found.others) for match in _PATH.finditer(each))
+    return list(dict.fromkeys(named))[:_WHERE_MAX]
+
+
+def _contradicted(known: Sequence[Topic]) -> dict[str, str]:
+    """Return the topics that a newer one says the opposite of, each with that one."""
+    single = [each for each in known if each.texts and len(each.texts) <= 2]
+    texts = [each.texts[-1] for each in single]
+    found: dict[str, str] = {}
+    for pair in similarity.alike(texts) if len(texts) > 1 else []:
+        if pair.is_turned:
+            old, new = sorted((single[pair.one], single[pair.other]), key=lambda each: (each.updated, each.path))
+            if old.updated < new.updated:
+                found[old.path] = new.path
+    return found
+
+
+# --- what is worth keeping --------------------------------------------------------------------------------------------
+
+
+def _gathered(blocks: Iterable[Block]) -> tuple[list[Said], dict[str, int]]:
+    """Return what the logs say that may be worth a topic, and how much was skipped for which reason."""
+    kept: list[Said] = []
+    skipped: dict[str, int] = {}
+    for block in blocks:
+        for each in block.said:
+            if why := skip_reason(each):
+                skipped[why] = skipped.get(why, 0) + 1
+            else:
+                kept.append(each)
+    return kept, skipped
+
+
+def skip_reason(said: Said) -> str:
+    """Return why an entry of a daily log is not worth a topic; "" for one that may be."""
+    if screening.screen(said.text).secrets or "[REDACTED:" in said.text:
+        return "a secret"
+    if said.kind in ("done", "commit"):
+        return "a one-time event"
+    lower = said.text.casefold().replace("’", "'")
+    if _is_any("transient", lower):
+        return "a transient state"
+    if _is_any("once", lower):
+        return "a one-time event"
+    if _is_snippet(said.text):
+        return "a code snippet"
+    return ""
+
+
+def _is_any(table: str, lower: str) -> bool:
+    return matcher(table, "phrases").search(lower) is not None or any(each.search(lower) for each in _patterns(table))
+
+
+@cache
+def _patterns(table: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(each, re.IGNORECASE) for each in words(table)["patterns"])
+
+
+def _is_snippet(text: str) -> bool:
+    """Tell whether a text is code, rather than words about it."""
+    spans = sum(len(match[0]) for match in _CODE.finditer(text))
+    if spans >= _SNIPPET_CHARS_MIN and spans > _SNIPPET_SHARE * len(text):
+        return True
+    bare = _CODE.sub("", text)
+    return _CODE_LINE.search(bare) is not None and len(re.findall(r"[A-Za-z]{2,} [A-Za-z]{2,}", bare)) < 3
