@@ -280,7 +280,7 @@ def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Seq
             evidence=tuple(dict.fromkeys(f"{said.at} {said.session}: {said.text}" for said in each.said))[:10],
             weight=float(len(each.sessions)),
             diff=f"+ {row.item} — {row.detail}",
-            body={"file": agents_md.FILE, "category": row.category, "item": row.item, "detail": row.detail},
+            body={"what": "agents-md", "category": row.category, "item": row.item, "detail": row.detail},
             run=run,
         )
         for row, each in zip(rows, found, strict=True)
