@@ -40,6 +40,11 @@ def files_in(paths: list[Path]) -> list[Path]:
     return list(importer.files_in(paths))
 
 
+def preview(files: list[Path]) -> Imported:
+    """Return what an import of these files would take and what not; nothing is written."""
+    return importer.preview(files)
+
+
 def import_files(
     workspace: Workspace, agent: str, files: list[Path], progress: Callable[[Path], object] = bool
 ) -> Imported:

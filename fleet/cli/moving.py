@@ -9,12 +9,14 @@ import typer
 
 from fleet.app import moving, past, starting
 from fleet.cli import output
-from fleet.cli.output import EXIT_REFUSED, counted, note, say
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
+from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace
 
 REFUSED_SHOWN = 10
+LESSON_SHOWN = 110
 
 app = output.commands()
 
@@ -31,13 +33,17 @@ def _import(
     accepted: Annotated[
         str, typer.Option("--accept", metavar="N[,N]|all", help="Log these proposals, by number or id.")
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what --transcripts proposes.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken, and what not.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every piece left out, and why.")] = False,
     agent: output.Agent = "",
     directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
-    """Take in what other tools wrote. Lessons, discoveries and corrections; doing it twice changes nothing."""
-    if not from_transcripts and (accepted or dry_run or not paths):
+    """Take in what people and other tools wrote: lessons.md, LEARNINGS.md, CLAUDE.md, .cursorrules, JSON lines.
+
+    Doing it twice changes nothing. Of a project's folder, the files that are about lessons by their name are read.
+    """
+    if not from_transcripts and (accepted or not paths):
         raise UsageError(
             "name what to import: PATH..., files or folders of them, or --transcripts. Nothing was changed"
         )
@@ -49,33 +55,80 @@ def _import(
         return
     with output.opened(directory) as workspace:
         files = moving.files_in(paths or [])
-        with output.progress("Importing", len(files)) as step:
-            done = moving.import_files(
-                workspace, output.agent_in(workspace, agent), files, lambda path: step(path.name)
-            )
-        if as_json:
-            output.say_json(
-                {
-                    "patterns": done.patterns,
-                    "patterns_new": done.patterns_new,
-                    "discoveries": done.discoveries,
-                    "discoveries_new": done.discoveries_new,
-                    "skipped": dict(sorted(done.skipped.items())),
-                    "refused": len(done.refused),
-                }
-            )
+        if dry_run:
+            done = moving.preview(files)
         else:
-            say(
-                f"{counted(done.patterns, 'lesson')} read, {done.patterns_new:,} new; "
-                f"{counted(done.discoveries, 'discovery', 'discoveries')} read, {done.discoveries_new:,} new"
-            )
-            for reason, number in sorted(done.skipped.items()):
-                say(f"{number:,} left out: {reason}")
-        if done.redacted:
-            note(f"a secret was taken out of {counted(done.redacted, 'record')}")
+            with output.progress("Importing", len(files)) as step:
+                done = moving.import_files(
+                    workspace, output.agent_in(workspace, agent), files, lambda path: step(path.name)
+                )
+    _tell_import(done, paths or [], is_dry=dry_run, is_verbose=verbose, as_json=as_json)
+
+
+def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose: bool, as_json: bool) -> None:
+    """Say what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
+    empty = [path for path in map(str, named) if done.files.get(path) == 0]
+    if as_json:
+        output.say_json(
+            {
+                "patterns": done.patterns,
+                "patterns_new": done.patterns_new,
+                "discoveries": done.discoveries,
+                "discoveries_new": done.discoveries_new,
+                "skipped": dict(sorted(done.skipped.items())),
+                "refused": len(done.refused),
+                "files": done.files,
+                "left": [_piece(each) for each in done.pieces if each.left],
+                **({"taken": [_piece(each) for each in done.pieces if not each.left]} if is_dry else {}),
+            }
+        )
+    else:
+        _tell_pieces(done, is_dry=is_dry, is_verbose=is_verbose)
+    if done.redacted:
+        note(f"a secret was taken out of {counted(done.redacted, 'record')}")
+    if not is_dry:
         _tell_refused(
             [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused], "bad line", "are in"
         )
+    if empty or not done.files:
+        note(
+            f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}. Nothing was changed; "
+            "`fleet import --dry-run --verbose` says why of every piece"
+        )
+        raise typer.Exit(EXIT_NO)
+
+
+def _tell_pieces(done: Imported, *, is_dry: bool, is_verbose: bool) -> None:
+    if is_dry:
+        for each in done.pieces:
+            if not each.left:
+                category, text = output.cleaned(each.category)[:18], output.cleaned(each.text)[:LESSON_SHOWN]
+                say(f"{_place(each):<28}  {category:<18}  {text}")
+        found = f"{counted(done.patterns, 'lesson')} and {counted(done.discoveries, 'discovery', 'discoveries')}"
+        say(f"{found} would be taken from {counted(sum(map(bool, done.files.values())), 'file')}; nothing was written")
+    else:
+        say(
+            f"{counted(done.patterns, 'lesson')} read, {done.patterns_new:,} new; "
+            f"{counted(done.discoveries, 'discovery', 'discoveries')} read, {done.discoveries_new:,} new"
+        )
+    for reason, number in sorted(done.skipped.items()):
+        say(f"{number:,} left out: {reason}")
+    if is_verbose:
+        for each in done.pieces:
+            if each.left:
+                say(f"{_place(each)}: {each.left}: {output.cleaned(each.text)[:LESSON_SHOWN]}")
+    elif done.skipped:
+        note("`fleet import --verbose` names each of them with file and line")
+
+
+def _place(each: Piece) -> str:
+    return f"{output.cleaned(Path(each.path).name)}:{each.line}"
+
+
+def _piece(each: Piece) -> dict[str, Any]:
+    found = {"path": each.path, "line": each.line, "text": each.text}
+    found |= {"reason": each.left} if each.left else {"category": each.category}
+    return {name: output.cleaned(value) for name, value in found.items()}
 
 
 def _propose(workspace: Workspace, agent: str, found: past.Past, accepted: str, *, asks: bool, as_json: bool) -> None:

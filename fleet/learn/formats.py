@@ -1,4 +1,4 @@
-"""Reader of the records of other fleets: one JSON object a line, one JSON document, or a page of corrections.
+"""Reader of what others wrote down: one JSON object a line, one JSON document, or a page of Markdown in any form.
 
 A record that cannot be used becomes ``Bad`` with its reason and its bytes, one that is rightly left out ``Skipped``;
 neither stops the others, and nothing raises. The name of a file is a hint, its content decides.
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fleet.learn import corrections_md
+from fleet.learn import corrections_md, notes_md
 from fleet.model import limits, names
 from fleet.model.line import BadLineError, strict_object
-from fleet.text import dates
+from fleet.text import advice, dates
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -34,6 +34,7 @@ class Lesson(msgspec.Struct, frozen=True):
             entry of ``corrections.md`` that a fleet has already counted.
         identity: canonical text of title, body and time, to be hashed; ids, file, key order and white space play no
             part in it, so that a record met twice is one.
+        line: of the file, from 1, on which it begins.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Lesson(msgspec.Struct, frozen=True):
     source: str
     extra: tuple[tuple[str, str], ...]
     identity: str
+    line: int = 0
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -63,6 +65,7 @@ class Finding(msgspec.Struct, frozen=True):
         agent: who found it, as the record says.
         at_ms: when, in milliseconds since 1970; None if unknown.
         identity: as for a lesson.
+        line: as for a lesson.
     """
 
     type: str
@@ -75,13 +78,15 @@ class Finding(msgspec.Struct, frozen=True):
     agent: str
     at_ms: int | None
     identity: str
+    line: int = 0
 
 
 class Skipped(NamedTuple):
-    """A record that was understood and rightly not taken: on which line, and why."""
+    """A record that was understood and rightly not taken: on which line, why, and how it begins."""
 
     line: int
     reason: str
+    text: str = ""
 
 
 class Bad(NamedTuple):
@@ -107,7 +112,21 @@ LISTS = frozenset({"patterns", "lessons", "discoveries", "corrections", "records
 """Keys under which a JSON document may hold its records."""
 
 _TO_BE_INFERRED = "its pattern is still to be inferred"
-_TIMES = ("ts", "timestamp", "created", "created_at", "date", "at")
+_TIMES = ("ts", "timestamp", "created", "created_at", "createdAt", "date", "at", "logged", "learned_at", "updated_at")
+_SAYS = (
+    *("lesson", "rule", "insight", "learning", "takeaway", "principle", "learned", "summary", "memory", "fact", "text"),
+    *("note", "content", "message", "observation", "correctapproach", "value"),
+)
+"""Names of the field that holds a lesson, where it is none of those that fleets use, best first; folded."""
+_RIGHTS = (
+    *("correctapproach", "fix", "suggestedaction", "action", "recommendation", "resolution", "workaround"),
+    *("prevention", "howtoapply", "detail", "details", "explanation", "why", "rationale", "reason"),
+)
+_WRONGS = ("wrongapproach", "mistake", "error", "symptom", "whatwentwrong", "antipattern", "bad")
+_WRAPPERS = ("record", "data", "payload", "entry", "content", "value", "memory", "lesson")
+_LABEL = re.compile(r"(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+", re.IGNORECASE)
+_TEXT_CHARS = 420
+_WORDS_MIN = 3
 _COUNTS = ("occurrences", "count", "seen")
 _EXTRAS = ("clan", "domain", "harness", "id", "path", "platform", "status", "uuid")
 _GONE = frozenset({"retracted", "superseded"})
@@ -121,7 +140,8 @@ _BOM = b"\xef\xbb\xbf"
 _CONFLICT = re.compile(rb"^(?:(?:<{7}|>{7}|\|{7})(?: [^\n]*)?|={7})\r?$", re.MULTILINE)
 _HEADING_LINE = re.compile(rb"^ {0,3}#{1,6}[ \t]", re.MULTILINE)
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{", re.MULTILINE)
-_PAGES = (".md", ".markdown", ".mdx")
+_PAGES = (".md", ".markdown", ".mdx", ".mdc", ".cursorrules", ".windsurfrules", ".clinerules")
+_OWN_PAGE = re.compile(rb"<!-- fleet |What I got wrong|User flagged|to be inferred")
 _LINES = (".jsonl", ".ndjson")
 _SPACE = re.compile(r"[ \t\r\n]*")
 # Numbers stay text: this only cuts, and an integer of 5,000 digits must not stop it.
@@ -133,12 +153,12 @@ def read_records(name: str, data: bytes) -> Iterator[Item]:
 
     Args:
         name: of the file, with or without its folder. Only a hint.
-        data: all of it: one JSON object a line, one JSON document, or a page of corrections.
+        data: all of it: one JSON object a line, one JSON document, or a page of Markdown.
     """
     base = re.split(r"[\\/]", name)[-1].casefold()
     data = data.removeprefix(_BOM)
     if _is_page(base, data):
-        yield from _read_page(data)
+        yield from _read_page(name, data)
         return
     # Both sides of a conflict are records. The lines stay, empty, so that each keeps its number.
     data = _CONFLICT.sub(b"", data)
@@ -310,15 +330,43 @@ def _texts_of(value: object) -> list[str]:
 def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[str, Any], Item]:
     found: dict[str, Any] = {}
     try:
-        found = strict_object(raw)
+        found = strict_object(_unquoted(raw))
         if _is_deep(found):
             raise _UnusableError(f"nested deeper than {limits.DEPTH_MAX}")
+        found = _unwrapped(found)
         if reason := _reason_to_skip(found):
             return found, Skipped(line, reason)
-        is_finding = _is_finding(found, is_discoveries=is_discoveries)
-        return found, _finding(found) if is_finding else _lesson(found)
+        item = _finding(found) if _is_finding(found, is_discoveries=is_discoveries) else _lesson(found)
+        if isinstance(item, Skipped):
+            return found, item._replace(line=line)
+        return found, msgspec.structs.replace(item, line=line)
     except (BadLineError, _UnusableError) as why:
         return found, _bad(line, str(why), raw)
+
+
+def _unquoted(raw: bytes) -> bytes:
+    """Return the object in a line that is a string of JSON; any other line as it is."""
+    if raw[:1] != b'"' or b"{" not in raw[:8]:
+        return raw
+    try:
+        inner = json.loads(raw)
+    except (ValueError, RecursionError):
+        return raw
+    return inner.encode("utf-8", "surrogatepass") if isinstance(inner, str) else raw
+
+
+def _unwrapped(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with the one that it wraps, an object or a string of one, in its place."""
+    for key in _WRAPPERS:
+        inner = found.get(key)
+        if isinstance(inner, str) and inner.lstrip()[:1] == "{":
+            try:
+                inner = strict_object(inner.strip().encode("utf-8", "surrogatepass"))
+            except BadLineError:
+                continue
+        if isinstance(inner, dict) and inner:
+            return {**{name: value for name, value in found.items() if name != key}, **inner}
+    return found
 
 
 def _is_deep(found: dict[str, Any]) -> bool:
@@ -339,6 +387,9 @@ def _reason_to_skip(found: Mapping[str, Any]) -> str:
         return status if status in _GONE else "retracted"
     if found.get("superseded_by"):
         return "superseded"
+    is_issue = "issue_type" in found or ({"priority", "status"} <= found.keys() and "dependencies" in found)
+    if is_issue and not re.search("lesson|learn", json.dumps([found.get("issue_type"), found.get("labels")])):
+        return "an issue of a tracker, and no lesson"
     return _TO_BE_INFERRED if isinstance(pattern, str) and corrections_md.is_placeholder(pattern) else ""
 
 
@@ -358,21 +409,34 @@ def _is_finding(found: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     return {"problem", "solution", "context"}.issubset(found) and {"title", "category"}.isdisjoint(found)
 
 
-def _lesson(found: Mapping[str, Any]) -> Lesson:
+def _lesson(found: Mapping[str, Any]) -> Lesson | Skipped:
     title = _first(found, "title", "name")
-    text = _first(found, "pattern", "description") or title or _first(found, "lesson", "text")
-    if not text:
-        raise _UnusableError("nothing to read as its text: no pattern, description or title")
+    text = _first(found, "pattern", "description")
     correct = _first(found, "solution", "rationale", "correction", "correct", "right")
     wrong = _first(found, "problem", "wrong")
+    others = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in found.items()}
+    wrong = wrong or _other(others, *_WRONGS)
+    if not text and (said := _LABEL.sub("", _other(others, *_SAYS), count=1)):
+        if advice.is_placeholder(said) or not (title or _is_told(said) or wrong):
+            return Skipped(0, notes_md.TEMPLATE if advice.is_placeholder(said) else notes_md.NO_SENTENCE, said[:80])
+        text, rest = advice.lead(said, _TEXT_CHARS)
+        correct = " ".join(part for part in (rest, correct or _other(others, *_RIGHTS)) if part and part != said)
+        title = title or _other(others, "scenario", "situation")
+    text = text or title
+    if not text:
+        raise _UnusableError("nothing to read as its text: no pattern, description or title")
+    correct = correct or next((said for name in _RIGHTS if (said := _other(others, name)) and said != text), "")
     at_ms = _time(found)
     extra = {name: _word(found, name) for name in _EXTRAS} | {"wrong": wrong}
+    inner = found.get("metadata")
+    more = inner if isinstance(inner, dict) else {}
+    kinds = (_word(each, name) for name in ("category", "domain", "area", "topic", "kind") for each in (found, more))
     return Lesson(
         text=text,
-        correct=correct,
+        correct=_checked("correct", correct),
         title=title,
-        category=_word(found, "category") or _word(found, "domain"),
-        tags=_tags(found.get("tags")),
+        category=next((kind for kind in kinds if kind), ""),
+        tags=_tags(found.get("tags") or more.get("tags") or found.get("categories")),
         agent=_word(found, "agent"),
         at_ms=at_ms,
         seen=_seen(found),
@@ -380,6 +444,22 @@ def _lesson(found: Mapping[str, Any]) -> Lesson:
         extra=tuple(sorted((name, value) for name, value in extra.items() if value)),
         identity=_identity("lesson", title, text, correct, wrong, at_ms=at_ms),
     )
+
+
+def _is_told(said: str) -> bool:
+    """Tell a text from a word: who made a record of it meant more than a name."""
+    return len(said.split()) >= _WORDS_MIN or advice.is_sentence(said)
+
+
+def _other(found: Mapping[str, Any], *names: str) -> str:
+    """Return the first of these fields that is a text, or lines of one; too long a text is for the caller to cut."""
+    for name in names:
+        value = found.get(name)
+        if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+            value = "; ".join(value)
+        if isinstance(value, str) and value.strip():
+            return " ".join(value.split())[: limits.TEXT_BYTES_MAX // 4]
+    return ""
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:
@@ -466,22 +546,59 @@ def _confidence(value: object) -> str:
     return "medium" if value < _HIGH_FROM else "high"
 
 
-# A page of corrections
+# A page of Markdown
 
 
-def _read_page(data: bytes) -> Iterator[Item]:
-    """Read the entries of a ``corrections.md``."""
-    log = corrections_md.parse_log(data)
-    if not log.entries and data.strip() and not _HEADING_LINE.search(data):
-        yield _bad(1, "no correction in this page: it has no heading", data)
-        return
+def _read_page(name: str, data: bytes) -> Iterator[Item]:
+    """Read the entries of a fleet's ``corrections.md``, and all else of a page as what people write down."""
     lines = data.splitlines(keepends=True)
-    ends = [entry.line - 1 for entry in log.entries[1:]] + [len(lines)]
-    for entry, end in zip(log.entries, ends, strict=False):
+    if _OWN_PAGE.search(data):
+        entries = corrections_md.parse_log(data).entries
+        ends = [entry.line - 1 for entry in entries[1:]] + [len(lines)]
+        for entry, end in zip(entries, ends, strict=True):
+            if not (entry.pattern or entry.auto or entry.record or entry.source):
+                continue
+            raw = b"".join(lines[entry.line - 1 : end])
+            lines[entry.line - 1 : end] = [b"\n"] * (end - entry.line + 1)
+            try:
+                yield _from_entry(entry)
+            except _UnusableError as why:
+                yield _bad(entry.line, str(why), raw)
+    text = b"".join(lines).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    if "\0" in text:
+        yield _bad(1, "no page of text", data)
+        return
+    for note in notes_md.read_notes(text, name):
+        if isinstance(note, notes_md.Left):
+            yield Skipped(note.line, note.reason, note.text)
+            continue
         try:
-            yield _from_entry(entry)
+            yield _from_note(note)
         except _UnusableError as why:
-            yield _bad(entry.line, str(why), b"".join(lines[entry.line - 1 : end]))
+            yield _bad(note.line, str(why), b"".join(lines[note.line - 1 : note.end]))
+
+
+def _from_note(note: notes_md.Note) -> Lesson:
+    text, correct, wrong = (
+        _checked("pattern", note.text),
+        _checked("correct", note.correct),
+        _checked("wrong", note.wrong),
+    )
+    at_ms = dates.to_ms(note.when)
+    return Lesson(
+        text=text,
+        correct=correct,
+        title=_checked("title", note.title),
+        category=note.category,
+        tags=note.tags[: limits.TAGS_MAX],
+        agent="",
+        at_ms=at_ms,
+        seen=1,
+        source=note.source,
+        extra=(("wrong", wrong),) if wrong else (),
+        identity=_identity("lesson", note.title, text, correct, wrong, at_ms=at_ms),
+        line=note.line,
+    )
 
 
 def _from_entry(entry: corrections_md.Entry) -> Lesson | Skipped:
@@ -506,6 +623,7 @@ def _from_entry(entry: corrections_md.Entry) -> Lesson | Skipped:
         source=_checked("source", entry.source),
         extra=tuple(sorted((name, value) for name, value in extra.items() if value)),
         identity=_identity("lesson", entry.title, text, right, wrong, at_ms=at_ms),
+        line=entry.line,
     )
 
 

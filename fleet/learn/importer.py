@@ -1,10 +1,12 @@
-"""Import of what other fleets wrote: each record becomes a line once, wherever and however often it is imported.
+"""Import of what others wrote down: each record becomes a line once, wherever and however often it is imported.
 
 A record's count is a part without an owner (``model.line``), under the hash of what the record means: two machines that
 import the same record each say so in their own column, and the fold counts it once.
 """
 
 import hashlib
+import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,10 +23,38 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
 UNDATED_MS = 0
-"""Date of a record that has none: 1970, the same everywhere, and shown as undated."""
+"""Date of a discovery that has none: 1970, the same everywhere, and shown as undated. A lesson has its file's date."""
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".md", ".markdown", ".mdx")
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".md", ".markdown", ".mdx", ".mdc")
+NAMES = (".cursorrules", ".windsurfrules", ".clinerules")
+_NEVER = frozenset({".fleet", ".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", "site-packages"})
+_OF_A_PROJECT = re.compile(
+    r"lesson|learning|gotcha|correction|mistake|pitfall|(?:^|/)(?:claude|agents|gemini|memory|copilot-instructions)\.md$|"
+    r"agents\.local\.md$|rules$|\.mdc$|(?:memory|memories|knowledge|insights|patterns|discoveries)\.jsonl$",
+    re.IGNORECASE,
+)
+"""What is read of a project's folder: not every page of it is about what was learned."""
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A piece of a file and what becomes of it.
+
+    Attributes:
+        path: of the file.
+        line: on which it begins, from 1.
+        text: the lesson or finding; of what is left out, how it begins.
+        left: why it is not taken; empty if it is.
+        category: of a lesson.
+        at_ms: its date.
+    """
+
+    path: str
+    line: int
+    text: str
+    left: str = ""
+    category: str = ""
+    at_ms: int | None = None
 
 
 class Imported(msgspec.Struct):
@@ -37,6 +67,8 @@ class Imported(msgspec.Struct):
         refused: records that cannot be used.
         redacted: records that held a secret, which was taken out.
         stated: ids of the lessons and findings that are in through this import.
+        pieces: what was taken and what was not, in order, file by file.
+        files: how many records were taken of each file.
     """
 
     patterns: int = 0
@@ -47,6 +79,8 @@ class Imported(msgspec.Struct):
     refused: list[Refused] = []
     redacted: int = 0
     stated: list[str] = []
+    pieces: list[Piece] = []
+    files: dict[str, int] = {}
 
 
 class _UnusableError(Exception):
@@ -54,16 +88,63 @@ class _UnusableError(Exception):
 
 
 def files_in(paths: list[Path]) -> Iterator[Path]:
-    """Yield the files to read: those named, and in folders those of a known ending, in order."""
+    """Yield the files to read: those named, and in folders those of a known ending or name, in order.
+
+    Of a project's folder only what is about lessons by its name; of no folder what fleet, git or a package manager
+    keeps there.
+    """
     for path in paths:
         if path.is_dir():
-            yield from sorted(f for f in path.rglob("*") if f.suffix.casefold() in SUFFIXES and f.is_file())
+            yield from _files_below(path)
         else:
             yield path
 
 
+def _files_below(root: Path) -> Iterator[Path]:
+    is_project = any((root / name).exists() for name in (".git", "fleet.toml", ".fleet"))
+    found = []
+    for folder, names_below, files in os.walk(root):
+        names_below[:] = [name for name in names_below if name not in _NEVER]
+        found += [Path(folder, name) for name in files]
+    for path in sorted(found):
+        is_known = path.suffix.casefold() in SUFFIXES or path.name.casefold() in NAMES
+        if is_known and path.is_file() and (not is_project or _OF_A_PROJECT.search(path.relative_to(root).as_posix())):
+            yield path
+
+
+def preview(files: list[Path]) -> Imported:
+    """Return what an import of these files would take and what not; nothing is written."""
+    done = Imported()
+    for path in files:
+        done.files[str(path)] = 0
+        for item in _items(path, done):
+            _tell(done, item, path)
+            if isinstance(item, Lesson | Finding):
+                done.files[str(path)] += 1
+                done.patterns += isinstance(item, Lesson)
+                done.discoveries += isinstance(item, Finding)
+    return done
+
+
+def _tell(done: Imported, item: Lesson | Finding | Bad | Skipped, path: Path) -> None:
+    """Note what becomes of a piece."""
+    where = str(path)
+    if isinstance(item, Lesson):
+        done.pieces.append(Piece(where, item.line, item.text, category=item.category, at_ms=item.at_ms))
+    elif isinstance(item, Finding):
+        done.pieces.append(Piece(where, item.line, item.problem, category=item.type, at_ms=item.at_ms))
+    elif isinstance(item, Skipped):
+        done.pieces.append(Piece(where, item.line, item.text, item.reason))
+        done.skipped[item.reason] = done.skipped.get(item.reason, 0) + 1
+    else:
+        done.pieces.append(Piece(where, item.line, item.raw[:80].decode("utf-8", "replace"), item.reason))
+        done.refused.append(Refused(path.name, item.line, item.reason, item.raw))
+
+
 def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], object] = bool) -> Imported:
     """Read files and write what is new to the agent's shard. The log is counted already.
+
+    A lesson that names no author has the importer for one, and one that has no date the file's.
 
     Raises:
         DiskError: nothing of it was acknowledged.
@@ -71,6 +152,7 @@ def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], o
     taken = _Import(writer)
     for path in files:
         progress(path)
+        taken.begin(path)
         for item in _items(path, taken.done):
             taken.take(item, path)
     taken.write()
@@ -97,24 +179,29 @@ class _Import:
         self._writer = writer
         self._workspace: Workspace = writer.workspace
         self._records: dict[tuple[str, str], tuple[Lesson, dict[str, object]]] = {}
+        self._file_ms = UNDATED_MS
         self._found: dict[str, Discovery] = {}
+
+    def begin(self, path: Path) -> None:
+        """Begin a file."""
+        self.done.files[str(path)] = 0
+        try:
+            self._file_ms = int(path.stat().st_mtime * 1000)
+        except OSError:
+            self._file_ms = UNDATED_MS
 
     def take(self, item: Lesson | Finding | Bad | Skipped, path: Path) -> None:
         """Sort in one record."""
         done = self.done
-        if isinstance(item, Bad):
-            done.refused.append(Refused(path.name, item.line, item.reason, item.raw))
-            return
-        if isinstance(item, Skipped):
-            done.skipped[item.reason] = done.skipped.get(item.reason, 0) + 1
-            return
         try:
             if isinstance(item, Lesson):
-                self._lesson(item)
-            else:
+                self._lesson(item if item.at_ms is not None else msgspec.structs.replace(item, at_ms=self._file_ms))
+            elif isinstance(item, Finding):
                 self._finding(item)
         except _UnusableError as why:
-            done.refused.append(Refused(path.name, 0, str(why), item.identity.encode()))
+            item = Bad(item.line, str(why), b"" if isinstance(item, Bad | Skipped) else item.identity.encode())
+        _tell(done, item, path)
+        done.files[str(path)] += isinstance(item, Lesson | Finding)
 
     def _lesson(self, item: Lesson) -> None:
         fields, had_secret = _fields(item)
@@ -191,7 +278,7 @@ class _Import:
                 "" if known else stamp,
                 seen=item.seen,
                 at=self._stamp(item.at_ms),
-                author=item.agent if names.is_agent(item.agent) else "",
+                author=item.agent if names.is_agent(item.agent) else self._writer.agent,
             )
             if not known and (whole is None or not fold(whole).is_present) and pattern not in self.done.stated:
                 self.done.stated.append(pattern)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from collections import Counter
 
 import pytest
@@ -75,13 +76,22 @@ def test_what_two_agents_import_on_two_machines_counts_once(bench, shared):
     assert bench.git("rev-parse", "fleet", where="clan.git") == head
 
 
+def _but_for_the_importer(fields):
+    return {name: value for name, value in fields.items() if value not in ("velma", "tank")}
+
+
 def test_two_that_import_at_the_same_time_say_the_same_and_it_counts_once(bench, shared):
     said = []
     for agent in ("velma", "tank"):
         bench.join(agent)
         take_in(bench, agent, shared / "corpora/lessons/lessons.jsonl")
         folded = [fold(decode(raw)) for raw in bench.shard(agent).read_bytes().splitlines()]
-        said.append(sorted((each.id, sorted(each.parts["seen"].items()), each.at, str(each.fields)) for each in folded))
+        said.append(
+            sorted(
+                (each.id, sorted(each.parts["seen"].items()), each.at, str(_but_for_the_importer(each.fields)))
+                for each in folded
+            )
+        )
     assert said[0] == said[1], "but for whose column it stands in, and when it was imported"
     bench.sync("velma", "tank", "velma")
     assert bench.patterns("velma") == bench.patterns("tank")
@@ -139,12 +149,12 @@ def test_a_folder_is_read_whole_and_what_is_no_record_is_left_alone(bench, w):
     folder.mkdir(parents=True)
     (folder / "patterns.jsonl").write_text(json.dumps({"title": "in a line"}) + "\n")
     (folder.parent / "lessons.json").write_text(json.dumps({"lessons": [{"title": "in a list"}]}))
-    (folder.parent.parent / "corrections.md").write_text("# In a page\n\nAnd why.\n")
+    (folder.parent.parent / "corrections.md").write_text("# Pin the image in a page\n\nAnd why.\n")
     (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     done = take_in(bench, w, bench.folder / "records")
     assert done["patterns_new"] == 3
     assert done["refused"] == 0
-    assert bench.seen(w) == {"in a line": 1, "in a list": 1, "In a page": 1}
+    assert bench.seen(w) == {"in a line": 1, "in a list": 1, "Pin the image in a page": 1}
 
 
 @pytest.mark.parametrize("words", [["nowhere.jsonl"], []], ids=["missing", "none"])
@@ -215,16 +225,17 @@ def test_a_lesson_that_was_retired_since_does_not_come_back_with_the_same_record
     assert bench.seen(w) == {LESSON: 4}, "another record is one"
 
 
-def test_a_record_keeps_its_own_date_and_names_who_logged_it(bench, w):
+def test_a_record_keeps_its_own_date_and_author_and_else_has_those_of_the_file_and_the_importer(bench, w):
     path = bench.folder / "records.jsonl"
     rows = [{"title": LESSON, "agent": "joey", "ts": "2026-01-02T03:04:05Z"}, {"title": "undated"}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    os.utime(path, (1_770_000_000, 1_770_000_000))
     take_in(bench, w, path)
     found = {each["text"]: each for each in bench.patterns(w)["patterns"]}
     assert found[LESSON]["first"] == "2026-01-02T03:04:05.000Z-0000"
     assert found[LESSON]["agents"] == ["joey"]
-    assert found["undated"]["first"].startswith("1970-")
-    assert found["undated"]["agents"] == ["import"]
+    assert found["undated"]["first"] == "2026-02-02T02:40:00.000Z-0000"
+    assert found["undated"]["agents"] == ["velma"]
 
 
 def test_fleets_own_lines_are_left_out_with_the_advice_to_sync(bench):
@@ -232,6 +243,117 @@ def test_fleets_own_lines_are_left_out_with_the_advice_to_sync(bench):
     bench.correct("velma", LESSON)
     bench.sync("velma")
     bench.run("w", "init", "--agent", "tank")
-    done = bench.run("w", "import", str(bench.clan("velma") / "patterns.jsonl"))
+    done = bench.run("w", "import", str(bench.clan("velma") / "patterns.jsonl"), expect=1)
     assert "sync it, do not import it" in done.stdout
     assert bench.seen("w") == {}
+
+
+LESSONS_MD = """# Lessons
+
+How agents on this project should work.
+
+## Format
+- **Rule**: [one-line rule]
+
+## Testing
+- Always run the migration twice in a test; the second run must change nothing.
+- 2026-03-04 — The staging database is wiped at night, so never debug there after eight.
+- [ ] write the missing test
+
+### L-003: [gotcha] The cache key must hold the tenant (2026-04-29)
+- **Symptom**: one tenant saw the prices of another
+- **Fix**: put the tenant first in every cache key
+- **Tags**: cache, tenants
+
+## Traps
+❌ `npm install` in CI → ✅ `npm ci` in CI
+SUPERSEDES "use yarn for all" → "use pnpm for all packages"
+
+| Mistake | Rule |
+|---|---|
+| read `a|b` as one path | Quote every path that holds a pipe |
+
+### Deployment
+"""
+
+
+def test_a_page_as_people_write_them_gives_its_lessons_and_names_what_is_none(bench, w):
+    page = bench.folder / "tasks/lessons.md"
+    page.parent.mkdir()
+    page.write_text(LESSONS_MD)
+    before = bench.run(w, "import", "--dry-run", "--verbose", str(page)).stdout
+    assert bench.seen(w) == {}, "a dry run writes nothing"
+    assert "lessons.md:9" in before
+    assert "lessons.md:11: it is a task to tick off" in before
+    done = take_in(bench, w, page)
+    assert set(bench.seen(w)) == {
+        "Always run the migration twice in a test; the second run must change nothing.",
+        "The staging database is wiped at night, so never debug there after eight.",
+        "The cache key must hold the tenant",
+        "`npm ci` in CI, not `npm install` in CI",
+        "use pnpm for all packages",
+        "Quote every path that holds a pipe",
+    }
+    left = {each["line"]: each["reason"] for each in done["left"]}
+    assert left.keys() >= {3, 6, 11, 25}, "the intro, the template, the task and the bare heading"
+    found = {each["text"]: each for each in bench.patterns(w)["patterns"]}
+    tenant = found["The cache key must hold the tenant"]
+    assert (tenant["correct"], tenant["category"]) == ("put the tenant first in every cache key", "gotcha")
+    assert tenant["first"].startswith("2026-04-29")
+
+
+def test_a_file_from_which_nothing_was_taken_is_no_success(bench, w):
+    page = bench.folder / "LEARNINGS.md"
+    page.write_text("# Learnings\n\n## Format\n- **Rule**: [what to do]\n\n### [YYYY-MM-DD] Title\n- **Fix:** ...\n")
+    done = bench.run(w, "import", str(page), expect=1)
+    assert "nothing was taken from" in done.stderr
+    assert bench.seen(w) == {}
+
+
+def test_a_projects_folder_gives_its_lessons_and_nothing_of_fleets_own_or_of_others(bench, w):
+    root = bench.folder / w
+    (root / "CLAUDE.md").write_text("# Shop\n\n- Never commit the lock file of npm\n- `src/` — the sources\n")
+    (root / ".cursorrules").write_text("Always write tests before the code they are about.\n")
+    (root / ".fleet/lessons.md").write_text("- Never read what fleet keeps for itself\n")
+    (root / "node_modules/x").mkdir(parents=True)
+    (root / "node_modules/x/CLAUDE.md").write_text("- Always do what this package says\n")
+    (root / "docs.md").write_text("- Always read the manual of the whole thing\n")
+    bench.run(w, "import", ".")
+    assert set(bench.seen(w)) == {
+        "Never commit the lock file of npm",
+        "Always write tests before the code they are about.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        ({"summary": "yq has no --arg flag; use env()", "detail": "jq has"}, "yq has no --arg flag; use env()"),
+        (
+            {"insight": "Hooks are processes; keep state in files", "trigger": "x"},
+            "Hooks are processes; keep state in files",
+        ),
+        (
+            {"memory": "The user prefers tabs over spaces", "metadata": {"category": "style"}},
+            "The user prefers tabs over spaces",
+        ),
+        ({"key": "k", "type": "learned", "content": "LEARNED: pin the base image"}, "pin the base image"),
+        (
+            {
+                "scenario": "a push fails",
+                "wrongApproach": "push with force",
+                "correctApproach": "pull and rebase first",
+            },
+            "pull and rebase first",
+        ),
+    ],
+    ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
+)
+def test_json_lines_of_other_tools_are_read_plain_and_as_a_string_of_json(bench, w, record, text):
+    path = bench.folder / "memory.jsonl"
+    path.write_text(
+        json.dumps(json.dumps(record)) + "\n" + json.dumps({"issue_type": "bug", "title": "no lesson"}) + "\n"
+    )
+    done = take_in(bench, w, path)
+    assert set(bench.seen(w)) == {text}
+    assert done["skipped"] == {"an issue of a tracker, and no lesson": 1}

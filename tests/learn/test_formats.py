@@ -562,20 +562,30 @@ def test_an_entry_that_was_counted_says_so():
 def test_an_entry_without_a_pattern_is_left_out():
     auto = "## 2026-06-10 — t\n**User flagged:** no\n**Pattern:** _to be inferred at promotion time_\n"
     assert read(auto, "corrections.md") == [Skipped(1, "its pattern is still to be inferred")]
-    hand = "\n## 2026-06-10 — t\n**Wrong:** w\n**Correct:** r\n"
-    assert read(hand, "corrections.md") == [Skipped(2, "it has no pattern yet")]
+
+
+def test_an_entry_by_hand_that_names_the_right_way_only_is_a_lesson_all_the_same():
+    hand = "\n## 2026-06-10 — Wrong port\n**Wrong:** it was 80\n**Correct:** listen on 8080 behind the proxy\n"
+    (item,) = read(hand, "corrections.md")
+    assert (item.text, item.line) == ("Wrong port: listen on 8080 behind the proxy", 2)
+    assert item.extra == (("wrong", "it was 80"),)
 
 
 def test_an_entry_that_is_too_long_is_bad_and_stops_no_other():
     long = f"## t\n**Pattern:** {'x' * 9000}\n\n"
     bad, good = read(f"{long}## u\n**Pattern:** p\n", "corrections.md")
-    assert (bad.line, bad.reason, bad.raw) == (1, "'pattern' is longer than 8192 bytes", long.encode())
+    assert (bad.line, bad.reason, bad.raw) == (
+        1,
+        "'pattern' is longer than 8192 bytes",
+        long.rstrip("\n").encode() + b"\n",
+    )
     assert good.text == "p"
 
 
 def test_a_page_that_is_none_is_bad_and_an_empty_one_is_empty():
     assert kinds(read(b"\x00\xff" * 50, "corrections.md")) == ["Bad"]
-    assert read("# Corrections\n\nNone yet.\n", "corrections.md") == read("", "corrections.md") == []
+    assert kinds(read("# Corrections\n\nNone yet.\n", "corrections.md")) == ["Skipped"]
+    assert read("", "corrections.md") == []
 
 
 # Any bytes

@@ -1,0 +1,241 @@
+"""Judgement of a piece of a page: a label, a template, the name of something, or a sentence that can stand as a lesson.
+
+Pure. Its words, in six languages, are in ``data/notes.toml``.
+"""
+
+import re
+import tomllib
+import unicodedata
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """A labelled field: what it holds (rule, right, wrong, why, ...), how well its label says so, and its value."""
+
+    role: str
+    rank: int
+    label: str
+    value: str
+
+
+class _Words(NamedTuple):
+    """The content of ``data/notes.toml``."""
+
+    labels: dict[str, tuple[str, int]]
+    about: frozenset[str]
+    layout: frozenset[str]
+    lessons: tuple[str, ...]
+    advice: frozenset[str]
+    verbs: frozenset[str]
+    imperatives: frozenset[str]
+    cjk: tuple[str, ...]
+
+
+@cache
+def _words() -> _Words:
+    with Path(__file__).with_name("data").joinpath("notes.toml").open("rb") as file:
+        raw = tomllib.load(file)
+    labels: dict[str, tuple[str, int]] = {}
+    for role, names in raw["labels"].items():
+        for rank, name in enumerate(names):
+            labels.setdefault(name, (role, rank))
+    headings, cues = raw["headings"], raw["cues"]
+    return _Words(
+        labels=labels,
+        about=frozenset(headings["about"]),
+        layout=frozenset(headings["layout"]),
+        lessons=tuple(headings["lessons"]),
+        advice=frozenset(cues["advice"]),
+        verbs=frozenset(cues["verbs"]),
+        imperatives=frozenset(cues["imperatives"]),
+        cjk=tuple(cues["cjk"]),
+    )
+
+
+SAID = frozenset({"rule", "right", "wrong", "why"})
+"""Roles of fields that say what was learned; the others say when, where and about what."""
+
+_STARS = re.compile(r"(\*{1,3})(?=[^\s*])([^*\n]+?)(?<=[^\s*])\1")
+_UNDERLINES = re.compile(r"(?<![\w/.])(_{1,2})(?=[^\s_])([^_\n]+?)(?<=[^\s_])\1(?![\w./(])")
+_LINK = re.compile(r"!?\[([^\]\n]{1,300})\]\([^)\s]{1,500}(?:\s\"[^\"\n]{0,200}\")?\)")
+_CODE = re.compile(r"(`+)(?:(?!\1).){1,2000}?\1", re.DOTALL)
+_WORD = re.compile(r"[^\W_][\w'’+#./@-]*")
+_FIRST_CJK = 0x2E80
+_AROUND_LABEL = " \t*_`~#[]【】()（）-–—:：.!"
+_BOLD_LABEL = re.compile(
+    r"\s{0,3}(?:[^\w\s`*_\[(【（\"'<]{1,4}\s*)?(?:"
+    r"(?P<mark>\*{2,3}|__|\*|_)\s*(?P<bold>[^*\n]{1,48}?)\s*(?:[:：]\s*(?P=mark)|(?P=mark)\s*(?:\([^)\n]{1,48}\)\s*)?(?:[:：]|[—–-]{1,2}\s|→))"
+    r"|【(?P<box>[^】\n]{1,24})】\s*[:：]?"
+    r"|(?P<plain>[^\W\d][^\n:：*|]{0,39}?)\s?[:：](?!//)(?=\s|[^\x00-\x7f]|$))\s*(?P<value>.*)",
+    re.DOTALL,
+)
+_INNER = re.compile(
+    r"(?:(?<=\s)|^)(?P<mark>\*\*|__)(?P<bold>[^*\n:：]{1,40}?)(?:[:：]\s?(?P=mark)|(?P=mark)\s?[:：])"
+    r"|(?:(?<=[.;|。；])|→|⇒|->)\s*(?P<plain>[^\W\d][\w' -]{1,30}?)[:：]\s"
+)
+_BRACKETED = re.compile(r"[\"'“”]?(?:\[[^\]]*\]|<[^>]*>|\{+[^}]*\}+|\([^)]*\)|\.{2,}|…|[-–—_]+)[\"'“”]?[.:]?")
+_TEMPLATE = re.compile(
+    r"\bYYYY\b|\{\{|\[(?:id|title|date|name|xxx|your|describe|description|brief|short|what|insert|topic|lesson|rule"
+    r"|one[- ]line|category|optional|add|placeholder|learning|correction)\b[^\]\n]{0,120}\](?!\()"
+    r"|<(?:your|describe|description|brief|short|what|insert|title|topic|one[- ]line|lesson|rule|date|name|category)\b"
+    r"[^>\n]{0,80}>"
+    r"|\bXXX\b|\[(?:LRN|ERR|FEAT)-Y",
+    re.IGNORECASE,
+)
+_NOTHING = re.compile(
+    r"(?:none|nothing|n/?a|tbd|todo|fixme|wip|empty|no \w+)(?: (?:yet|so far|recorded|logged|known|entries))*"
+    r"|(?:暂无|无|待补充|未定|なし|keine?|ninguno|aucun)",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=[^a-z\s])|(?<=[。！？])\s*(?=\S)")
+_PATHLIKE = re.compile(r"[/\\_=<>{}$]|\.\w{1,5}$|^\d")
+_SHORT_WORDS, _PLAIN_WORDS = 4, 8
+_CJK_CHARS_MIN = 7
+
+
+def plain(text: str) -> str:
+    """Return a text without the marks of emphasis and the targets of links; code spans stay as they are."""
+    pieces: list[str] = []
+    at = 0
+    for code in _CODE.finditer(text):
+        pieces += [_without_marks(text[at : code.start()]), code[0]]
+        at = code.end()
+    return " ".join("".join([*pieces, _without_marks(text[at:])]).split())
+
+
+def _without_marks(text: str) -> str:
+    bare = _UNDERLINES.sub(r"\2", _STARS.sub(r"\2", _LINK.sub(r"\1", text)))
+    return bare.replace("**", "").replace("~~", "") if "*" in bare or "~" in bare else bare
+
+
+def fold_label(label: str) -> str:
+    """Return a label as the word list has it: case-folded, without marks, emoji and what stands in brackets."""
+    bare = re.sub(r"[(（][^)）]{0,60}[)）]", "", label).casefold()
+    letters = "".join(one for one in bare if unicodedata.category(one) not in ("So", "Sk", "Cf", "Mn"))
+    return " ".join(letters.strip(_AROUND_LABEL).replace("’", "'").replace("_", " ").split())
+
+
+def role_of(label: str) -> tuple[str, int] | None:
+    """Return what a field of this label holds, and the rank of the label among its like; None for any other words."""
+    folded = fold_label(label)
+    return _words().labels.get(folded) or _words().labels.get(folded.split(" #")[0].rstrip("0123456789 "))
+
+
+def field(text: str) -> Field | None:
+    """Read a text that begins with the label of a field."""
+    found = _BOLD_LABEL.match(text)
+    if found is None:
+        return None
+    label = found["bold"] or found["box"] or found["plain"]
+    role = role_of(label)
+    return Field(role[0], role[1], fold_label(label), found["value"].strip()) if role else None
+
+
+def fields(text: str) -> list[Field]:
+    """Return the fields of a line, also several of them: ``**Mistake:** x **Rule:** y``. What stands before is first.
+
+    A text that stands before the first label has the role "".
+    """
+    cuts: list[tuple[int, int]] = []
+    for found in _INNER.finditer(text):
+        role = role_of(found["bold"] or found["plain"])
+        if role and role[0] in SAID and not _is_in_code(text, found.start()):
+            start = found.start("mark") if found["mark"] else found.start("plain")
+            cuts.append((found.start(), start))
+    starts = [0, *(start for at, start in cuts if at > 0)]
+    ends = [*(at for at, _ in cuts if at > 0), len(text)]
+    pieces = [text[start:end].strip(" \t|→⇒") for start, end in zip(starts, ends, strict=True)]
+    return [field(piece) or Field("", 0, "", piece) for piece in pieces if piece]
+
+
+def _is_in_code(text: str, at: int) -> bool:
+    return any(code.start() < at < code.end() for code in _CODE.finditer(text))
+
+
+def is_about(title: str) -> bool:
+    """Tell a heading of what the page says about itself: how to use it, its format, its index."""
+    return fold_label(title) in _words().about
+
+
+def is_layout(title: str) -> bool:
+    """Tell a heading of what describes a project: its structure, commands, stack."""
+    return fold_label(title) in _words().layout
+
+
+def is_of_lessons(title: str) -> bool:
+    """Tell a heading under which a page of instructions keeps what was learned: gotchas, rules, pitfalls."""
+    folded = fold_label(title)
+    return any(word in folded for word in _words().lessons)
+
+
+def is_placeholder(text: str) -> bool:
+    """Tell what a template has where a lesson will be, or that there is none yet."""
+    bare = plain(text).strip(" *_\"'`.:。")
+    if not bare or _NOTHING.fullmatch(bare.strip("()[]<>")):
+        return True
+    return _BRACKETED.fullmatch(plain(text)) is not None or _TEMPLATE.search(_CODE.sub("``", text)) is not None
+
+
+def is_sentence(text: str) -> bool:
+    """Tell whether a text says something by itself, and is not a name, a path, a date or the start of a list."""
+    said = plain(text)
+    bare = _CODE.sub(" code ", said).strip()
+    if not bare or bare.endswith((":", "：")):
+        return False
+    unspaced = sum(ord(one) >= _FIRST_CJK and unicodedata.category(one)[0] == "L" for one in bare)
+    if unspaced >= _CJK_CHARS_MIN:
+        return True
+    words = [word.strip(".'’-").casefold() for word in _WORD.findall(bare)]
+    real = [word for word in words if not _PATHLIKE.search(word) and word != "code"]
+    if len(real) < 2 or len(words) + 2 * unspaced < _SHORT_WORDS - is_order(said):
+        return False
+    return len(words) >= _PLAIN_WORDS or is_advice(said) or not _words().verbs.isdisjoint(real) or unspaced > 2
+
+
+def is_order(text: str) -> bool:
+    """Tell a text that begins with an order: "Use pnpm", "Never commit secrets"."""
+    words = _WORD.findall(_CODE.sub(" ", text.lstrip("`*_ "))[:80])
+    return bool(words) and (words[0].casefold().replace("’", "'") in _words().imperatives or words[0] == "No")
+
+
+def is_advice(text: str) -> bool:
+    """Tell a text that says what to do or not to do: it begins with an order, or has a word that binds."""
+    said = plain(text)
+    bare = _CODE.sub(" ", said)
+    folded = [word.casefold().replace("’", "'") for word in _WORD.findall(bare)]
+    if not folded:
+        return False
+    known = _words()
+    names = re.match(r"\W*[^\s:：]+(?:\s+[^\s:：]+)?\s?[:：]", bare)  # "State file: ..." is no order
+    if (folded[0] in known.imperatives and not names) or folded[0] == "no" or not known.advice.isdisjoint(folded):
+        return True
+    clauses = re.split(r"[.:;,—–→]\s*", bare)
+    if any((words := _WORD.findall(clause)) and words[0].casefold() in known.imperatives for clause in clauses[1:]):
+        return True
+    return any(word in said for word in known.cjk)
+
+
+def lead(text: str, chars_max: int) -> tuple[str, str]:
+    """Return the first sentences of a text, up to so many characters but one at least, and the rest."""
+    if len(text) <= chars_max:
+        return text, ""
+    hidden = _CODE.sub(lambda code: "x" * len(code[0]), text)
+    cut = 0
+    for end in _SENTENCE_END.finditer(hidden):
+        if cut and end.start() > chars_max:
+            break
+        cut = end.start() if end.end() == end.start() else end.end()
+        if cut > chars_max:
+            break
+    return (text[:cut].strip(), text[cut:].strip()) if cut else (text, "")
+
+
+def last_sentence(text: str) -> tuple[str, str]:
+    """Return what stands before the last sentence of a text, and that sentence."""
+    hidden = _CODE.sub(lambda code: "x" * len(code[0]), text)
+    cut = 0
+    for end in _SENTENCE_END.finditer(hidden):
+        cut = end.end()
+    return text[:cut].strip(), text[cut:].strip()
