@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 
 from crdt import clock
-from fleet.app import reflecting, starting
+from fleet.app import inbox, reflecting, starting, undoing
 from fleet.learn import counting, replica_conflict
 from fleet.model import limits
 from fleet.model import line as codec
@@ -256,7 +256,15 @@ def _settled(workspace: Workspace) -> list[str]:
     """Count the logs, and let the memories here follow; return what was promoted."""
     counting.reconcile_all(workspace)
     semantic.embed_new(workspace)  # what is compared for a promotion is compared by its meaning, too
-    return [each.text for each in reflecting.promote_all(workspace)]
+    promoted = [each.text for each in reflecting.promote_all(workspace)]
+    if not workspace.is_read_only:
+        try:
+            undoing.finish(workspace)
+            for gone in inbox.gather(workspace):
+                workspace.warn(f"dropped from the inbox, since nobody decided it in time: {gone.item.title}")
+        except FleetError as why:
+            workspace.warn(f"what waits for a person is as it was: {why}")
+    return promoted
 
 
 def _give_up_names(workspace: Workspace, fetched: list[Line], before: Callable[[str], Line | None]) -> None:

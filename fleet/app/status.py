@@ -9,6 +9,7 @@ from typing import Any
 from fleet.app import finding, guarding, reflecting, searching, setup, sharing, starting
 from fleet.learn import counting
 from fleet.model.errors import FleetError
+from fleet.reflect import inbox
 from fleet.share import outgoing, policy
 from fleet.share.git import redact_url
 from fleet.store import doctor, ignored
@@ -49,6 +50,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "edited": [each.pattern for each in counting.edited(workspace, agent)] if agent else [],
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "review": _review(workspace),
+        "inbox": inbox.count(workspace, inbox.agents(workspace))._asdict(),
         "guards": [each._asdict() for each in guarding.guards(workspace)],
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,

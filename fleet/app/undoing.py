@@ -19,7 +19,6 @@ from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
 from fleet.model.pattern import Pattern, fold
 from fleet.reflect import clusters, inbox, records
-from fleet.reflect.inbox import Decision
 from fleet.store import runs
 from fleet.store.runs import Field, Run, TakenBack
 from fleet.store.workspace import Workspace
@@ -256,37 +255,27 @@ def _guard(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
     told.did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
 
 
-def _reopen(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
-    """Let an item of the inbox wait again, or be decided as it was."""
-    said = str(field.after or inbox.REOPENED)
-    known = {each.item.id: each for each in inbox.entries(workspace, agent)}.get(field.id)
-    if known is not None and known.waits != (said == inbox.REOPENED):
-        inbox.decide(workspace, agent, [Decision(id=field.id, said=said, why="undone")])  # type: ignore[arg-type]
-        told.did.append(f"{field.id} {'waits' if said == inbox.REOPENED else f'is {said}'} again")
-
-
 _SETTERS: Mapping[str, Callable[[Workspace, str, Field, _Told], None]] = {
     "entry": _mark_entry,
     "seen": lambda *_: None,
     "apart": _keep_apart,
     "guard": _guard,
-    "inbox": _reopen,
+    "inbox": lambda *_: None,  # its lines name the run: see `inbox.undo`
 }
 """What sets a field that is no lesson's, by its name."""
 
 
 def _say_in_records(workspace: Workspace, run: Run, back: Run, told: _Told) -> None:
-    """Say in the append-only records that a pass was undone, or stands again."""
-    if not run.agent:
-        return  # of this machine, and of no agent
+    """Say in the append-only records that a run was undone, or stands again."""
     of, again = (_first(workspace, run), _is_again(workspace, run)) if run.kind == runs.UNDO else (run, False)
-    known = [each for each in records.passes(workspace, of.agent) if each.record.run == of.id]
-    if known and bool(known[-1].undone) == again:
-        records.undo(workspace, of.agent, of.id, f"by {back.id}", again=again)
-        told.did.append(f"{records.FILE_NAME} says that {of.id} {'stands again' if again else 'was undone'}")
-    if not again:
-        for each in inbox.withdraw(workspace, of.agent, of.id, f"its run was undone, by {back.id}"):
-            told.did.append(f"{each.item.id} does not wait any more: {each.item.title}")
+    if of.agent:  # else it is this machine's, and no agent's
+        known = [each for each in records.passes(workspace, of.agent) if each.record.run == of.id]
+        if known and bool(known[-1].undone) == again:
+            records.undo(workspace, of.agent, of.id, f"by {back.id}", again=again)
+            told.did.append(f"{records.FILE_NAME} says that {of.id} {'stands again' if again else 'was undone'}")
+    for each in inbox.undo(workspace, of.id, f"by {back.id}", again=again):
+        waits = each.decision is not None
+        told.did.append(f"{each.item.id} {'waits again' if waits else 'waits no longer'}: {each.item.title}")
 
 
 def _first(workspace: Workspace, run: Run) -> Run:

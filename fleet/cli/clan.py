@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import finding, reflecting, searching, setup, sharing, starting, status
+from fleet.app import finding, recording, reflecting, searching, setup, sharing, starting, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
@@ -53,6 +53,7 @@ def _init(
     for line in done:
         say(line)
     _offer_embedding(workspace, yes=yes)
+    _offer_webhook(workspace, yes=yes)
     if not remote and not workspace.config.share.remote:
         say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
     elif starting.is_unasked(workspace):
@@ -91,6 +92,17 @@ def _offer_embedding(workspace: Workspace, *, yes: bool) -> None:
         if yes or (sys.stdin.isatty() and typer.confirm(question, default=False)):
             searching.agree_to_embed(workspace)
             say(f"lessons are embedded by {found.what}")
+
+
+def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
+    if not (host := recording.unagreed(workspace)):
+        return
+    question = f"Send a message to {host} whenever a reflection is done or something waits for you?"
+    if yes or (sys.stdin.isatty() and typer.confirm(question, default=False)):
+        recording.agree(workspace)
+        say(f"messages go to {host}")
+    else:
+        say(f"{host} gets no messages until somebody agrees to it here: `fleet init` asks on a terminal")
 
 
 # --- sync -----------------------------------------------------------------------------------------------------------
@@ -298,6 +310,9 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
         rows.append(f"review      {counted(review['contradictions'], 'pair')} of lessons contradict each other")
     if review["pairs"]:
         rows.append(f"review      {counted(review['pairs'], 'pair')} may be one lesson: fleet review")
+    if (waits := found["inbox"])["number"]:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in waits["kinds"].items())
+        rows.append(f"inbox       {counted(waits['number'], 'decision')} since {waits['since']} ({kinds}): fleet inbox")
     rows += [
         f"guard       {each['decision']} at {each['trigger']}: {each['lesson'] or each['id']}"
         for each in found["guards"]

@@ -39,6 +39,8 @@ MODULES = {
     "merge": "lessons",
     "unmerge": "lessons",
     "review": "review",
+    "inbox": "inbox",
+    "records": "records",
     "undo": "undo",
     "promote": "lessons",
     "demote": "lessons",

@@ -55,7 +55,7 @@ def _review(
         if as_json:
             output.say_json({"pairs": output.cleaned([_as_json(each) for each in pairs])})
         elif pairs and sys.stdin.isatty() and sys.stdout.isatty():
-            with _key_by_key():
+            with key_by_key():
                 _ask(workspace, output.agent_in(workspace, agent), pairs)
         else:
             _list(pairs)
@@ -105,7 +105,7 @@ def _rows(asked: Asked) -> list[str]:
 
 
 @contextmanager
-def _key_by_key() -> Iterator[None]:
+def key_by_key() -> Iterator[None]:
     """Let the terminal hand over each key without a line end; one that was pressed early is kept."""
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin, termios.TCSADRAIN)
@@ -115,7 +115,7 @@ def _key_by_key() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _key() -> str:
+def read_key() -> str:
     """Return the key that a person presses; the end of the input quits."""
     return os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"
 
@@ -126,7 +126,7 @@ def _ask(workspace: Workspace, agent: str, pairs: list[Asked]) -> None:
     at = 0
     while at < len(pairs):
         output.say("\n".join([f"{at + 1} of {len(pairs)}", *_rows(pairs[at]), f"  {_QUESTIONS[pairs[at].kind]}"]))
-        key = _key()
+        key = read_key()
         if key in _END:
             break
         if key == "u" and done:

@@ -104,12 +104,14 @@ class Entry(NamedTuple):
         item: the item.
         decision: what was decided; None while it waits.
         shown: when a person was shown it first, a stamp; "" for never.
+        was: the decision that was taken back last; None for none.
     """
 
     agent: str
     item: Item
     decision: Decision | None = None
     shown: str = ""
+    was: Decision | None = None
 
     @property
     def waits(self) -> bool:
@@ -202,8 +204,10 @@ def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | Shown)
         return  # of an item whose line is spoiled
     elif isinstance(line, Shown):
         found[line.id] = known._replace(shown=known.shown or line.at)
+    elif line.said == REOPENED:
+        found[line.id] = known._replace(decision=None, was=known.decision)
     else:
-        found[line.id] = known._replace(decision=None if line.said == REOPENED else line)
+        found[line.id] = known._replace(decision=line)
 
 
 def waiting(workspace: Workspace, agents: Iterable[str], kind: str = "") -> list[Entry]:
@@ -256,12 +260,31 @@ def settle(workspace: Workspace, agents: Iterable[str], kind: str, key: str, did
     return found
 
 
-def withdraw(workspace: Workspace, agent: str, run: str, why: str) -> list[Entry]:
-    """Take out what a run put in and nobody decided yet; return it."""
-    found = [each for each in waiting(workspace, [agent]) if run and each.item.run == run]
-    if found:
-        decide(workspace, agent, [Decision(id=each.item.id, said="withdrawn", why=why, run=run) for each in found])
-    return found
+def undo(workspace: Workspace, run: str, why: str, *, again: bool = False) -> list[Entry]:
+    """Follow a run that was taken back: what it put in waits no longer, and what was decided by it waits again.
+
+    With ``again`` the run stands once more, and so does all that. Returned is what changed, as it was before.
+    """
+    changed = []
+    for agent in agents(workspace):
+        found = [(each, said) for each in entries(workspace, agent) if (said := _following(each, run, again=again))]
+        if found:
+            decide(workspace, agent, [msgspec.structs.replace(said, why=why) for _, said in found])
+        changed += [each for each, _ in found]
+    return changed
+
+
+def _following(entry: Entry, run: str, *, again: bool) -> Decision | None:
+    """Return what becomes of an item when a run is taken back, or stands again; None for nothing."""
+    by, id_ = entry.decision, entry.item.id
+    is_its_own = by is not None and by.run == run
+    if not again:
+        if by is None:
+            return Decision(id=id_, said="withdrawn", run=run) if entry.item.run == run else None
+        return Decision(id=id_, said="reopened") if is_its_own and by.said != WITHDRAWN else None
+    if by is not None:
+        return Decision(id=id_, said="reopened") if is_its_own and by.said == WITHDRAWN else None
+    return entry.was if entry.was is not None and entry.was.run == run and entry.was.said != WITHDRAWN else None
 
 
 def days_to_decide(workspace: Workspace, agents: Iterable[str]) -> tuple[int, float]:
@@ -302,6 +325,8 @@ def _standing(known: Entry | None) -> str:
         return ""
     if known.decision is None:
         return f"it waits already, as {known.item.id}"
+    if known.item.kind in _BY_ID:
+        return ""  # asked again: somebody took the answer back
     if known.decision.said == REJECTED:
         return f"a person rejected it as {known.item.id}{f' ({known.decision.why})' if known.decision.why else ''}"
     if known.decision.said == APPROVED:

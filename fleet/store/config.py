@@ -202,6 +202,22 @@ class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_EMBEDDING_KEY"
 
 
+class _Notify(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Who is told when a reflection is done, or something waits for a person.
+
+    Attributes:
+        terminal: a line on the terminal of the command that did it.
+        desktop: a message of the desktop, where there is ``notify-send``.
+        webhook: an address that takes Slack's incoming format, used only after a yes on this machine; "": none.
+        webhook_env: the environment variable with that address, where it is a secret; one of ``FLEET_*``.
+    """
+
+    terminal: bool = True
+    desktop: bool = False
+    webhook: str = ""
+    webhook_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_WEBHOOK_URL"
+
+
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The whole file.
 
@@ -219,6 +235,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     live: Live = msgspec.field(default_factory=Live)
     sidecar: Sidecar = msgspec.field(default_factory=Sidecar)
     semantic: Semantic = msgspec.field(default_factory=Semantic)
+    notify: _Notify = msgspec.field(default_factory=_Notify)
     problems: list[str] = []
 
 

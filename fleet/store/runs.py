@@ -148,8 +148,9 @@ def recover(workspace: Workspace) -> tuple[Run, ...]:
 
 
 class Noted(msgspec.Struct):
-    """What a command says of itself while it runs (``noting``), in the terms of a run."""
+    """What a command says of itself while it runs (``noting``), in the terms of a run; afterwards its id."""
 
+    run: str = ""
     told: str = ""
     lessons: list[str] = []
     fields: list[Field] = []
@@ -190,6 +191,7 @@ def noting(workspace: Workspace, agent: str, kind: str, files: Iterable[Path] = 
             _forget_old(workspace)
             path = _folder(workspace) / f"{run.id}{_DONE}"
             workspace.files.replace(path, msgspec.json.encode(run), is_durable=False)
+            noted.run = run.id
     except FleetError as why:
         workspace.warn(f"`fleet undo` cannot take this {kind} back: {why}")
 

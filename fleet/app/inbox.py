@@ -1,0 +1,454 @@
+"""The inbox as a use case: the one queue of what waits for a person, and what a yes or a no to each does.
+
+Some of it is put in by whoever reflects. The rest is mirrored from where it arises: pairs that ``fleet review`` asks
+about, and lessons that wait for a place in a memory. So a decision in one place is a decision in all.
+
+A kind has its handler in ``HANDLERS``; one whose body names a ``what`` may have another for it, as ``plan:tidy``.
+What bodies hold: a skill has ``draft`` and ``target``, paths of a SKILL.md (``before`` too, the text of a skill that
+is to be edited); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``decision``; merge and contradiction
+``pair``; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from difflib import unified_diff
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from fleet.app import guarding, learning, reflecting, reviewing, undoing
+from fleet.app.learning import Correction
+from fleet.app.reviewing import Asked
+from fleet.model.errors import NoError, UsageError
+from fleet.model.names import normalise
+from fleet.reflect import inbox, promotion
+from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Item
+from fleet.store import jsonl, runs
+from fleet.store.runs import Edit, Field, Run
+from fleet.store.workspace import Workspace
+from fleet.text.screening import one_line, readable, screen
+from fleet.text.similarity import ALIKE_MIN, near
+
+__all__ = ["HANDLERS", "KINDS", "Decided", "Handler", "Listing", "approve", "gather", "listing", "reject", "undo"]
+
+USER_FILE = "USER.md"
+_SKILL = "SKILL.md"
+_DIFF_LINES_MAX = 200
+_FOUND_MAX = 5
+
+
+class Handler(NamedTuple):
+    """What a kind of item needs.
+
+    Attributes:
+        check: returns why the item is no longer true, or no longer new; "" where it is both.
+        approve: does it; returns what it did, and the id of the run that can be taken back ("" where there is none).
+        reject: what a no changes beside the inbox, in the same terms; None for nothing.
+        diff: returns what a yes would change, as of now; None: what the item says.
+    """
+
+    check: Callable[[Workspace, Entry], str]
+    approve: Callable[[Workspace, Entry, str], tuple[str, str]]
+    reject: Callable[[Workspace, Entry], tuple[str, str]] | None = None
+    diff: Callable[[Workspace, Entry], str] | None = None
+
+
+class Decided(NamedTuple):
+    """Outcome of a decision: the item, what was said, what that did, and the run that can be taken back."""
+
+    entry: Entry
+    said: str
+    told: str
+    run: str
+
+
+class Listing(NamedTuple):
+    """What a person is shown.
+
+    Attributes:
+        entries: the best-evidenced that wait.
+        total: how many wait in all.
+        since: the day since which the oldest does.
+        expired: what was dropped just now, since nobody decided it in time.
+    """
+
+    entries: tuple[Entry, ...]
+    total: int
+    since: str
+    expired: tuple[Entry, ...]
+
+
+# --- what waits -----------------------------------------------------------------------------------------------------
+
+
+def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int = SHOWN_MAX) -> Listing:
+    """Return what waits, the best-evidenced first, and note that a person was shown it.
+
+    Args:
+        workspace: where.
+        kind: only this kind.
+        agent: only this agent's inbox.
+        count: at most so many; 0: all.
+    """
+    if kind and kind not in KINDS:
+        raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
+    expired = [] if workspace.is_read_only else gather(workspace)
+    agents = [agent] if agent else inbox.agents(workspace)
+    waiting = inbox.waiting(workspace, agents, kind)
+    shown = tuple(waiting[:count] if count else waiting)
+    if not workspace.is_read_only:
+        inbox.show(workspace, shown)
+    return Listing(shown, len(waiting), inbox.count(workspace, agents).since, tuple(expired))
+
+
+def diff_of(workspace: Workspace, entry: Entry) -> str:
+    """Return what a yes would change, as of now."""
+    handler = _handler(entry.item)
+    return handler.diff(workspace, entry) if handler is not None and handler.diff is not None else entry.item.diff
+
+
+def gather(workspace: Workspace) -> list[Entry]:
+    """Bring the inbox up to date with what waits elsewhere, and drop what is overdue; return that."""
+    here = workspace.agents_here()
+    if not here:
+        return []
+    owner = workspace.replicas().default_agent or here[0]
+    _mirror(workspace, owner, ("merge", "contradiction"), [_of_pair(each) for each in reviewing.asked(workspace)])
+    for agent in here:
+        waits = promotion.standing(workspace, agent).waiting
+        _mirror(workspace, agent, ("promotion",), [_of_promotion(workspace, each) for each in waits])
+    gone = [each for agent in inbox.agents(workspace) for each in inbox.expire(workspace, agent)]
+    for each in gone:
+        if (handler := _handler(each.item)) is not None and handler.reject is not None and each.item.kind == "skill":
+            handler.reject(workspace, each)
+    return gone
+
+
+def _mirror(workspace: Workspace, agent: str, kinds: Sequence[str], items: Sequence[Item]) -> None:
+    """Put in what waits elsewhere, and close what waits there no more."""
+    wanted = {inbox.item_id(each.kind, each.key) for each in items}
+    known = [each for each in inbox.waiting(workspace, [agent]) if each.item.kind in kinds]
+    mirrored = {each.item.id: each for each in known if "what" not in each.item.body}
+    if fresh := [each for each in items if inbox.item_id(each.kind, each.key) not in mirrored]:
+        inbox.put_all(workspace, agent, fresh)
+    if over := [each for each in mirrored if each not in wanted]:
+        why = "it waits no more where it arose: it was decided there, or is not true any more"
+        inbox.decide(workspace, agent, [Decision(id=each, said="elsewhere", why=why) for each in over])
+
+
+def _of_pair(asked: Asked) -> Item:
+    one, other = sorted((asked.one, asked.other), key=lambda each: each.id)
+    is_opposed = asked.kind == reviewing.CONTRADICTION
+    said = [f"{each.text} (seen {each.count('seen'):,}; {each.id})" for each in (one, other)]
+    ways = [f"= {each.id}: {each.correct}" for each in (one, other) if each.correct]
+    return Item(
+        kind="contradiction" if is_opposed else "merge",
+        key=f"{one.id}:{other.id}",
+        title=f"{'which holds' if is_opposed else 'one lesson'}? {one_line(one.text)} / {one_line(other.text)}",
+        evidence=(*said, *([f"differs in {', '.join(asked.differs)}"] if asked.differs else ())),
+        weight=float(one.count("seen") + other.count("seen")),
+        diff="\n".join(ways),
+        body={"pair": f"{one.id}:{other.id}"},
+    )
+
+
+def _of_promotion(workspace: Workspace, waits: promotion.Waiting) -> Item:
+    lesson = workspace.patterns.lesson(waits.id)
+    return Item(
+        kind="promotion",
+        key=waits.id,
+        title=f"take into the memory: {one_line(waits.text)}",
+        evidence=(waits.evidence, waits.why),
+        weight=float(lesson.count("seen")) if lesson is not None else 0.0,
+        diff=f"+ - {one_line(waits.text)} ({waits.evidence}; {waits.id})",
+        body={"lesson": waits.id},
+    )
+
+
+# --- a decision ------------------------------------------------------------------------------------------------------
+
+
+def find(workspace: Workspace, prefix: str) -> Entry:
+    """Return the item that waits and has this id, or the unique beginning of one.
+
+    Raises:
+        NoError: there is none, or several.
+    """
+    wanted = prefix if prefix.startswith("i-") else f"i-{prefix}"
+    every = [each for agent in inbox.agents(workspace) for each in inbox.entries(workspace, agent)]
+    found = [each for each in every if each.item.id.startswith(wanted)] if len(wanted) > len("i-") else []
+    waiting = [each for each in found if each.waits]
+    if len(waiting) == 1:
+        return waiting[0]
+    if len(waiting) > 1:
+        shown = ", ".join(each.item.id for each in waiting[:_FOUND_MAX])
+        raise NoError(f"{prefix[:40]} is not unique: {shown}. Give more of the id")
+    if found and (last := found[-1].decision) is not None:
+        raise NoError(f"{found[-1].item.id} was decided: {last.said} on {last.at[:10]}. Nothing was changed")
+    raise NoError(f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed")
+
+
+def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> Decided:
+    """Do what an item proposes, if it is still true and still new.
+
+    Args:
+        workspace: where.
+        agent: who says so.
+        prefix: of the item's id.
+        answer: of a contradiction, which of the two holds: first or second.
+
+    Raises:
+        NoError: there is no such item; or it is not true, or not new any more, and waits no longer.
+        UsageError: an answer is missing.
+    """
+    entry = find(workspace, prefix)
+    handler = _handler(entry.item)
+    if handler is None:
+        raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {entry.item.id} waits on")
+    if why := handler.check(workspace, entry):
+        inbox.decide(workspace, entry.agent, [Decision(id=entry.item.id, said="elsewhere", by=agent, why=why)])
+        raise NoError(f"{entry.item.id} waits no longer: {why}. Nothing was changed")
+    told, run = handler.approve(workspace, entry, answer)
+    return _decided(workspace, agent, entry, Decision(id=entry.item.id, said="approved", did=told, run=run))
+
+
+def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Decided:
+    """Decline an item: it does not come back, neither as it is nor in other words.
+
+    Raises:
+        NoError: there is no such item.
+    """
+    entry = find(workspace, prefix)
+    handler = _handler(entry.item)
+    told, run = "nothing was changed but the inbox", ""
+    if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
+        told, run = handler.reject(workspace, entry)
+    if not run:
+        with runs.noting(workspace, entry.agent, "decide") as noted:
+            noted.told = f"rejected {entry.item.id}: {entry.item.title}"
+            noted.fields = [Field(entry.item.id, "inbox", None, inbox.REJECTED)]
+        run = noted.run
+    said = Decision(id=entry.item.id, said="rejected", why=why, did=told, run=run)
+    return _decided(workspace, agent, entry, said)
+
+
+def _decided(workspace: Workspace, agent: str, entry: Entry, said: Decision) -> Decided:
+    by = Decision(id=said.id, said=said.said, by=agent, why=said.why, did=said.did, run=said.run)
+    inbox.decide(workspace, entry.agent, [by])
+    return Decided(entry._replace(decision=by), said.said, said.did, said.run)
+
+
+def undo(workspace: Workspace, done: Decided) -> str:
+    """Take a decision back; return what that did. The item waits again."""
+    if done.run:
+        back = undoing.undo(workspace, done.run)
+        return "; ".join((*back.did, *back.left)) or "taken back"
+    inbox.decide(workspace, done.entry.agent, [Decision(id=done.entry.item.id, said="reopened")])
+    return f"{done.entry.item.id} waits again"
+
+
+# --- kinds ----------------------------------------------------------------------------------------------------------
+
+
+def _handler(item: Item) -> Handler | None:
+    what = item.body.get("what")
+    return HANDLERS.get(f"{item.kind}:{what}") if what else HANDLERS.get(item.kind)
+
+
+def _body(entry: Entry, name: str) -> str:
+    found = entry.item.body.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def _latest(workspace: Workspace, kinds: Iterable[str]) -> str:
+    """Return the id of the run that was noted last, of these kinds: the one that a yes has just left."""
+    return next((run.id for run in runs.listed(workspace) if run.kind in kinds), "")
+
+
+def _run(workspace: Workspace, entry: Entry, told: str, edits: Sequence[Edit]) -> tuple[str, str]:
+    """Carry out edits of files as one run.
+
+    Raises:
+        NoError: one of the files was changed in the last moment; nothing was changed.
+    """
+    run = Run(
+        id=runs.name(workspace, "decide"),
+        kind="decide",
+        agent=entry.agent,
+        at=workspace.wall(),
+        told=told,
+        edits=tuple(edits),
+    )
+    if stale := runs.apply(workspace, run).stale:
+        raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
+    return told, run.id
+
+
+def _skill_draft(workspace: Workspace, entry: Entry) -> bytes:
+    """Return the draft as it is now, with what a person mended in it; b"" where it is gone, or no draft of the agent's.
+
+    Whoever brings an inbox along, in a repository perhaps, must not have another file read.
+    """
+    parts = PurePosixPath(_body(entry, "draft")).parts
+    if parts[:3] != ("agents", entry.agent, "skills") or ".." in parts or parts[-1] != _SKILL:
+        return b""
+    paths = [workspace.root.joinpath(*parts[: at + 1]) for at in range(len(parts))]
+    return b"" if any(path.is_symlink() for path in paths) else workspace.files.read(paths[-1])
+
+
+def _skill_check(workspace: Workspace, entry: Entry) -> str:
+    draft, target = _skill_draft(workspace, entry), _body(entry, "target")
+    if PurePosixPath(target).name != _SKILL:
+        return f"{target[:80]!r} is no place for a skill"
+    if not draft.strip():
+        return f"its draft {_body(entry, 'draft')} is gone"
+    now, before = workspace.files.read(workspace.root / target), _body(entry, "before")
+    if now == draft:
+        return f"{target} reads so already"
+    if now and not before:
+        return f"{target} is there by now, and a skill is never overwritten"
+    if before and jsonl.screened(now.decode("utf-8", "replace")) != before:
+        return f"{target} was changed since this was proposed"
+    return ""
+
+
+def _skill_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    target, draft = _body(entry, "target"), screen(_skill_draft(workspace, entry).decode("utf-8", "replace")).text
+    return _run(workspace, entry, f"wrote {target}", [runs.edit(workspace, target, draft.encode())])
+
+
+def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
+    path = _body(entry, "draft")
+    draft = _skill_draft(workspace, entry)
+    if not draft:
+        return "its draft was gone already", ""
+    return _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)])
+
+
+def _skill_diff(workspace: Workspace, entry: Entry) -> str:
+    target = _body(entry, "target")
+    now = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
+    draft = _skill_draft(workspace, entry).decode("utf-8", "replace")
+    rows = unified_diff(now.splitlines(), draft.splitlines(), target if now else "/dev/null", target, lineterm="")
+    return "\n".join(list(rows)[:_DIFF_LINES_MAX])
+
+
+def _persona_file(entry: Entry) -> str:
+    return (PurePosixPath("agents") / entry.agent / USER_FILE).as_posix()
+
+
+def _persona_check(workspace: Workspace, entry: Entry) -> str:
+    known = workspace.files.read(workspace.root / _persona_file(entry)).decode("utf-8", "replace")
+    note = readable(_body(entry, "note") or entry.item.title)
+    rows = [(str(at), row.lstrip("-*0123456789: ")) for at, row in enumerate(known.splitlines()) if row.strip()]
+    close = near(note, rows, 1)
+    if close and close[0].score >= ALIKE_MIN and not close[0].differs:
+        return f"{USER_FILE} says so already: {close[0].text}"
+    return ""
+
+
+def _persona_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    path, note = _persona_file(entry), readable(_body(entry, "note") or entry.item.title)
+    known = workspace.files.read(workspace.root / path)
+    gap = b"" if not known or known.endswith(b"\n") else b"\n"
+    row = f"- {workspace.wall()[:10]}: {note}\n".encode()
+    return _run(workspace, entry, f"{path} says it now", [runs.edit(workspace, path, known + gap + row)])
+
+
+def _lesson_check(workspace: Workspace, entry: Entry) -> str:
+    lesson = next(iter(workspace.patterns.some([_body(entry, "lesson")])), None)
+    if lesson is None or not lesson.is_present:
+        return f"{_body(entry, 'lesson')} is retired, or not known here"
+    return ""
+
+
+def _promotion_check(workspace: Workspace, entry: Entry) -> str:
+    standing = promotion.standing(workspace, entry.agent)
+    if _body(entry, "lesson") in standing.lessons:
+        return f"{_body(entry, 'lesson')} stands in the memory already"
+    return _lesson_check(workspace, entry)
+
+
+def _promotion_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    done = reflecting.promote(workspace, entry.agent, _body(entry, "lesson"))
+    return f"{done.id} is in {entry.agent}'s memory", _latest(workspace, ["promote"])
+
+
+def _promotion_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
+    done = reflecting.demote(workspace, entry.agent, _body(entry, "lesson"))
+    return f"{done.id} stays out of {entry.agent}'s memory", _latest(workspace, ["demote"])
+
+
+def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    done = guarding.guard(workspace, _body(entry, "lesson"), _body(entry, "decision") or "ask")
+    return f"{done.id} guards {done.trigger}: {done.decision}", _latest(workspace, ["guard"])
+
+
+def _pair_check(workspace: Workspace, entry: Entry) -> str:
+    ids = set(_body(entry, "pair").split(":"))
+    if any({each.one.id, each.other.id} == ids for each in reviewing.asked(workspace)):
+        return ""
+    return "it is no pair any more: it was decided, or one of the lessons changed"
+
+
+def _pair_answered(workspace: Workspace, entry: Entry, said: str) -> tuple[str, str]:
+    done = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), said)
+    return done.told, _latest(workspace, ["merge", "retire", "decide"])
+
+
+def _merge_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    return _pair_answered(workspace, entry, reviewing.SAME)
+
+
+def _merge_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
+    return _pair_answered(workspace, entry, reviewing.DIFFERENT)
+
+
+def _contradiction_approve(workspace: Workspace, entry: Entry, answer: str) -> tuple[str, str]:
+    if answer not in (reviewing.FIRST, reviewing.SECOND):
+        raise UsageError(
+            f"{entry.item.id} asks which of the two holds: --answer first or --answer second; to reject it says that "
+            "both do, each in its own context. Nothing was changed"
+        )
+    ids = _body(entry, "pair").split(":")
+    found = next(each for each in reviewing.asked(workspace) if {each.one.id, each.other.id} == set(ids))
+    is_first = (answer == reviewing.FIRST) == (found.one.id == ids[0])  # as it is shown, whatever the order there
+    return _pair_answered(workspace, entry, reviewing.FIRST if is_first else reviewing.SECOND)
+
+
+def _contradiction_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
+    return _pair_answered(workspace, entry, reviewing.BOTH)
+
+
+def _candidate_check(workspace: Workspace, entry: Entry) -> str:
+    said = _body(entry, "pattern")
+    known = [each for each in workspace.patterns.candidates(said) if each.is_present]
+    for close in near(said, [(each.id, each.text) for each in known], len(known) or 1):
+        if normalise(close.text) == normalise(said) or (close.score >= ALIKE_MIN and not close.differs):
+            return f"it is known by now, as {close.id}: {close.text}"
+    return ""
+
+
+def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    tags = entry.item.body.get("tags", [])
+    told = Correction(
+        wrong=_body(entry, "wrong"),
+        right=_body(entry, "right"),
+        pattern=_body(entry, "pattern"),
+        source=_body(entry, "source") or "a reflection, approved by a person",
+        category=_body(entry, "category"),
+        tags=tuple(str(tag) for tag in tags) if isinstance(tags, list) else (),
+        trigger=_body(entry, "trigger"),
+    )
+    logged = learning.correct(workspace, entry.agent, told, session=entry.item.session)
+    return f"logged {logged.id}: {logged.text}", _latest(workspace, ["correct"])
+
+
+HANDLERS: dict[str, Handler] = {
+    "skill": Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
+    "persona": Handler(_persona_check, _persona_approve),
+    "promotion": Handler(_promotion_check, _promotion_approve, _promotion_reject),
+    "guard": Handler(_lesson_check, _guard_approve),
+    "merge": Handler(_pair_check, _merge_approve, _merge_reject),
+    "contradiction": Handler(_pair_check, _contradiction_approve, _contradiction_reject),
+    "candidate": Handler(_candidate_check, _candidate_approve),
+}
+"""What a yes and a no to each kind do; whoever puts in another kind, or another ``what``, adds its handler."""

@@ -1,0 +1,95 @@
+"""Command about what the passes that reflect did, cost and left out: ``fleet records``."""
+
+import re
+from typing import Annotated
+
+import typer
+
+from fleet.app import recording
+from fleet.app.recording import Drawn
+from fleet.cli import output
+from fleet.model.errors import UsageError
+from fleet.reflect.records import Pass, Record
+
+app = output.commands()
+
+_SHOW = "show"
+_LISTED = 20
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?")
+
+
+@app.command("records")
+def _records(
+    action: Annotated[str, typer.Argument(metavar="[show]", help="Without it: the newest passes.")] = "",
+    number: Annotated[int, typer.Argument(metavar="[N]", help="The number of one, as the list has it.")] = 0,
+    since: Annotated[str, typer.Option("--since", metavar="DATE", help="From this day on, YYYY-MM-DD.")] = "",
+    agent: output.Agent = "",
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """Show what each reflection and each night's tidying did, what it cost, and why it saved nothing."""
+    if since and not _DAY.fullmatch(since):
+        raise UsageError(f"--since takes a day, such as 2026-11-20, not {since[:40]!r}")
+    if action not in ("", _SHOW) or (action == _SHOW) != (number > 0):
+        raise UsageError("say `fleet records`, or `fleet records show N`")
+    with output.opened(directory) as workspace:
+        who = output.agent_in(workspace, agent, or_guest=True)
+        if number:
+            _tell(*recording.show(workspace, who, number), as_json=as_json)
+            return
+        found, waits = recording.listed(workspace, who, since), recording.waiting(workspace, who)
+        if as_json:
+            rows = [_as_json(each) for each in found]
+            deferred = [{"session": each.session, "at": each.at, "why": each.why} for each in waits]
+            output.say_json(output.cleaned({"records": rows, "deferred": deferred}))
+        else:
+            _list(found, waits, since)
+
+
+def _as_json(found: Pass) -> dict[str, object]:
+    record = found.record
+    more = {"number": found.number, "usd": found.usd, "undone": found.undone, "saved": record.saved}
+    return recording.as_found(record, with_raw=False) | more | {"told": record.told()}
+
+
+def _list(found: list[Pass], waits: list[Record], since: str) -> None:
+    for each in found if since else found[:_LISTED]:
+        output.say(output.cleaned(_row(each)))
+    if len(found) > _LISTED and not since:
+        output.say(f"and {len(found) - _LISTED:,} older; --since DATE lists them")
+    for late in waits:
+        output.say(output.cleaned(f"deferred: session {late.session or '?'}, since {late.at[:10]}: {late.why}"))
+    if not found and not waits:
+        output.say("no session was reflected on yet")
+
+
+def _row(found: Pass) -> str:
+    record = found.record
+    by = " ".join(filter(None, (record.reflector, record.model)))
+    what = f"{record.kind} {record.outcome}".strip() + (f" by {by}" if by else "")
+    state = f"  (undone {output.when(found.undone)})" if found.undone else ""
+    return f"{found.number:>4}  {output.when(record.at)}  {what}, {_cost(found)}: {record.told()}{state}"
+
+
+def _cost(found: Pass) -> str:
+    return "cost not known" if found.usd is None else f"${found.usd:.2f}"
+
+
+def _tell(found: Pass, drawn: list[Drawn], *, as_json: bool) -> None:
+    record = found.record
+    if as_json:
+        lines = [{"line": each.number, "text": each.text} for each in drawn]
+        output.say_json(output.cleaned(_as_json(found) | {"raw": record.raw, "drawn_lines": lines}))
+        return
+    tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
+    rows = [_row(found), f"  run {record.run}, session {record.session or '?'} of {record.host or '?'}; {tokens}"]
+    rows += [f"  left out: {record.left_out}"] if record.left_out else []
+    for each in record.writers:
+        ids = f": {', '.join(each.ids)}" if each.ids else ""
+        rows.append(f"  {each.name}: {each.count}{ids}{f'; failed: {each.error}' if each.error else ''}")
+        rows += [f"    not {why}" for why in each.skipped]
+    if record.drawn:
+        rows.append(f"  drawn from {record.transcript}{'' if drawn else ', which is gone'}:")
+        rows += [f"    {each.number:>6}  {each.text}" for each in drawn]
+    rows += ["  answer:", *(f"    {row}" for row in record.raw.splitlines())] if record.raw else []
+    output.say("\n".join(output.cleaned(rows)))

@@ -1,0 +1,130 @@
+"""Notices: short messages to whoever is responsible for the agents, over whatever the configuration names.
+
+Every way is one function of the same shape (``_WAYS``). A notice never fails what it tells of: a way that does not
+answer is a warning. The log is for programs, such as a dashboard: a JSON line each, on this machine alone. A webhook
+gets Slack's incoming format, and only where somebody on this machine agreed to its very address.
+"""
+
+import html
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from shutil import which
+from typing import NamedTuple
+
+from fleet.model.errors import FleetError
+from fleet.store import consent
+from fleet.store.workspace import Workspace
+from fleet.text.screening import for_terminal, one_line, redact, screen
+
+LOG = "events.jsonl"
+"""Name of the log, in ``.fleet``."""
+_LOG_BYTES_MAX = 512 * 1024
+_WAIT_S = 5.0
+_TEXT_CHARS_MAX = 2_000
+
+
+class Notice(NamedTuple):
+    """One message.
+
+    Attributes:
+        event: what happened, as programs name it, such as ``reflection.complete``.
+        title: a few words.
+        text: a sentence or two.
+        data: what programs are told beside it.
+    """
+
+    event: str
+    title: str
+    text: str
+    data: Mapping[str, object] = {}
+
+
+def send(workspace: Workspace, notice: Notice) -> None:
+    """Send a notice over every way that is on. What goes wrong is a warning."""
+    clean = notice._replace(title=_clean(notice.title), text=_clean(notice.text))
+    for way, act in _WAYS.items():
+        try:
+            act(workspace, clean)
+        except (FleetError, OSError, ValueError, subprocess.SubprocessError) as why:
+            workspace.warn(f"the {way} was not told of {notice.event}: {redact(str(why))}. Nothing else depends on it")
+
+
+def webhook(workspace: Workspace) -> str:
+    """Return the address of the webhook that is named, by the file or by its variable; "" for none."""
+    settings = workspace.config.notify
+    return settings.webhook or consent.variable(settings.webhook_env)
+
+
+def is_agreed(workspace: Workspace) -> bool:
+    """Tell whether somebody on this machine agreed to the webhook that is named."""
+    return workspace.state.agrees(consent.WEBHOOK, webhook(workspace))
+
+
+def agree(workspace: Workspace) -> None:
+    """Note a person's yes to the webhook that is named, in place of any other.
+
+    Raises:
+        UsageError: messages may not go there.
+    """
+    url = consent.check_endpoint(webhook(workspace))
+    workspace.state.disagree(consent.WEBHOOK)
+    workspace.state.agree(consent.WEBHOOK, url, workspace.wall())
+
+
+def _clean(text: str) -> str:
+    return one_line(screen(text).text)[:_TEXT_CHARS_MAX]
+
+
+def _log(workspace: Workspace, notice: Notice) -> None:
+    if workspace.is_read_only:
+        return
+    path = workspace.local / LOG
+    row = {"at": workspace.wall(), "event": notice.event, "text": notice.text, **notice.data}
+    known = workspace.files.read(path)
+    if len(known) > _LOG_BYTES_MAX:  # the newer half stays: a program that reads it has long had the other one
+        half = known[len(known) // 2 :].partition(b"\n")[2]
+        workspace.files.replace(path, half, is_durable=False)
+    workspace.files.append(path, json.dumps(row, default=str).encode() + b"\n", is_durable=False)
+
+
+def _terminal(workspace: Workspace, notice: Notice) -> None:
+    if workspace.config.notify.terminal and sys.stderr.isatty():
+        sys.stderr.write(for_terminal(f"fleet: {notice.title}: {notice.text}") + "\n")
+
+
+def _desktop(workspace: Workspace, notice: Notice) -> None:
+    program = which("notify-send") if workspace.config.notify.desktop else None
+    if program is not None:
+        words = [program, "--app-name=fleet", "--", notice.title, html.escape(notice.text)]
+        subprocess.run(words, timeout=_WAIT_S, check=True, capture_output=True, env=dict(os.environ))
+
+
+def _webhook(workspace: Workspace, notice: Notice) -> None:
+    url = webhook(workspace)
+    if not url or not is_agreed(workspace):
+        return
+    body = json.dumps({"text": f"*{notice.title}*\n{notice.text}"}).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(consent.check_endpoint(url), body, headers)  # noqa: S310 - https, or this machine
+    with suppress(TimeoutError), urllib.request.build_opener(_NoRedirect).open(request, timeout=_WAIT_S):
+        pass
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirection would take the message to an address that nobody agreed to."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Follow none."""
+
+
+_WAYS: Mapping[str, Callable[[Workspace, Notice], None]] = {
+    "log": _log,
+    "terminal": _terminal,
+    "desktop": _desktop,
+    "webhook": _webhook,
+}
