@@ -54,7 +54,7 @@ def test_what_is_said_to_be_two_lessons_is_never_joined_or_asked_again_until_tha
     assert {each["id"] for each in pair["lessons"]} == {one, other}
     assert "1 pair of lessons may be one lesson: fleet review" in stage.run("velma", "sync").stdout
     assert "1 pair may be one lesson" in stage.run("velma", "status").stdout
-    assert "1 pair of lessons may be one lesson: fleet review" in stage.run("velma", "start").stdout
+    assert "(1 merge): fleet inbox" in stage.run("velma", "start").stdout
     stage.run("velma", "review", "--answer", f"{pair['pair']}=different")
     assert json.loads(stage.run("velma", "review", "--json").stdout)["pairs"] == []
     assert "fleet review" not in stage.run("velma", "sync").stdout
@@ -87,7 +87,7 @@ def test_of_two_that_contradict_each_other_neither_is_promoted_until_somebody_de
     start = stage.run("velma", "start").stdout
     assert f"- {NEVER}" not in start
     assert f"- {HAND}" not in start
-    assert "1 pair of lessons contradict each other: fleet review" in start
+    assert "(1 contradiction): fleet inbox" in start
     assert f"contradicts {other}: `fleet review` decides" in stage.run("velma", "patterns").stdout
     page = (stage.folder / "velma/clan-learnings/patterns.md").read_text()
     assert page.index("Contradictions") < page.index(NEVER) < page.index("or the opposite") or (
