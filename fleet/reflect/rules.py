@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from fleet.model.names import normalise
 from fleet.reflect.digest import Told
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Outcome, Reflection
+from fleet.reflect.support import unpasted, wants_to_be_obeyed
 from fleet.text import dates, screening, shell
 from fleet.text.prompts import is_typed, own_words
 from fleet.text.signals import PRAISE, detect
@@ -73,12 +74,6 @@ _MISSING = re.compile(
     r"(?:([\w./~-]*[\w-][\w./-]*): (?:No such file or directory|command not found|not found)"
     r"|No such file or directory: '?([\w./~-]+)|No module named '?([\w.]+)|[Cc]annot find module '([^']+)')"
 )
-_TOLD_TO = re.compile(
-    r"\b(?:remember|from now on|always|never|ignore (?:all|any|previous)|instructions?|rule|must|assistant|agents?|"
-    r"memory|lesson)\b",
-    re.IGNORECASE,
-)
-"""What a failing command that only fails does not say, and a text that wants to be obeyed does."""
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 _FIX_WITHIN = 6
 _SEQUENCE = 3
@@ -129,6 +124,7 @@ class Proposal(NamedTuple):
         times: how often it happened.
         worth: by which it is ranked.
         line: number of the transcript's line with the words; 0 for unknown.
+        quote: the words as they stand there.
     """
 
     id: str
@@ -140,6 +136,7 @@ class Proposal(NamedTuple):
     times: int
     worth: int
     line: int = 0
+    quote: str = ""
 
 
 class Session(NamedTuple):
@@ -168,15 +165,9 @@ def reflect(session: Session) -> Reflection:
     )
 
 
-def wants_to_be_obeyed(text: str) -> bool:
-    """Tell whether a command's output reads as an order rather than as an error."""
-    return _TOLD_TO.search(text) is not None
-
-
 def _lesson(each: Proposal) -> Lesson:
     by = FAILURE if each.kind in ("failure", "missing") else PERSON
-    quote = each.wrong.partition(": ")[2] if by == FAILURE else each.text
-    return Lesson(text=each.text, wrong=each.wrong, right=each.text, quote=quote or each.text, by=by, line=each.line)
+    return Lesson(text=each.text, wrong=each.wrong, right=each.text, quote=each.quote, by=by, line=each.line)
 
 
 # --- lessons ----------------------------------------------------------------------------------------------------------
@@ -199,7 +190,8 @@ def propose(sessions: Iterable[Session]) -> list[Proposal]:
 def _objected(session: Session) -> Iterator[Proposal]:
     for each in session.objections:
         about = " ".join(filter(None, ["refused" if each.kind == "rejection" else "stopped", each.tool, each.about]))
-        yield proposal(session.id, each.kind, each.words, about, each.at, _WORTH[each.kind], line=each.line)
+        theirs = unpasted(each.words)
+        yield proposal(session.id, each.kind, theirs, about, each.at, _WORTH[each.kind], line=each.line)
     told = {each.words for each in session.objections}
     last = ""
     for event in session.events:
@@ -207,9 +199,10 @@ def _objected(session: Session) -> Iterator[Proposal]:
             last = f"{event.tool} {event.about}"
         elif event.kind == "prompt" and event.text.strip() not in told and is_typed(event.text):
             told.add(event.text.strip())
-            signal = detect(event.text)
+            theirs = unpasted(event.text)
+            signal = detect(theirs)
             if signal is not None and signal.kind != PRAISE:
-                said = event.text if len(event.text) <= _TEXT_CHARS_MAX else signal.excerpt
+                said = theirs if len(theirs) <= _TEXT_CHARS_MAX else signal.excerpt
                 worth = _WORTH[signal.confidence]
                 yield proposal(session.id, "correction", said, f"after {last}", event.at, worth, line=event.line)
             else:
@@ -218,7 +211,7 @@ def _objected(session: Session) -> Iterator[Proposal]:
 
 def _standing(session: str, event: Told) -> Iterator[Proposal]:
     """Yield the sentences of a prompt that hold beyond its task: standing orders, and what lays something down."""
-    sender, said = own_words(event.text)
+    sender, said = own_words(unpasted(event.text))
     for found in () if sender else _SENTENCE.finditer(said):
         sentence = found[0].strip()
         words = len(sentence.split())
@@ -273,7 +266,8 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
                 line = shell.error_line(found[0]) if found else ""
                 text = f"`{shell.family(call.about)}` fails with: {line} — `{later.about}` provided it"
                 wrong = f"{call.about}: {line}"
-                yield proposal(session.id, "missing", text, wrong, result.at, _WORTH["missing"], line=result.line)
+                worth, at = _WORTH["missing"], result.at
+                yield proposal(session.id, "missing", text, wrong, at, worth, line=result.line, quote=line)
                 break
 
 
@@ -288,7 +282,16 @@ def _runs(events: Iterable[Told]) -> Iterator[tuple[Told, Told]]:
 
 
 def proposal(
-    session: str, kind: str, said: str, about: str, at: str, worth: int, times: int = 1, *, line: int = 0
+    session: str,
+    kind: str,
+    said: str,
+    about: str,
+    at: str,
+    worth: int,
+    times: int = 1,
+    *,
+    line: int = 0,
+    quote: str = "",
 ) -> Proposal:
     """Return a proposal, screened, in one line each, and ranked by how much of a rule is in it.
 
@@ -301,6 +304,7 @@ def proposal(
         worth: of its kind.
         times: how often it happened.
         line: of the transcript.
+        quote: the words that support it, where they are not those of ``said``.
     """
     text, wrong = _line(said, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
     words = len(text.split())
@@ -312,10 +316,10 @@ def proposal(
         worth -= 3 * (_CHATS.match(text) is not None) + 2 * (not asks and "?" in text)
         worth -= 3 * (words < _POINTING_WORDS_MAX and _POINTS.search(text) is not None)
         worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
-    elif wants_to_be_obeyed(wrong):
+    elif wants_to_be_obeyed(quote):
         worth = 0
     name = blake2b(f"{session}\0{kind}\0{normalise(text)}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    return Proposal(f"t-{name}", kind, text, wrong, session, at, times, worth, line)
+    return Proposal(f"t-{name}", kind, text, wrong, session, at, times, worth, line, _line(quote or said, 2_000))
 
 
 def _line(said: str, chars_max: int) -> str:
