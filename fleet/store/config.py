@@ -218,6 +218,51 @@ class _Notify(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     webhook_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_WEBHOOK_URL"
 
 
+class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is written down when a session ends, and who is asked.
+
+    Attributes:
+        off: nothing is reflected on by itself; ``fleet reflect`` does by hand.
+        reflector: "rules" (offline), a host's own client, a "command", or an "endpoint"; any but rules is used only
+            after a yes on this machine.
+        command: of the reflector "command": the prompt on its standard input, JSON on its standard output.
+        url: of the reflector "endpoint".
+        api: its form.
+        model: its model.
+        key_env: the environment variable with its key; one of ``FLEET_*``.
+        usd_per_million_in: what a million tokens cost that it reads, where it does not say; 0: unknown.
+        usd_per_million_out: the same of tokens that it writes.
+        wait_s: how long an answer may take.
+        tokens: about how long the digest of a session may be.
+        idle_min: a session that is quiet for so many minutes has ended; REFLECTION_IDLE_MIN goes first.
+        max_usd: what one reflection may cost; REFLECTION_MAX_BUDGET_USD goes first.
+        daily_usd: what those of one day (UTC) may cost; REFLECTION_DAILY_CAP_USD goes first.
+        banned: words of which one in a reflection rejects all of it.
+        honcho: the Honcho workspace that the user model is told to as well; "": a local file alone.
+        honcho_url: of its server; "": Honcho's own.
+        honcho_key_env: the environment variable with its key; one of ``FLEET_*``.
+    """
+
+    off: bool = False
+    reflector: Literal["rules", "claude", "codex", "gemini", "command", "endpoint"] = "rules"
+    command: list[str] = []
+    url: str = ""
+    api: Literal["openai", "anthropic"] = "openai"
+    model: str = ""
+    key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_REFLECT_KEY"
+    usd_per_million_in: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    usd_per_million_out: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    wait_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    tokens: Annotated[int, msgspec.Meta(ge=1000, le=200_000)] = 24_000
+    idle_min: Annotated[float, msgspec.Meta(gt=0)] = 30.0
+    max_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.50
+    daily_usd: Annotated[float, msgspec.Meta(ge=0)] = 5.00
+    banned: list[str] = ["hermes", "openclaw", "nanoclaw", "claw"]
+    honcho: str = ""
+    honcho_url: str = ""
+    honcho_key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_HONCHO_KEY"
+
+
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The whole file.
 
@@ -236,6 +281,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     sidecar: Sidecar = msgspec.field(default_factory=Sidecar)
     semantic: Semantic = msgspec.field(default_factory=Semantic)
     notify: _Notify = msgspec.field(default_factory=_Notify)
+    reflect: Reflect = msgspec.field(default_factory=Reflect)
     problems: list[str] = []
 
 

@@ -31,7 +31,7 @@ THIRD_PARTY = {
     "fleet.learn": {"msgspec"},
     "fleet.share": {"anyio", "msgspec", "websockets"},
     "fleet.recall": {"msgspec"},
-    "fleet.reflect": {"msgspec"},
+    "fleet.reflect": {"anthropic", "honcho", "msgspec", "openai"},  # three extras, in one module alone
     "fleet.hosts": set(),
     "fleet.app": {"msgspec"},
     "fleet.hook": set(),
@@ -111,6 +111,10 @@ def test_no_modules_and_no_folders_import_each_other():
 
 def test_only_the_document_knows_its_library():
     assert importing("pycrdt") <= {"crdt.doc"}
+
+
+def test_only_the_reflectors_know_whom_they_ask():
+    assert {*importing("anthropic"), *importing("openai"), *importing("honcho")} == {"fleet.reflect.reflectors"}
 
 
 def test_only_live_sync_knows_sockets():
