@@ -218,6 +218,10 @@ class _Notify(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     webhook_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_WEBHOOK_URL"
 
 
+BANNED = ("hermes", "openclaw", "nanoclaw", "claw")
+"""Words that reject a whole reflection, as in the seed."""
+
+
 class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is written down when a session ends, and who is asked.
 
@@ -257,7 +261,7 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     idle_min: Annotated[float, msgspec.Meta(gt=0)] = 30.0
     max_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.50
     daily_usd: Annotated[float, msgspec.Meta(ge=0)] = 5.00
-    banned: list[str] = ["hermes", "openclaw", "nanoclaw", "claw"]
+    banned: list[str] = msgspec.field(default_factory=lambda: list(BANNED))
     honcho: str = ""
     honcho_url: str = ""
     honcho_key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_HONCHO_KEY"
