@@ -859,11 +859,14 @@ def test_a_lesson_that_was_seen_once_is_shown_before_the_command_that_it_names(p
     assert place.context("PreToolUse", bash("git pull")) == ""
 
 
-def test_at_most_three_lessons_at_once_and_the_others_later(place):
-    with_lessons(place, *((f"p-{number:016x}", "Bash:make*", f"- lesson {number}") for number in range(5)))
-    first = place.context("PreToolUse", bash("make"))
-    second = place.context("PreToolUse", bash("make all"))
-    assert [first.count("- lesson"), second.count("- lesson")] == [3, 2]
+def test_at_most_three_lessons_at_once_and_three_of_one_trigger_a_session(place):
+    made = [(f"p-{number:016x}", "Bash:make*", f"- lesson {number}") for number in range(5)]
+    tested = [(f"p-{number:016x}", "Bash:*test*", f"- lesson {number}") for number in range(5, 7)]
+    with_lessons(place, *made, *tested)
+    first = place.context("PreToolUse", bash("make test"))
+    second = place.context("PreToolUse", bash("make test"))
+    third = place.context("PreToolUse", bash("make"))
+    assert [each.count("- lesson") for each in (first, second, third)] == [3, 2, 0]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[[1]]", '{"a": 1}', '[["p-1", "Bash", null]]', "[" * 100_000])

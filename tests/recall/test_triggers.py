@@ -67,9 +67,12 @@ def test_no_trigger_takes_long_on_any_command(pattern):
         assert time.process_time() - began < 0.5
 
 
-def test_at_most_three_are_due_and_none_that_was_told():
+def test_at_most_three_are_due_none_that_was_told_and_three_of_one_trigger_in_all():
     rows = [[f"p-{n:016x}", "Bash", f"- {n}"] for n in range(6)]
-    assert [row for _, row in due(rows, ["p-" + "0" * 16], "Bash", "ls", "")] == ["- 1", "- 2", "- 3"]
+    assert [row for _, row in due(rows, [], "Bash", "ls", "")] == ["- 0", "- 1", "- 2"]
+    assert [row for _, row in due(rows, ["p-" + "0" * 16], "Bash", "ls", "")] == ["- 1", "- 2"]
+    rows += [[f"p-{n:016x}", "Bash:ls*", f"- {n}"] for n in range(6, 9)]
+    assert [row for _, row in due(rows, [row[0] for row in rows[:3]], "Bash", "ls", "")] == ["- 6", "- 7", "- 8"]
 
 
 @pytest.mark.parametrize("rows", [None, 7, "x", {}, [1], [[]], [["a", "Bash"]], [["a", 1, "b"]], [{"a": 1}]])
