@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fleet.learn import corrections_md, notes_md
+from fleet.learn.note_parts import Left, Note
 from fleet.model import limits, names
 from fleet.model.line import BadLineError, strict_object
 from fleet.text import advice, dates
@@ -569,7 +570,7 @@ def _read_page(name: str, data: bytes) -> Iterator[Item]:
         yield _bad(1, "no page of text", data)
         return
     for note in notes_md.read_notes(text, name):
-        if isinstance(note, notes_md.Left):
+        if isinstance(note, Left):
             yield Skipped(note.line, note.reason, note.text)
             continue
         try:
@@ -578,7 +579,7 @@ def _read_page(name: str, data: bytes) -> Iterator[Item]:
             yield _bad(note.line, str(why), b"".join(lines[note.line - 1 : note.end]))
 
 
-def _from_note(note: notes_md.Note) -> Lesson:
+def _from_note(note: Note) -> Lesson:
     text, correct, wrong = (
         _checked("pattern", note.text),
         _checked("correct", note.correct),

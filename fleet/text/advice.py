@@ -84,11 +84,16 @@ _TEMPLATE = re.compile(
     r"|\bXXX\b|\[(?:LRN|ERR|FEAT)-Y",
     re.IGNORECASE,
 )
+_LAYOUT = re.compile(
+    r"\b(?:overview|(?:project|directory|file|folder|repository|code) structure|tech(?:nology)? stack|entry points?|"
+    r"components|data flow|environment variables?|project layout)\b"
+)
 _NOTHING = re.compile(
     r"(?:none|nothing|n/?a|tbd|todo|fixme|wip|empty|no \w+)(?: (?:yet|so far|recorded|logged|known|entries))*"
     r"|(?:暂无|无|待补充|未定|なし|keine?|ninguno|aucun)",
     re.IGNORECASE,
 )
+_NUMBERED = re.compile(r"\[[A-Z]{1,8}-\d[\w-]*\]")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=[^a-z\s])|(?<=[。！？])\s*(?=\S)")
 _PATHLIKE = re.compile(r"[/\\_=<>{}$]|\.\w{1,5}$|^\d")
 _SHORT_WORDS, _PLAIN_WORDS = 4, 8
@@ -161,17 +166,20 @@ def is_about(title: str) -> bool:
 
 def is_layout(title: str) -> bool:
     """Tell a heading of what describes a project: its structure, commands, stack."""
-    return fold_label(title) in _words().layout
+    folded = fold_label(title)
+    return folded in _words().layout or _LAYOUT.search(folded) is not None
 
 
 def is_of_lessons(title: str) -> bool:
     """Tell a heading under which a page of instructions keeps what was learned: gotchas, rules, pitfalls."""
     folded = fold_label(title)
-    return any(word in folded for word in _words().lessons)
+    return folded == "patterns" or any(word in folded for word in _words().lessons)
 
 
 def is_placeholder(text: str) -> bool:
     """Tell what a template has where a lesson will be, or that there is none yet."""
+    if _NUMBERED.match(text):
+        return False
     bare = plain(text).strip(" *_\"'`.:。")
     if not bare or _NOTHING.fullmatch(bare.strip("()[]<>")):
         return True
@@ -182,7 +190,7 @@ def is_sentence(text: str) -> bool:
     """Tell whether a text says something by itself, and is not a name, a path, a date or the start of a list."""
     said = plain(text)
     bare = _CODE.sub(" code ", said).strip()
-    if not bare or bare.endswith((":", "：")):
+    if not bare or bare.endswith((":", "：", "?", "？")):
         return False
     unspaced = sum(ord(one) >= _FIRST_CJK and unicodedata.category(one)[0] == "L" for one in bare)
     if unspaced >= _CJK_CHARS_MIN:

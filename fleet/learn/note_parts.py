@@ -1,0 +1,238 @@
+"""Parts of a page of notes: a lesson, what is left out, a heading taken apart, and an entry with labelled fields."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fleet.text import advice
+from fleet.text.advice import Field
+from fleet.text.dates import WHEN
+from fleet.text.outline import Block
+
+
+class Note(NamedTuple):
+    """One lesson of a page.
+
+    Attributes:
+        line: on which it begins, from 1.
+        end: on which it ends.
+        text: the lesson, one or a few sentences.
+        correct: what else it says: the right way, or the body under a heading that is the lesson.
+        wrong: what went wrong.
+        title: the heading that it stands under, if that is its own.
+        category: the heading above, or what a field says.
+        tags: as a field says.
+        when: a date, as the page has it.
+        source: who told.
+        trigger: before what it matters.
+    """
+
+    line: int
+    end: int
+    text: str
+    correct: str = ""
+    wrong: str = ""
+    title: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    when: str = ""
+    source: str = ""
+    trigger: str = ""
+
+
+class Left(NamedTuple):
+    """A piece of a page that was not taken: its lines, why not, and how it begins."""
+
+    line: int
+    end: int
+    reason: str
+    text: str
+
+
+BODY_CHARS = 4_000
+"""So much of a body is kept beside a lesson."""
+STANDING_WORDS = 26
+"""A text of more words is understood without its heading."""
+_DATE = rf"[\[(]?(?P<when>{WHEN.pattern.replace('?P<', '?P<_')})[\])]?"
+DATE_FIRST = re.compile(rf"\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*", re.ASCII | re.IGNORECASE)
+DATE_LAST = re.compile(
+    rf"\s*(?:[-–—|]\s*{_DATE}|[(\[（](?:[\w ,]{{0,24}}[\s:])?{_DATE.replace('?P<', '?P<in_')}"
+    r"[^)\]）\n]{0,24}[)\]）])\s*[.]?$",
+    re.IGNORECASE,
+)
+_CODE_FIRST = re.compile(
+    r"(?P<code>\[?(?:[A-Z]{1,8}-)?#?\d[\d.-]*(?:-\d+)*\]?|[A-Z]\d{2,4}|(?:lesson|learning|rule|pattern|gotcha|mistake|issue|entry|"
+    r"correction|bug|problem|insight|principle|tip)(?:\s+#?\d+)?)\s*(?:[:：.)\]]|\s[-–—]|[-–—]\s)\s*",
+    re.IGNORECASE,
+)
+BRACKET_FIRST = re.compile(r"\[(?P<word>[^\]\n]{1,40})\]\s*(?!\()[:：-]?\s*")
+
+
+class Heading(NamedTuple):
+    """A heading, taken apart: what remains of it, its date, and the word in brackets."""
+
+    title: str
+    when: str
+    kind: str
+    is_entry: bool
+
+
+def heading(raw: str) -> Heading:
+    """Return a heading taken apart: date, number and word in brackets off."""
+    title, when, kind, is_entry = raw.strip(), "", "", False
+    for _ in range(4):
+        if (found := DATE_FIRST.match(title)) and found.end():
+            title, when, is_entry = title[found.end() :], found["when"], True
+        elif (found := BRACKET_FIRST.match(title)) and not advice.is_placeholder(found["word"]):
+            kind, title, is_entry = (found["word"], title[found.end() :], True)
+        elif (found := _CODE_FIRST.match(title)) and found.end():
+            title, is_entry = title[found.end() :], True
+        else:
+            break
+    if (found := DATE_LAST.search(title)) and found.start():
+        title, when, is_entry = title[: found.start()], when or date_in(found), True
+    kind = "" if re.search(r"\d", kind) else kind
+    return Heading(advice.plain(title.strip(" -–—:：|")), when, kind, is_entry)
+
+
+class Form:
+    """An entry with labelled fields, while it is being read."""
+
+    def __init__(self, line: int, title: str, when: str) -> None:
+        self.line, self.end, self.title, self.when = line, line, title, when
+        self.category = ""
+        self.lead: list[str] = []
+        self.fields: list[tuple[Field, list[str], int]] = []
+        self.first = ""
+        self._is_listing = False
+        self.told: list[str] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the last field goes on with a list: it has no value yet, or one that ends with a colon."""
+        values = self.fields[-1][1] if self.fields else []
+        return not values or self._is_listing or values[-1].endswith((":", "："))
+
+    def has(self, label: str) -> bool:
+        """Tell whether it has a field of this label."""
+        return any(one.label == label for one, _, _ in self.fields)
+
+    def open(self, text: str, block: Block) -> None:
+        """Begin it with the text of an item, which is its title."""
+        head = heading(text)
+        self.line, self.end = block.line, block.end
+        self.when = head.when or self.when
+        self.lead.append(head.title)
+
+    def add(self, one: Field, line: int, end: int) -> None:
+        """Add a field."""
+        self.first, self._is_listing = self.first or one.label, False
+        value = [] if not one.value or advice.is_placeholder(one.value) else [advice.plain(one.value)]
+        self.fields.append((one, value, line))
+        self.end = max(self.end, end)
+
+    def more(self, block: Block) -> None:
+        """Add what follows a field to it."""
+        self._is_listing = block.kind == "item"
+        self.end = max(self.end, block.end)
+        for each in (block, *block.items):
+            text = advice.plain(each.text)
+            if self.fields and text and not each.is_task and not advice.is_placeholder(each.text):
+                self.fields[-1][1].append(text)
+
+    def about(self, block: Block) -> None:
+        """Add what it tells beside its fields."""
+        self.end = max(self.end, block.end)
+        self.told.append(advice.plain(block.text))
+
+    def notes(self) -> Iterator[Note]:
+        """Yield the lessons that it amounts to: one, or each of a list of rules."""
+        listed = [values for one, values, _ in self.fields if one.role == "rule" and len(values) > 1]
+        usable = [value for values in listed[:1] for value in values if advice.is_sentence(value)]
+        if len(usable) > 1 and not any(one.role == "rule" and len(values) == 1 for one, values, _ in self.fields):
+            for made in self._made():
+                for value in usable:
+                    yield made._replace(text=standing(value, self.title), correct="")
+            return
+        yield from self._made()
+
+    def _made(self) -> Iterator[Note]:
+        rules, rights, wrongs, whys = (self._said(role) for role in ("rule", "right", "wrong", "why"))
+        title, lead = self.title, " ".join(self.lead)
+        if not title:
+            title, lead = lead, ""
+        is_titled = advice.is_sentence(title)
+        wrong = " ".join(wrongs[:1] or self.told)
+        if rules:
+            text, more = rules[0], [*rules[1:], *rights[:2]]
+        elif rights and not is_titled:
+            text, more = rights[0], rights[1:]
+        elif rights:
+            text, more = title, rights
+        else:
+            told = " ".join([*wrongs[:1], *whys[:1]])
+            text, more = (title, [told]) if is_titled and told else (standing(told, title), [])
+            if not advice.is_sentence(text):
+                return
+        if text.endswith((":", "：")):
+            text, more = (title, [text, *more]) if is_titled else (text.rstrip(":： "), more)
+        is_short = bool(rules) and not advice.is_sentence(text) and len(text.split()) > 1
+        if text and text != title and (not rules or is_short):
+            text = standing(text, title)
+        if not text.strip():
+            return
+        yield Note(
+            self.line,
+            self.end,
+            text,
+            " ".join(part for part in more if part and part != text)[:BODY_CHARS],
+            wrong[:BODY_CHARS],
+            title,
+            self._one("category") or self.category,
+            tuple(tag for part in re.split(r"[,，、;]", self._one("tags")) if (tag := part.strip(" #`[]\"'"))),
+            self._one("when") or self.when,
+            self._one("source"),
+            self._one("trigger"),
+        )
+
+    def _said(self, role: str) -> list[str]:
+        """Return the values of a role, those of the best label first."""
+        found = [
+            (
+                one.rank,
+                number,
+                "; ".join(value.rstrip(".;") for value in values[:-1]) + ("; " if values[1:] else "") + values[-1],
+            )
+            for number, (one, values, _) in enumerate(self.fields)
+            if one.role == role and values
+        ]
+        return [value for _, _, value in sorted(found)]
+
+    def _one(self, role: str) -> str:
+        return next((values[0] for one, values, _ in self.fields if one.role == role and values), "")
+
+
+def fields_of(block: Block) -> list[Field]:
+    """Return the fields of a block's lines; a line without a label goes on with the field before it."""
+    found: list[Field] = []
+    for number, line in enumerate(block.lines):
+        for one in advice.fields(line):
+            if one.role or (number == 0 and not found):
+                found.append(one)
+            elif found:
+                found[-1] = found[-1]._replace(value=f"{found[-1].value} {one.value}".strip())
+    return found if any(one.role for one in found) else []
+
+
+def standing(text: str, title: str) -> str:
+    """Return a text with the heading before it that it needs to be understood."""
+    words = {word.casefold() for word in re.findall(r"\w{4,}", title)}
+    shared = words & {word.casefold() for word in re.findall(r"\w{4,}", text)}
+    if not title or shared or len(text.split()) > STANDING_WORDS or title in text:
+        return text
+    return f"{title}: {text}"
+
+
+def date_in(found: re.Match[str]) -> str:
+    """Return the date that ``DATE_LAST`` found."""
+    return found["when"] or found["in_when"]
