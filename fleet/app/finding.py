@@ -15,6 +15,7 @@ from fleet.model.pattern import Pattern, Policy, fold, groups, united
 from fleet.recall.session_context import ROW_CHARS_MAX, lesson_row
 from fleet.recall.wording import not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings, grouped
+from fleet.reflect.housekeeping import STAGE, Stage
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import Relevant
 from fleet.store.workspace import Workspace
@@ -118,6 +119,7 @@ def listed(
         }
         lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight")]
         return Listing([(Wordings(each), other) for each, other in lessons[:count]], len(lessons), refused)
+    mine = {each: own for each, own in mine.items() if own.value(STAGE) != Stage.CONSOLIDATED}
     spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
     shared = patterns.lessons() if count is None else patterns.best("sight", count + len(mine) + spare)
     own = [each for each in mine.values() if each.is_listed]

@@ -14,12 +14,13 @@ from difflib import unified_diff
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from fleet.app import guarding, learning, reflecting, reviewing, undoing
+from fleet.app import guarding, learning, reflecting, reviewing, tidying, undoing
 from fleet.app.learning import Correction
 from fleet.app.reviewing import Asked
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
 from fleet.reflect import inbox, promotion
+from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Item
 from fleet.store import jsonl, runs
 from fleet.store.runs import Edit, Field, Run
@@ -442,6 +443,12 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
     return f"logged {logged.id}: {logged.text}", _latest(workspace, ["correct"])
 
 
+def _tidy_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
+    """Put a notebook in order as it is now, however much that changes: the plan is made anew."""
+    done = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
+    return tidying.told(done.report), done.run
+
+
 HANDLERS: dict[str, Handler] = {
     "skill": Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
     "persona": Handler(_persona_check, _persona_approve),
@@ -450,5 +457,6 @@ HANDLERS: dict[str, Handler] = {
     "merge": Handler(_pair_check, _merge_approve, _merge_reject),
     "contradiction": Handler(_pair_check, _contradiction_approve, _contradiction_reject),
     "candidate": Handler(_candidate_check, _candidate_approve),
+    "plan:tidy": Handler(lambda *_: "", _tidy_approve),
 }
 """What a yes and a no to each kind do; whoever puts in another kind, or another ``what``, adds its handler."""

@@ -41,8 +41,7 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
         paths: transcripts, or folders of them; none: those that the host keeps of this project.
         days: how far back.
     """
-    root, home = os.fspath(workspace.root), os.environ.get("CLAUDE_CONFIG_DIR") or os.fspath(Path.home() / ".claude")
-    folders = [Path(each) for each in transcripts.folders(root, home)]
+    root = os.fspath(workspace.root)
     since_ms = workspace.world.wall_ms() - days * 86_400_000
     read: list[rules.Session] = []
     troubles: list[str] = []
@@ -55,26 +54,38 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
             if found:
                 read.append(rules.Session(session.id, found, transcripts.objections(found)[0], session.cwd))
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
-    kept = [each for folder in folders for each in _remembered(folder / "memory")]
+    kept = remembered(workspace)
     ranked = [*(kept if workspace.config.hook.auto_memory else ()), *rules.propose(read)]
     return Past([each for each in ranked if each.id.encode() not in logged], len(read), troubles)
 
 
-def _remembered(folder: Path) -> Iterator[Proposal]:
-    """Yield what the client's own memory keeps as feedback: a file a fact, its kind and what it is in its head."""
-    for path in sorted(folder.glob("*.md")) if not folder.is_symlink() else ():
-        if path.is_symlink() or not path.is_file():
-            continue
-        with path.open("rb") as file:
-            page = file.read(_MEMORY_BYTES_MAX).decode("utf-8", "replace")
-        _, _, rest = page.partition("---\n")
-        head, _, body = rest.partition("\n---")
-        fields = {
-            key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())
-        }
-        said = fields.get("description") or next((row for row in body.splitlines() if row.strip()), "")
-        if page.startswith("---\n") and fields.get("type") == "feedback" and said:
-            yield rules.proposal("", "memory", said, fields.get("name", path.stem), "", _MEMORY_WORTH)
+def remembered(workspace: Workspace) -> list[Proposal]:
+    """Return what the client's own memory keeps as feedback: a file a fact, its kind and what it is in its head."""
+    return [each for name, page in _pages(workspace) for each in _fact(name, page)]
+
+
+def memory_pages(workspace: Workspace) -> list[str]:
+    """Return the pages of the client's own memory of this project."""
+    return [page for _, page in _pages(workspace)]
+
+
+def _pages(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    """Yield each page's name without its ending, and its text."""
+    home = os.environ.get("CLAUDE_CONFIG_DIR") or os.fspath(Path.home() / ".claude")
+    for folder in (Path(each) / "memory" for each in transcripts.folders(os.fspath(workspace.root), home)):
+        for path in sorted(folder.glob("*.md")) if not folder.is_symlink() else ():
+            if not path.is_symlink() and path.is_file():
+                with path.open("rb") as file:
+                    yield path.stem, file.read(_MEMORY_BYTES_MAX).decode("utf-8", "replace")
+
+
+def _fact(name: str, page: str) -> Iterator[Proposal]:
+    _, _, rest = page.partition("---\n")
+    head, _, body = rest.partition("\n---")
+    fields = {key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())}
+    said = fields.get("description") or next((row for row in body.splitlines() if row.strip()), "")
+    if page.startswith("---\n") and fields.get("type") == "feedback" and said:
+        yield rules.proposal("", "memory", said, fields.get("name", name), "", _MEMORY_WORTH)
 
 
 def chosen(found: Sequence[Proposal], wanted: str) -> list[Proposal]:

@@ -9,7 +9,8 @@ from fleet.learn.corrections_md import parse_log
 from fleet.learn.counting import log_file
 from fleet.model import names
 from fleet.recall import search as recall
-from fleet.recall.search import CORRECTION, JOURNAL, Answer, Page, Section, render
+from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section, render
+from fleet.reflect import exposure
 from fleet.store import consent, semantic
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
@@ -35,7 +36,13 @@ class Embedding(NamedTuple):
 
 
 def search(
-    workspace: Workspace, query: str, *, kinds: Sequence[str] = (), everything: bool = False, limit: int = 20
+    workspace: Workspace,
+    query: str,
+    *,
+    kinds: Sequence[str] = (),
+    everything: bool = False,
+    limit: int = 20,
+    agent: str = "",
 ) -> Answer:
     """Return what is known about a query: lessons, discoveries, corrections and journals, best first.
 
@@ -45,11 +52,16 @@ def search(
         kinds: only these; none: all.
         everything: retired lessons, too.
         limit: at most so many.
+        agent: who searches, as far as it is known: what it found counts as looked at.
 
     Raises:
         UsageError: there is nothing to look for in it, or no such kind.
     """
-    return recall.search(workspace, query, _pages(workspace), kinds=kinds, everything=everything, limit=limit)
+    found = recall.search(workspace, query, _pages(workspace), kinds=kinds, everything=everything, limit=limit)
+    if agent:
+        ids = [hit.id for hit in found.hits if hit.kind == PATTERN]
+        exposure.note_found(workspace.state, agent, ids, workspace.world.wall_ms())
+    return found
 
 
 def embedding(workspace: Workspace) -> Embedding:

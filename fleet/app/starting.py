@@ -20,7 +20,7 @@ from fleet.recall import page, ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, counted, newest_first, render_gossip
-from fleet.reflect import clusters, exposure, inbox, memory_md, promotion
+from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, promotion
 from fleet.reflect.clusters import grouped
 from fleet.store import git
 from fleet.store.query import Patterns, ranked
@@ -152,10 +152,11 @@ def _standing(workspace: Workspace, agent: str, known: Sequence[Patterns], table
     """
     clan, *private = known
     relevant = set(_relevant(workspace, agent, table))
+    at_rest = housekeeping.resting(workspace, agent)
     near = [each for each in table if each.id in relevant and each.is_listed]
     published = [
         *clan.best("published", LESSONS_MAX),
-        *(each for one in private for each in one.best("evidence", LESSONS_MAX)),
+        *(each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in at_rest),
     ]
     return list({each.id: each for each in (*near, *ranked(published, "evidence"))}.values())
 

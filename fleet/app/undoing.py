@@ -18,7 +18,7 @@ from fleet.model import edits
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
 from fleet.model.pattern import Pattern, fold
-from fleet.reflect import clusters, inbox, records
+from fleet.reflect import clusters, housekeeping, inbox, records
 from fleet.store import runs
 from fleet.store.runs import Field, Run, TakenBack
 from fleet.store.workspace import Workspace
@@ -255,12 +255,29 @@ def _guard(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
     told.did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
 
 
+def _set_stage(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
+    """Set what a pass of housekeeping noted of a lesson in the agent's private file."""
+    known = workspace.notes(agent).get(field.id) if workspace.notes_file(agent).is_file() else None
+    now = known.fields.get(field.name) if known is not None else None
+    if canonical(now or "") == canonical(field.after or ""):
+        return
+    if canonical(now or "") != canonical(field.before or ""):
+        told.left.append(f"{field.id}: {field.name} was set to something else since, and stays")
+        return
+    empty: object = [] if isinstance(now, list) else ""
+    with workspace.writing(agent) as writer:
+        private.set_own(writer, [(field.id, field.name, empty if field.after is None else field.after)])
+    told.did.append(f"{field.id}: {field.name} is {field.after or 'empty'} again")
+
+
 _SETTERS: Mapping[str, Callable[[Workspace, str, Field, _Told], None]] = {
     "entry": _mark_entry,
     "seen": lambda *_: None,
     "apart": _keep_apart,
     "guard": _guard,
     "inbox": lambda *_: None,  # its lines name the run: see `inbox.undo`
+    housekeeping.STAGE: _set_stage,
+    housekeeping.MERGED_FROM: _set_stage,
 }
 """What sets a field that is no lesson's, by its name."""
 

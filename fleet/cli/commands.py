@@ -28,6 +28,7 @@ MODULES = {
     "migrate": "consolidation",
     "patterns": "lessons",
     "show": "lessons",
+    "tidy": "sleep",
     "retire": "lessons",
     "restore": "lessons",
     "import": "moving",

@@ -40,7 +40,10 @@ def _search(
     query = " ".join(words)
     with output.opened(directory) as workspace:
         with output.waiting("Searching", workspace):
-            found = searching.search(workspace, query, kinds=tuple(kind or ()), everything=everything, limit=count)
+            agent = output.agent_in(workspace, or_guest=True)
+            found = searching.search(
+                workspace, query, kinds=tuple(kind or ()), everything=everything, limit=count, agent=agent
+            )
         _tell_found(found, query, count, as_json=as_json)
     if not found.hits:
         raise typer.Exit(output.EXIT_NO)

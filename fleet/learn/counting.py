@@ -432,3 +432,12 @@ def occurrences(workspace: Workspace, agent: str) -> Iterator[Occurrence]:
         if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
             at_ms = heading_ms
         yield Occurrence(record.pattern, at_ms, RELAPSED in record.extra)
+
+
+def auto_detected(workspace: Workspace, agent: str) -> set[str]:
+    """Return the lessons of an agent's log that only entries state which were detected, and not logged."""
+    by_kind: dict[bool, set[str]] = {True: set(), False: set()}
+    for bound in corrections_md.bind(read_log(workspace, agent)):
+        if bound.record is not None:
+            by_kind[bound.entry.auto].add(bound.record.pattern)
+    return by_kind[True] - by_kind[False]

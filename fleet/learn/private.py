@@ -84,3 +84,17 @@ def publish(writer: Writer, pattern: str, scope: str) -> None:
     writer.append(PATTERNS, [said])
     away = edits.set_field(mine, SCOPE, scope, writer.name, writer.tick(), cut)
     writer.append_private([lines.join(away, edits.retire(mine, writer.name))])
+
+
+def set_own(writer: Writer, deltas: Sequence[tuple[str, str, Any]]) -> None:
+    """Set fields that are this agent's alone, as (id, field, value): of the clan's lessons, too, and never among them.
+
+    They stand in the private file beside its lessons, on a record without a text where the lesson is the clan's.
+    """
+    workspace, cut = writer.workspace, writer.workspace.policy().cut
+    notes = workspace.notes(writer.agent) if workspace.notes_file(writer.agent).is_file() else None
+    lines = []
+    for each, field, value in deltas:
+        known = (notes.line(each) if notes is not None else None) or Line(each)
+        lines.append(edits.set_field(known, field, value, writer.name, writer.tick(), cut))
+    writer.append_private(lines)

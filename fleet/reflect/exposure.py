@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _DAY_MS = 86_400_000
 _SPANS_MIN = 2
 _SESSION_CHARS_MAX = 200
+_SEARCHES = " searches"
+"""Behind an agent's name in the table: what it found, which is counted apart from what it was shown."""
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -106,6 +108,17 @@ def shown_to(state: "Local", agent: str, *, but: str = "") -> set[str]:
     """Return which lessons were shown to this agent here, in any session but one."""
     asked = "SELECT DISTINCT pattern FROM exposure WHERE agent = ? AND (? = '' OR session != ?)"
     return {row[0] for row in _rows(state, asked, agent, but, but)}
+
+
+def note_found(state: "Local", agent: str, ids: Iterable[str], now_ms: int) -> bool:
+    """Note that these lessons were found by a search of an agent's: that is an access, and no showing."""
+    return note(state, f"{agent}{_SEARCHES}", "", ids, now_ms)
+
+
+def accesses(state: "Local", agent: str) -> dict[str, tuple[int, int]]:
+    """Return how often each lesson was shown to this agent here or found by it, and when last (ms since 1970)."""
+    asked = "SELECT pattern, sum(number), max(last_ms) FROM exposure WHERE agent IN (?, ?) GROUP BY pattern"
+    return {row[0]: (row[1], row[2]) for row in _rows(state, asked, agent, f"{agent}{_SEARCHES}")}
 
 
 def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:

@@ -148,6 +148,26 @@ class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     auto_memory: bool = False
 
 
+class Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What ``fleet tidy`` and ``fleet sleep`` do by themselves.
+
+    Attributes:
+        off: the sidecar never sleeps; the commands do all the same.
+        dates: "replace": an absolute date stands for a relative phrase; "add": it is added behind the words.
+        zone: time zone in which notes are written, such as "Europe/Berlin"; "": this machine's.
+        archive_hours: a note that nobody looked at goes to rest after so long.
+        changes_share: a run changes at most this share of the notes,
+        changes_min: or so many, whichever is more; a larger plan waits in the inbox.
+    """
+
+    off: bool = False
+    dates: Literal["replace", "add"] = "replace"
+    zone: str = ""
+    archive_hours: Annotated[float, msgspec.Meta(gt=0)] = 168.0
+    changes_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.1
+    changes_min: Annotated[int, msgspec.Meta(ge=0)] = 20
+
+
 class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How ``fleet sidecar`` and ``fleet poll`` look after a workspace.
 
@@ -283,6 +303,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     hook: _Hook = msgspec.field(default_factory=_Hook)
     live: Live = msgspec.field(default_factory=Live)
     sidecar: Sidecar = msgspec.field(default_factory=Sidecar)
+    sleep: Sleep = msgspec.field(default_factory=Sleep)
     semantic: Semantic = msgspec.field(default_factory=Semantic)
     notify: _Notify = msgspec.field(default_factory=_Notify)
     reflect: Reflect = msgspec.field(default_factory=Reflect)

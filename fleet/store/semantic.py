@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from fleet.model.errors import BusyError, UsageError
 from fleet.store import consent
@@ -187,6 +188,28 @@ def alike(workspace: Workspace, ids: Sequence[str], least: float, partners_max: 
         for pair in places
         if cosines[pair] >= least
     }
+
+
+def cosines(
+    workspace: Workspace, texts: Sequence[str], pairs: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], float] | None:
+    """Return the cosines of pairs of texts, by their numbers; None where there is no source, or it does not answer.
+
+    For texts that are this agent's alone: a source that is not on this machine is not asked.
+    """
+    chosen, url = source(workspace), workspace.config.semantic.url
+    if chosen is None or (url and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1")):
+        return None
+    if not pairs:
+        return {}
+    numbers = sorted({each for pair in pairs for each in pair})
+    with suppress(OSError, ValueError):
+        vectors, numpy = chosen.load(), import_module("numpy")
+        some = [[screened(texts[n]) for n in numbers[at : at + _AT_ONCE]] for at in range(0, len(numbers), _AT_ONCE)]
+        matrix = numpy.vstack([vectors(each) for each in some])
+        row = {number: at for at, number in enumerate(numbers)}
+        return {(a, b): float(matrix[row[a]] @ matrix[row[b]]) for a, b in pairs}
+    return None
 
 
 def mark(connection: Connection) -> str:

@@ -11,6 +11,7 @@ import re
 import sqlite3
 import tomllib
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -39,6 +40,8 @@ _FUSION = 60  # reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)
 TERMS_MAX = 60
 PARTNERS_MAX = 20
 """With so many others a text is compared, where many texts are compared with each other."""
+_BESIDE = 12
+"""So many texts before and behind one in the list of a word are looked at."""
 LOOKED_MAX = 1_000
 """So many places are looked up to find them."""
 TOKENIZER = "porter unicode61 remove_diacritics 2"
@@ -217,10 +220,27 @@ def alike(texts: Sequence[str], also: Iterable[tuple[int, int]] = (), least: flo
         also: pairs to be compared whatever their words are, each as (smaller number, larger).
         least: score below which a pair of the first kind is left out.
     """
-    read = _read(texts)
+    read = dict(enumerate(_read(texts)))
     asked = dict.fromkeys(also)
+    return _compared(read, sorted({*_partners(list(read.values())), *asked}), asked, least)
+
+
+def compared(texts: Sequence[str], pairs: Iterable[tuple[int, int]], least: float = NEAR_MIN) -> list[Alike]:
+    """Return those of some pairs of texts, as (smaller number, larger), that share enough of their words."""
+    wanted = sorted(set(pairs))
+    numbers = sorted({each for pair in wanted for each in pair})
+    read = dict(zip(numbers, _read([texts[each] for each in numbers]), strict=True))
+    return _compared(read, wanted, {}, least)
+
+
+def _compared(
+    read: "Mapping[int, _Wording]",
+    pairs: Iterable[tuple[int, int]],
+    asked: Mapping[tuple[int, int], None],
+    least: float,
+) -> list[Alike]:
     found = []
-    for one, other in sorted({*_partners(read), *asked}):
+    for one, other in pairs:
         mine, theirs = read[one], read[other]
         score = _score(mine, theirs)
         if score >= least or (one, other) in asked:
@@ -228,6 +248,40 @@ def alike(texts: Sequence[str], also: Iterable[tuple[int, int]] = (), least: flo
             is_turned = _is_turned(mine, theirs, differs)
             found.append(Alike(one, other, score, differs, _is_replaced(mine, theirs), is_turned))
     return found
+
+
+def likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the pairs among many texts that may say much the same, as (smaller number, larger), in order.
+
+    A full-text index tells which texts hold a word. Each text is paired with those beside it in the lists of the rarer
+    half of its words, at most ``PARTNERS_MAX``, where they have half of their words in common. The cost is that of the
+    index, whatever the texts are.
+    """
+    holders: dict[str, list[int]] = {}
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(f"CREATE VIRTUAL TABLE said USING fts5 (text, tokenize = '{TOKENIZER}')")
+        connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (said, instance)")
+        rows = ((at, indexed(text[:CHARS_MAX])) for at, text in enumerate(texts))
+        connection.executemany("INSERT INTO said (rowid, text) VALUES (?, ?)", rows)
+        for word, at in connection.execute("SELECT DISTINCT term, doc FROM word ORDER BY term, doc"):
+            holders.setdefault(word, []).append(at)
+    words: list[list[str]] = [[] for _ in texts]
+    for word in sorted(holders, key=lambda word: (len(holders[word]), word)):
+        for at in holders[word]:
+            words[at].append(word)
+    found: set[tuple[int, int]] = set()
+    for at, own in enumerate(words):
+        shared: Counter[int] = Counter()
+        for word in own[: len(own) // 2 + 1]:
+            places = holders[word]
+            here = bisect_left(places, at)
+            shared.update(places[max(here - _BESIDE, 0) : here + _BESIDE + 1])
+        del shared[at]
+        mine = frozenset(own)
+        for each in heapq.nlargest(PARTNERS_MAX, shared, key=lambda each: (shared[each], -each)):
+            if 2 * len(mine.intersection(words[each])) >= max(len(own), len(words[each])):
+                found.add((min(at, each), max(at, each)))
+    return sorted(found)
 
 
 def _is_turned(mine: "_Wording", theirs: "_Wording", differs: tuple[str, ...]) -> bool:

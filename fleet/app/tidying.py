@@ -1,0 +1,490 @@
+"""Housekeeping as a use case: an agent's notebook is read, what to put in order is planned, and then it is done.
+
+The notebook is what the agent alone keeps: its private lessons, the lessons of its own corrections, and the notes that
+fleet wrote into its ``memory.md``. A plan that changes too much waits in the inbox. What is done is one run, which
+``fleet undo`` takes back; each change of a lesson is a line in the private file, so that it merges across machines.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, tzinfo
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from crdt import clock
+from fleet.app import past
+from fleet.learn import counting, private
+from fleet.model import edits, names
+from fleet.model.errors import BusyError, UsageError
+from fleet.model.pattern import Pattern
+from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, promotion, records
+from fleet.reflect.housekeeping import (
+    MERGED_FROM,
+    STAGE,
+    DreamReport,
+    Mode,
+    Note,
+    Plan,
+    ReflectionReport,
+    Stage,
+)
+from fleet.reflect.records import Record, Written
+from fleet.store import runs, semantic
+from fleet.store.lines import PATTERNS
+from fleet.store.runs import Edit, Field, Run
+from fleet.store.workspace import Workspace
+
+KIND = "tidy"
+_MEMORY_GROUP = "memory"
+_NOTE = re.compile(r"- (?P<day>\d{4}-\d{2}-\d{2}): (?P<text>\S.*)")
+_ROUNDS_MAX = 3
+_DIFF_ROWS = 60
+_REPORT_BYTES_MAX = 256 * 1024
+
+
+class Tidied(NamedTuple):
+    """Outcome of a pass.
+
+    Attributes:
+        report: what it came to.
+        plan: what it changed, or would.
+        run: id of the run; "" where nothing was changed.
+        waits: id of the inbox's item that the plan waits as; "" where it does not.
+        texts: of the notes by id, for whoever shows the plan.
+        total: notes in the notebook.
+    """
+
+    report: ReflectionReport
+    plan: Plan
+    run: str = ""
+    waits: str = ""
+    texts: Mapping[str, str] = {}
+    total: int = 0
+
+    def diff(self) -> list[str]:
+        """Return what changes as lines that a person reads."""
+        return housekeeping.diff(self.plan.changes, self.texts)
+
+
+def tidy(
+    workspace: Workspace,
+    agent: str,
+    mode: Mode = Mode.COORDINATED,
+    *,
+    is_trial: bool = False,
+    report: str = "",
+    is_capped: bool = True,
+) -> Tidied:
+    """Put an agent's notebook in order.
+
+    Args:
+        workspace: where.
+        agent: whose notebook.
+        mode: whether to wait until there is enough to do.
+        is_trial: say what would happen, and change nothing.
+        report: the host's own housekeeping report, or a text that ends with one.
+        is_capped: a plan that changes too much waits in the inbox.
+
+    Raises:
+        BusyError: another pass is at it.
+        DiskError: nothing was changed, or the run is kept and carried on with by the next one.
+    """
+    with workspace.files.lock(workspace.local / "locks" / f"tidy-{agent}.lock", 0.5):
+        if not is_trial:
+            runs.recover(workspace)
+        notebook = _Notebook(workspace, agent)
+        told = housekeeping.parse_organization_report(report) if report else _left_report(workspace)
+        dream = told if told is not None and not notebook.has_read(told, report) else None
+        if dream is not None and not is_trial:
+            notebook.note_report(dream, report)
+        now_ms = workspace.world.wall_ms()
+        dream_ms = now_ms if dream is not None else notebook.dream_ms
+        why = housekeeping.skip_reason(mode, now_ms, notebook.last_ms, notebook.new(), dream_ms)
+        if why is not None:
+            skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
+            return Tidied(skipped, Plan(skipped), total=len(notebook.notes))
+        dreamed = _dreamed(workspace, agent, is_trial=is_trial)
+        done = _planned(workspace, agent, notebook, is_trial=is_trial, is_capped=is_capped)
+        whole = msgspec.structs.replace(done.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
+        done = done._replace(report=whole, plan=done.plan._replace(report=whole))
+        if done.run:
+            _note(workspace, agent, done)
+        return done
+
+
+def _planned(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_trial: bool, is_capped: bool) -> Tidied:
+    for _ in range(_ROUNDS_MAX):
+        plan = notebook.plan()
+        texts = {each.id: each.text for each in notebook.notes}
+        found = Tidied(plan.report, plan, texts=texts, total=len(texts))
+        if is_trial or not plan.changes:
+            return found
+        if is_capped and plan.report.changes > cap(workspace, len(texts)):
+            return found._replace(waits=_put_aside(workspace, agent, found))
+        run = _run(workspace, agent, notebook, plan)
+        if not runs.apply(workspace, run).stale:
+            _write(workspace, agent, run)
+            return found._replace(run=run.id)
+        notebook = _Notebook(workspace, agent)  # somebody wrote meanwhile: their edit wins, and the plan is made anew
+    raise BusyError(f"{agent}'s {memory_md.FILE_NAME} changes all the while; nothing was changed, run it again")
+
+
+def cap(workspace: Workspace, total: int) -> int:
+    """Return how many of so many notes one run may change."""
+    settings = workspace.config.sleep
+    return max(settings.changes_min, int(settings.changes_share * total))
+
+
+# --- the notebook -----------------------------------------------------------------------------------------------------
+
+
+class _Line(NamedTuple):
+    """A note in ``memory.md``: the number of its row, the row as it stands, its day, and what it says."""
+
+    number: int
+    row: str
+    day: str
+    text: str
+
+
+class _Notebook:
+    """An agent's notes as they are now, with what is needed to change them.
+
+    Args:
+        workspace: where.
+        agent: whose.
+    """
+
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace = workspace
+        self._agent = agent
+        passes = [each for each in records.passes(workspace, agent) if not each.undone]
+        self.last_ms = max(
+            (_ms(each.record.at) for each in passes if any(w.name == KIND and w.count for w in each.record.writers)),
+            default=None,
+        )
+        self._reports = [each.record for each in passes if each.record.kind == KIND and each.record.raw]
+        self.dream_ms = max((_ms(each.at) for each in self._reports), default=None)
+        self.memory = workspace.files.read(self.memory_file)
+        self.lines = {f"memory:{_hash(each.row)}": each for each in _written_lines(workspace, agent, self.memory)}
+        self.own: dict[str, Pattern] = {}
+        self.private: set[str] = set()
+        self.notes = [*self._lessons(), *map(self._memory_note, self.lines)]
+
+    @property
+    def memory_file(self) -> Path:
+        """Path of the agent's memory."""
+        return self._workspace.home(self._agent) / memory_md.FILE_NAME
+
+    def new(self) -> int:
+        """Return how many notes are new since the last pass."""
+        return sum(each.at_ms > (self.last_ms or -1) for each in self.notes)
+
+    def has_read(self, report: DreamReport, text: str) -> bool:
+        """Tell whether a report was read before."""
+        return any(each.raw == _as_read(report, text) for each in self._reports)
+
+    def note_report(self, report: DreamReport, text: str) -> None:
+        """Note that a report was read."""
+        told = Record(run=runs.name(self._workspace, "dream"), kind=KIND, outcome="skipped", raw=_as_read(report, text))
+        records.append(self._workspace, self._agent, told)
+
+    def plan(self) -> Plan:
+        """Return what a pass would do."""
+        settings, workspace = self._workspace.config.sleep, self._workspace
+
+        def cosines(texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
+            return semantic.cosines(workspace, texts, pairs) or {}
+
+        found = housekeeping.plan(
+            self.notes,
+            workspace.world.wall_ms(),
+            _zone(settings.zone),
+            keep_words=settings.dates == "add",
+            archive_hours=settings.archive_hours,
+            cosines=cosines if semantic.cosines(workspace, (), ()) is not None else None,
+            apart=clusters.decided(workspace),
+        )
+        # The tags of what is the clan's are the clan's.
+        kept = [each for each in found.changes if each.field != "tags" or each.id in self.private]
+        return found._replace(changes=tuple(kept))
+
+    def _lessons(self) -> list[Note]:
+        workspace, agent = self._workspace, self._agent
+        if workspace.notes_file(agent).is_file():
+            self.own = {each.id: each for each in workspace.notes(agent).records()}
+        hidden = {each: known for each, known in self.own.items() if known.scope == private.PRIVATE}
+        self.private = set(hidden)
+        auto = counting.auto_detected(workspace, agent)
+        logged = dict.fromkeys(each.pattern for each in counting.occurrences(workspace, agent))
+        shared = workspace.patterns.some([each for each in logged if each not in hidden])
+        looked = exposure.accesses(workspace.state, agent)
+        here, hot = set(workspace.current_replicas()), set(promotion.standing(workspace, agent).lessons)
+        waits = {each.item.key for each in inbox.waiting(workspace, [agent])}
+        notes = []
+        for each in (*hidden.values(), *shared):
+            if not each.is_listed:
+                continue
+            own, (times, last_ms) = self.own.get(each.id), looked.get(each.id, (0, 0))
+            times += _elsewhere(each, agent, here)
+            stage = housekeeping.stage_of(own, last_ms)
+            at_ms = _ms(each.at)
+            if stage is Stage.ACTIVE:
+                stage = Stage.PENDING if each.id in waits else stage
+                stage = Stage.RAW if at_ms > (self.last_ms or -1) else stage
+            is_alone = each.id in hidden or each.loggers == {agent}
+            notes.append(
+                Note(
+                    each.id,
+                    each.text,
+                    at_ms,
+                    importance=_importance(each, is_auto=each.id in auto),
+                    accesses=times,
+                    last_ms=last_ms,
+                    tags=tuple(each.tags),
+                    stage=stage,
+                    merged=_merged(own),
+                    may_change=is_alone and each.state != edits.PUBLISHED,
+                    may_rest=each.state != edits.PUBLISHED and each.id not in hot,
+                )
+            )
+        return _with_sums(notes)
+
+    def _memory_note(self, name: str) -> Note:
+        line = self.lines[name]
+        noon = datetime.fromisoformat(line.day).replace(tzinfo=_zone(self._workspace.config.sleep.zone))
+        at_ms = int((noon + timedelta(hours=12)).timestamp() * 1000)
+        return Note(name, line.text, at_ms, may_rest=False, group=_MEMORY_GROUP)
+
+
+def _with_sums(notes: Sequence[Note]) -> list[Note]:
+    """Return notes with the accesses of all that they are made of; no count is written into another's."""
+    known = {each.id: each for each in notes}
+
+    def total(note: Note, met: frozenset[str]) -> int:
+        parts = (known[each] for each in note.merged if each in known and each not in met)
+        return note.accesses + sum(total(each, met | {each.id}) for each in parts)
+
+    return [each._replace(accesses=total(each, frozenset({each.id}))) if each.merged else each for each in notes]
+
+
+def _elsewhere(known: Pattern, agent: str, here: set[str]) -> int:
+    """Return how often the agent was shown a lesson on other machines, as far as they told."""
+    shown = known.totals.get("shown", {})
+    return sum(n for writer, n in shown.items() if names.agent_of(writer) == agent and writer not in here)
+
+
+def _importance(known: Pattern, *, is_auto: bool) -> float:
+    said = known.fields.get("importance")
+    if isinstance(said, int | float) and not isinstance(said, bool):
+        return float(said)
+    return housekeeping.AUTO_IMPORTANCE if is_auto else housekeeping.IMPORTANCE
+
+
+def _merged(own: Pattern | None) -> tuple[str, ...]:
+    said = own.fields.get(MERGED_FROM) if own is not None else None
+    return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()
+
+
+def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]:
+    """Return the notes of a memory that a run of fleet's wrote: what else stands there is a person's."""
+    found = []
+    for number, row in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
+        said = _NOTE.fullmatch(row.rstrip("\r"))
+        if said is not None and _is_day(said["day"]):
+            found.append(_Line(number, row, said["day"], said["text"]))
+    if not found:
+        return []
+    path, ours = f"agents/{agent}/{memory_md.FILE_NAME}", set[bytes]()
+    for run in runs.listed(workspace):
+        for edit in run.edits:
+            if edit.path == path and run.kind != runs.UNDO:
+                ours |= {*(edit.after or b"").split(b"\n")} - {*(edit.before or b"").split(b"\n")}
+    return [each for each in found if each.row.encode("utf-8", "surrogateescape") in ours]
+
+
+def _is_day(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(datetime.fromisoformat(text))
+    return False
+
+
+def _zone(name: str) -> tzinfo | None:
+    """Return a time zone by name; this machine's for "", UTC for one that nobody knows."""
+    if not name:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return UTC
+
+
+def _ms(stamp: str) -> int:
+    return clock.unpack(stamp)[0] if stamp else 0
+
+
+def _hash(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+
+# --- doing it ---------------------------------------------------------------------------------------------------------
+
+
+def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> Run:
+    fields: list[Field] = []
+    for each in plan.changes:
+        if each.id in notebook.lines:
+            continue
+        before, after = each.before, each.after
+        if each.field == STAGE:
+            own = notebook.own.get(each.id)
+            before = (own.value(STAGE) if own is not None else "") or None
+        elif each.field == MERGED_FROM:
+            before = before or None
+        fields.append(Field(each.id, each.field, before, after))
+    return Run(
+        id=runs.name(workspace, KIND),
+        kind=KIND,
+        agent=agent,
+        at=workspace.wall(),
+        told=told(plan.report),
+        edits=_memory_edits(workspace, agent, notebook, plan),
+        fields=tuple(fields),
+    )
+
+
+def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> tuple[Edit, ...]:
+    """Return the edits of ``memory.md`` and its archive: an older note that says the same moves there as it stands."""
+    rows = notebook.memory.decode("utf-8", "surrogateescape").split("\n")
+    gone: list[str] = []
+    for each in plan.changes:
+        line = notebook.lines.get(each.id)
+        if line is None:
+            continue
+        if each.field == "text":
+            rows[line.number] = rows[line.number].replace(line.text, str(each.after))
+        elif each.field == STAGE:
+            gone.append(line.row.rstrip("\r"))
+            rows[line.number] = "\0"
+    after = "\n".join(row for row in rows if row != "\0").encode("utf-8", "surrogateescape")
+    if after == notebook.memory:
+        return ()
+    home = f"agents/{agent}"
+    found = [Edit(f"{home}/{memory_md.FILE_NAME}", notebook.memory, after)]
+    if gone:
+        day = workspace.wall()[:10]
+        archive = runs.edit(workspace, f"{home}/archive-{day}.md", b"")
+        before = archive.before or f"# Archive — {day}\n\n".encode()
+        before += b"" if before.endswith(b"\n") else b"\n"
+        added = "".join(f"{row}\n" for row in gone).encode("utf-8", "surrogateescape")
+        found.append(Edit(archive.path, archive.before, before + added))
+    return tuple(found)
+
+
+def _write(workspace: Workspace, agent: str, run: Run) -> None:
+    """Write the lines of a run: stages beside the private lessons, words where their lesson is kept."""
+    with workspace.writing(agent) as writer:
+        own = [(each.id, each.name, each.after) for each in run.fields if each.name in (STAGE, MERGED_FROM)]
+        private.set_own(writer, own)
+        cut, lines = workspace.policy().cut, []
+        for each in run.fields:
+            line = private.whole(workspace, agent, each.id) if each.name not in (STAGE, MERGED_FROM) else None
+            if line is not None:
+                lines.append(edits.set_field(line, each.name, each.after, writer.name, writer.tick(), cut))
+        hidden = [each for each in lines if private.record(workspace, agent, each.id) is not None]
+        writer.append_private(hidden)
+        writer.append(PATTERNS, [each for each in lines if each not in hidden])
+
+
+def _note(workspace: Workspace, agent: str, done: Tidied) -> None:
+    ids = tuple(dict.fromkeys(each.id for each in done.plan.changes))
+    written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=done.report.changes)
+    told_ = Record(run=done.run, kind=KIND, outcome="success", why=told(done.report), writers=(written,))
+    records.append(workspace, agent, told_)
+
+
+def _put_aside(workspace: Workspace, agent: str, found: Tidied) -> str:
+    """Put a plan into the inbox that changes too much to be done unasked; return the item's id."""
+    rows = found.diff()
+    more = [f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"]
+    number, total = found.report.changes, found.total
+    item = inbox.Item(
+        kind="plan",
+        title=f"Tidying would change {number:,} of {total:,} notes of {agent}",
+        key=f"{KIND} {agent} {workspace.wall()[:10]}",
+        evidence=(told(found.report), f"a run changes {cap(workspace, total):,} at most by itself"),
+        weight=float(number),
+        diff="\n".join(rows[:_DIFF_ROWS] + (more if len(rows) > _DIFF_ROWS else [])),
+        body={"what": KIND},
+    )
+    return inbox.put(workspace, agent, item).id
+
+
+def told(report: ReflectionReport) -> str:
+    """Return a pass in one line."""
+    if report.skipped is not None:
+        return f"skipped: {report.skipped.value}"
+    parts = [
+        f"{report.absolutized_dates:,} dates made absolute",
+        f"{report.consolidated:,} consolidated",
+        f"{report.conflicts_resolved:,} conflicts resolved",
+        f"{report.archived:,} archived",
+    ]
+    said = [each for each in parts if not each.startswith("0 ")]
+    looked = f"of {report.total_scanned:,} notes, compared by {report.compared_by}"
+    return f"{', '.join(said)} {looked}" if said else f"nothing to change in {report.total_scanned:,} notes"
+
+
+# --- what the host did by itself --------------------------------------------------------------------------------------
+
+
+def read_report(path: str, given: Any) -> str:
+    """Return the text of a report: of a file, or with ``-`` of a stream.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        if path == "-":
+            return str(given.read(_REPORT_BYTES_MAX))
+        with Path(path).expanduser().open("rb") as file:
+            return file.read(_REPORT_BYTES_MAX).decode("utf-8", "replace")
+    except (OSError, UnicodeError) as why:
+        raise UsageError(f"{path}: {getattr(why, 'strerror', None) or why}; nothing was changed") from why
+
+
+def _left_report(workspace: Workspace) -> DreamReport | None:
+    """Return the newest report in the host's own memory of this project, where that may be read."""
+    if not workspace.config.hook.auto_memory:
+        return None
+    found = [housekeeping.parse_organization_report(page) for page in past.memory_pages(workspace)]
+    return next((each for each in reversed(found) if each is not None), None)
+
+
+def _as_read(report: DreamReport, text: str) -> str:
+    said = text or msgspec.json.encode(report).decode()
+    return msgspec.json.encode({"report": report, "hash": _hash(said.strip())}).decode()
+
+
+def _dreamed(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
+    """Put the new facts of the host's own memory into the inbox, as candidates; return how many are new there."""
+    if not workspace.config.hook.auto_memory:
+        return 0
+    items = [
+        inbox.Item(
+            kind="candidate",
+            title=each.text,
+            evidence=(f"{each.wrong}: the host's own memory keeps it as feedback",),
+            body={"pattern": each.text, "wrong": each.wrong, "right": each.text, "source": f"memory {each.id}"},
+        )
+        for each in past.remembered(workspace)
+    ]
+    if is_trial:
+        known = {each.item.id for each in inbox.entries(workspace, agent)}
+        return sum(inbox.item_id("candidate", names.normalise(each.title)) not in known for each in items)
+    return sum(each.is_new for each in inbox.put_all(workspace, agent, items))

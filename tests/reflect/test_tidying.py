@@ -1,0 +1,418 @@
+"""``fleet tidy`` over a real notebook: what it writes, skips, leaves to a person, and that all of it is undone."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from crdt import clock
+from fleet import RELEASED_MS
+from fleet.app import inbox as inboxes
+from fleet.app import learning, starting, tidying, undoing
+from fleet.app.learning import Correction
+from fleet.model.line import Column, Line, encode
+from fleet.reflect import exposure, housekeeping, inbox, records
+from fleet.reflect.housekeeping import Mode, SkipReason
+from fleet.store import config, runs
+from fleet.store.runs import Run
+from fleet.store.workspace import Workspace, World
+from tests.cli.conftest import Stage
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+START_MS = RELEASED_MS + 40 * DAY_MS
+ME = "velma.09ab12cd"
+PIN = "Pin the version of every action in a workflow by its digest"
+
+
+class Clock:
+    """A wall clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def wall():
+    return Clock()
+
+
+@pytest.fixture
+def workspace(tmp_path, wall):
+    found = opened(tmp_path, wall)
+    with found.writing("velma"):
+        pass
+    yield found
+    found.close()
+
+
+def opened(root: Path, wall: Clock, toml: str = '[sleep]\nzone = "UTC"\n') -> Workspace:
+    if not (root / config.FILE_NAME).is_file():
+        (root / config.FILE_NAME).write_text(toml)
+        (root / ".fleet").mkdir()
+    return Workspace(root, World(wall_ms=wall, machine=lambda: "machine", durable=False))
+
+
+def note(workspace: Workspace, number: int, text: str, at_ms: int = START_MS - HOUR_MS, **fields) -> str:
+    """Put a private lesson into velma's notebook; return its id."""
+    each = f"p-{number:016x}"
+    column = Column(add=clock.pack(at_ms), first={"scope": "private", "text": text, **fields})
+    with workspace.writing("velma") as writer:
+        writer.append_private([Line(each, {ME: column})])
+    return each
+
+
+def tidy(workspace, mode=Mode.ALWAYS, **more):
+    return tidying.tidy(workspace, "velma", mode, **more)
+
+
+def stage(workspace, each):
+    known = workspace.notes("velma").get(each)
+    return known.value("stage") if known is not None else ""
+
+
+# --- what it does ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pass_over_the_private_notebook_is_one_run_and_undo_sets_all_of_it_back(workspace):
+    broke = note(workspace, 1, "The build broke yesterday")
+    old, new = note(workspace, 2, PIN, START_MS - DAY_MS, tags=["ci"]), note(workspace, 3, f"{PIN}.", tags=["pin"])
+    stale = note(workspace, 4, "Restart the queue worker by hand", START_MS - 9 * DAY_MS)
+    done = tidy(workspace)
+    notes = workspace.notes("velma")
+    assert (done.report.absolutized_dates, done.report.consolidated, done.report.archived) == (1, 1, 1)
+    assert notes.get(broke).text == f"The build broke {clock.pack(START_MS - HOUR_MS - DAY_MS)[:10]}"
+    assert (stage(workspace, old), stage(workspace, stale)) == ("consolidated", "archived")
+    assert notes.get(new).fields["consolidated_from"] == [old]
+    assert sorted(notes.get(new).tags) == ["ci", "pin"]
+    assert notes.get(old).text == PIN  # nothing is deleted
+
+    undoing.undo(workspace, done.run)
+    assert notes.get(broke).text == "The build broke yesterday"
+    assert (stage(workspace, old), stage(workspace, stale)) == ("", "")
+    assert notes.get(new).tags == ["pin"]
+    assert not notes.get(new).fields["consolidated_from"]
+
+
+def test_a_pass_that_changes_nothing_says_so_and_moves_no_stamp(workspace):
+    note(workspace, 1, PIN)
+    before = {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()}
+    done = tidy(workspace)
+    assert (done.run, tidying.told(done.report)) == ("", "nothing to change in 1 notes")
+    assert {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()} == before
+    assert list(runs.listed(workspace)) == []
+
+
+def test_a_second_pass_changes_nothing(workspace):
+    for number, text in enumerate(["It broke yesterday", PIN, f"{PIN}."]):
+        note(workspace, number, text, START_MS - 8 * DAY_MS + number)
+    assert tidy(workspace).run
+    assert not tidy(workspace).run
+
+
+def test_a_dry_run_changes_nothing_and_shows_the_same_plan(workspace):
+    note(workspace, 1, "The build broke yesterday")
+    shown = tidy(workspace, is_trial=True)
+    assert shown.run == ""
+    assert [row[:2] for row in shown.diff()[1:]] == ["- ", "+ "]
+    assert workspace.notes("velma").get(f"p-{1:016x}").text == "The build broke yesterday"
+    assert tidy(workspace).plan.changes == shown.plan.changes
+
+
+def test_the_stage_is_private_and_no_shared_line_ever_names_it(workspace, wall):
+    logged = learning.correct(workspace, "velma", Correction("w", "r", PIN))
+    again = learning.correct(workspace, "velma", Correction("w", "r", f"{PIN} always"))
+    wall.ms += 9 * DAY_MS
+    done = tidy(workspace)
+    assert done.report.archived + done.report.consolidated == 2
+    assert {stage(workspace, each.id) for each in (logged, again)} <= {"archived", "consolidated"}
+    shared = b"".join(path.read_bytes() for path in workspace.clan.rglob("*") if path.is_file())
+    assert b"stage" not in shared
+    assert b"archived" not in shared
+    assert workspace.patterns.get(logged.id).state == ""  # and to the clan it is what it was
+
+
+def test_dates_of_a_corrections_lesson_become_absolute_in_the_clans_record_while_it_is_its_own_alone(workspace):
+    mine = learning.correct(workspace, "velma", Correction("w", "r", "The build broke yesterday in CI")).id
+    both = learning.correct(workspace, "velma", Correction("w", "r", "The proxy was moved yesterday by ops")).id
+    shard = workspace.clan / "patterns.d/tank.c0ffee42.jsonl"
+    other = Column(add=clock.pack(START_MS), n={"seen": 1})
+    shard.write_bytes(encode(Line(both, {"tank.c0ffee42": other})) + b"\n")
+    day = clock.pack(START_MS - DAY_MS)[:10]
+    done = tidy(workspace)
+    assert workspace.patterns.get(mine).text == f"The build broke {day} in CI"
+    assert workspace.patterns.get(both).text == "The proxy was moved yesterday by ops"
+    undoing.undo(workspace, done.run)
+    assert workspace.patterns.get(mine).text == "The build broke yesterday in CI"
+
+
+def test_what_somebody_edited_after_the_pass_stays_when_it_is_undone(workspace):
+    logged = learning.correct(workspace, "velma", Correction("w", "r", "The build broke yesterday in CI")).id
+    done = tidy(workspace)
+    learning.edit(workspace, "velma", logged, ["text=The build broke on a stale lockfile"])
+    undone = undoing.undo(workspace, done.run)
+    assert workspace.patterns.get(logged).text == "The build broke on a stale lockfile"
+    assert any("stays" in each for each in undone.left)
+
+
+# --- "Accesses are what was shown and searched", read as a sum over what was merged ---------------------------------
+
+
+def test_what_was_shown_or_found_by_a_search_is_not_stale(workspace):
+    texts = ["Restart the worker by hand", "Quote a path in shell scripts", "Rotate each key in March"]
+    shown, found, never = (note(workspace, at, text, START_MS - 9 * DAY_MS) for at, text in enumerate(texts))
+    exposure.note(workspace.state, "velma", "s1", [shown], START_MS - 8 * DAY_MS)
+    exposure.note_found(workspace.state, "velma", [found], START_MS - 8 * DAY_MS)
+    assert tidy(workspace).report.archived == 1
+    assert [stage(workspace, each) for each in (shown, found, never)] == ["", "", "archived"]
+
+
+def test_a_search_on_the_command_line_is_an_access(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    each = stand.correct("w", "Quote every path in a shell script")
+    stand.run("w", "search", "quote path")
+    state = Workspace(tmp_path / "w").state
+    assert exposure.accesses(state, "velma")[each][0] == 1
+    assert exposure.shown_to(state, "velma") == set()  # found, and not shown by fleet
+
+
+def test_accesses_are_a_sum_and_never_written_into_anothers_counter(workspace, wall):
+    old, new = note(workspace, 1, PIN, START_MS - 2 * DAY_MS), note(workspace, 2, f"{PIN}.")
+    exposure.note(workspace.state, "velma", "s1", [old], START_MS)
+    tidy(workspace)
+    assert workspace.notes("velma").get(new).totals.get("shown", {}) == {}
+    wall.ms += 30 * DAY_MS
+    assert tidy(workspace).report.archived == 0  # the older one was shown, and so was what it is a part of now
+    assert stage(workspace, old) == "consolidated"
+
+
+def test_an_archived_note_that_is_found_again_is_active_again(workspace, wall):
+    each = note(workspace, 1, "Restart the queue worker by hand", START_MS - 9 * DAY_MS)
+    tidy(workspace)
+    assert housekeeping.resting(workspace, "velma") == {each}
+    assert "Restart the queue worker" not in starting.start(workspace, "velma")
+    wall.ms += HOUR_MS
+    exposure.note_found(workspace.state, "velma", [each], wall.ms)
+    assert housekeeping.resting(workspace, "velma") == set()
+    starting.forget(workspace)
+    assert "Restart the queue worker" in starting.start(workspace, "velma")
+
+
+# --- importance: "0.5, auto-detected 0.2" ---------------------------------------------------------------------------
+
+
+def test_a_lesson_of_detected_entries_alone_matters_0_2(workspace):
+    logged = [
+        learning.correct(workspace, "velma", Correction("w", "r", text, source=source)).id
+        for text, source in [("Always squash before a merge", "auto-detected"), ("Rotate a key at once", "a person")]
+    ]
+    notebook = tidying._Notebook(workspace, "velma")
+    assert {each.id: each.importance for each in notebook.notes} == {logged[0]: 0.2, logged[1]: 0.5}
+
+
+def test_a_conflict_of_two_that_matter_little_keeps_the_newer_one_active(workspace):
+    old = note(workspace, 1, "Always squash commits before a merge", START_MS - 2 * HOUR_MS, importance=0.2)
+    new = note(workspace, 2, "Never squash commits before a merge", importance=0.1)
+    assert tidy(workspace).report.conflicts_resolved == 1
+    assert (stage(workspace, old), stage(workspace, new)) == ("archived", "")
+
+
+# --- modes, the host's own report, and facts of its memory ----------------------------------------------------------
+
+
+def test_a_skipped_pass_changes_nothing_and_scans_0(workspace):
+    for number in range(3):
+        note(workspace, number, "It broke yesterday")
+    done = tidy(workspace, Mode.COORDINATED)
+    assert done.report.skipped is SkipReason.NOT_ENOUGH
+    assert (done.report.total_scanned, done.run) == (0, "")
+    assert stage(workspace, f"p-{0:016x}") == ""
+
+
+def test_a_coordinated_pass_runs_with_5_new_notes_and_then_waits(workspace, wall):
+    for number in range(5):
+        note(workspace, number, f"It broke yesterday, for the {number}th time", START_MS - 5)
+    assert tidy(workspace, Mode.COORDINATED).report.absolutized_dates == 5
+    for number in range(5, 11):
+        note(workspace, number, f"It failed yesterday, for the {number}th time", START_MS + 5)
+    assert tidy(workspace, Mode.COORDINATED).report.skipped is SkipReason.TOO_SOON
+    wall.ms += 25 * HOUR_MS
+    assert tidy(workspace, Mode.COORDINATED).report.absolutized_dates == 6
+
+
+REPORT = "Done.\n\n## Organization Report\nConsolidated: 4\nRemoved = 1\nRe-indexed: 9\n"
+
+
+def test_an_organization_report_is_ingested_once_after_which_the_coordinated_mode_skips(workspace, wall):
+    for number in range(9):
+        note(workspace, number, f"It broke yesterday, for the {number}th time")
+    done = tidy(workspace, Mode.COORDINATED, report=REPORT)
+    assert done.report.skipped is SkipReason.DREAM_RAN
+    assert done.report.dream_report_ingested == housekeeping.DreamReport(4, 1, 9)
+    again = tidy(workspace, Mode.COORDINATED, report=REPORT)
+    assert (again.report.skipped, again.report.dream_report_ingested) == (SkipReason.DREAM_RAN, None)
+    wall.ms += 25 * HOUR_MS
+    later = tidy(workspace, Mode.COORDINATED, report=REPORT)
+    assert (later.report.skipped, later.report.dream_report_ingested) == (None, None)
+    assert later.report.absolutized_dates == 9
+
+
+def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_path, wall, monkeypatch):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "home"))
+    root = tmp_path / "w"
+    root.mkdir()
+    folder = tmp_path / "home/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(root)) / "memory"
+    folder.mkdir(parents=True)
+    page = "---\nname: digest\ntype: feedback\ndescription: Pin actions by digest\n---\nbody\n"
+    (folder / "digest.md").write_text(page)
+    (folder / "report.md").write_text(REPORT)
+    quiet = opened(root, wall)
+    with quiet.writing("velma"):
+        pass
+    assert tidy(quiet).report.dreamed_accepted == 0
+    quiet.close()
+    (root / config.FILE_NAME).write_text("[hook]\nauto_memory = true\n")
+    told = opened(root, wall)
+    done = tidy(told)
+    assert done.report.dreamed_accepted == 1
+    assert done.report.dream_report_ingested == housekeeping.DreamReport(4, 1, 9)
+    assert [each.item.title for each in inbox.waiting(told, ["velma"], "candidate")] == ["Pin actions by digest"]
+    again = tidy(told).report
+    assert (again.dreamed_accepted, again.dream_report_ingested) == (0, None)
+    told.close()
+
+
+# --- notes in memory.md: fleet's own, and a person's ----------------------------------------------------------------
+
+
+def write_memory(workspace, before: bytes, after: bytes) -> None:
+    """Write memory.md as a pass of fleet's does, so that what is new in it is known to be fleet's."""
+    path = workspace.home("velma") / "memory.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(before)
+    edits = (runs.edit(workspace, "agents/velma/memory.md", after),)
+    run = Run(id="reflection-20260101-aaaaaa", kind="reflection", agent="velma", at=workspace.wall(), edits=edits)
+    runs.apply(workspace, run)
+
+
+def test_notes_that_fleet_wrote_are_put_in_order_and_a_persons_lines_stay(workspace):
+    theirs = b"# Mine\r\n\r\n- 2026-05-01: I broke it yesterday\r\n"
+    older, newer = b"- 2026-05-08: pin the actions by digest\n", b"- 2026-05-10: Pin the actions by digest\n"
+    ours = b"- 2026-05-09: the proxy was moved yesterday\n" + older + newer
+    write_memory(workspace, theirs, theirs + ours)
+    before = (workspace.home("velma") / "memory.md").read_bytes()
+    done = tidy(workspace)
+    path = workspace.home("velma") / "memory.md"
+    assert path.read_bytes() == theirs + b"- 2026-05-09: the proxy was moved 2026-05-08\n" + newer
+    (archive,) = workspace.home("velma").glob("archive-*.md")
+    assert archive.read_text().endswith("\n- 2026-05-08: pin the actions by digest\n")
+    undoing.undo(workspace, done.run)
+    assert path.read_bytes() == before
+    assert not archive.exists()
+
+
+def test_a_line_that_a_person_wrote_while_the_pass_ran_wins(workspace, monkeypatch):
+    write_memory(workspace, b"", b"- 2026-05-09: the proxy was moved yesterday\n")
+    path, real, met = workspace.home("velma") / "memory.md", runs.apply, []
+
+    def slow(*given):
+        if not met:
+            met.append(1)
+            path.write_bytes(path.read_bytes() + b"- 2026-05-10: mine, written yesterday\n")
+        return real(*given)
+
+    monkeypatch.setattr(runs, "apply", slow)
+    assert tidy(workspace).run
+    assert path.read_bytes() == b"- 2026-05-09: the proxy was moved 2026-05-08\n- 2026-05-10: mine, written yesterday\n"
+
+
+# --- the cap, the record, and machines ------------------------------------------------------------------------------
+
+
+def test_a_plan_that_changes_too_much_waits_in_the_inbox(workspace):
+    for number in range(21):
+        note(workspace, number, f"It broke yesterday, for the {number}th time")
+    done = tidy(workspace)
+    assert done.run == ""
+    (waiting,) = inbox.waiting(workspace, ["velma"], "plan")
+    assert waiting.item.id == done.waits
+    assert waiting.item.title == "Tidying would change 21 of 21 notes of velma"
+    assert "yesterday" in waiting.item.diff
+    assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
+    done = inboxes.approve(workspace, "velma", waiting.item.id)
+    assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke 2")
+    undoing.undo(workspace, done.run)
+    assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
+
+
+def test_20_changes_are_always_allowed_and_a_tenth_of_many(workspace):
+    assert [tidying.cap(workspace, total) for total in (0, 20, 200, 10_000)] == [20, 20, 20, 1_000]
+
+
+def test_each_change_is_a_line_so_that_two_machines_passes_merge(tmp_path, wall):
+    homes = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        here = opened(tmp_path / name, wall)
+        note(here, 1, "The build broke yesterday")
+        note(here, 2, PIN, START_MS - DAY_MS)
+        note(here, 3, f"{PIN}.")
+        tidy(here)
+        homes.append(here)
+    both = b"".join(here.notes_file("velma").read_bytes() for here in homes)
+    for here in homes:
+        here.notes_file("velma").write_bytes(both)
+    read = [{each.id: each.fields for each in here.notes("velma").records()} for here in homes]
+    assert read[0] == read[1]
+    assert read[0][f"p-{2:016x}"]["stage"] == "consolidated"
+    assert [tidy(here).run for here in homes] == ["", ""]
+    for here in homes:
+        here.close()
+
+
+def test_a_pass_is_recorded_with_what_it_came_to(workspace):
+    note(workspace, 1, "The build broke yesterday")
+    done = tidy(workspace)
+    (told,) = records.passes(workspace, "velma")
+    assert (told.record.run, told.record.kind, told.record.writers[0].count) == (done.run, "tidy", 1)
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_shows_a_plan_does_it_and_undo_takes_it_back(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    each = stand.correct("w", "The build broke yesterday in CI")
+    shown = stand.run("w", "tidy", "--mode", "always", "--dry-run").stdout
+    assert "- The build broke yesterday in CI" in shown
+    assert shown.endswith("nothing was changed\n")
+    done = json.loads(stand.run("w", "tidy", "--mode", "always", "--json").stdout)
+    assert done["absolutized_dates"] == 1
+    assert done["skipped"] is None
+    assert "yesterday" not in stand.run("w", "show", each).stdout.split("\n")[0]
+    stand.run("w", "undo", done["run"])
+    assert "The build broke yesterday in CI" in stand.run("w", "show", each).stdout
+
+
+def test_the_command_reads_a_report_from_a_file_or_its_input(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    (tmp_path / "w/report.md").write_text(REPORT)
+    said = json.loads(stand.run("w", "tidy", "--report", "report.md", "--json").stdout)
+    assert said["dream_report_ingested"] == {"consolidated": 4, "removed": 1, "reindexed": 9}
+    assert said["skipped"] == "AutoDreamAlreadyRan"
+    said = json.loads(stand.run("w", "tidy", "--report", "-", "--json", text=REPORT.replace("4", "5")).stdout)
+    assert said["dream_report_ingested"]["consolidated"] == 5
+
+
+@pytest.mark.parametrize("words", [("--mode", "never"), ("--report", "no-such-file")])
+def test_bad_words_change_nothing_and_say_so(tmp_path, words):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    assert "nothing was changed" in stand.run("w", "tidy", *words, expect=2).stderr
