@@ -11,7 +11,7 @@ left.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from fleet.app import guarding, learning, reflecting
+from fleet.app import guarding, reflecting
 from fleet.app.finding import find
 from fleet.learn import corrections, discoveries, private
 from fleet.model import edits
@@ -218,14 +218,21 @@ def _set_field(workspace: Workspace, agent: str, field: Field, told: _Told) -> N
     if canonical(now or "") != canonical(field.before or ""):
         told.left.append(f"{field.id}: {field.name} was set to something else since, and stays")
         return
-    if field.name == private.SCOPE:
-        learning.edit(workspace, agent, field.id, [f"scope={wanted or 'clan'}"])
-    else:
-        empty: object = [] if isinstance(now, list) else ""
-        value, cut = empty if wanted is None else wanted, workspace.policy().cut
-        with workspace.writing(agent) as writer:
-            line = private.whole(workspace, agent, field.id) or Line(field.id)
-            private.append(writer, [edits.set_field(line, field.name, value, writer.name, writer.tick(), cut)])
+    with workspace.writing(agent) as writer:
+        if field.name == private.SCOPE and wanted == private.PRIVATE:
+            private.hide(writer, known)
+        elif field.name == private.SCOPE:
+            private.publish(writer, known.id, str(wanted or ""))
+        else:
+            empty: object = [] if isinstance(now, list) else ""
+            line, value = (
+                private.whole(workspace, agent, field.id) or Line(field.id),
+                empty if wanted is None else wanted,
+            )
+            edit = edits.set_field(line, field.name, value, writer.name, writer.tick(), workspace.policy().cut)
+            private.append(writer, [edit])
+        if field.name == private.SCOPE:
+            corrections.recount(writer)
     told.did.append(f"{field.id}: {field.name} is {wanted or 'empty'} again")
 
 

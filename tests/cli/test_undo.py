@@ -1,0 +1,266 @@
+"""``fleet undo``: the last command, or any run, is taken back; what was written or said since stays."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fleet.reflect import inbox, records
+from fleet.reflect.inbox import Item
+from fleet.reflect.records import Record, Written
+from fleet.store import runs
+from fleet.store.runs import Run
+from fleet.store.workspace import Workspace
+
+LESSON = "Quote every variable in a shell script"
+OTHER = "Pin the version of every action"
+
+
+@pytest.fixture
+def w(stage):
+    stage.run("w", "init", "--agent", "velma")
+    return stage
+
+
+def undo(stage, *words: str, expect: int = 0) -> dict:
+    return json.loads(stage.run("w", "undo", "--json", *words, expect=expect).stdout or "{}")
+
+
+def listed(stage) -> list[dict]:
+    return json.loads(stage.run("w", "undo", "--list", "--all", "--json").stdout)["runs"]
+
+
+def shown(stage, pattern: str) -> dict:
+    return json.loads(stage.run("w", "show", pattern, "--json").stdout)
+
+
+def fields(stage, pattern: str) -> dict[str, dict]:
+    return json.loads(stage.run("w", "edit", pattern, "--json").stdout)["fields"]
+
+
+def known(stage) -> dict[str, str]:
+    return {each["text"]: each["state"] for each in stage.patterns("w", "--all")["patterns"]}
+
+
+def files(stage) -> dict[str, bytes]:
+    root: Path = stage.folder / "w"
+    found = [each for each in (root / "agents").rglob("*.md") if each.is_file()]
+    return {each.relative_to(root).as_posix(): each.read_bytes() for each in sorted(found)}
+
+
+# --- the last command -----------------------------------------------------------------------------------------------
+
+
+def test_a_correction_is_taken_back_and_its_lesson_with_it_and_the_log_says_so(w):
+    pattern = w.correct("w", LESSON)
+    entry = (w.folder / "w/agents/velma/corrections.md").read_text()
+    done = undo(w)
+    assert done["kind"] == "correct"
+    assert known(w) == {LESSON: "retired"}
+    log = (w.folder / "w/agents/velma/corrections.md").read_text()
+    assert log.startswith(entry), "nothing in a log is ever removed"
+    assert "<!-- fleet undone c-" in log
+    w.run("w", "sync")
+    assert known(w) == {LESSON: "retired"}, "the log counts nothing anew"
+    again = undo(w, done["undone_by"])
+    assert known(w)[LESSON] != "retired"
+    assert again["run"] == done["undone_by"]
+    undo(w, again["undone_by"])
+    assert shown(w, pattern)["state"] == "retired"
+
+
+def test_a_lesson_that_others_met_since_stays_when_the_first_word_is_taken_back(w):
+    w.correct("w", LESSON)
+    first = listed(w)[0]["id"]
+    w.run("w", "init", "--agent", "tank")
+    w.correct("w", LESSON, "--agent", "tank")
+    done = undo(w, first)
+    assert any("stays" in each for each in done["left"])
+    assert known(w)[LESSON] != "retired"
+
+
+def test_of_one_lesson_said_three_times_the_last_undo_takes_it_out_and_the_first_leaves_the_memory_as_it_was(w):
+    w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", OTHER)
+    for session in ("s1", "s2"):
+        w.correct("w", LESSON, "--session", session)
+    memory = w.folder / "w/agents/velma/memory.md"
+    memory.write_text("# Mine\n\nmy own line\n")
+    w.correct("w", LESSON, "--session", "s3")
+    assert LESSON in memory.read_text()
+    assert undo(w)["restored"] == ["agents/velma/memory.md"]
+    assert memory.read_text() == "# Mine\n\nmy own line\n"
+    assert known(w)[LESSON] != "retired"
+    undo(w)
+    assert known(w)[LESSON] != "retired"
+    undo(w)
+    assert known(w)[LESSON] == "retired"
+
+
+def test_what_a_person_wrote_into_the_memory_since_a_promotion_stays(w):
+    pattern = w.correct("w", LESSON)
+    memory = w.folder / "w/agents/velma/memory.md"
+    memory.write_text("# Mine\n\nmy own line\n")
+    w.run("w", "promote", pattern)
+    memory.write_text(memory.read_text().replace("my own line\n", "my own line\nand another\n"))
+    done = undo(w)
+    assert done["merged"] == ["agents/velma/memory.md"]
+    assert memory.read_text() == "# Mine\n\nmy own line\nand another\n"
+    assert shown(w, pattern)["state"] != "published"
+
+
+@pytest.mark.parametrize("command", ["retire", "edit", "merge", "promote", "demote", "restore", "private", "guard"])
+def test_each_command_is_taken_back_and_done_again(w, command):
+    pattern, other = w.correct("w", LESSON), w.correct("w", OTHER)
+    if command == "demote":
+        w.run("w", "promote", pattern)
+    if command == "restore":
+        w.run("w", "retire", pattern)
+    words = {
+        "retire": ("retire", pattern),
+        "restore": ("restore", pattern),
+        "edit": ("edit", pattern, "--set", "category=shell", "--set", "tags=a,b"),
+        "private": ("edit", pattern, "--set", "scope=private"),
+        "merge": ("merge", "--force", pattern, other),
+        "promote": ("promote", pattern),
+        "demote": ("demote", pattern),
+        "guard": ("guard", other, "ask"),
+    }[command]
+    if command == "guard":
+        w.run("w", "edit", other, "--set", "trigger=Bash:git push*")
+
+    def seen() -> tuple[object, ...]:
+        pages = {path: data for path, data in files(w).items() if not path.endswith("corrections.md")}
+        # An edit that is taken back leaves an empty field, and a state that nobody set is a candidate's.
+        said = [
+            {name: each["value"] for name, each in fields(w, one).items() if each["value"] not in ("", [], "candidate")}
+            for one in (pattern, other)
+        ]
+        return pages, said, known(w), json.loads(w.run("w", "guard", "--json").stdout)["guards"]
+
+    before = seen()
+    w.run("w", *words)
+    after = seen()
+    assert after != before
+    done = undo(w)
+    assert seen() == before
+    assert next(each["kind"] for each in listed(w)) == "undo", "to undo is one run, and no other command's"
+    undo(w, done["undone_by"])
+    assert seen() == after
+
+
+def test_a_discovery_is_taken_back_for_good_and_that_cannot_be_undone(w):
+    w.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
+    done = undo(w)
+    assert json.loads(w.run("w", "gossip", "--json").stdout)["discoveries"] == []
+    told = w.run("w", "undo", done["undone_by"], expect=1).stderr
+    assert "for good" in told
+    assert "Nothing was changed" in told
+
+
+def test_an_import_is_taken_back_but_not_what_was_known_before_it(w):
+    w.correct("w", LESSON)
+    page = w.folder / "lessons.jsonl"
+    page.write_text("".join(json.dumps({"pattern": text, "count": 1}) + "\n" for text in (LESSON, OTHER)))
+    w.run("w", "import", str(page))
+    assert len(known(w)) == 2
+    undo(w)
+    states = known(w)
+    assert states.pop(OTHER) == "retired"
+    assert "retired" not in states.values()
+
+
+def test_a_dry_run_changes_nothing_and_names_what_would(w):
+    pattern = w.correct("w", LESSON)
+    before = files(w)
+    done = undo(w, "--dry-run")
+    assert done["undone_by"] == ""
+    assert any(pattern in each for each in done["did"])
+    assert files(w) == before
+    assert len(listed(w)) == 1
+
+
+def test_with_nothing_to_take_back_it_says_no(w):
+    assert "no command here" in w.run("w", "undo", expect=1).stderr
+    assert "no run here is called that" in w.run("w", "undo", "sleep-2026", expect=1).stderr
+
+
+def test_what_is_taken_back_is_not_taken_back_again(w):
+    w.correct("w", LESSON)
+    run = listed(w)[0]["id"]
+    undo(w, run)
+    assert "taken back already" in w.run("w", "undo", run, expect=1).stderr
+
+
+# --- a run of fleet's own -------------------------------------------------------------------------------------------
+
+
+def reflect(folder: Path, pattern: str) -> str:
+    """Do what a reflection does: notes in the memory, a lesson, a draft that waits, a record."""
+    workspace = Workspace(folder)
+    run = runs.name(workspace, "reflection")
+    memory, draft = "agents/velma/memory.md", "agents/velma/skills/lint/SKILL.md"
+    known_bytes = workspace.files.read(folder / memory)
+    runs.apply(
+        workspace,
+        Run(
+            id=run,
+            kind="reflection",
+            agent="velma",
+            at=workspace.wall(),
+            told="reflected on s1",
+            edits=(
+                runs.edit(workspace, memory, known_bytes + b"- 2026-05-09: a note\n"),
+                runs.edit(workspace, draft, b"---\nname: lint\n---\nRun the linter.\n"),
+            ),
+            lessons=(pattern,),
+        ),
+    )
+    body = {"draft": draft, "target": ".claude/skills/lint/SKILL.md"}
+    inbox.put(workspace, "velma", Item(kind="skill", title="Lint before a push", key="lint", run=run, body=body))
+    written = (Written(name="notes", count=1), Written(name="lessons", count=1, ids=(pattern,)))
+    records.append(workspace, "velma", Record(run=run, session="s1", outcome="success", usd=0.1, writers=written))
+    workspace.close()
+    return run
+
+
+def test_one_undo_takes_a_reflection_back_whole_and_the_records_say_so(w):
+    memory = w.folder / "w/agents/velma/memory.md"
+    memory.write_text("# Memory\n\n## Notes\n")
+    before = files(w)
+    pattern = w.correct("w", LESSON)
+    run = reflect(w.folder / "w", pattern)
+    assert "no command" not in w.run("w", "undo", "--dry-run").stdout
+    done = undo(w, run)
+    now = files(w)
+    now.pop("agents/velma/corrections.md")
+    assert now == before
+    assert not (w.folder / "w/agents/velma/skills/lint/SKILL.md").exists()
+    assert known(w) == {LESSON: "retired"}
+    [record] = json.loads(w.run("w", "records", "--json").stdout)["records"]
+    assert record["undone"]
+    assert json.loads(w.run("w", "inbox", "--json").stdout)["waiting"] == []
+    rows = (w.folder / "w/agents/velma/reflections.jsonl").read_text().splitlines()
+    assert [json.loads(row).get("line", "ran") for row in rows] == ["ran", "undone"]
+    undo(w, done["undone_by"])
+    assert memory.read_text().endswith("a note\n")
+    assert known(w)[LESSON] != "retired"
+    [record] = json.loads(w.run("w", "records", "--json").stdout)["records"]
+    assert not record["undone"]
+    assert len(json.loads(w.run("w", "inbox", "--json").stdout)["waiting"]) == 1
+
+
+def test_a_line_that_a_person_wrote_since_a_reflection_outlives_its_undo(w):
+    memory = w.folder / "w/agents/velma/memory.md"
+    memory.write_text("# Memory\n\n## Notes\n")
+    run = reflect(w.folder / "w", w.correct("w", LESSON))
+    memory.write_text(memory.read_text() + "- mine\n")
+    done = undo(w, run)
+    assert done["merged"] == ["agents/velma/memory.md"]
+    assert memory.read_text() == "# Memory\n\n## Notes\n- mine\n"
+
+
+def test_without_a_name_a_command_is_taken_back_and_never_what_fleet_did_by_itself(w):
+    run = reflect(w.folder / "w", w.correct("w", LESSON))
+    assert undo(w)["kind"] == "correct"
+    told = w.run("w", "undo", expect=1).stderr
+    assert f"fleet undo {run}" in told
