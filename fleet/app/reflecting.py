@@ -309,3 +309,8 @@ def stats(workspace: Workspace) -> Stats:
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},
         unfilled=sum(counting.unfilled(workspace, agent) for agent in agents),
     )
+
+
+def decisions(workspace: Workspace) -> tuple[int, float]:
+    """Return how many decisions were made in the inboxes here, and the median days that one took."""
+    return inbox.days_to_decide(workspace, inbox.agents(workspace))

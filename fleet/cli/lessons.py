@@ -358,11 +358,13 @@ def _demote(
 def _stats(as_json: output.Json = False, directory: output.Directory = "") -> None:
     """Show whether the fleet learns: corrections per week, relapses, lessons that do not work."""
     with output.opened(directory) as workspace:
-        found = reflecting.stats(workspace)
+        found, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         if as_json:
-            output.say_json(output.cleaned(found.as_found()))
-        else:
-            output.say(found.render(_width(), readable))
+            output.say_json(output.cleaned(found.as_found() | {"decisions": {"number": decided, "median_days": days}}))
+            return
+        output.say(found.render(_width(), readable))
+        if decided:
+            output.say(f"\nInbox: {output.counted(decided, 'decision')}, each after {days:g} days in the median")
 
 
 def _width() -> int:

@@ -33,6 +33,8 @@ _BY_ID = frozenset(("merge", "contradiction"))
 """Kinds that are about two lessons, and not about words."""
 _DAY_CHARS = 10
 _ID_CHARS = 12
+_NAMED_MIN = 0.8
+_WAITS_MIN = 0.9
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="item"):
@@ -335,18 +337,28 @@ def _standing(known: Entry | None) -> str:
 
 
 def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
-    """Return what says the same in other words and waits, or was rejected; rejected ones first."""
+    """Return what was decided, or waits, and says the same in other words.
+
+    To keep out what only resembles a thing that waits would lose it without a word, so that takes more; and so does
+    what is named otherwise, such as two skills whose descriptions share a phrase.
+    """
     if item.kind in _BY_ID:
         return None
     close = {each.item.id: each for each in known if each.item.kind == item.kind and _standing(each)}
-    ranked = sorted(close.values(), key=lambda each: each.decision is None)
-    found = near(_words(item), [(each.item.id, _words(each.item)) for each in ranked], len(ranked) or 1)
-    alike = [close[each.id] for each in found if each.score >= ALIKE_MIN and not each.differs]
-    return min(alike, key=lambda each: each.decision is None, default=None)
+    said = [(each, _words(entry.item)) for each, entry in close.items()]
+    for found in near(_words(item), said, len(said) or 1):
+        entry = close[found.id]
+        is_named = bool(item.key and entry.item.key)
+        least = _WAITS_MIN if entry.decision is None else _NAMED_MIN if is_named else ALIKE_MIN
+        if found.score >= least and not found.differs:
+            return entry
+    return None
 
 
 def _words(item: Item) -> str:
-    return item.title
+    """Return what an item says, without what every item of its kind begins with."""
+    said = (item.body.get(name) for name in ("pattern", "note", "description"))
+    return next((each for each in said if isinstance(each, str) and each), item.title)
 
 
 def _days(since: str, until: str) -> float:

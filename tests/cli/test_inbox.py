@@ -1,0 +1,321 @@
+"""``fleet inbox``: each thing that waits is shown with its evidence and its diff, decided singly or by kind, undone."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.reflect import inbox
+from fleet.reflect.inbox import Item
+from fleet.store.workspace import Workspace
+
+LESSON = "Quote every variable in a shell script"
+NEVER = "Never use tabs in a Makefile"
+ALWAYS = "Always use tabs in a Makefile"
+DRAFT = "---\nname: lint\ndescription: Lint before a push\n---\n\nRun the linter, then the tests.\n"
+
+
+@pytest.fixture
+def w(stage):
+    stage.run("w", "init", "--agent", "velma")
+    return stage
+
+
+def put(stage, kind: str, title: str, **more) -> str:
+    workspace = Workspace(stage.folder / "w")
+    done = inbox.put(workspace, "velma", Item(kind=kind, title=title, **more))
+    workspace.close()
+    return done.id
+
+
+def put_skill(stage, slug: str = "lint", **more) -> str:
+    path = f"agents/velma/skills/{slug}/SKILL.md"
+    draft: Path = stage.folder / "w" / path
+    draft.parent.mkdir(parents=True)
+    draft.write_text(DRAFT)
+    body = {"draft": path, "target": f".claude/skills/{slug}/SKILL.md", **more}
+    return put(stage, "skill", f"a skill named {slug}", key=slug, body=body)
+
+
+def waiting(stage, *words: str) -> list[dict]:
+    return json.loads(stage.run("w", "inbox", "--json", *words).stdout)["waiting"]
+
+
+def decide(stage, *words: str, expect: int = 0) -> dict:
+    return json.loads(stage.run("w", "inbox", *words, "--json", expect=expect).stdout or "{}")
+
+
+def pair(stage) -> dict:
+    stage.correct("w", NEVER)
+    stage.correct("w", ALWAYS)
+    [found] = waiting(stage)
+    return found
+
+
+# --- kinds ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_skill_is_shown_as_a_diff_copied_at_a_yes_and_taken_away_by_an_undo(w):
+    skill = put_skill(w)
+    [shown] = waiting(w)
+    assert shown["id"] == skill
+    assert "+Run the linter, then the tests." in shown["diff"]
+    [done] = decide(w, "approve", skill)["decided"]
+    target = w.folder / "w/.claude/skills/lint/SKILL.md"
+    assert target.read_text() == DRAFT
+    assert waiting(w) == []
+    w.run("w", "undo", done["run"])
+    assert not target.exists()
+    assert [each["id"] for each in waiting(w)] == [skill]
+
+
+def test_a_skill_as_a_person_mended_its_draft_is_what_is_copied(w):
+    skill = put_skill(w)
+    draft = w.folder / "w/agents/velma/skills/lint/SKILL.md"
+    draft.write_text(DRAFT + "And commit.\n")
+    assert "+And commit." in waiting(w)[0]["diff"]
+    decide(w, "approve", skill)
+    assert (w.folder / "w/.claude/skills/lint/SKILL.md").read_text() == DRAFT + "And commit.\n"
+
+
+def test_a_skill_that_is_there_by_now_is_never_overwritten(w):
+    skill = put_skill(w)
+    target = w.folder / "w/.claude/skills/lint/SKILL.md"
+    target.parent.mkdir(parents=True)
+    target.write_text("mine\n")
+    told = w.run("w", "inbox", "approve", skill, expect=1).stderr
+    assert "never overwritten" in told
+    assert target.read_text() == "mine\n"
+    assert waiting(w) == [], "what is not true any more waits no longer"
+
+
+def test_an_edit_of_a_skill_is_refused_where_the_skill_changed_since(w):
+    target = w.folder / "w/.claude/skills/lint/SKILL.md"
+    target.parent.mkdir(parents=True)
+    target.write_text("old\n")
+    skill = put_skill(w, before="old\n")
+    assert "-old" in waiting(w)[0]["diff"]
+    target.write_text("old, and mended\n")
+    assert "was changed since" in w.run("w", "inbox", "approve", skill, expect=1).stderr
+    assert target.read_text() == "old, and mended\n"
+
+
+@pytest.mark.parametrize(
+    "draft", ["../../secret/SKILL.md", "/etc/SKILL.md", "agents/velma/skills/../../../x/SKILL.md", "fleet.toml"]
+)
+def test_an_inbox_that_came_along_has_no_other_file_read(w, draft):
+    (w.folder / "secret").mkdir()
+    (w.folder / "secret/SKILL.md").write_text("secret\n")
+    skill = put(w, "skill", "a skill", body={"draft": draft, "target": ".claude/skills/x/SKILL.md"})
+    assert "secret" not in waiting(w)[0]["diff"]
+    assert "is gone" in w.run("w", "inbox", "approve", skill, expect=1).stderr
+    assert not (w.folder / "w/.claude/skills/x/SKILL.md").exists()
+
+
+@pytest.mark.parametrize("target", ["../x/SKILL.md", "Makefile", ".git/SKILL.md", "/tmp/SKILL.md"])
+def test_a_skill_goes_nowhere_but_to_a_skill_file_below_the_workspace(w, target):
+    skill = put_skill(w, target=target)
+    w.run("w", "inbox", "approve", skill, expect=None)
+    assert not (w.folder / "x").exists()
+    assert not (w.folder / "w/Makefile").exists()
+    assert not (w.folder / "w/.git").exists()
+
+
+def test_a_rejected_skill_leaves_no_draft_and_comes_back_by_an_undo(w):
+    skill = put_skill(w)
+    draft = w.folder / "w/agents/velma/skills/lint/SKILL.md"
+    [done] = decide(w, "reject", skill, "--why", "we have a hook for that")["decided"]
+    assert not draft.exists()
+    w.run("w", "undo", done["run"])
+    assert draft.read_text() == DRAFT
+    assert [each["id"] for each in waiting(w)] == [skill]
+
+
+def test_an_observation_is_appended_to_the_page_about_the_person_and_only_at_a_yes(w):
+    page = w.folder / "w/agents/velma/USER.md"
+    page.write_text("# Me\n\nI like tea.")
+    first = put(w, "persona", "Prefers short answers", body={"note": "Prefers short answers"})
+    assert page.read_text() == "# Me\n\nI like tea."
+    [done] = decide(w, "approve", first)["decided"]
+    assert page.read_text().startswith("# Me\n\nI like tea.\n- 20")
+    assert page.read_text().endswith(": Prefers short answers\n")
+    w.run("w", "undo", done["run"])
+    assert page.read_text() == "# Me\n\nI like tea."
+    page.write_text("# Me\n\n- 2026-01-01: Works at night\n")
+    again = put(w, "persona", "Works at night", body={"note": "Works at night."})
+    assert "says so already" in w.run("w", "inbox", "approve", again, expect=1).stderr
+
+
+def test_a_candidate_becomes_a_lesson_at_a_yes_unless_it_is_known_by_then(w):
+    one = put(w, "candidate", LESSON, body={"pattern": LESSON, "wrong": "w", "right": "r"})
+    two = put(w, "candidate", NEVER, body={"pattern": NEVER, "wrong": "w", "right": "r"})
+    assert w.patterns("w")["patterns"] == []
+    [done] = decide(w, "approve", one)["decided"]
+    assert list(w.seen("w")) == [LESSON]
+    assert "approved by a person" in (w.folder / "w/agents/velma/corrections.md").read_text()
+    w.correct("w", NEVER)
+    assert "known by now" in w.run("w", "inbox", "approve", two, expect=1).stderr
+    w.run("w", "undo", done["run"])
+    assert list(w.seen("w")) == [NEVER]
+
+
+def test_a_guard_holds_from_a_yes_until_its_undo(w):
+    pattern = w.correct("w", "Ask before `git push --force`")
+    w.run("w", "edit", pattern, "--set", "trigger=Bash:git push*")
+    guard = put(w, "guard", "ask before git push", key=pattern, body={"lesson": pattern, "decision": "ask"})
+    [done] = decide(w, "approve", guard)["decided"]
+    assert [each["id"] for each in json.loads(w.run("w", "guard", "--json").stdout)["guards"]] == [pattern]
+    w.run("w", "undo", done["run"])
+    assert json.loads(w.run("w", "guard", "--json").stdout)["guards"] == []
+
+
+# --- one queue ------------------------------------------------------------------------------------------------------
+
+
+def test_a_pair_is_in_the_inbox_and_an_answer_to_the_review_decides_it_there(w):
+    shown = pair(w)
+    assert shown["kind"] == "contradiction"
+    assert any(NEVER in each for each in shown["evidence"])
+    [asked] = json.loads(w.run("w", "review", "--json").stdout)["pairs"]
+    w.run("w", "review", "--answer", f"{asked['pair']}=both")
+    assert waiting(w) == []
+    w.run("w", "review", "--answer", f"{asked['pair']}=ask")
+    assert [each["id"] for each in waiting(w)] == [shown["id"]]
+
+
+@pytest.mark.parametrize(("answer", "kept"), [("first", 0), ("second", 1)])
+def test_of_a_contradiction_the_one_that_was_shown_first_is_the_first(w, answer, kept):
+    shown = pair(w)
+    assert "which of the two holds" in w.run("w", "inbox", "approve", shown["id"], expect=2).stderr
+    [done] = decide(w, "approve", shown["id"], "--answer", answer)["decided"]
+    [left] = w.seen("w")
+    assert left in shown["evidence"][kept]
+    assert json.loads(w.run("w", "review", "--json").stdout)["pairs"] == []
+    w.run("w", "undo", done["run"])
+    assert set(w.seen("w")) == {NEVER, ALWAYS}
+    assert [each["id"] for each in waiting(w)] == [shown["id"]]
+
+
+def test_a_lesson_that_waits_for_a_memory_is_in_the_inbox_and_leaves_it_by_whatever_decides(w):
+    config = w.folder / "w/fleet.toml"
+    config.write_text(config.read_text().replace("[promotion]", '[promotion]\nmode = "suggest"'))
+    texts = (LESSON, "Pin the version of every action")
+    first, second = (w.correct("w", text, "--session", "s1") for text in texts)
+    for session in ("s2", "s3"):
+        for text in texts:
+            w.correct("w", text, "--session", session)
+    w.run("w", "sync")
+    found = {each["title"]: each["id"] for each in waiting(w)}
+    assert len(found) == 2
+    w.run("w", "promote", first)
+    [left] = waiting(w)
+    decide(w, "reject", left["id"], "--why", "not for me")
+    w.run("w", "sync")
+    assert waiting(w) == []
+    memory = (w.folder / "w/agents/velma/memory.md").read_text()
+    assert f"- {LESSON}" in memory
+    assert f"- {texts[1]}" not in memory
+    assert second in memory, "a lesson that was declined is remembered as that"
+    assert "waits for a choice" not in w.run("w", "start").stdout
+
+
+# --- how it is decided ----------------------------------------------------------------------------------------------
+
+
+def test_at_most_seven_are_shown_the_best_evidenced_first_and_all_are_counted(w):
+    places = ("tests", "docs", "the API", "a migration", "logging", "a cache", "the client", "a queue", "search")
+    for number, place in enumerate(places):
+        put(w, "persona", f"Wants {place} first", weight=float(number), body={"note": f"Wants {place} first"})
+    found = json.loads(w.run("w", "inbox", "--json").stdout)
+    assert found["total"] == 9
+    assert [each["weight"] for each in found["waiting"]] == [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0]
+    assert "2 more wait" in w.run("w", "inbox").stderr
+    assert len(waiting(w, "--all", "persona")) == 9
+    assert "9 things wait" in w.run("w", "start").stdout
+    assert "9 decisions since" in w.run("w", "status").stdout
+
+
+def test_a_kind_is_decided_all_at_once_and_another_kind_waits_on(w):
+    put(w, "persona", "Prefers short answers", body={"note": "Prefers short answers"})
+    put(w, "persona", "Works at night", body={"note": "Works at night"})
+    skill = put_skill(w)
+    assert len(decide(w, "reject", "--all", "persona", "--why", "no")["decided"]) == 2
+    assert [each["id"] for each in waiting(w)] == [skill]
+    assert not decide(w, "approve", "--all", "persona")["decided"]
+
+
+def test_what_cannot_be_done_is_named_and_the_rest_of_its_kind_is_done(w):
+    put_skill(w, "first")
+    put_skill(w, "second")
+    (w.folder / "w/agents/velma/skills/first/SKILL.md").unlink()
+    done = decide(w, "approve", "--all", "skill", expect=1)
+    assert len(done["decided"]) == 1
+    assert "is gone" in done["failed"][0]
+    assert (w.folder / "w/.claude/skills/second/SKILL.md").exists()
+
+
+def test_what_was_decided_is_not_decided_twice(w):
+    skill = put_skill(w)
+    decide(w, "approve", skill)
+    assert "was decided: approved" in w.run("w", "inbox", "reject", skill, expect=1).stderr
+    assert "nothing that waits" in w.run("w", "inbox", "reject", "i-0000", expect=1).stderr
+    assert w.run("w", "inbox").stdout == "all caught up: nothing waits for a decision\n"
+
+
+def test_what_nobody_decides_in_time_is_dropped_aloud_and_its_draft_with_it(w):
+    put_skill(w)
+    [skill] = waiting(w)
+    path = w.folder / "w/agents/velma/inbox.jsonl"
+    rows = [json.loads(row) for row in path.read_text().splitlines()]
+    for row in rows:
+        row["at"] = "2020-01-01" + row["at"][10:]
+    rows[0]["until"] = "2020-01-08"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = json.loads(w.run("w", "inbox", "--json").stdout)
+    assert found["expired"] == [skill["id"]]
+    assert found["waiting"] == []
+    assert not (w.folder / "w/agents/velma/skills/lint/SKILL.md").exists()
+
+
+def test_days_to_a_decision_are_in_the_statistics(w):
+    decide(w, "reject", put_skill(w))
+    assert json.loads(w.run("w", "stats", "--json").stdout)["decisions"] == {"number": 1, "median_days": 0.0}
+
+
+def test_on_a_terminal_each_is_a_key_and_the_last_can_be_undone(w):
+    put_skill(w)
+    put(w, "persona", "Prefers short answers", body={"note": "Prefers short answers"})
+    main, far = pty.openpty()
+    asked = subprocess.Popen(
+        [sys.executable, "-m", "fleet", "inbox"],
+        cwd=w.folder / "w",
+        env=w.environment(),
+        stdin=far,
+        stdout=far,
+        stderr=far,
+    )
+    os.close(far)
+    said, keys = b"", iter((b"y", b"u", b"n", b"y"))
+    while b"decisions made" not in said:
+        assert select.select([main], [], [], 60)[0], said
+        said += os.read(main, 4096)
+        if said.endswith(b"q quit\r\n") and (pressed := next(keys, None)):
+            os.write(main, pressed)
+    assert asked.wait(30) == 0
+    os.close(main)
+    assert b"2 decisions made" in said
+    assert b"waits again" in said
+    assert waiting(w) == []
+    assert (w.folder / "w/.claude/skills/lint/SKILL.md").exists() != (w.folder / "w/agents/velma/USER.md").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("approve",), ("approve", "i-1", "--all", "skill"), ("maybe", "i-1"), ("--all", "x")]
+)
+def test_what_is_not_understood_changes_nothing(w, words):
+    assert w.run("w", "inbox", *words, expect=2).stderr

@@ -1,0 +1,185 @@
+"""The inbox: the same thing waits once, what was rejected stays out, and nothing is dropped that nobody saw."""
+
+import pytest
+
+from fleet.reflect import inbox
+from fleet.reflect.inbox import Decision, Item
+from fleet.store import config
+from fleet.store.workspace import Workspace, World
+
+DAY = 86_400_000
+NOW = 1_795_219_200_000  # 2026-11-21T00:00:00Z
+TOKEN = "gh" + "p_" + "a1B2c3" * 6
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def w(tmp_path, clock):
+    (tmp_path / config.FILE_NAME).write_text("")
+    workspace = Workspace(tmp_path, World(wall_ms=clock, durable=False))
+    yield workspace
+    workspace.close()
+
+
+def put(w: Workspace, title: str, kind: str = "skill", **more) -> inbox.Put:
+    return inbox.put(w, "velma", Item(kind=kind, title=title, **more))
+
+
+def waits(w: Workspace) -> list[str]:
+    return [each.item.title for each in inbox.waiting(w, ["velma"])]
+
+
+def decide(w: Workspace, id_: str, said: str, **more) -> None:
+    inbox.decide(w, "velma", [Decision(id=id_, said=said, **more)])
+
+
+def test_the_same_thing_waits_once_whoever_puts_it_in_and_in_whatever_words(w):
+    first = put(w, "Run the migrations before the tests")
+    assert first.is_new
+    for again in ("Run the migrations before the tests.", "Before the tests, run the migrations"):
+        done = put(w, again)
+        assert (done.id, done.is_new) == (first.id, False)
+        assert first.id in done.why
+    assert waits(w) == ["Run the migrations before the tests"]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "Run the migrations before the tests",
+        "run the migrations before the tests.",
+        "Before the tests run the migrations",
+        "Always run the migrations before running the tests",
+        "Run migrations first, before the tests",
+    ],
+)
+def test_what_was_rejected_does_not_come_back_in_other_words(w, again):
+    first = put(w, "Run the migrations before the tests")
+    decide(w, first.id, "rejected", why="we have no database")
+    done = put(w, again)
+    assert not done.is_new
+    assert "we have no database" in done.why
+    assert waits(w) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "Run the migrations after the tests",
+        "Never run the migrations before the tests",
+        "Run the linter before a push",
+        "Pin the version of every action",
+    ],
+)
+def test_what_says_something_else_than_what_was_rejected_comes_in(w, other):
+    decide(w, put(w, "Run the migrations before the tests").id, "rejected")
+    assert put(w, other).is_new
+
+
+def test_of_another_kind_the_same_words_are_another_thing(w):
+    decide(w, put(w, "Prefers short answers", "persona").id, "rejected")
+    assert put(w, "Prefers short answers", "candidate").is_new
+
+
+@pytest.mark.parametrize("said", ["expired", "withdrawn", "elsewhere", "reopened"])
+def test_what_nobody_said_no_to_may_come_again(w, said):
+    first = put(w, "Run the migrations before the tests")
+    decide(w, first.id, said)
+    done = put(w, "Run the migrations before the tests")
+    assert done.is_new == (said != "reopened")
+    assert waits(w) == ["Run the migrations before the tests"]
+
+
+def test_a_pair_that_is_asked_about_again_waits_again_whatever_was_said_before(w):
+    first = put(w, "one lesson? a / b", "merge", key="p-1:p-2")
+    decide(w, first.id, "rejected")
+    assert put(w, "one lesson? a / b", "merge", key="p-1:p-2").is_new
+
+
+def test_the_best_evidenced_comes_first_then_the_oldest(w, clock):
+    put(w, "Pin the version of every action", weight=1)
+    clock.now += 1000
+    put(w, "Quote every variable", weight=3)
+    put(w, "Never force push to main", weight=1)
+    assert waits(w) == ["Quote every variable", "Pin the version of every action", "Never force push to main"]
+
+
+def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
+    put(w, "Run the migrations before the tests", until="2026-11-22")
+    clock.now += 30 * DAY
+    assert inbox.expire(w, "velma") == []
+    inbox.show(w, inbox.waiting(w, ["velma"]))
+    clock.now += 7 * DAY
+    assert inbox.expire(w, "velma") == []
+    clock.now += DAY
+    assert [each.item.title for each in inbox.expire(w, "velma")] == ["Run the migrations before the tests"]
+    assert waits(w) == []
+    assert inbox.expire(w, "velma") == []
+
+
+def test_a_second_look_writes_nothing(w):
+    put(w, "Run the migrations before the tests")
+    inbox.show(w, inbox.waiting(w, ["velma"]))
+    before = inbox.file_of(w, "velma").read_bytes()
+    inbox.show(w, inbox.waiting(w, ["velma"]))
+    assert inbox.file_of(w, "velma").read_bytes() == before
+
+
+def test_it_tells_how_many_wait_since_when_and_how_long_decisions_take(w, clock):
+    assert inbox.count(w, ["velma"]).told() == ""
+    ids = [put(w, title).id for title in ("Quote every variable", "Pin the version of every action", "Lint first")]
+    clock.now += 2 * DAY
+    put(w, "Prefers short answers", "persona")
+    found = inbox.count(w, ["velma"])
+    assert (found.number, found.since, found.kinds) == (4, "2026-11-21", {"skill": 3, "persona": 1})
+    assert "4 things wait" in found.told()
+    decide(w, ids[0], "approved")
+    clock.now += 2 * DAY
+    decide(w, ids[1], "rejected")
+    clock.now += 6 * DAY
+    decide(w, ids[2], "elsewhere")
+    assert inbox.days_to_decide(w, ["velma"]) == (3, 4.0)
+
+
+def test_no_secret_is_kept_in_it(w):
+    put(w, "Use the token", body={"note": f"it is {TOKEN}", "more": [{"deep": TOKEN}]}, evidence=(TOKEN,))
+    said = inbox.file_of(w, "velma").read_text()
+    assert TOKEN not in said
+    assert said.count("[REDACTED:") == 3
+
+
+@pytest.mark.parametrize(
+    "spoil", [b'{"line":"item","kind":"sk', b"\xff\xfe\n", b"[[[[\n", b'{"line":"later","id":"i-1"}\n', b'{"line":1}\n']
+)
+def test_a_spoiled_line_harms_no_other(w, spoil):
+    first = put(w, "Quote every variable")
+    with inbox.file_of(w, "velma").open("ab") as file:
+        file.write(spoil)
+    put(w, "Pin the version of every action")
+    decide(w, first.id, "rejected")
+    assert waits(w) == ["Pin the version of every action"]
+
+
+def test_an_undone_run_takes_out_what_it_put_in_and_brings_back_what_was_decided_by_it(w):
+    put(w, "Quote every variable", run="reflection-1")
+    mine = put(w, "Pin the version of every action").id
+    decide(w, mine, "approved", run="decide-1")
+    inbox.undo(w, "reflection-1", "undone")
+    assert waits(w) == []
+    inbox.undo(w, "reflection-1", "again", again=True)
+    assert waits(w) == ["Quote every variable"]
+    inbox.undo(w, "decide-1", "undone")
+    assert len(waits(w)) == 2
+    inbox.undo(w, "decide-1", "again", again=True)
+    assert waits(w) == ["Quote every variable"]

@@ -1,0 +1,133 @@
+"""Records of reflections: what a pass cost is counted from the file, reserved before it and settled after it."""
+
+import threading
+
+import pytest
+
+from fleet.reflect import records
+from fleet.reflect.records import Record, Written
+from fleet.store import config
+from fleet.store.workspace import Workspace, World
+
+DAY = 86_400_000
+NOW = 1_795_219_200_000  # 2026-11-21T00:00:00Z
+TODAY = "2026-11-21"
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def w(tmp_path, clock):
+    (tmp_path / config.FILE_NAME).write_text("")
+    workspace = Workspace(tmp_path, World(wall_ms=clock, durable=False))
+    yield workspace
+    workspace.close()
+
+
+def reserve(w: Workspace, run: str, usd: float, cap: float = 5.0, agent: str = "velma") -> bool:
+    return records.reserve(w, agent, Record(run=run, session=run, usd=usd), cap)
+
+
+def test_what_is_reserved_counts_until_it_is_settled_and_then_what_it_cost(w):
+    assert reserve(w, "r1", 3.0)
+    assert records.spent(w, TODAY) == 3.0
+    assert not reserve(w, "r2", 3.0)
+    records.settle(w, "velma", "r1", 0.25)
+    assert records.spent(w, TODAY) == 0.25
+    assert reserve(w, "r2", 3.0)
+
+
+def test_a_pass_that_died_or_whose_cost_nobody_said_counts_as_reserved(w):
+    reserve(w, "r1", 2.0)
+    reserve(w, "r2", 2.0)
+    records.settle(w, "velma", "r2", None)
+    records.append(w, "velma", Record(run="r2", session="r2"))
+    assert records.spent(w, TODAY) == 4.0
+
+
+def test_the_agents_of_a_workspace_share_one_cap(w):
+    assert reserve(w, "r1", 3.0)
+    assert not reserve(w, "r2", 3.0, agent="tank")
+    assert reserve(w, "r3", 2.0, agent="tank")
+
+
+def test_what_a_pass_costs_belongs_to_the_day_on_which_it_was_reserved(w, clock):
+    clock.now += DAY - 1000
+    reserve(w, "r1", 1.0)
+    clock.now += 2000
+    records.settle(w, "velma", "r1", 0.5)
+    records.append(w, "velma", Record(run="r1", usd=0.5))
+    assert records.spent(w, TODAY) == 0.5
+    assert records.spent(w, "2026-11-22") == 0.0
+
+
+def test_a_database_that_is_deleted_gives_nobody_a_second_budget(w, tmp_path):
+    reserve(w, "r1", 5.0)
+    w.close()
+    for each in (tmp_path / ".fleet").rglob("*.db*"):
+        each.unlink()
+    assert not reserve(Workspace(tmp_path, w.world), "r2", 0.1)
+
+
+def test_two_that_reserve_at_once_never_share_the_same_dollar(w, tmp_path):
+    done = list[bool]()
+
+    def one(number: int) -> None:
+        done.append(reserve(Workspace(tmp_path, w.world), f"r{number}", 1.0, cap=3.0))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sum(done) == 3
+    assert records.spent(w, TODAY) == 3.0
+
+
+def test_a_session_that_was_deferred_waits_until_it_was_reflected_on(w):
+    records.defer(w, "velma", Record(run="r1", session="s1", why="the day's cap is reached"))
+    records.defer(w, "velma", Record(run="r2", session="s1", why="the day's cap is reached"))
+    records.defer(w, "velma", Record(run="r3", session="s2", why="the day's cap is reached"))
+    assert [each.session for each in records.deferred(w, "velma")] == ["s1", "s2"]
+    records.append(w, "velma", Record(run="r4", session="s1"))
+    assert [each.session for each in records.deferred(w, "velma")] == ["s2"]
+
+
+def test_success_is_never_claimed_for_nothing(w):
+    notes = Written(name="notes", count=2)
+    assert Record(run="r", writers=(notes,)).told() == "saved 2 notes"
+    nothing = Record(run="r", outcome="success", writers=(Written(name="notes", skipped=("a note is known already",)),))
+    assert nothing.told() == "saved nothing: a note is known already"
+    assert Record(run="r", why="the transcript is empty").told() == "saved nothing: the transcript is empty"
+    failed = Record(run="r", writers=(notes, Written(name="skill", error="the disk is full")))
+    assert failed.told() == "saved 2 notes; skill failed: the disk is full"
+
+
+def test_a_pass_keeps_its_number_and_says_that_it_was_undone(w):
+    for run in ("r1", "r2"):
+        records.append(w, "velma", Record(run=run, usd=0.1))
+    assert records.undo(w, "velma", "r1")
+    assert not records.undo(w, "velma", "r9")
+    assert [(each.number, bool(each.undone)) for each in records.passes(w, "velma")] == [(1, True), (2, False)]
+    records.undo(w, "velma", "r1", again=True)
+    assert [bool(each.undone) for each in records.passes(w, "velma")] == [False, False]
+
+
+@pytest.mark.parametrize("spoil", [b'{"run":"r9","usd":', b"\xff\n", b'{"run":1}\n', b'{"usd":3}\n'])
+def test_a_spoiled_line_harms_no_other(w, spoil):
+    reserve(w, "r1", 1.0)
+    with records.file_of(w, "velma").open("ab") as file:
+        file.write(spoil)
+    records.append(w, "velma", Record(run="r1", usd=0.5))
+    assert records.spent(w, TODAY) == 0.5
+    assert len(records.passes(w, "velma")) == 1
