@@ -10,12 +10,13 @@ Token formats: the vendors' pages, and the rules of gitleaks. GitHub's ``ghs_`` 
 characters of ``[A-Za-z0-9._-]``.
 """
 
+import binascii
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import NamedTuple
 
 HOMES = ("/home/", "/Users/")
-VALUE_PEEK_CHARS = 128  # a value is judged by this much of it; all of it is redacted
 KEY_BLOCK_CHARS_MAX = 32 * 1024
 ROUNDS_MAX = 4  # one round is enough by design; more are insurance, so that no gate finds what the border passed
 
@@ -173,16 +174,14 @@ _TOKEN = re.compile(
     | (?P<github_classic>ghp_[A-Za-z0-9_]{30,})
     | (?P<github_oauth>gho_[A-Za-z0-9_]{30,})
     | (?P<github_app>gh[sur]_[A-Za-z0-9._-]{29,}[A-Za-z0-9])
-    | (?P<anthropic_key>sk-ant-[A-Za-z0-9_-]{20,})
+    | (?P<anthropic_key>sk-ant-[A-Za-z0-9_-]{70,})
     | (?P<openrouter_key>sk-or-[A-Za-z0-9_-]{20,})
     | (?P<openai_key>sk-(?:(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9]{20,}[A-Za-z0-9_-]*))
     | (?P<honcho_key>hch-(?:v[0-9]{1,2}-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,}[A-Za-z0-9_-]*))
     | (?P<aws_access_key>(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16,}+(?![a-z]))
-    | (?P<google_key>AIza[A-Za-z0-9_-]{35,})
-    | (?P<gitlab_token>gl(?:pat|dt|rt|cbt|ptt|ft|imt|soat|agent)-[A-Za-z0-9_.-]{19,}[A-Za-z0-9])
     | (?P<npm_token>npm_[A-Za-z0-9]{30,})
     | (?P<pypi_token>pypi-AgE[A-Za-z0-9_-]{40,})
-    | (?P<huggingface_token>hf_[A-Za-z0-9]{30,})
+    | (?P<huggingface_token>hf_[A-Za-z0-9]{30,40}(?![A-Za-z0-9_]))
     | (?P<stripe_key>(?:[rs]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,})
     | (?<![_-])(?P<jwt>eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+){0,3}+)
     )""",
@@ -191,8 +190,7 @@ _TOKEN = re.compile(
 # In small letters; a text with none of them is not searched for tokens at all.
 _TOKEN_HINTS = (
     *("xox", "xapp-", "xwfp-", "slack.com/", "github_pat_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "sk-", "hch-"),
-    *("akia", "asia", "abia", "acca", "a3t", "aiza", "npm_", "pypi-", "hf_", "k_live_", "k_test_", "whsec_", "eyj"),
-    *("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glimt-", "glsoat-", "glagent-"),
+    *("akia", "asia", "abia", "acca", "a3t", "npm_", "pypi-", "hf_", "k_live_", "k_test_", "whsec_", "eyj"),
 )
 _AWS_KEY_ID = re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}")
 _AWS_SECRET = re.compile(
@@ -201,7 +199,7 @@ _AWS_SECRET = re.compile(
 )
 _AWS_SECRET_ALONE = re.compile(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
 _URL_PASSWORD = re.compile(
-    r"""://[^\s/:@?\#|"'`()\[\]\\]{0,128}+:
+    r"""://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+):
     (?!\$\{|\$[A-Z_]+@|<[^\s<>]*>@|\{+[^\s{}]*\}+@|[*.]+@|\[REDACTED:[a-z-]+\]@|[0-9]{1,5}[?\#,])
     (?P<secret>[^\s/"`]{1,256})@""",
     re.VERBOSE,
@@ -215,7 +213,7 @@ _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{16}")
 _KEY_BODY_CUT_OFF = re.compile(r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++""")
-_MARK = re.compile(r"\[REDACTED:[a-z-]{1,40}\]")
+_DIGIT = re.compile("[0-9]")
 
 
 def _redact_once(text: str, kinds: set[str]) -> str:
@@ -228,19 +226,44 @@ def _redact_once(text: str, kinds: set[str]) -> str:
     if ("akia" in low or "asia" in low) and _AWS_KEY_ID.search(text):
         text = _redact_each(_AWS_SECRET_ALONE, "aws-secret-key", text, kinds, _is_mixed)
     if any(hint in low for hint in _TOKEN_HINTS):
-        text = _redact_each(_TOKEN, None, text, kinds)
+        text = _redact_each(_TOKEN, None, text, kinds, _is_no_example)
     if "://" in low and "@" in low:
-        text = _redact_each(_URL_PASSWORD, "url-credentials", text, kinds)
+        text = _redact_each(_URL_PASSWORD, "url-credentials", text, kinds, _is_password)
     if "bearer" in low or "authorization" in low:
         text = _redact_each(_BEARER, "bearer-token", text, kinds, _is_bearer)
-    if any(hint in low for hint in _NAME_HINTS):
-        text = _redact_assigned(text, kinds)
+    is_named = any(hint in low for hint in _NAME_HINTS)
+    if is_named or _has_token_run(text):
+        text = _credentials().redact_provided(text, kinds)
+        if is_named:
+            text = _credentials().redact_loose(_credentials().redact_assigned(text, kinds), kinds)
     return text
+
+
+_TOKEN_RUN = re.compile(r"[A-Za-z0-9_+/=~.:|!%-]{16,}+")
+_NAME_HINTS = (
+    "secret",
+    "token",
+    "passw",
+    "passphrase",
+    "_pass",
+    "pwd",
+    "_pw",
+    "key",
+    "cred",
+    "auth",
+    "sig=",
+    "api_org_",
+)
+
+
+def _has_token_run(text: str) -> bool:
+    """Tell whether something is long and mixed enough to be a token: most words are not."""
+    return any(_DIGIT.search(run) for run in _TOKEN_RUN.findall(text))
 
 
 _HINTS = (
     *("-----begin", "secret", "akia", "asia", *_TOKEN_HINTS, "://", "bearer", "authorization"),
-    *("token", "passw", "passphrase", "_pass", "_pwd", "key", *(home.lower() for home in HOMES)),
+    *(*_NAME_HINTS, *(home.lower() for home in HOMES)),
 )
 """Whatever ``_redact_once`` and ``_without_home`` look for before they look closer, in small letters."""
 
@@ -259,7 +282,7 @@ def _hints_at_something(text: str) -> bool:
             for hint in hints:
                 if hint in low:
                     return True
-    return False
+    return _has_token_run(text)
 
 
 def _redact_each(
@@ -284,18 +307,53 @@ def _redact_each(
     return pattern.sub(marked, text)
 
 
+_EXAMPLE = re.compile(r"EXAMPLE|[xX]{8}|(?i:abcdefghijklmnop)")
+
+
+def _is_no_example(found: re.Match[str]) -> bool:
+    """Tell a token from one that only shows the form, as vendors' pages have it."""
+    return not _EXAMPLE.search(found[0])
+
+
 def _is_mixed(found: re.Match[str]) -> bool:
     """Tell a random secret from a hash or a path: capitals, small letters and digits, and no hex."""
     value = found["secret"]
     return all(re.search(letters, value) for letters in ("[A-Z]", "[g-z]", "[0-9]")) and value.count("/") < 4
 
 
+def _is_password(found: re.Match[str]) -> bool:
+    """Tell a password from one that everybody has: the user's own name, or the word for it."""
+    return found["secret"] != found["user"] and not _is_placeholder(found["secret"])
+
+
 def _is_bearer(found: re.Match[str]) -> bool:
     """Tell a token from a word of prose: "Authorization: Bearer authentication is ..."."""
     value = found["secret"]
+    if found["scheme"].lower() == "basic" and _is_open(value):
+        return False
     if not found["header"]:
         return found["scheme"].lower() == "bearer" and len(value) >= 20 and bool(_DIGIT.search(value))
-    return not _PLACEHOLDER.match(value) and (len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value)))
+    return not _is_placeholder(value) and (len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value)))
+
+
+def _is_open(value: str) -> bool:
+    """Tell whether a basic authorization names a user, and no password that is one."""
+    try:
+        password = binascii.a2b_base64(value).partition(b":")[2].decode("utf-8", "replace").strip()
+    except binascii.Error:
+        return value.upper() == "BASE64"
+    return not password or _is_placeholder(password)
+
+
+def _is_placeholder(value: str) -> bool:
+    return bool(_credentials().is_placeholder(value))
+
+
+def _credentials() -> ModuleType:
+    """Return the module with the tables: 5 ms to load, and most texts hint at nothing in it."""
+    from fleet.text import credentials
+
+    return credentials
 
 
 def _redact_key_blocks(text: str, kinds: set[str]) -> str:
@@ -322,110 +380,6 @@ def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
         return end[1]
     body = _KEY_BODY_CUT_OFF.match(text, start)
     return body.end() if body else 0
-
-
-# --- NAME=value -----------------------------------------------------------------------------------------------------
-
-_NAME_HINTS = ("secret", "token", "passw", "passphrase", "_pass", "_pwd", "key")
-# The name is read from its first letter on, or a long run of capitals would be tried from each of them.
-_NAME = re.compile(
-    r"""(?<![A-Za-z0-9_])(?:
-      (?P<name>[A-Z0-9_]*(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_KEY|APIKEY|(?<![A-Z0-9_])KEY)
-          (?:_BASE|_[0-9]{1,2})?)
-    | (?P<loose>[A-Za-z0-9_]*
-          (?i:api[_-]?key|secret[_-]?key|client[_-]?secret|(?:access|auth|refresh)[_-]?token|password|passwd))
-    )
-    (?:\\?["'])?(?P<blank>[ \t]{0,4})(?P<sign>[:?+]?=(?![=~])>?|:(?!:))[ \t]{0,4}""",
-    re.VERBOSE,
-)
-_NO_SECRET_KEY = re.compile(
-    r"(?:^|_)(?:PRIMARY|FOREIGN|PUBLIC|SORT|PARTITION|CACHE|UNIQUE|SHARD|GROUP|ROUTING|INDEX|OBJECT|LOOKUP|MAP|HOT"
-    r"|STORAGE|CONTEXT|DEDUP|IDEMPOTENCY|REGISTRY|PRESS|ANY|ENTER|ESCAPE|HASH|RANGE|JSON|DICT|ROW)_KEY$"
-)
-_WORTH_ANY_LENGTH = re.compile(r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$")
-_PLACEHOLDER = re.compile(
-    r"""(?ix)
-      \$(?:[{(]|\w+(?:$|[;&|])) | %\w+%$ | <[\w\ .:/|-]*>?$ | \{+[\w\ .$-]*\}*$ | \[[\w\ .-]*\]?$ | \(\w*\)?$
-    | [.*?…-]{2,}$ | x{3,}$ | (?:your|insert|enter)[_-][a-z_-]{0,40}$
-    | (?:os|process|config|settings|secrets|self|this|args|env|ctx|req|request|import\.meta|vault)\.[a-z]
-    | (?:getenv|config|env|environ|secret|input|getpass|prompt)[(\[]
-    | (?:true|false|yes|no|on|off|none|null|nil|undefined|unset|empty|missing|required|optional|redacted|hidden|masked
-        |string|str|int|bytes|bool|value|val|todo|tbd|n/a|change[_-]?me|change[_-]?it|placeholder|example|dummy|sample)$
-    | (?:~|\.{1,2}|\$\w+|[a-z]:)[/\\]
-    | /(?:etc|home|users|usr|var|opt|tmp|root|run|mnt|srv|private|dev|app|data|keys?|certs?|secrets?|workspace)
-      /[\w./-]+$
-    """
-)
-_DIGIT = re.compile("[0-9]")
-_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}[(\[]")
-_LOOSE_VALUE = re.compile(r"(?=[^0-9]{0,128}+[0-9])(?=[^A-Za-z]{0,128}+[A-Za-z])[\w\-+=~!@#%^&*]{12,}$", re.ASCII)
-_QUOTED = re.compile(
-    r"""\\"(?P<nested>(?:[^"\\\n]|\\[^"\n])*+)\\" | "(?P<double>(?:[^"\\\n]|\\[^\n])*+)" | '(?P<single>[^'\n]*+)'""",
-    re.VERBOSE,
-)
-_BARE = re.compile(r"""\\?["']?([^\s`]*)""")
-_AFTER_VALUE = ".,;:)}>\"'\\"
-
-
-def _redact_assigned(text: str, kinds: set[str]) -> str:
-    """Redact the values of names such as ``GITHUB_TOKEN``; the name stays."""
-    out: list[str] = []
-    done = at = 0
-    while named := _NAME.search(text, at):
-        at = named.end()
-        if not _is_secret(named, text):
-            continue
-        start, end = _value_span(text, at, len(text))
-        out += (text[done:start], "[REDACTED:env-secret]")
-        done = at = end
-        kinds.add("env-secret")
-    return "".join((*out, text[done:]))
-
-
-def _value_span(text: str, at: int, limit: int) -> tuple[int, int]:
-    """Return where the value lies: within its quotes, or up to the next blank but for closing punctuation."""
-    if text.startswith(("'", '"', "\\"), at):
-        quoted = _QUOTED.match(text, at, limit)
-        if quoted and quoted.lastgroup:
-            return quoted.span(quoted.lastgroup)
-    bare = _BARE.match(text, at, limit)
-    start, end = bare.span(1) if bare else (at, at)
-    return start, start + len(text[start:end].rstrip(_AFTER_VALUE))
-
-
-def _is_secret(named: re.Match[str], text: str) -> bool:
-    """Judge by name, sign and the first characters of the value."""
-    name, at = named["name"], named.end()
-    if name and _NO_SECRET_KEY.search(name):
-        return False
-    start, end = _value_span(text, at, at + VALUE_PEEK_CHARS)
-    value = text[start:end]
-    if not name or name == "KEY":
-        return _LOOSE_VALUE.match(value) is not None and not _PLACEHOLDER.match(value)
-    # What is redacted already weighs nothing: else a second look would find more than the first.
-    core = _MARK.sub("", value).strip(_AFTER_VALUE + "[]") if "[" in value else value
-    bare = start == at
-    if not core or (bare and named["blank"] and _CALL.match(value)):
-        return False
-    if bare and named["sign"] == ":" and not (len(core) >= 6 and _DIGIT.search(core)):
-        return core == value and _is_yaml_line(text, named, end) and not _PLACEHOLDER.match(value)
-    return _is_worthy(name, core) and not _PLACEHOLDER.match(value)
-
-
-def _is_worthy(name: str, core: str) -> bool:
-    """Tell whether the value could be this name's secret: ``TOKEN=token`` and ``MAX_TOKEN=4096`` could not."""
-    said = core.upper().replace("-", "_")
-    if name == said or name.endswith("_" + said):
-        return False
-    return bool(_WORTH_ANY_LENGTH.search(name)) or (len(core) >= 6 and not (core.isdigit() and len(core) <= 6))
-
-
-def _is_yaml_line(text: str, named: re.Match[str], end: int) -> bool:
-    """Tell ``DB_PASSWORD: correcthorse``, alone on its line, from prose that goes on after the colon."""
-    if "_" not in named["name"] or text[end : end + 24].partition("\n")[0].strip():
-        return False
-    start = named.start()
-    return text[max(0, start - 24) : start].rpartition("\n")[2].strip() in {"", "-"}
 
 
 # --- Markdown -------------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ IN_CONTEXT = [
     ("url-credentials", "redis://:", "hunter2", "@cache:6379"),
     ("bearer-token", "Authorization: Bearer ", "abc123.def-456", ""),
     ("bearer-token", "curl -H 'authorization: bearer ", "abcdefghijklmnopqrst", "' x"),
-    ("bearer-token", '"Authorization": "Basic ', "dXNlcjpwYXNz", '"'),
+    ("bearer-token", '"Authorization": "Basic ', "dXNlcjpwYTU1", '"'),
     ("bearer-token", "sent Bearer ", _letters(32), " to it"),
     ("env-secret", "SENTRY_API_KEY=", "q8w7e6r5", ""),
     ("env-secret", "export DB_PASSWORD=", "hunter2", "; ls"),

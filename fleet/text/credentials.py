@@ -1,0 +1,398 @@
+"""Secrets that tell by their name or by their provider's form: ``fooToken = "…"``, ``API_KEY=…``, ``glsa_…``.
+
+Loaded by ``screening`` only for a text that hints at one; the providers' forms and the words that make a value
+innocent are data files, read with the first such text. A form with a provider's beginning is *certain*; a value of
+which only the name says that it is secret is *doubtful*. Cost is linear: each name and each beginning is looked at
+once, and a value is judged by its first 128 characters.
+"""
+
+import hashlib
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+VALUE_PEEK_CHARS = 128  # a value is judged by this much of it; all of it is redacted
+_DATA = Path(__file__).with_name("data")
+_MARK = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]")
+_DIGIT = re.compile("[0-9]")
+NAMED = "env-secret"
+"""The kind of what its name alone tells."""
+
+
+# --- by the provider's form -------------------------------------------------------------------------------------------
+
+
+class _Form(NamedTuple):
+    kind: str
+    beginning: str
+    rest: re.Pattern[str]
+
+
+@cache
+def _forms() -> tuple[_Form, ...]:
+    rows = _DATA.joinpath("providers.txt").read_text("utf-8").splitlines()
+    told = [row.split(None, 2) for row in rows if row and row[0] != "#"]
+    return tuple(_Form(kind, beginning, re.compile(rest, re.ASCII)) for kind, beginning, rest in told)
+
+
+# Some secrets bear their sign in the middle: Azure's, Terraform's, Facebook's, and an address that is signed.
+_MIDDLE = re.compile(
+    r"""(?P<azure_secret>(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~-]))
+    | (?P<terraform_token>(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70})
+    | (?P<facebook_token>(?<![A-Za-z0-9])[0-9]{15,16}[|%][\w-]{27,40}(?![\w-]))
+    | (?P<maxmind_key>(?<![A-Za-z0-9_])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)
+    | (?P<telegram_token>(?<![A-Za-z0-9])[0-9]{5,16}:A[\w-]{33,34}(?![\w-]))
+    | (?P<mailchimp_key>(?<![A-Za-z0-9])[0-9a-f]{32}-us[0-9]{1,2}(?![A-Za-z0-9]))
+    | (?P<salesforce_token>(?<![A-Za-z0-9])00[A-Za-z0-9]{13}![\w.]{80,120})
+    | (?P<azure_signature>(?<=[?&]sig=)[A-Za-z0-9%/+]{43,}(?:=|%3[Dd]))
+    | (?P<newrelic_key>(?<![A-Za-z0-9])[a-f0-9]{36}NRAL)""",
+    re.VERBOSE | re.ASCII,
+)
+_MIDDLE_SIGNS = ("Q~", ".atlasv1.", "|", "%", "_mmk", ":A", "-us", "!", "sig=", "NRAL")
+
+
+def provided(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where tokens of a known form stand, with their kinds, in no order."""
+    for kind, beginning, rest in _forms():
+        at = text.find(beginning)
+        while at >= 0:
+            end = at + len(beginning)
+            found = rest.match(text, end) if _is_border(text[at - 1 : at] + beginning[0]) else None
+            if found and not text[found.end() : found.end() + 1].isalnum() and not is_example(text[at : found.end()]):
+                yield at, found.end(), kind
+                end = found.end()
+            at = text.find(beginning, end)
+    if any(sign in text for sign in _MIDDLE_SIGNS):
+        for middle in _MIDDLE.finditer(text):
+            if not is_example(middle[0]):
+                yield *middle.span(), (middle.lastgroup or "").replace("_", "-")
+
+
+def _is_border(two: str) -> bool:
+    """Tell whether a token may begin with the second of two signs, or with the only one."""
+    return len(two) < 2 or (two[0] != "+" and not two.isalnum())
+
+
+_SAME = re.compile(r"([A-Za-z0-9])\1{7}")
+
+
+def is_example(token: str) -> bool:
+    """Tell a token that only shows the form: one sign repeated, ``EXAMPLE``, the alphabet."""
+    peek = token[:VALUE_PEEK_CHARS]
+    low = peek.lower()
+    if "example" in low or "xxxxxx" in low or "abcdefghijklmnop" in low or "12345678901234567890" in low:
+        return True
+    if _SAME.search(peek) is not None and len(set(low)) < 8:
+        return True
+    return hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=8).hexdigest() in _words().published
+
+
+def redact_provided(text: str, kinds: set[str]) -> str:
+    """Return the text without tokens of a known form; the first and longest of those that overlap goes."""
+    spans = sorted(provided(text), key=lambda span: (span[0], -span[1]))
+    out: list[str] = []
+    done = 0
+    for start, end, kind in spans:
+        if start >= done:
+            out += (text[done:start], f"[REDACTED:{kind}]")
+            kinds.add(kind)
+            done = end
+    return "".join((*out, text[done:])) if out else text
+
+
+# --- NAME=value -------------------------------------------------------------------------------------------------------
+
+# The name is read from its first letter on, or a long run of capitals would be tried from each of them.
+_NAME = re.compile(
+    r"""(?<![A-Za-z0-9_])
+    (?P<name>[A-Z0-9_]*(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_KEY|APIKEY|(?<![A-Z0-9_])KEY)
+          (?:_BASE|_[0-9]{1,2})?)
+    (?:\\?["'])?(?P<blank>[ \t]{0,4})(?P<sign>[:?+]?=(?![=~])>?|:(?=[ \t"'\\]))[ \t]{0,4}""",
+    re.VERBOSE,
+)
+_WORTH_ANY_LENGTH = re.compile(r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$")
+_PLACEHOLDER = re.compile(
+    r"""(?ix)
+      [.\ …]*(?:[a-z0-9]+[-_\ ])*(?:passw(?:or)?d|pass|pw|key|token|secret|here|xxx)[.\ …]*$ | .*(?:\.\.\.|…)$ | \.\.\.
+    | (?:abc|xyz|foo|bar)[-_]?123(?:[a-z]{3}456)?$ | 12345678[0-9]*$ | .*insecure-[a-z-]*$
+    | \$(?:[{(]|\w+(?:$|[;&|])) | %\w+%$ | <[\w\ .:/|-]*>?$ | \{+[\w\ .$-]*\}*$ | \[[\w\ .-]*\]?$ | \(\w*\)?$
+    | [.*?…-]{2,}$ | x{3,}$ | (?:your|insert|enter)[_-][a-z_-]{0,40}$
+    | (?:os|process|config|settings|secrets|self|this|args|env|ctx|req|request|import\.meta|vault)\.[a-z]
+    | (?:getenv|config|env|environ|secret|input|getpass|prompt)[(\[]
+    | (?:true|false|yes|no|on|off|none|null|nil|undefined|unset|empty|missing|required|optional|redacted|hidden|masked
+        |string|str|int|bytes|bool|value|val|todo|tbd|n/a|change[_-]?me|change[_-]?it|placeholder|example|dummy|sample
+        |postgres|mysql|root|admin|pass|passw(?:or)?d|(?:my)?secret(?:passw(?:or)?d)?)$
+    | (?:~|\.{1,2}|\$\w+|[a-z]:)[/\\]
+    | /(?:etc|home|users|usr|var|opt|tmp|root|run|mnt|srv|private|dev|app|data|keys?|certs?|secrets?|workspace)
+      /[\w./-]+$
+    """
+)
+
+
+def is_placeholder(value: str) -> bool:
+    """Tell a value that stands for one: a variable, a word for it, a path, ``...``."""
+    return len(value) <= 2 * VALUE_PEEK_CHARS and _PLACEHOLDER.match(value) is not None
+
+
+_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}[(\[]")
+_QUOTED = re.compile(
+    r"""\\"(?P<nested>(?:[^"\\\n]|\\[^"\n])*+)\\" | "(?P<double>(?:[^"\\\n]|\\[^\n])*+)" | '(?P<single>[^'\n]*+)'""",
+    re.VERBOSE,
+)
+_BARE = re.compile(r"""\\?["']?([^\s`]*)""")
+_AFTER_VALUE = ".,;:)}>\"'\\"
+
+
+def redact_assigned(text: str, kinds: set[str]) -> str:
+    """Return the text without the values of names such as ``GITHUB_TOKEN``; the name stays."""
+    out: list[str] = []
+    done = at = 0
+    while named := _NAME.search(text, at):
+        at = named.end()
+        if not _is_secret(named, text):
+            continue
+        start, end = _value_span(text, at, len(text))
+        out += (text[done:start], f"[REDACTED:{NAMED}]")
+        done = at = end
+        kinds.add(NAMED)
+    return "".join((*out, text[done:]))
+
+
+def _value_span(text: str, at: int, limit: int) -> tuple[int, int]:
+    """Return where the value lies: within its quotes, or up to the next blank but for closing punctuation."""
+    if text.startswith(("'", '"', "\\"), at):
+        quoted = _QUOTED.match(text, at, limit)
+        if quoted and quoted.lastgroup:
+            return quoted.span(quoted.lastgroup)
+    bare = _BARE.match(text, at, limit)
+    start, end = bare.span(1) if bare else (at, at)
+    return start, start + len(text[start:end].rstrip(_AFTER_VALUE))
+
+
+def _is_secret(named: re.Match[str], text: str) -> bool:
+    """Judge by name, sign and the first characters of the value."""
+    name, at = named["name"], named.end()
+    if name == "KEY" or name.removesuffix("_KEY").lower().endswith(_words().no_secret):
+        return False
+    start, end = _value_span(text, at, at + VALUE_PEEK_CHARS)
+    value = text[start:end]
+    # What is redacted already weighs nothing: else a second look would find more than the first.
+    core = _MARK.sub("", value).strip(_AFTER_VALUE + "[]") if "[" in value else value
+    bare = start == at
+    if not core or is_example(core) or (bare and named["blank"] and _CALL.match(value)):
+        return False
+    if bare and named["sign"] == ":" and not (len(core) >= 6 and _DIGIT.search(core)):
+        return core == value and _is_yaml_line(text, named, end) and not _PLACEHOLDER.match(value)
+    return _is_worthy(name, core) and not _PLACEHOLDER.match(value)
+
+
+def _is_worthy(name: str, core: str) -> bool:
+    """Tell whether the value could be this name's secret: ``TOKEN=token`` and ``MAX_TOKEN=4096`` could not."""
+    said = core.upper().replace("-", "_")
+    if name == said or name.endswith("_" + said):
+        return False
+    if not _WORTH_ANY_LENGTH.search(name) and _ODD_FOR_TOKEN.search(core):
+        return False
+    return bool(_WORTH_ANY_LENGTH.search(name)) or (len(core) >= 6 and not (core.isdigit() and len(core) <= 6))
+
+
+# No token bears these; what follows a sign of a shell or of an address is no longer the value.
+_ODD_FOR_TOKEN = re.compile(r"^[^&;|]{0,12}[?@%$^*!#\[\]{}]|^[^&;|]*[?@%^*!#\[\]{}]|^\w+=[^&]+&")
+
+
+def _is_yaml_line(text: str, named: re.Match[str], end: int) -> bool:
+    """Tell ``DB_PASSWORD: correcthorse``, alone on its line, from prose that goes on after the colon."""
+    if "_" not in named["name"] or text[end : end + 24].partition("\n")[0].strip():
+        return False
+    start = named.start()
+    return text[max(0, start - 24) : start].rpartition("\n")[2].strip() in {"", "-"}
+
+
+# --- any name, any quoting --------------------------------------------------------------------------------------------
+
+_LOOSE = re.compile(
+    r"""(?P<word>(?i:token|secret|passw(?:or)?d|passphrase|pwd|(?<=_)pw|pass|key|cred(?:ential)?s?|auth))
+    (?P<tail>[A-Za-z0-9_.-]{0,24}+)(?:\[[0-9]{0,4}\])?\\{0,2}["'`)\]]{0,2}
+    (?:(?::[ \t]{0,4}|[ \t]{1,8})(?:string|String|str|text|char)\b(?=[ \t]*=))?
+    (?P<sign>[ \t]{0,16}(?::{0,3}=(?:>|={0,2})|!={1,2}|:{1,2}|->|-(?=[ \t]{1,4}["'])|[?.+]=|,|\|\|:?|\()[ \t]{0,16}
+        |>[\s{]{0,40}|[ \t]{1,8}(?=[@"'`])|[ \t](?=[A-Za-z0-9]))
+    @?(?=["'`\\(]{0,3}(?!\[REDACTED)[^\s"'`=,;(<>]{8}|["'][^\s"'=;<>]{8})
+    (?=[^\s<>]{0,120}?(?:[0-9!#$%^&*{}\[\]]|[a-z][A-Z]))""",
+    re.VERBOSE,
+)
+_STRONG = ("secret", "pass", "pw", "cred")
+_STRONG_KEY = re.compile(r"(?i:api|private|access|secret)[_-]?$")
+_FLAG = re.compile(r"(?:^|[\s\"'`])--[\w-]*[ \t]$")
+_NO_TAIL = re.compile(
+    r"(?i)(?:(?:^|_)id|_?ids|_?type|_?name|_?count|_?limit|_?path|_?file|_?url|_?uri|words?|board|_?length|^s|^s[_-].*|_?uses?|_?at|_?expir.*)$"
+)
+_RUN = re.compile(
+    r"[^\s\"'`,;<>(){}\[\]=]{16,512}+={0,3}(?![(\[{<])|[^\s\"'`,;<>(){}\[\]=]{6,15}+={0,3}(?![A-Za-z0-9(\[{<])"
+)
+_REST = re.compile(r"[^\s\"'`,;<>(){}\[\]]*")
+_WORD = re.compile(r"[!-~]{10,512}")
+_AFTER_ODD = ",;'\"`"
+_TOKEN_LIKE = re.compile(r"[\w.+/=~-]+$", re.ASCII)
+_PASSWORD_LIKE = re.compile(r"[!-~]+$")
+_ODD = re.compile(r"[!#$%^&*{}\[\]()<>?@;]")
+_HEX = re.compile(r"[0-9a-fA-F]{16,}$")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ]|$)|[0-9.]+/")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
+_PATH = re.compile(r"[a-z]+://|[~.]{0,2}/[a-z]|[A-Za-z_]+(?:\.[A-Za-z_]+)+$|(?:[A-Za-z_-]+/)+[A-Za-z_.-]*$", re.ASCII)
+_CHANGE = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
+
+
+class _Words(NamedTuple):
+    innocent: dict[str, tuple[str, ...]]  # by their first four letters
+    before_key: tuple[str, ...]
+    no_secret: tuple[str, ...]
+    published: frozenset[str]
+
+
+@cache
+def _words() -> _Words:
+    told = tomllib.loads(_DATA.joinpath("secrets.toml").read_text("utf-8"))
+    lists = {name: tuple(words.split()) for name, words in told.items()}
+    innocent: dict[str, tuple[str, ...]] = {}
+    for word in lists["innocent"]:
+        innocent[word[:4]] = (*innocent.get(word[:4], ()), word)
+    return _Words(innocent, lists["before_key"], lists["no_secret"], frozenset(lists["published"]))
+
+
+def _has_innocent_word(low: str) -> bool:
+    words = _words().innocent
+    return any(low.startswith(words[low[at : at + 4]], at) for at in range(len(low) - 3) if low[at : at + 4] in words)
+
+
+def redact_loose(text: str, kinds: set[str]) -> str:
+    """Return the text without random values behind names of secrets in any case and quoting; the name stays."""
+    out: list[str] = []
+    done = at = 0
+    while named := _LOOSE.search(text, at):
+        at = named.end("word")
+        if _is_innocent_name(text, named):
+            continue
+        for start, end in _loose_values(text, named):
+            if start >= done and _is_random(
+                named, text[start : min(end, start + VALUE_PEEK_CHARS)], text[start - 1 : start]
+            ):
+                rest = _REST.match(text, end)
+                end = rest.end() if rest and text[start - 1] not in "\"'" else end  # noqa: PLW2901 - as far as it reaches
+                out += (text[done:start], f"[REDACTED:{NAMED}]")
+                done = at = end
+                kinds.add(NAMED)
+                break
+    text = "".join((*out, text[done:])) if out else text
+    return _COMPARED.sub(lambda found: _without_compared(found, kinds), text)
+
+
+# if ("value" == password)
+_COMPARED = re.compile(
+    r"""(?<=["'])(?P<value>[!-~]{10,128}?)
+    (?P<rest>["'][ \t]{0,4}[!=]={1,2}[ \t]{0,4}[\w.]{0,40}?(?i:passw|secret|pwd|private_?key))""",
+    re.VERBOSE,
+)
+
+
+def _without_compared(found: re.Match[str], kinds: set[str]) -> str:
+    if not _is_odd(found["value"], "'") or is_example(found["value"]):
+        return found[0]
+    kinds.add(NAMED)
+    return f"[REDACTED:{NAMED}]{found['rest']}"
+
+
+def _is_innocent_name(text: str, named: re.Match[str]) -> bool:
+    start = named.start()
+    before = text[max(0, start - 16) : start].lower()
+    word = named["word"]
+    if word.lower() in ("key", "pass", "auth") and not (word[0].isupper() and word[1:].islower()):
+        amid = before[-1:].isalpha()
+        if amid and not (word.lower() == "key" and before.endswith(_words().before_key)):
+            return True
+        if word.lower() == "pass" and named["tail"][:1].isalpha():
+            return True
+    return before.rstrip(" _-").endswith(_words().no_secret) or bool(named["tail"] and _NO_TAIL.search(named["tail"]))
+
+
+def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
+    at = named.end()
+    if (
+        not named["sign"].strip()
+        and text[at : at + 1].isalnum()
+        and not _FLAG.search(text[max(0, named.start() - 32) : at])
+    ):
+        return
+    if named["sign"].strip() == "," and not (
+        text[named.start("sign") - 1] in "\"'" and text[at : at + 1] in ("'", '"')
+    ):
+        return
+    if text.startswith(("'", '"', "\\"), at):
+        quoted = _QUOTED.match(text, at, at + 1024)
+        if quoted and quoted.lastgroup:
+            yield quoted.span(quoted.lastgroup)
+            return
+    if named["sign"].lstrip().startswith(">"):
+        # An element of XML: any word of it.
+        close = text.find("<", at, at + 1024)
+        if text[close + 1 : close + 2] == "/":
+            yield from (found.span() for found in _RUN.finditer(text, at, close))
+        return
+    at += text[at : at + 1] in "\"'`\\("
+    if _is_strong(named) and (odd := _WORD.match(text, at)):
+        yield at, at + len(odd[0].rstrip(_AFTER_ODD))
+    bare = _RUN.match(text, at)
+    if bare:
+        yield at, at + len(bare[0].rstrip(_AFTER_VALUE))
+
+
+def _is_strong(named: re.Match[str]) -> bool:
+    """Tell whether the name promises a password, which may hold any sign."""
+    start = named.start()
+    is_key = named["word"].lower() == "key" and _STRONG_KEY.search(named.string[max(0, start - 8) : start])
+    return bool(is_key) or named["word"].lower().startswith(_STRONG)
+
+
+def _is_random(named: re.Match[str], value: str, before: str) -> bool:
+    """Judge a value by its length, its signs, its entropy and the words in it."""
+    if (
+        len(value) < 8
+        or (len(value) < 16 and value.isalpha())
+        or "[REDACTED:" in value
+        or _PLACEHOLDER.match(value)
+        or is_example(value)
+    ):
+        return False
+    word = named["word"].lower()
+    if _is_strong(named) and _is_odd(value, before):
+        return True
+    if not _TOKEN_LIKE.match(value) or _PATH.match(value) or _DATE.match(value):
+        return False
+    digits, letters = sum(map(str.isdigit, value)), sum(map(str.isalpha, value))
+    if not letters:
+        return digits >= 15 and len(set(value)) >= 5
+    least = 16 if not digits else 10 if word == "key" or not _is_strong(named) else 8
+    if len(value) < least:
+        return False
+    if _UUID.match(value):
+        return word != "key" or "api" in named.string[max(0, named.start() - 8) : named.start()].lower()
+    if len(value) < 40 and _has_innocent_word(value.lower()):
+        return False
+    return entropy(value) >= (3.0 if len(value) >= 16 else 2.8) and (digits >= 2 or len(_CHANGE.findall(value)) >= 5)
+
+
+def _is_odd(value: str, before: str) -> bool:
+    """Tell a password of many signs from code: in code brackets are closed, and a bare call is no value."""
+    signs = set(_ODD.findall(value))
+    if len(signs) < 3 or len(value) < 10 or not _PASSWORD_LIKE.match(value) or _CALL.match(value):
+        return False
+    balanced = all(value.count(a) == value.count(b) for a, b in ("()", "[]", "{}", "<>"))
+    return not balanced or (before in "\"'`" and bool(_DIGIT.search(value)))
+
+
+def entropy(text: str) -> float:
+    """Return the Shannon entropy of a text in bits a character."""
+    return -sum(n / len(text) * math.log2(n / len(text)) for n in map(text.count, set(text)))
