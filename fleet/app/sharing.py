@@ -12,6 +12,7 @@ import msgspec
 from crdt import clock
 from fleet.app import inbox, reflecting, starting, undoing
 from fleet.learn import counting, replica_conflict
+from fleet.learn import purge as purging
 from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
@@ -245,11 +246,34 @@ def _note_answer(workspace: Workspace, **when: str) -> None:
 
 
 def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
+    since = workspace.patterns.generation
+
+    def settle() -> None:
+        nonlocal since
+        promoted.extend(_settled(workspace))
+        came, since = workspace.patterns.changed(since), workspace.patterns.generation
+        _drop_secrets(workspace, came)
+
     return Hooks(
-        settle=lambda: promoted.extend(_settled(workspace)),
+        settle=settle,
         look=lambda lines, before: _give_up_names(workspace, lines, before),
         render=lambda lessons: _branch_page(workspace, lessons),
     )
+
+
+def _drop_secrets(workspace: Workspace, came: list[str]) -> None:
+    """Purge certain secrets that somebody's lines carried raw, for everybody, and say so."""
+    agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
+    if workspace.is_read_only or not agents or not came:
+        return
+    with workspace.writing(agents[0]) as writer:
+        dropped = purging.purge_secrets(writer, came)
+    for pattern, kinds in dropped.items():
+        workspace.warn(
+            f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the rest of "
+            f"the lesson stays. Whoever could read the clan's remote may have it: rotate it. `fleet purge {pattern}` "
+            "takes what is left of it off this machine"
+        )
 
 
 def _settled(workspace: Workspace) -> list[str]:

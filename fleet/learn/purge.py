@@ -31,6 +31,8 @@ from fleet.text import screening
 
 REDACTED = "[REDACTED:purged]"
 _NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
+SECRETS_AT_ONCE_MAX = 200
+"""So many lessons are purged of secrets by one look: the others by the next ones, and none is shown meanwhile."""
 _NEEDLE_CHARS_MIN = 6  # shorter ones stand everywhere, and hide nothing
 _FILE_BYTES_MAX = 100 * 1024 * 1024
 _LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
@@ -77,6 +79,39 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
             redacted[field] = [] if isinstance(value, list) else REDACTED
     made = edits.purge(line, redacted, writer.name, writer.tick(), [each.hash for each in carried])
     return codec.join(made, edits.retire(line, writer.name)) if fold(line).is_present else made
+
+
+def purge_secrets(writer: Writer, patterns: Iterable[str]) -> dict[str, list[str]]:
+    """Mark, for everybody, the texts of lessons that carry a certain secret as it stands; return the kinds by lesson.
+
+    What is left of each text is said instead, with the secret redacted. The lesson stays in. Doubtful secrets are left
+    to the screening of whoever shows them: a mark cannot be taken back.
+    """
+    workspace, found = writer.workspace, dict[str, list[str]]()
+    for pattern in patterns:
+        line = workspace.patterns.line(pattern)
+        kinds = {field: each for field, value in codec.said(line) if (each := _certain(value))} if line else {}
+        if line is None or not kinds or len(found) == SECRETS_AT_ONCE_MAX:
+            continue
+        shown = fold(line).fields
+        redacted = {field: _redacted(shown.get(field)) for field in kinds}
+        writer.append(PATTERNS, [edits.purge(line, redacted, writer.name, writer.tick())])
+        found[pattern] = sorted({kind for each in kinds.values() for kind in each})
+    if found:
+        workspace.take(workspace.tree.head())
+        for pattern in found:
+            _strip(workspace, pattern)
+    return found
+
+
+def _certain(value: Any) -> list[str]:
+    return sorted({kind for text in _texts(value) for kind in screening.certain(text)})
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, list):
+        return [screening.screen(each).text for each in value if isinstance(each, str)]
+    return screening.screen(value).text if isinstance(value, str) else REDACTED
 
 
 def _is_text(field: str, value: Any) -> bool:

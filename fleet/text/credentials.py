@@ -41,14 +41,14 @@ def _forms() -> tuple[_Form, ...]:
 
 # Some secrets bear their sign in the middle: Azure's, Terraform's, Facebook's, and an address that is signed.
 _MIDDLE = re.compile(
-    r"""(?P<azure_secret>(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~-]))
+    r"""(?P<azure_secret_like>(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~-]))
     | (?P<terraform_token>(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70})
-    | (?P<facebook_token>(?<![A-Za-z0-9])[0-9]{15,16}[|%][\w-]{27,40}(?![\w-]))
+    | (?P<facebook_token_like>(?<![A-Za-z0-9])[0-9]{15,16}[|%][\w-]{27,40}(?![\w-]))
     | (?P<maxmind_key>(?<![A-Za-z0-9_])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)
-    | (?P<telegram_token>(?<![A-Za-z0-9])[0-9]{5,16}:A[\w-]{33,34}(?![\w-]))
-    | (?P<mailchimp_key>(?<![A-Za-z0-9])[0-9a-f]{32}-us[0-9]{1,2}(?![A-Za-z0-9]))
-    | (?P<salesforce_token>(?<![A-Za-z0-9])00[A-Za-z0-9]{13}![\w.]{80,120})
-    | (?P<azure_signature>(?<=[?&]sig=)[A-Za-z0-9%/+]{43,}(?:=|%3[Dd]))
+    | (?P<telegram_token_like>(?<![A-Za-z0-9])[0-9]{5,16}:A[\w-]{33,34}(?![\w-]))
+    | (?P<mailchimp_key_like>(?<![A-Za-z0-9])[0-9a-f]{32}-us[0-9]{1,2}(?![A-Za-z0-9]))
+    | (?P<salesforce_token_like>(?<![A-Za-z0-9])00[A-Za-z0-9]{13}![\w.]{80,120})
+    | (?P<azure_signature_like>(?<=[?&]sig=)[A-Za-z0-9%/+]{43,}(?:=|%3[Dd]))
     | (?P<newrelic_key>(?<![A-Za-z0-9])[a-f0-9]{36}NRAL)""",
     re.VERBOSE | re.ASCII,
 )

@@ -76,6 +76,14 @@ def readable(value: object) -> str:
     return for_terminal(screened(value))
 
 
+def certain(text: str) -> list[str]:
+    """Return the kinds of secrets in a text that nothing else looks like, sorted: a token of a provider's, a key block.
+
+    The others are doubtful: of a password it is the name that says so, of a JWT nobody knows what it opens.
+    """
+    return [kind for kind in screen(text).secrets if kind not in _DOUBTFUL and not kind.endswith("-like")]
+
+
 def redact(text: str) -> str:
     """Return the text with each secret as ``[REDACTED:kind]``. Idempotent; a secret that marks split is not found."""
     return _redacted(text, None)[0] if _hints_at_something(text) else text
@@ -204,6 +212,7 @@ _URL_PASSWORD = re.compile(
     (?P<secret>[^\s/"`]{1,256})@""",
     re.VERBOSE,
 )
+_DOUBTFUL = frozenset({"env-secret", "jwt", "bearer-token", "url-credentials", "aws-secret-key"})
 _BEARER = re.compile(
     r"""(?i)(?<![a-z0-9])(?P<header>authorization\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?)?
     (?P<scheme>bearer|basic|token)[ \t]{1,4}(?P<secret>[a-z0-9._~+/=-]{5,}[a-z0-9=])""",

@@ -1,0 +1,84 @@
+"""A certain secret that somebody's line carries raw: whoever sees it first drops it for everybody, and says so.
+
+No literal here looks like a real secret: each is put together at run time.
+"""
+
+import json
+
+import pytest
+
+TOKEN = "gh" + "p_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+PASSWORD = "q8W7" + "e6R5t4Y3u2"
+ID = "p-00000000000000aa"
+STRANGER = "mallory.0badcafe"
+
+
+def push(stage, **fields):
+    """Push a line as somebody does whose fleet screens nothing."""
+    stage.git("clone", "--quiet", "--branch", "fleet", str(stage.remote), "raw")
+    at = "2026-01-02T00:00:00.000Z-0000"
+    row = {"id": ID, "w": {STRANGER: {"add": at, "first": fields, "n": {"seen": 1}}}}
+    shard = stage.folder / f"raw/patterns.d/{STRANGER}.jsonl"
+    shard.parent.mkdir(exist_ok=True)
+    shard.write_text(json.dumps(row, separators=(",", ":"), sort_keys=True) + "\n")
+    stage.git("add", "-A", where="raw")
+    stage.git("-c", "user.name=m", "-c", "user.email=m@localhost", "commit", "--quiet", "-m", "raw", where="raw")
+    stage.git("push", "--quiet", "origin", "fleet", where="raw")
+
+
+def tip(stage):
+    names = stage.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").split()
+    return "".join(stage.git("show", f"fleet:{name}", where="clan.git") for name in names)
+
+
+@pytest.fixture
+def clan(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+        stage.correct(agent, f"harmless, by {agent}")
+        stage.run(agent, "sync")
+    return stage
+
+
+def test_whoever_sees_it_first_drops_it_for_everybody_and_says_so(clan):
+    push(clan, text=f"Push with {TOKEN} to the mirror")
+    assert TOKEN in tip(clan)
+    said = clan.run("velma", "sync")
+    assert ID in said.stderr
+    assert "github-classic" in said.stderr
+    assert "rotate" in said.stderr
+    assert TOKEN not in tip(clan), "the branch's newest tree no longer holds it"
+    assert TOKEN not in said.stdout + said.stderr
+    quiet = clan.run("tank", "sync")
+    assert ID not in quiet.stderr, "who comes later has nothing to drop"
+    for agent in ("velma", "tank"):
+        assert clan.run(agent, "sync").stdout.count(" 0 lines out") == 1, "and there it ends"
+        known = {p["id"]: p for p in clan.patterns(agent)["patterns"]}
+        assert known[ID]["text"] == "Push with [REDACTED:github-classic] to the mirror"
+        assert known[ID]["seen"] == 1
+
+
+def test_it_comes_back_with_an_old_clone_and_is_dropped_by_the_same_mark(clan):
+    push(clan, text=f"Push with {TOKEN} to the mirror")
+    clan.run("velma", "sync")
+    shard = clan.folder / f"raw/patterns.d/{STRANGER}.jsonl"
+    old = shard.read_bytes()
+    clan.git("pull", "--quiet", "origin", "fleet", where="raw")
+    shard.parent.mkdir(exist_ok=True)
+    shard.write_bytes(old)
+    clan.git("add", "-A", where="raw")
+    clan.git("-c", "user.name=m", "-c", "user.email=m@localhost", "commit", "--quiet", "-m", "again", where="raw")
+    clan.git("push", "--quiet", "origin", "fleet", where="raw")
+    assert TOKEN in tip(clan)
+    clan.run("tank", "sync")
+    assert TOKEN not in tip(clan)
+
+
+def test_a_doubtful_one_is_masked_wherever_it_is_shown_and_stays_what_it_is(clan):
+    push(clan, text=f"Log in with password = '{PASSWORD}'")
+    assert ID not in clan.run("velma", "sync").stderr
+    assert PASSWORD in tip(clan), "a mark cannot be taken back, and this may be no secret"
+    for words in (("patterns",), ("patterns", "--json"), ("search", "log in"), ("show", ID), ("start",), ("sync",)):
+        done = clan.run("velma", *words, expect=None)
+        assert PASSWORD not in done.stdout + done.stderr, words
+    assert PASSWORD not in (clan.folder / "velma/clan-learnings/patterns.md").read_text()
