@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from fleet.app.finding import find
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.recall import ready, triggers
+from fleet.recall.wording import author, edits
 from fleet.store import runs
 from fleet.store.runs import Field
 from fleet.store.workspace import Workspace
@@ -140,7 +141,8 @@ def _words(workspace: Workspace, pattern: str) -> str:
     if not known.is_present:
         return ""
     right = readable(known.correct)
-    return f"{readable(known.text)}{f' — right: {right}' if right else ''} ({known.id})"
+    filed = ", ".join(filter(None, [author(known.by, {}), edits(known, {}), known.id]))
+    return f"{readable(known.text)}{f' — right: {right}' if right else ''} ({filed})"
 
 
 def _is_day(text: str) -> bool:

@@ -270,9 +270,9 @@ def _drop_secrets(workspace: Workspace, came: list[str]) -> None:
         dropped = purging.purge_secrets(writer, came)
     for pattern, kinds in dropped.items():
         workspace.warn(
-            f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the rest of "
-            f"the lesson stays. Whoever could read the clan's remote may have it: rotate it. `fleet purge {pattern}` "
-            "takes what is left of it off this machine"
+            f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the "
+            "rest of the lesson stays. Whoever could read the clan's remote may have it: rotate it. "
+            f"`fleet purge {pattern}` takes what is left of it off this machine"
         )
 
 

@@ -62,6 +62,7 @@ def _tell_found(found: searching.Answer, query: str, count: int, *, as_json: boo
                 "seen": hit.seen,
                 "at": hit.at,
                 "who": hit.who,
+                "changed": hit.changed,
                 "retired": hit.is_gone,
             }
             for hit in found.hits

@@ -11,7 +11,7 @@ from fleet.app import finding, guarding, learning, reflecting, starting
 from fleet.cli import output
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import not_working
+from fleet.recall.wording import author, edits, not_working
 from fleet.text.screening import one_line, readable
 
 ON_A_TERMINAL = 100
@@ -82,7 +82,9 @@ def _as_row(each: Pattern, into: str) -> str:
         gone += f"  (merged into {into})"
     if why := not_working(each):
         gone += f"  (not working: {why})"
-    return f"{each.id}  {each.count('seen'):>3}x  {output.cleaned(each.text)}{gone}"
+    told = "; ".join(filter(None, [author(each.by, {}), edits(each, {})]))
+    filed = f"  ({output.cleaned(told)})" if told else ""
+    return f"{each.id}  {each.count('seen'):>3}x  {output.cleaned(each.text)}{filed}{gone}"
 
 
 @app.command("show")

@@ -120,13 +120,13 @@ def session_named(named: str = "") -> str:
 
 
 def say(text: str) -> None:
-    """Print to stdout, safe for a terminal."""
-    print(screening.for_terminal(text))
+    """Print to stdout, safe for a terminal, and for a model that reads it there."""
+    print(screening.for_terminal(screening.inert(text)))
 
 
 def note(text: str) -> None:
     """Print to stderr, safe for a terminal, without secrets."""
-    print(f"fleet: {screening.for_terminal(screening.redact(text))}", file=sys.stderr)
+    print(f"fleet: {screening.for_terminal(screening.inert(screening.redact(text)))}", file=sys.stderr)
 
 
 def tell(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
@@ -149,15 +149,15 @@ def say_json(found: Any) -> None:
 
 
 def as_json(found: Any) -> str:
-    """Return one line of JSON that no terminal can stumble over."""
-    text = json.dumps(found, ensure_ascii=False, indent=None, separators=(",", ":"))
+    """Return one line of JSON that no terminal can stumble over, nor a model that reads it there."""
+    text = screening.inert(json.dumps(found, ensure_ascii=False, indent=None, separators=(",", ":")))
     return _UNSAFE_IN_JSON.sub(lambda char: json.dumps(char[0])[1:-1], text)
 
 
 def cleaned(found: Any) -> Any:
     """Return a value with every text in it fit to leave: somebody else may have put anything there."""
     if isinstance(found, str):
-        return screening.redact(screening.strip_controls(found))
+        return screening.inert(screening.redact(screening.strip_controls(found)))
     if isinstance(found, Mapping):
         return {cleaned(key): cleaned(value) for key, value in found.items()}
     return [cleaned(each) for each in found] if isinstance(found, list | tuple) else found

@@ -14,6 +14,8 @@ from fleet.app import reviewing
 from fleet.app.reviewing import Answered, Asked
 from fleet.cli import output
 from fleet.model.errors import NoError, UsageError
+from fleet.model.pattern import Pattern
+from fleet.recall.wording import author, edits
 from fleet.store.workspace import Workspace
 
 app = output.commands()
@@ -99,9 +101,14 @@ def _list(pairs: list[Asked]) -> None:
 
 def _rows(asked: Asked) -> list[str]:
     return [
-        f"  {number}  {output.cleaned(each.text)}  (seen {each.count('seen'):,}; {each.id})"
+        f"  {number}  {output.cleaned(each.text)}  ({_filed(each)}; {each.id})"
         for number, each in enumerate((asked.one, asked.other), 1)
     ]
+
+
+def _filed(each: Pattern) -> str:
+    told = [author(each.by, {}), f"seen {each.count('seen'):,}", edits(each, {})]
+    return str(output.cleaned(", ".join(filter(None, told))))
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fleet.model import limits, names
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import LOG_A_CORRECTION, UNREADABLE, counted, day, named, newest_first
+from fleet.recall.wording import LOG_A_CORRECTION, UNREADABLE, counted, day, edits, named, newest_first
 from fleet.store.query import ranked
-from fleet.text.screening import markdown_escape, screened
+from fleet.text.screening import inert, markdown_escape, screened
 
 _GENERAL = "General"
 _INDENT = "  "
@@ -98,7 +98,7 @@ def _discovery(entry: Discovery, members: Mapping[str, str]) -> str:
 
 
 def _escaped(value: object) -> str:
-    return markdown_escape(screened(value))
+    return markdown_escape(inert(screened(value)))
 
 
 def _summary(shown: list[Pattern], total: int) -> str:
@@ -127,7 +127,7 @@ def _groups(
     """Yield headings and list items. The lessons come best first, so the group of the best one comes first, too."""
     groups: dict[str, tuple[str, list[Pattern]]] = {}
     for pattern in shown:
-        category = screened(pattern.category) or _GENERAL
+        category = inert(screened(pattern.category)) or _GENERAL
         key = unicodedata.normalize("NFC", category.casefold())
         groups.setdefault(key, (category, []))[1].append(pattern)
     for category, grouped in groups.values():
@@ -167,7 +167,7 @@ def _words(value: object) -> list[str]:
     no escape helps. A span that leaves no room for that is code no more.
     """
     words: list[str] = []
-    for word in _CODE.sub(_whole, markdown_escape(screened(value))).split():
+    for word in _CODE.sub(_whole, markdown_escape(inert(screened(value)))).split():
         if _BLANK in word and len(word) > _WORD_COLUMNS_MAX:
             words += _CODE.sub(_plain, word).split()
         else:
@@ -192,6 +192,8 @@ def _evidence(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
         words += ["by", *by]
     if pattern.state == "published":
         words = ["published", "· " + words[0], *words[1:]]
+    if changed := edits(pattern, members):
+        words += ["·", *_words(changed)]
     if since := day(pattern.at):
         words.append(f"· since {since}")
     return [*words, f"· `{pattern.id}`"]

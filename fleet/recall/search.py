@@ -19,7 +19,7 @@ from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import UNREADABLE, day
+from fleet.recall.wording import UNREADABLE, day, edits
 from fleet.store import semantic
 from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
 from fleet.store.query import Passages, Patterns
@@ -89,6 +89,7 @@ class _Hit(NamedTuple):
         at: when, a stamp or a heading's date; "" if it is not known.
         seen: how often a pattern was seen.
         is_gone: it was retired.
+        changed: what somebody else than its author made of a pattern, in words.
     """
 
     kind: str
@@ -100,6 +101,7 @@ class _Hit(NamedTuple):
     at: str
     seen: int
     is_gone: bool
+    changed: str
 
 
 class Answer(NamedTuple):
@@ -255,6 +257,7 @@ class _Shown(NamedTuple):
     at: str
     seen: int = 1
     is_gone: bool = False
+    changed: str = ""
 
 
 class _Source:
@@ -349,6 +352,7 @@ class _Lessons(_Source):
             each.at,
             each.count("seen"),
             not each.is_present,
+            edits(each, {}),
         )
 
     def _private_file(self, each: str) -> str:
@@ -477,6 +481,7 @@ def _hit(shown: _Shown, asked: _Asked) -> _Hit:
         at=readable(shown.at) if shown.at != clock.ZERO else "",
         seen=shown.seen,
         is_gone=shown.is_gone,
+        changed=readable(shown.changed),
     )
 
 
@@ -527,7 +532,7 @@ def render(answer: Answer) -> str:
 
 def _rendered(hit: _Hit) -> str:
     often = f"{hit.seen}x" if hit.kind == "pattern" else ""
-    filed = [hit.kind, often, hit.who, day(hit.at), "retired" if hit.is_gone else ""]
+    filed = [hit.kind, often, hit.who, hit.changed, day(hit.at), "retired" if hit.is_gone else ""]
     said = _snippet(hit.text)
     rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, filed))}", f"  {said}"]
     if hit.snippet.strip("…") not in said:

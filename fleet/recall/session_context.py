@@ -12,7 +12,7 @@ from fleet.model import limits
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
 from fleet.recall import triggers
-from fleet.recall.wording import UNREADABLE, author, counted, in_one_line, named, newest_first
+from fleet.recall.wording import UNREADABLE, author, counted, edits, in_one_line, named, newest_first
 from fleet.store.query import ranked
 from fleet.text import mentions
 from fleet.text.screening import readable
@@ -221,7 +221,7 @@ def lesson_row(
         said = f"{said[:chars_max]} … (it goes on: `fleet show {shown}`)"
     agents, seen = pattern.witnesses(), pattern.count("seen")
     often = f"seen {seen:,}" + (f" by {counted(agents, 'agent', 'agents')}" if agents > 1 else "") if seen > 1 else ""
-    filed = ", ".join(filter(None, [author(pattern.by, members), often]))
+    filed = ", ".join(filter(None, [author(pattern.by, members), often, edits(pattern, members)]))
     return f"{said} ({filed}; {shown})" if filed else f"{said} ({shown})"
 
 

@@ -106,6 +106,21 @@ def author(replica: str, members: Mapping[str, str]) -> str:
     return "an import" if agent == names.IMPORT else named(agent, members)
 
 
+_SHOWN_FIELDS = (("text", "text"), ("wrong", "wrong"), ("correct", "right"), ("trigger", "trigger"))
+"""The fields whose words an agent acts on, and what they are called."""
+
+
+def edits(pattern: Pattern, members: Mapping[str, str]) -> str:
+    """Return what somebody else than its author made of a lesson: "right: edited by slash"; "" where nobody did."""
+    by = names.agent_of(pattern.by)
+    told: dict[str, list[str]] = {}
+    for field, shown in _SHOWN_FIELDS:
+        writer = pattern.edited.get(field, ("", ""))[1]
+        if writer and names.agent_of(writer) != by:
+            told.setdefault(author(writer, members), []).append(shown)
+    return "; ".join(f"{' and '.join(fields)}: edited by {who}" for who, fields in told.items())
+
+
 def _tags(entry: Discovery) -> str:
     return ", ".join(filter(None, map(readable, entry.tags)))
 

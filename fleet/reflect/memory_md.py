@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fleet.text.screening import for_terminal, markdown_escape, readable, redact, screen
+from fleet.text.screening import for_terminal, inert, markdown_escape, readable, redact, screen
 
 FILE_NAME = "memory.md"
 OPENING = "<!-- fleet:hot: `fleet promote` and `fleet demote` keep these lines; your own text goes outside -->"
@@ -141,7 +141,7 @@ def hot(text: str) -> str:
     Line by line as it stands otherwise; the caller judges its length. "" where only fleet's own headings are left.
     """
     seen = redact(_without_comments(screen(text).text))  # again, since a comment may have split a secret
-    rows = [row.rstrip() for row in for_terminal(seen).split("\n")]
+    rows = [row.rstrip() for row in for_terminal(inert(seen)).split("\n")]
     return "\n".join(rows).strip("\n") if any(map(_is_said, rows)) else ""
 
 

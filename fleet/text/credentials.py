@@ -118,7 +118,7 @@ _WORTH_ANY_LENGTH = re.compile(r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_
 _PLACEHOLDER = re.compile(
     r"""(?ix)
       [.\ …]*(?:[a-z0-9]+[-_\ ])*(?:passw(?:or)?d|pass|pw|key|token|secret|here|xxx)[.\ …]*$ | .*(?:\.\.\.|…)$ | \.\.\.
-    | (?:abc|xyz|foo|bar)[-_]?123(?:[a-z]{3}456)?$ | 12345678[0-9]*$ | .*insecure-[a-z-]*$
+    | (?:abc|xyz|foo|bar)[-_]?123$ | 12345678[0-9]*$ | .*insecure-[a-z-]*$
     | \$(?:[{(]|\w+(?:$|[;&|])) | %\w+%$ | <[\w\ .:/|-]*>?$ | \{+[\w\ .$-]*\}*$ | \[[\w\ .-]*\]?$ | \(\w*\)?$
     | [.*?…-]{2,}$ | x{3,}$ | (?:your|insert|enter)[_-][a-z_-]{0,40}$
     | (?:os|process|config|settings|secrets|self|this|args|env|ctx|req|request|import\.meta|vault)\.[a-z]
@@ -240,7 +240,7 @@ _TOKEN_LIKE = re.compile(r"[\w.+/=~-]+$", re.ASCII)
 _PASSWORD_LIKE = re.compile(r"[!-~]+$")
 _ODD = re.compile(r"[!#$%^&*{}\[\]()<>?@;]")
 _HEX = re.compile(r"[0-9a-fA-F]{16,}$")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ]|$)|[0-9.]+/")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ]|$)|[0-9.]+/|sha(?:1|256|384|512)[-:]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 _PATH = re.compile(r"[a-z]+://|[~.]{0,2}/[a-z]|[A-Za-z_]+(?:\.[A-Za-z_]+)+$|(?:[A-Za-z_-]+/)+[A-Za-z_.-]*$", re.ASCII)
 _CHANGE = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
@@ -381,6 +381,8 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
         return word != "key" or "api" in named.string[max(0, named.start() - 8) : named.start()].lower()
     if len(value) < 40 and _has_innocent_word(value.lower()):
         return False
+    if digits and len(value) >= 12 and _is_strong(named):
+        return True
     return entropy(value) >= (3.0 if len(value) >= 16 else 2.8) and (digits >= 2 or len(_CHANGE.findall(value)) >= 5)
 
 

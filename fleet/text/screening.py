@@ -13,6 +13,8 @@ characters of ``[A-Za-z0-9._-]``.
 import binascii
 import re
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -73,7 +75,7 @@ def screened(value: object) -> str:
 
 def readable(value: object) -> str:
     """Return a field as one line for a terminal or an agent, "" for what is no text."""
-    return for_terminal(screened(value))
+    return for_terminal(inert(screened(value)))
 
 
 def certain(text: str) -> list[str]:
@@ -389,6 +391,57 @@ def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
         return end[1]
     body = _KEY_BODY_CUT_OFF.match(text, start)
     return body.end() if body else 0
+
+
+# --- frames ---------------------------------------------------------------------------------------------------------
+
+_DATA = Path(__file__).with_name("data")
+_MAY_FRAME = re.compile(r"[<＜﹤\[]")
+_MARKS_OF_TEMPLATES = re.compile(
+    r"[<＜﹤](?P<bar>[|｜][^<>\n]{1,64}[|｜])[>＞﹥]?|[<＜﹤]{2}/?SYS[>＞﹥]{2}|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS"
+    r"|AVAILABLE_TOOLS)\]"
+)
+_COMBINING = (
+    r"\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u06d6-\u06dc\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+    r"\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+)
+COMBINING_MAX = 4
+"""So many marks stand on one letter in any language that is written; a flood of them covers the lines around it."""
+_FLOOD = re.compile(rf"([{_COMBINING}]{{{COMBINING_MAX}}})[{_COMBINING}]+")
+
+
+def inert(text: str) -> str:
+    """Return the text as data for a model: nothing in it opens or ends a frame of a host's, or a turn. Idempotent.
+
+    Tags with the names of ``data/frames.txt``, whatever their case, and the marks of chat templates get other brackets,
+    so that a reader still sees what stood there. Letters lose combining marks beyond ``COMBINING_MAX``. Whatever shows
+    a record to an agent goes through here: a lesson that says ``</system-reminder>`` must not end what it stands in.
+    """
+    if not text.isascii():
+        text = _FLOOD.sub(r"\1", text)
+    if not _MAY_FRAME.search(text):
+        return text
+    return _MARKS_OF_TEMPLATES.sub(_mark_inert, _frames().sub("‹", text))
+
+
+@cache
+def _frames() -> re.Pattern[str]:
+    """Return the expression of a tag's beginning: a bracket before one of the names."""
+    rows = (_DATA / "frames.txt").read_text("utf-8").splitlines()
+    known = sorted(
+        {name for row in rows if row[:1] != "#" for name in row.split()}, key=lambda name: (-len(name), name)
+    )
+    names = "|".join("[-_ ]?".join(map(re.escape, name.replace("_", "-").split("-"))) for name in known)
+    return re.compile(rf"[<＜﹤](?=[\s/\\]{{0,4}}(?:{names})(?![A-Za-z0-9]))", re.IGNORECASE)
+
+
+def _mark_inert(mark: re.Match[str]) -> str:
+    if mark["bar"]:
+        return f"‹{mark['bar']}›"
+    return mark[0].translate(_OTHER_BRACKETS)
+
+
+_OTHER_BRACKETS = str.maketrans("<>＜＞﹤﹥[]", "‹›‹›‹›⟦⟧")
 
 
 # --- Markdown -------------------------------------------------------------------------------------------------------

@@ -31,6 +31,28 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
+    # --- what reaches a model ---
+    Mutant(
+        "a host's frame reaches a model as it stands",
+        "fleet/text/screening.py",
+        "    if not _MAY_FRAME.search(text):\n",
+        "    if text is not None:\n",
+        ("tests/cli/test_frames.py",),
+    ),
+    Mutant(
+        "a peer's certain secret is left to who shows it",
+        "fleet/app/sharing.py",
+        "        _drop_secrets(workspace, came)\n",
+        "        _drop_secrets(workspace, came[:0])\n",
+        ("tests/cli/test_sync_secrets.py",),
+    ),
+    Mutant(
+        "a value behind a name in small letters is no secret",
+        "fleet/text/screening.py",
+        "credentials.redact_loose(",
+        "(lambda text, kinds: text)(",
+        ("tests/text/test_screening.py",),
+    ),
     # --- the record ---
     Mutant(
         "a counter joins by sum",

@@ -5,6 +5,7 @@ No literal here looks like a real secret: each is put together at run time.
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.text import screening
-from fleet.text.screening import markdown_escape, one_line, redact, screen, strip_controls
+from fleet.text.screening import certain, inert, markdown_escape, one_line, redact, screen, strip_controls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 MIXED = "a1B2c3D4e5F6g7H8i9J0"
@@ -416,3 +417,144 @@ def test_no_code_point_that_is_hidden_is_taken_for_plain_at_a_glance():
             assert letter not in "\u2028\u2029"
     assert screening._is_plain("a · “b” — 日本 🎯 é\n\tc")
     assert not any(map(screening._is_plain, ("\x1b", "\r", "a\u200db", "\ufe0f", "\udc9b", "\u202e")))
+
+
+# --- frames of hosts, marks of templates ----------------------------------------------------------------------------
+
+OPEN = "<"
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        (OPEN + "/system-reminder>", "‹/system-reminder>"),
+        (OPEN + "System_Reminder>", "‹System_Reminder>"),
+        (OPEN + "/ userRequest>", "‹/ userRequest>"),
+        (OPEN + "|im_start|>system", "‹|im_start|›system"),
+        ("[INST] x [/INST]", "⟦INST⟧ x ⟦/INST⟧"),
+        (OPEN + "<SYS>>", "‹‹SYS››"),
+        ("z" + "\u0301" * 50 + "a", "z" + "\u0301" * 4 + "a"),
+    ],
+)
+def test_a_frame_is_data_and_can_still_be_read(text: str, seen: str) -> None:
+    assert inert(text) == seen
+    assert inert(seen) == seen
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a < b and Vec<T>, Map<String, User>, <div class='x'>, <user>@<host>, <environment>, <systemd-unit>",
+        "git show <commit>:<path>, #include <sys/types.h>, x << 3, a <- b, [1], [x](y), [REDACTED:jwt], - [ ] done",
+        "Tiếng Việt, עִבְרִית, العَرَبِيَّة, हिन्दी, ภาษาไทยที่, é",
+    ],
+)
+def test_what_is_no_frame_stays(text: str) -> None:
+    assert inert(text) == text
+
+
+@given(PIECES | st.text())
+@settings(max_examples=200, deadline=None)
+def test_what_is_inert_stays_so(text: str) -> None:
+    assert inert(inert(text)) == inert(text)
+
+
+# --- any name, any quoting ------------------------------------------------------------------------------------------
+
+RANDOM = "q8W7e6R5" + "t4Y3u2I1" + "o0P9"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *(
+            'fooToken = "{}"',
+            '"foo_token": "{}"',
+            "foo_token: {}",
+            "fooToken='{}'",
+            "fooToken := `{}`",
+            "FOO.TOKEN ::= {}",
+        ),
+        *(
+            'setProperty("FOO_TOKEN", "{}")',
+            "<fooToken>\n    {}\n</fooToken>",
+            'var fooToken string = "{}"',
+            "'token' => '{}'",
+        ),
+        *(
+            "--foo-api-key {}",
+            "foo_pwd={}",
+            "Using Key={} now",
+            "mySecret -> '{}'",
+            '{{\\"apiKey\\": \\"{}\\"}}',
+            "$token .= '{}';",
+        ),
+    ],
+)
+def test_a_random_value_goes_whatever_its_name_is_written_like(form: str) -> None:
+    screened = screen(form.format(RANDOM))
+    assert RANDOM not in screened.text
+    assert screened.secrets == ("env-secret",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token: the one that you were given, key = value, secret: ask somebody",
+        "next_page_token = 'CAUQAA1234567890ab'",
+        "cache_key = 'user:1234:profile:5678abcd'",
+        'api_key = "test_key_for_the_example_1"',
+        "apiKey: process.env.API_KEY_2",
+        "token = response.json()['token1']",
+        "max_tokens: 16384000, tokens_used = 123456789012",
+        "key: sha256-1f3a5b7c9d",
+        "password = 'changeme'",
+        "monkey = 'a1B2c3D4e5F6g7H8'",
+        "Token expires at 2026-01-02T03:04:05Z",
+        "postgres://postgres:postgres@localhost/x",
+        "AKIAIOSFODNN7" + "EXAMPLE",
+    ],
+)
+def test_what_only_bears_such_a_name_stays(text: str) -> None:
+    assert screen(text).secrets == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "token"),
+    [
+        ("grafana-token", "gl" + "sa_" + _letters(32) + "_0a1b2c3d"),
+        ("digitalocean-token", "do" + "p_v1_" + "0123456789abcdef" * 4),
+        ("sendgrid-key", "SG" + "." + _letters(22) + "." + _letters(43)),
+        ("shopify-token", "shp" + "at_" + "0123456789abcdef" * 2),
+        ("vault-token", "hv" + "s." + _letters(90)),
+        ("postman-key", "PM" + "AK-" + "0123456789abcdef01234567-" + "0123456789abcdef0123456789abcdef01"),
+        ("databricks-token", "da" + "pi" + "0123456789abcdef" * 2),
+        ("telegram-token-like", "123456789:A" + "A" + _letters(33)),
+    ],
+)
+def test_a_providers_form_is_known_without_a_name(kind: str, token: str) -> None:
+    assert screen(f"use {token} here") == (f"use [REDACTED:{kind}] here", (kind,), 0)
+    assert certain(f"use {token} here") == ([] if kind.endswith("-like") else [kind])
+    assert screen(f"use {token[: len(token) // 4]} here").secrets == (), "a beginning is none"
+
+
+def test_what_is_doubtful_is_not_certain() -> None:
+    assert certain(f"password = '{RANDOM}', {JWT}, https://u:{RANDOM}@h/") == []
+    assert certain(_block("PRIVATE KEY")) == ["private-key"]
+
+
+@pytest.mark.parametrize(
+    "unit", ["key=", "A_KEY:", "passwd(", 'token="', "glsa_", "<|", "<secret>{a ", "a1|", "'x1' == pass"]
+)
+def test_the_cost_grows_with_the_text_and_not_faster(unit: str) -> None:
+    def cost(size: int) -> float:
+        text = (unit * size)[:size]
+        began = time.process_time()
+        screen(text)
+        inert(text)
+        return time.process_time() - began
+
+    cost(1_000)
+    small, large = min(cost(16_384) for _ in range(3)), min(cost(65_536) for _ in range(3))
+    assert large < 12 * small + 0.05
+    assert large < 1.0
