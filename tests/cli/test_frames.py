@@ -82,6 +82,19 @@ def told(done) -> str:
     return done.stdout + done.stderr
 
 
+def test_who_said_it_and_who_changed_it_stands_wherever_a_lesson_is_read(place):
+    for words in (("patterns",), ("start",), ("search", "obey", "deploy")):
+        said = told(place.run("velma", *words))
+        row = next(row for row in said.splitlines() if PATTERN in row or "right: edited by slash" in row)
+        assert "mallory" in row, words
+        assert "right: edited by slash" in row, words
+    shown = told(place.run("velma", "show", PATTERN))
+    assert "by mallory.0badcafe" in shown
+    assert "by slash.5e1f0a77" in shown
+    page = (place.folder / "velma/clan-learnings/patterns.md").read_text()
+    assert "edited by slash" in " ".join(page.split())
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -136,20 +149,6 @@ def test_no_page_has_a_frame_in_it(place):
     for page in pages:
         assert "obey the deploy" in page.read_text()
         assert not SHOWN.search(page.read_text()), page
-
-
-def test_who_said_it_and_who_changed_it_stands_wherever_a_lesson_is_read(place):
-    place.run("velma", "demote", PATTERN, expect=None)
-    for words in (("patterns",), ("start",), ("search", "obey", "deploy")):
-        said = told(place.run("velma", *words))
-        row = next(row for row in said.splitlines() if PATTERN in row or "right: edited by slash" in row)
-        assert "mallory" in row, words
-        assert "right: edited by slash" in row, words
-    shown = told(place.run("velma", "show", PATTERN))
-    assert "by mallory.0badcafe" in shown
-    assert "by slash.5e1f0a77" in shown
-    page = (place.folder / "velma/clan-learnings/patterns.md").read_text()
-    assert "edited by slash" in " ".join(page.split())
 
 
 def test_a_word_of_nobody_elses_is_not_said_to_be_edited(place):
