@@ -262,8 +262,9 @@ def test_the_plugin_alone_does_the_same_and_beside_the_settings_nothing_counts_t
     attempts = (tank / ".fleet" / "attempts" / "tank.jsonl").read_text()
     assert attempts.count('"failed"') == 2
     desk.fleet(tank, "uninstall", "claude-code")
+    desk.fleet(tank, "correct", "--wrong", "w", "--right", "r", "--pattern", "Lions are plain in this project")
     seen = desk.session(tank, "hello", words=("--allowedTools", "Bash", "--plugin-dir", folder))
-    assert "Zebras are striped in this project" in seen.first
+    assert "Lions are plain in this project" in seen.first
     assert "fleet:fleet" in seen.text  # the skill
 
 
@@ -345,7 +346,7 @@ def test_a_lesson_with_a_trigger_reaches_the_model_with_the_command_it_is_about(
     lesson = json.loads(desk.fleet(tank, *words))["id"]
     desk.fleet(tank, "edit", lesson, "--set", "trigger=Bash:git push*")
     seen = desk.session(tank, "go", "true", "git push")
-    told = [body for body in seen.bodies if "a step like this" in "\n".join(_texts(body))]
+    told = [body for body in seen.bodies if "something like this" in "\n".join(_texts(body))]
     assert told
     assert len(told) < len(seen.bodies)
 
