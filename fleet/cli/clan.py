@@ -99,8 +99,11 @@ def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
         return
     question = f"Send a message to {host} whenever a reflection is done or something waits for you?"
     if yes or (sys.stdin.isatty() and typer.confirm(question, default=False)):
-        recording.agree(workspace)
-        say(f"messages go to {host}")
+        try:
+            recording.agree(workspace)
+            say(f"messages go to {host}")
+        except UsageError as why:
+            note(f"[notify] webhook: {why}")
     else:
         say(f"{host} gets no messages until somebody agrees to it here: `fleet init` asks on a terminal")
 
