@@ -67,7 +67,7 @@ def guard(workspace: Workspace, prefix: str, decision: str, until: str = "") -> 
     with runs.noting(workspace, "", "guard") as noted:
         workspace.state.agree(_KIND, made, workspace.wall())  # first: between the two, the newest counts
         _forget(workspace, [raw for raw in before if raw != made])
-        noted.told = f"{known.id} guards {step}: {decision}"
+        noted.told = f"{known.id} guards its step: {decision}"
         noted.fields = [Field(known.id, _KIND, before[0] if before else None, made)] if before[:1] != [made] else []
     return next(each for each in guards(workspace) if each.id == known.id)
 

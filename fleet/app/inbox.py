@@ -224,7 +224,7 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
         told, run = handler.reject(workspace, entry)
     if not run:
         with runs.noting(workspace, entry.agent, "decide") as noted:
-            noted.told = f"rejected {entry.item.id}: {entry.item.title}"
+            noted.told = f"rejected {entry.item.id}"
             noted.fields = [Field(entry.item.id, "inbox", None, inbox.REJECTED)]
         run = noted.run
     said = Decision(id=entry.item.id, said="rejected", why=why, did=told, run=run)

@@ -141,7 +141,7 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
 
 def _note_logged(noted: Noted, logged: Logged) -> None:
     if logged.entry:
-        noted.told = f"logged {logged.entry}: {logged.text}"
+        noted.told = f"logged {logged.entry}"
         noted.lessons += [logged.id] if logged.is_first else []
         noted.fields += [Field(logged.entry, "entry", None, logged.id), Field(logged.id, "seen", None, logged.seen)]
         noted.fields += [Field(logged.id, "state", "", edits.PUBLISHED)] if logged.promoted else []
@@ -212,7 +212,7 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
     """Log a discovery; return it, and whether it was new."""
     with runs.noting(workspace, agent, "discover") as noted:
         entry, is_new = discoveries.discover(workspace, agent, told)
-        noted.told, noted.lessons = f"logged {entry.id}: {entry.problem}", [entry.id] if is_new else []
+        noted.told, noted.lessons = f"logged {entry.id}", [entry.id] if is_new else []
     if is_new and entry.type == "workaround":
         said = f"Workaround: {entry.problem} — {entry.solution}"
         observing.noted(workspace, agent, session, "workaround", said)
@@ -274,7 +274,7 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
     agents = workspace.agents_here()
     with runs.noting(workspace, agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
         done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
-        noted.told = f"retired {done.pattern.id}: {done.pattern.text}"
+        noted.told = f"retired {done.pattern.id}"
         noted.retired = _changed(done)
         from fleet.app import reflecting
 
@@ -298,7 +298,7 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
         done = _turned(
             workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
         )
-        noted.told, noted.lessons = f"restored {done.pattern.id}: {done.pattern.text}", _changed(done)
+        noted.told, noted.lessons = f"restored {done.pattern.id}", _changed(done)
     return done
 
 

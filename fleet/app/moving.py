@@ -177,6 +177,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
     reflecting.forget(workspace, purged)
     with workspace.locked():
         purging.scrub(workspace, texts)
+        runs.forget(workspace, texts)
     for named in workspace.agents_here():
         starting.session_start(workspace, named)  # what lay ready held the old words
     with workspace.locked():

@@ -92,7 +92,7 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
         lesson = lessons.lesson(asked.id) or asked
         with runs.noting(workspace, agent, "promote", [promotion.memory_file(workspace, agent)]) as noted:
             done = promotion.promote(writer, lesson, lessons, right=lesson.correct, instead_of=leaving)
-            noted.told = f"promoted {done.id} into {agent}'s memory: {done.text}"
+            noted.told = f"promoted {done.id} into {agent}'s memory"
             noted.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
     inbox.settle(workspace, [agent], "promotion", done.id, f"{done.id} was promoted")
     return Decided(done.id, promotion.standing(workspace, agent), done.text, done.reason, done.evidence, leaving)

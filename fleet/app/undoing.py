@@ -60,6 +60,16 @@ def listed(workspace: Workspace) -> list[Listed]:
     return [Listed(run, gone.get(run.id, "")) for run in runs.listed(workspace)]
 
 
+def about(workspace: Workspace, run: Run) -> str:
+    """Return the words of the lesson or finding that a run is about, as they are now; "" for several, or none."""
+    named = {each for each in (*run.lessons, *run.retired, *(field.id for field in run.fields)) if each[1:2] == "-"}
+    lessons, found = [each for each in named if each[0] == "p"], [each for each in named if each[0] == "d"]
+    if len(lessons) == 1:
+        return next((each.text for each in workspace.patterns.some(lessons)), "")
+    entry = workspace.discoveries.get(found[0]) if len(found) == 1 and not lessons else None
+    return entry.problem if entry is not None else ""
+
+
 def last(workspace: Workspace) -> Run:
     """Return the last command that a person or an agent gave here, and nobody took back.
 

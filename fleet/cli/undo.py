@@ -8,6 +8,7 @@ from fleet.app import undoing
 from fleet.app.undoing import Listed, Undone
 from fleet.cli import output
 from fleet.model.errors import UsageError
+from fleet.text.screening import one_line
 
 app = output.commands()
 
@@ -29,7 +30,8 @@ def _undo(
     with output.opened(directory) as workspace:
         if listing:
             found = undoing.listed(workspace)
-            _list(found if everything else found[:_LISTED], len(found), as_json=as_json)
+            shown = found if everything else found[:_LISTED]
+            _list(shown, [undoing.about(workspace, each.run) for each in shown], len(found), as_json=as_json)
             return
         done = undoing.undo(workspace, run, is_trial=dry_run)
         if as_json:
@@ -38,18 +40,20 @@ def _undo(
             output.say("\n".join(output.cleaned(_rows(done))))
 
 
-def _list(found: list[Listed], total: int, *, as_json: bool) -> None:
+def _list(found: list[Listed], about: list[str], total: int, *, as_json: bool) -> None:
     if as_json:
         rows = [
             {"id": each.run.id, "kind": each.run.kind, "agent": each.run.agent, "at": each.run.at}
-            | {"told": each.run.told, "files": [edit.path for edit in each.run.edits], "undone_by": each.undone_by}
-            for each in found
+            | {"told": each.run.told, "about": text, "files": [edit.path for edit in each.run.edits]}
+            | {"undone_by": each.undone_by}
+            for each, text in zip(found, about, strict=True)
         ]
         output.say_json({"runs": output.cleaned(rows), "total": total})
         return
-    for each in found:
+    for each, text in zip(found, about, strict=True):
         state = f"  (taken back by {each.undone_by})" if each.undone_by else ""
-        output.say(f"{each.run.id:<26}  {output.when(each.run.at)}  {output.cleaned(each.run.told)}{state}")
+        said = output.cleaned(": ".join(filter(None, (each.run.told, one_line(text)))))
+        output.say(f"{each.run.id:<26}  {output.when(each.run.at)}  {said}{state}")
     if not found:
         output.say("no run is noted here yet")
     elif total > len(found):

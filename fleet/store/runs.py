@@ -148,7 +148,10 @@ def recover(workspace: Workspace) -> tuple[Run, ...]:
 
 
 class Noted(msgspec.Struct):
-    """What a command says of itself while it runs (``noting``), in the terms of a run; afterwards its id."""
+    """What a command says of itself while it runs (``noting``), in the terms of a run; afterwards its id.
+
+    ``told`` names ids and no lesson's words: whoever purges those must not find them in a note on another machine.
+    """
 
     run: str = ""
     told: str = ""
@@ -201,6 +204,19 @@ def _forget_old(workspace: Workspace) -> None:
     noted = [path for path in _folder(workspace).glob(f"*{_DONE}") if path.name.split("-")[0] in COMMANDS]
     for path in sorted(noted, key=lambda each: each.stem.split("-")[-2])[: max(0, len(noted) - NOTED_MAX)]:
         workspace.files.remove(path)
+
+
+def forget(workspace: Workspace, texts: Iterable[str]) -> list[str]:
+    """Delete the runs that hold one of these texts, which was purged; return their ids. They cannot be undone."""
+    needles = [each.encode() for each in texts if each]
+    gone = []
+    for run in listed(workspace):
+        sides = [side for each in run.edits for side in (each.before, each.after) if side is not None]
+        said = [*sides, run.told.encode(), *(msgspec.json.encode(each) for each in run.fields)]
+        if any(needle in each for needle in needles for each in said):
+            workspace.files.remove(_folder(workspace) / f"{run.id}{_DONE}")
+            gone.append(run.id)
+    return gone
 
 
 def listed(workspace: Workspace) -> Iterator[Run]:

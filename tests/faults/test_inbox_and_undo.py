@@ -1,0 +1,185 @@
+"""Kill -9 and a full disk under the inbox, the records and ``fleet undo``: what was said is there, once and whole."""
+
+import json
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fleet.app import undoing
+from fleet.model.errors import DiskError
+from fleet.reflect import inbox, records
+from fleet.reflect.inbox import Item
+from fleet.reflect.records import Record, Written
+from fleet.store import runs
+from fleet.store.files import Files
+from fleet.store.runs import Run
+from fleet.store.workspace import Workspace
+from tests.faults import test_kill as kills
+from tests.faults.test_full_disk import fill, mounted
+from tests.faults.test_kill import CALLS, Stock, killed
+from tests.faults.test_sync import LESSON, Bench
+
+bench, nursery = kills.bench, kills.nursery
+DRAFT = "agents/velma/skills/lint/SKILL.md"
+TARGET = ".claude/skills/lint/SKILL.md"
+MEMORY = "agents/velma/memory.md"
+
+
+def begin(bench: Bench) -> str:
+    """Make a workspace in which a skill waits; return the item's id."""
+    bench.run("w", "init", "--agent", "velma")
+    root = bench.folder / "w"
+    (root / DRAFT).parent.mkdir(parents=True)
+    (root / DRAFT).write_text("Run the linter.\n")
+    workspace = Workspace(root)
+    item = Item(kind="skill", title="Lint before a push", key="lint", body={"draft": DRAFT, "target": TARGET})
+    done = inbox.put(workspace, "velma", item)
+    workspace.close()
+    return done.id
+
+
+def lines(path: Path) -> list[dict]:
+    """Return the lines of a file; each is whole."""
+    return [json.loads(row) for row in path.read_bytes().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize("calls", ["data", "fsync", "rename", "unlink"])
+@pytest.mark.parametrize("word", ["approve", "reject"])
+def test_a_decision_that_is_killed_anywhere_is_made_whole_by_the_next_one(bench, nursery, tmp_path, word, calls):
+    item = begin(bench)
+    root = bench.folder / "w"
+    stock = Stock(bench, tmp_path / "aside")
+    for ended in killed(nursery, stock, "w", "inbox", word, item, calls=CALLS[calls]):
+        known = lines(root / "agents/velma/inbox.jsonl")
+        if f" {word}" in ended.said and ended.code == 0:
+            assert known[-1]["said"].startswith(word)
+        waiting = json.loads(bench.run("w", "inbox", "--json").stdout)["waiting"]
+        if waiting:
+            bench.run("w", "inbox", word, item, expect=None)
+        assert json.loads(bench.run("w", "inbox", "--json").stdout)["waiting"] == []
+        if word == "approve":
+            assert (root / TARGET).read_text() == "Run the linter.\n"
+        else:
+            assert not (root / TARGET).exists()
+            assert not (root / DRAFT).exists()
+        assert not [path for path in root.rglob("*.plan") if path.is_file()], "no plan is left half done"
+
+
+@pytest.mark.parametrize("calls", ["data", "fsync", "rename", "unlink", "pwrite"])
+def test_an_undo_that_is_killed_anywhere_is_finished_by_the_next_command(bench, nursery, tmp_path, calls):
+    bench.run("w", "init", "--agent", "velma")
+    root = bench.folder / "w"
+    (root / MEMORY).write_text("# Mine\n\n## Notes\n")
+    before = (root / MEMORY).read_bytes()
+    pattern = bench.correct("w", LESSON)
+    run = reflect(root, pattern)
+    stock = Stock(bench, tmp_path / "aside")
+    for ended in killed(nursery, stock, "w", "undo", run, calls=CALLS[calls]):
+        told = "taken back: " in ended.said
+        # A sync finishes what was begun; what was not begun stands, and is taken back by the same words again.
+        bench.run("w", "sync")
+        found = {each["id"]: each for each in json.loads(bench.run("w", "undo", "--list", "--json").stdout)["runs"]}
+        assert bool(found[run]["undone_by"]) or not told
+        if not found[run]["undone_by"]:
+            bench.run("w", "undo", run)
+        assert (root / MEMORY).read_bytes() == before
+        assert bench.seen("w") == {}
+        said = [each.get("line", "ran") for each in lines(root / "agents/velma/reflections.jsonl")]
+        assert said == ["ran", "undone"]
+        assert json.loads(bench.run("w", "inbox", "--json").stdout)["waiting"] == []
+        assert bench.run("w", "undo", run, expect=1).stderr.count("taken back already") == 1
+
+
+def reflect(root: Path, pattern: str) -> str:
+    """Do what a reflection does: a note, a lesson, something that waits, a record."""
+    workspace = Workspace(root)
+    run = runs.name(workspace, "reflection")
+    edit = runs.edit(workspace, MEMORY, (root / MEMORY).read_bytes() + b"- 2026-05-09: a note\n")
+    at = workspace.wall()
+    runs.apply(workspace, Run(id=run, kind="reflection", agent="velma", at=at, edits=(edit,), lessons=(pattern,)))
+    inbox.put(workspace, "velma", Item(kind="persona", title="Prefers short answers", run=run))
+    written = (Written(name="notes", count=1),)
+    records.append(workspace, "velma", Record(run=run, session="s1", outcome="success", writers=written))
+    workspace.close()
+    return run
+
+
+class _Full(Files):
+    """Files on a disk that has no room from the Nth write on; what is appended is torn in the middle."""
+
+    def __init__(self, root: Path, writes: int) -> None:
+        super().__init__(root)
+        self.writes = writes
+
+    def _write_all(self, handle: int, data: bytes) -> None:
+        if self.writes == 0:
+            super()._write_all(handle, data[: len(data) // 2])
+            raise OSError(28, os.strerror(28))
+        self.writes -= 1
+        super()._write_all(handle, data)
+
+
+@pytest.mark.parametrize("writes", range(12))
+def test_an_undo_without_room_leaves_all_or_nothing_and_is_done_once_there_is_some(bench, writes):
+    bench.folder.mkdir()
+    bench.run("w", "init", "--agent", "velma")
+    root = bench.folder / "w"
+    (root / MEMORY).write_text("# Mine\n\n## Notes\n")
+    before = (root / MEMORY).read_bytes()
+    run = reflect(root, bench.correct("w", LESSON))
+    after = (root / MEMORY).read_bytes()
+    workspace = Workspace(root, files=_Full(root, writes))
+    with suppress(DiskError):
+        undoing.undo(workspace, run)
+    workspace.close()
+    assert (root / MEMORY).read_bytes() in (before, after), "no file is half a file"
+    bench.run("w", "sync")
+    bench.run("w", "undo", run, expect=None)
+    assert (root / MEMORY).read_bytes() == before
+    assert bench.seen("w") == {}
+    assert [each.get("line", "ran") for each in lines(root / "agents/velma/reflections.jsonl")] == ["ran", "undone"]
+
+
+@pytest.mark.parametrize("what", ["put", "decide", "record", "reserve"])
+def test_what_does_not_fit_on_the_disk_is_not_acknowledged_and_harms_no_line(tmp_path, what):
+    if shutil.which("mount") is None or os.geteuid() != 0:
+        pytest.skip("tmpfs cannot be mounted here")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if not mounted(folder):
+        pytest.skip("tmpfs cannot be mounted here")
+    try:
+        (folder / "fleet.toml").write_text("")
+        workspace = Workspace(folder)
+        first = inbox.put(workspace, "velma", Item(kind="persona", title="Prefers short answers"))
+        records.append(workspace, "velma", Record(run="r1", usd=0.5))
+        path = (inbox if what in ("put", "decide") else records).file_of(workspace, "velma")
+        known = path.read_bytes()
+        fill(folder, 0)
+        long = "x" * 6_000  # the last page of a file has room on a disk that has none
+        with pytest.raises(DiskError, match="space"):
+            act(workspace, what, first.id, long)
+        assert path.read_bytes() == known
+        (folder / "filler").unlink()
+        act(workspace, what, first.id, long)
+        assert len(path.read_bytes().splitlines()) == len(known.splitlines()) + 1
+        assert records.spent(workspace, workspace.wall()[:10]) == (1.0 if what in ("record", "reserve") else 0.5)
+        workspace.close()
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def act(workspace: Workspace, what: str, item: str, long: str) -> None:
+    """Append one long line."""
+    if what == "put":
+        inbox.put(workspace, "velma", Item(kind="persona", title="Works at night", diff=long))
+    elif what == "decide":
+        inbox.decide(workspace, "velma", [inbox.Decision(id=item, said="rejected", why=long)])
+    elif what == "record":
+        records.append(workspace, "velma", Record(run="r2", usd=0.5, raw=long))
+    else:
+        records.reserve(workspace, "velma", Record(run="r2", usd=0.5, why=long), 5.0)
