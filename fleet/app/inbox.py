@@ -32,6 +32,8 @@ __all__ = ["HANDLERS", "KINDS", "Decided", "Handler", "Listing", "approve", "gat
 
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
+_FIELD = "inbox"
+"""Name of the field of a run that says what it decided, of which item."""
 _DIFF_LINES_MAX = 200
 _FOUND_MAX = 5
 
@@ -111,6 +113,7 @@ def gather(workspace: Workspace) -> list[Entry]:
     here = workspace.agents_here()
     if not here:
         return []
+    _finish(workspace)
     owner = workspace.replicas().default_agent or here[0]
     _mirror(workspace, owner, ("merge", "contradiction"), [_of_pair(each) for each in reviewing.asked(workspace)])
     for agent in here:
@@ -121,6 +124,22 @@ def gather(workspace: Workspace) -> list[Entry]:
         if (handler := _handler(each.item)) is not None and handler.reject is not None and each.item.kind == "skill":
             handler.reject(workspace, each)
     return gone
+
+
+def _finish(workspace: Workspace) -> None:
+    """Write down what was decided by a run that a crash came after: the run says what it decided."""
+    runs.recover(workspace)
+    waiting = {each.item.id: each for each in inbox.waiting(workspace, inbox.agents(workspace))}
+    if not waiting:
+        return
+    gone = runs.undone(workspace)
+    for run in runs.listed(workspace):
+        said = {field.id: field.after for field in run.fields if field.name == _FIELD and run.kind != runs.UNDO}
+        for id_ in said.keys() & waiting.keys() if run.id not in gone else ():
+            entry = waiting.pop(id_)
+            if run.at >= entry.item.at:
+                how = inbox.REJECTED if said[id_] == inbox.REJECTED else inbox.APPROVED
+                inbox.decide(workspace, entry.agent, [Decision(id=id_, said=how, did=run.told, run=run.id)])
 
 
 def _mirror(workspace: Workspace, agent: str, kinds: Sequence[str], items: Sequence[Item]) -> None:
@@ -200,6 +219,7 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         NoError: there is no such item; or it is not true, or not new any more, and waits no longer.
         UsageError: an answer is missing.
     """
+    _finish(workspace)
     entry = find(workspace, prefix)
     handler = _handler(entry.item)
     if handler is None:
@@ -217,6 +237,7 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
     Raises:
         NoError: there is no such item.
     """
+    _finish(workspace)
     entry = find(workspace, prefix)
     handler = _handler(entry.item)
     told, run = "nothing was changed but the inbox", ""
@@ -225,7 +246,7 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
     if not run:
         with runs.noting(workspace, entry.agent, "decide") as noted:
             noted.told = f"rejected {entry.item.id}"
-            noted.fields = [Field(entry.item.id, "inbox", None, inbox.REJECTED)]
+            noted.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
         run = noted.run
     said = Decision(id=entry.item.id, said="rejected", why=why, did=told, run=run)
     return _decided(workspace, agent, entry, said)
@@ -264,8 +285,10 @@ def _latest(workspace: Workspace, kinds: Iterable[str]) -> str:
     return next((run.id for run in runs.listed(workspace) if run.kind in kinds), "")
 
 
-def _run(workspace: Workspace, entry: Entry, told: str, edits: Sequence[Edit]) -> tuple[str, str]:
-    """Carry out edits of files as one run.
+def _run(
+    workspace: Workspace, entry: Entry, told: str, edits: Sequence[Edit], said: str = inbox.APPROVED
+) -> tuple[str, str]:
+    """Carry out edits of files as one run, which says what it decided: a crash may come before the inbox does.
 
     Raises:
         NoError: one of the files was changed in the last moment; nothing was changed.
@@ -277,6 +300,7 @@ def _run(workspace: Workspace, entry: Entry, told: str, edits: Sequence[Edit]) -
         at=workspace.wall(),
         told=told,
         edits=tuple(edits),
+        fields=(Field(entry.item.id, _FIELD, None, said),),
     )
     if stale := runs.apply(workspace, run).stale:
         raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
@@ -321,7 +345,7 @@ def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
     draft = _skill_draft(workspace, entry)
     if not draft:
         return "its draft was gone already", ""
-    return _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)])
+    return _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)], inbox.REJECTED)
 
 
 def _skill_diff(workspace: Workspace, entry: Entry) -> str:

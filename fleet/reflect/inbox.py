@@ -26,7 +26,8 @@ KINDS = ("contradiction", "merge", "promotion", "skill", "persona", "guard", "pl
 SHOWN_MAX = 7
 GRACE_DAYS = 7
 
-APPROVED, REJECTED, EXPIRED = "approved", "rejected", "expired"
+APPROVED: Literal["approved"] = "approved"
+REJECTED: Literal["rejected"] = "rejected"
 WITHDRAWN, ELSEWHERE, REOPENED = "withdrawn", "elsewhere", "reopened"
 _DECIDED = (APPROVED, REJECTED, ELSEWHERE)
 _BY_ID = frozenset(("merge", "contradiction"))
