@@ -39,6 +39,8 @@ MODULES = {
     "edit": "lessons",
     "merge": "lessons",
     "unmerge": "lessons",
+    "reflect": "reflection",
+    "done": "reflection",
     "review": "review",
     "inbox": "inbox",
     "records": "records",

@@ -20,6 +20,8 @@ DAYS_KEPT = 7
 """A session that nothing was noted of for so long is forgotten."""
 
 _TOLD = "told"
+_HEARD = "heard"
+_PATH_BYTES_MAX = 8 * 1024
 _TOLD_BYTES_MAX = 64 * 1024
 _MARK_BYTES_MAX = 200
 _WORD_CHARS_MAX = 80
@@ -221,3 +223,66 @@ def _names(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
+
+
+# --- the sessions that were heard of --------------------------------------------------------------------------------
+#
+# ``.fleet/heard/<session>``: one line, ``<host> <agent> <open|ended> <milliseconds> <path of the transcript>``.
+
+
+class Heard:
+    """A session that a hook heard of.
+
+    Attributes:
+        session: its file's name, which is the host's id where that is a plain word.
+        host: whose it is.
+        agent: for whom.
+        has_ended: the host said so.
+        at_ms: when it was heard of last, milliseconds since 1970.
+        path: of its transcript.
+    """
+
+    __slots__ = ("agent", "at_ms", "has_ended", "host", "path", "session")
+
+    def __init__(self, session: str, host: str, agent: str, at_ms: int, path: str, *, has_ended: bool) -> None:
+        self.session, self.host, self.agent, self.has_ended = session, host, agent, has_ended
+        self.at_ms, self.path = at_ms, path
+
+
+def hear(root: str, session: str, host: str, agent: str, path: str, *, has_ended: bool) -> None:
+    """Note that a session goes on, or has ended, and where its transcript is."""
+    if not path or "\n" in path or not session:
+        return
+    word = f"{host or '-'} {agent or '-'} {'ended' if has_ended else 'open'} {now_ms()} {path}\n"
+    try:
+        handle = _opened(root, (_HEARD, _file_of(session)), os.O_TRUNC)
+    except OSError:
+        return
+    try:
+        os.write(handle, word.encode("utf-8", "surrogateescape"))
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+
+
+def heard(root: str) -> list[Heard]:
+    """Return the sessions that were heard of and not forgotten, by name."""
+    if os.path.islink(path_of(root, _HEARD)):
+        return []
+    found = []
+    for name in _names(path_of(root, _HEARD)):
+        words = read(root, _HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 4)
+        if len(words) == 5 and words[3].isdigit() and words[4].endswith("\n"):
+            host, agent, state, at_ms, path = words
+            found.append(Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
+    return found
+
+
+def forget_heard(root: str, session: str) -> None:
+    """Forget a session: it was reflected on, or its transcript is gone."""
+    if not os.path.islink(path_of(root, _HEARD)):
+        try:
+            os.unlink(path_of(root, _HEARD, _file_of(session)))
+        except OSError:
+            return

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-BANNED = ("hermes", "openclaw", "nanoclaw", "claw")
-"""Words that reject a whole reflection, as in the seed; configuration."""
+from fleet.store.config import BANNED
+
 ANSWER_CHARS_MAX = 512 * 1024
 _OBJECTS_MAX = 60
 _MENDED_MAX = 3

@@ -318,8 +318,24 @@ def proposal(
         worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
     elif wants_to_be_obeyed(quote):
         worth = 0
-    name = blake2b(f"{session}\0{kind}\0{normalise(text)}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    return Proposal(f"t-{name}", kind, text, wrong, session, at, times, worth, line, _line(quote or said, 2_000))
+    return Proposal(
+        proposal_id(session, kind, text),
+        kind,
+        text,
+        wrong,
+        session,
+        at,
+        times,
+        worth,
+        line,
+        _line(quote or said, 2_000),
+    )
+
+
+def proposal_id(session: str, kind: str, text: str) -> str:
+    """Return what a lesson of a session is known by in the log, so that it is logged once: ``t-`` and 8 hex."""
+    said = f"{session}\0{kind}\0{normalise(text)}"
+    return f"t-{blake2b(said.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 
 
 def _line(said: str, chars_max: int) -> str:

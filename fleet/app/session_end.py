@@ -1,0 +1,462 @@
+"""Reflection on a session as a use case: read, ask, plan, carry out, record. It adds and confirms, and deletes nothing.
+
+One session is reflected on once for what it holds: the pass is named by the session and its content. Money is reserved
+before anybody is asked, and settled afterwards, whatever came of it. The answer is on record before anything is
+written, so that a crash costs no second answer. Lessons enter by the log, like any correction; files as one run, which
+``fleet undo`` takes back; what a person decides, by the inbox.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from fleet.app import recording, writing
+from fleet.hosts import local, sessions, transcripts
+from fleet.hosts.sessions import Session
+from fleet.model.errors import BusyError, FleetError, NoError, UsageError
+from fleet.reflect import digest, records, reflection, reflectors, rules
+from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record
+from fleet.reflect.reflectors import Answer
+from fleet.store import consent, runs
+from fleet.store.workspace import Workspace
+from fleet.text import dates
+
+KIND = "reflect"
+RULES = "rules"
+_HOST_CHOICE = "reflector"
+"""Key in ``local.db`` of the reflector that a person here chose when the hooks were installed."""
+_CHOSEN = ("claude", "codex", "gemini")
+_DRAWN_MAX = 200
+_KNOWN_MAX = 20
+_DAY_MS = 86_400_000
+
+
+class Limits(NamedTuple):
+    """What reflections may cost and when they begin: the environment first, then ``[reflect]``."""
+
+    max_usd: float
+    daily_usd: float
+    idle_min: float
+    is_off: bool
+
+
+class Reflected(NamedTuple):
+    """Outcome of one reflection.
+
+    Attributes:
+        session: the host's id.
+        record: as it is kept; of a trial, as it would be; None where nothing was done.
+        plan: what was planned; None where it came to none.
+        why: why nothing was done, in a sentence.
+        is_deferred: it waits for a later day.
+    """
+
+    session: str
+    record: Record | None = None
+    plan: writing.Plan | None = None
+    why: str = ""
+    is_deferred: bool = False
+
+    def told(self) -> str:
+        """Return what came of it, in a sentence."""
+        return self.why or (self.record.told() if self.record is not None else "nothing was done")
+
+
+class Old(NamedTuple):
+    """A session that nobody reflected on yet: its transcript, about how many tokens its digest has, and its time."""
+
+    path: Path
+    session: str
+    tokens: int
+    at: str
+
+
+class History(NamedTuple):
+    """Sessions of the past that wait.
+
+    Attributes:
+        waiting: those nobody reflected on yet, oldest first.
+        done: how many were, earlier.
+        usd: what they may cost at most; 0 for the rules.
+        troubles: what could not be read.
+    """
+
+    waiting: list[Old]
+    done: int
+    usd: float
+    troubles: list[str]
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def limits(workspace: Workspace) -> Limits:
+    """Return what holds here."""
+    set_ = workspace.config.reflect
+    off = os.environ.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+    return Limits(
+        _amount("REFLECTION_MAX_BUDGET_USD", set_.max_usd),
+        _amount("REFLECTION_DAILY_CAP_USD", set_.daily_usd),
+        _amount("REFLECTION_IDLE_MIN", set_.idle_min),
+        off or set_.off,
+    )
+
+
+def _amount(name: str, otherwise: float) -> float:
+    try:
+        given = float(os.environ.get(name, "") or otherwise)
+    except ValueError:
+        return otherwise
+    return given if 0 <= given < 1_000_000 else otherwise  # no NaN either
+
+
+def chosen(workspace: Workspace) -> str:
+    """Return who reflects here: what ``fleet.toml`` names, else the host's model that a person here said yes to."""
+    named: str = workspace.config.reflect.reflector
+    if named != RULES:
+        return named
+    mine = workspace.state.get(_HOST_CHOICE)
+    return mine if mine in _CHOSEN else RULES
+
+
+def choose(workspace: Workspace, reflector: str) -> None:
+    """Note a person's choice of a host's own model, for this machine; ``rules`` takes it back."""
+    if reflector not in (*_CHOSEN, RULES):
+        raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(_CHOSEN)}, or {RULES}")
+    workspace.state.put(**{_HOST_CHOICE: "" if reflector == RULES else reflector})
+    if reflector != RULES:
+        workspace.state.agree(consent.REFLECT, _consented(workspace, reflector), workspace.wall())
+
+
+def unagreed(workspace: Workspace) -> str:
+    """Return the reflector that is named and that nobody on this machine agreed to, as it is shown; "" for none."""
+    named = chosen(workspace)
+    if named == RULES or workspace.state.agrees(consent.REFLECT, _consented(workspace, named)):
+        return ""
+    return _consented(workspace, named)
+
+
+def agree(workspace: Workspace) -> None:
+    """Note a person's yes to the reflector that is named: sessions are sent there, screened."""
+    workspace.state.agree(consent.REFLECT, _consented(workspace, chosen(workspace)), workspace.wall())
+
+
+def _consented(workspace: Workspace, reflector: str) -> str:
+    """Return what is agreed to: who is asked, and all that decides where a session goes."""
+    set_ = workspace.config.reflect
+    if reflector == "command":
+        return f"command {json.dumps(set_.command)}"
+    if reflector == "endpoint":
+        return f"endpoint {set_.api} {set_.url} {set_.key_env}"
+    return reflector
+
+
+# --- one session ------------------------------------------------------------------------------------------------------
+
+
+def reflect(
+    workspace: Workspace, agent: str, path: Path, *, is_trial: bool = False, by_hand: bool = False, run: str = ""
+) -> Reflected:
+    """Reflect on the session of a transcript.
+
+    Args:
+        workspace: where.
+        agent: for whom.
+        path: of the transcript.
+        is_trial: say what would be done; nobody is asked but the rules, and nothing is written.
+        by_hand: a person wants it: also where an earlier pass came to nothing, or was undone.
+        run: of a pass that a crash left; "" for a new one.
+
+    Raises:
+        BusyError: another process reflects on this session.
+        DiskError: what was written is kept, and the next pass goes on from there.
+    """
+    session = sessions.read(path)
+    if is_trial:
+        return _tried(workspace, agent, session)
+    name = blake2b(session.id.encode(), digest_size=8).hexdigest()
+    try:
+        with workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0):
+            runs.recover(workspace)
+            return _reflected(workspace, agent, session, run, by_hand=by_hand)
+    except BusyError as why:
+        raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
+
+
+def _reflected(workspace: Workspace, agent: str, session: Session, run: str, *, by_hand: bool) -> Reflected:
+    began = time.monotonic()
+    lines = records.read(workspace, agent)
+    key = _key(session)
+    if why := _done_already(workspace, agent, lines, key, by_hand=by_hand):
+        return Reflected(session.id, why=why)
+    open_run = _open_run(lines, key)
+    day = workspace.wall()[:10].replace("-", "")
+    run = open_run or f"{KIND}-{day}-{key}{_again(lines, key)}"
+    who, note = chosen(workspace), ""
+    if named := unagreed(workspace):
+        who = RULES
+        note = f"nobody on this machine agreed to {named[:200]}: the rules were asked. `fleet reflect --agree` does"
+    record = Record(run=run, session=session.id, host=session.host, transcript=session.path, reflector=who)
+    if not session.events:
+        why = session.trouble or "the transcript tells of nothing"
+        return _ended(workspace, agent, msgspec.structs.replace(record, outcome="skipped", why=f"not read: {why}"))
+    made = digest.digest(session.events, workspace.config.reflect.tokens)
+    record = msgspec.structs.replace(record, left_out="; ".join(filter(None, [made.left_out, session.trouble])))
+    answer = _answer_of(lines, open_run)
+    if answer is None:
+        if deferred := _reserved(workspace, agent, record, lines):
+            return deferred
+        answer = _asked(workspace, agent, session, made, record)
+    record = msgspec.structs.replace(
+        record,
+        model=answer.model,
+        usd=answer.usd,
+        tokens_in=answer.tokens_in or (made.tokens if who != RULES else 0),
+        tokens_out=answer.tokens_out,
+        raw=answer.text,
+    )
+    parsed = reflection.parse(answer.text, workspace.config.reflect.banned)
+    told = "; ".join(filter(None, [answer.trouble, parsed.trouble if answer.text else "", note]))
+    if parsed.reflection is None or parsed.banned:
+        left = msgspec.structs.replace(record, outcome="skipped", why=told, duration_s=time.monotonic() - began)
+        return _ended(workspace, agent, left)
+    plan, writers = writing.write(workspace, agent, session, parsed.reflection, run, is_trusted=who == RULES)
+    done = msgspec.structs.replace(
+        record,
+        outcome=parsed.reflection.outcome,
+        writers=writers,
+        drawn=tuple(sorted({each.line for each in plan.reflection.lessons if each.line}))[:_DRAWN_MAX],
+        why=told,
+        duration_s=round(time.monotonic() - began, 3),
+    )
+    return _ended(workspace, agent, done, plan)
+
+
+def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
+    """Return what a pass would read, and what the rules would write of it."""
+    made = digest.digest(session.events, workspace.config.reflect.tokens)
+    who = chosen(workspace)
+    record = Record(
+        run="",
+        session=session.id,
+        host=session.host,
+        transcript=session.path,
+        reflector=who,
+        left_out="; ".join(filter(None, [made.left_out, session.trouble])),
+        tokens_in=made.tokens,
+        usd=0.0 if who == RULES else limits(workspace).max_usd,
+    )
+    if not session.events:
+        return Reflected(session.id, record, why=f"not read: {session.trouble or 'the transcript tells of nothing'}")
+    said = rules.reflect(as_rules_read(session))
+    plan = writing.plan(workspace, agent, session, said, "trial", is_trusted=True)
+    return Reflected(session.id, msgspec.structs.replace(record, outcome=said.outcome), plan)
+
+
+def _ended(workspace: Workspace, agent: str, record: Record, plan: writing.Plan | None = None) -> Reflected:
+    done = recording.complete(workspace, agent, record)
+    local.forget_heard(os.fspath(workspace.root), done.session)
+    return Reflected(done.session, done, plan)
+
+
+def as_rules_read(session: Session) -> rules.Session:
+    """Return a session as the rules read it."""
+    return rules.Session(session.id, session.events, transcripts.objections(session.events)[0], session.cwd)
+
+
+def _key(session: Session) -> str:
+    """Return what a session and its content are known by: a pass for each."""
+    return blake2b(f"{session.id}\0{session.digest}".encode(), digest_size=6).hexdigest()
+
+
+def _done_already(workspace: Workspace, agent: str, lines: Sequence[Record], key: str, *, by_hand: bool) -> str:
+    passes = [each for each in lines if each.line == RAN and _is_of(each.run, key)]
+    if not passes:
+        return ""
+    last = passes[-1]
+    is_undone = any(each.undone for each in records.passes(workspace, agent) if each.record.run == last.run)
+    if by_hand and (is_undone or last.outcome == "skipped"):
+        return ""
+    return f"this session was reflected on already, as {last.run}{', which was undone' if is_undone else ''}"
+
+
+def _is_of(run: str, key: str) -> bool:
+    return key in run.split("-")
+
+
+def _again(lines: Sequence[Record], key: str) -> str:
+    times = len({each.run for each in lines if each.line == RAN and _is_of(each.run, key)})
+    return f"-{times + 1}" if times else ""
+
+
+def _open_run(lines: Sequence[Record], key: str) -> str:
+    """Return the pass over this very content that a crash left after its answer; "" for none."""
+    ended = {each.run for each in lines if each.line == RAN}
+    answered = [each.run for each in lines if each.line == SETTLED and each.raw and _is_of(each.run, key)]
+    return next((run for run in reversed(answered) if run not in ended), "")
+
+
+def _answer_of(lines: Sequence[Record], run: str) -> Answer | None:
+    known = next((each for each in lines if run and each.run == run and each.line == SETTLED and each.raw), None)
+    if known is None:
+        return None
+    return Answer(known.raw, "", known.usd, known.tokens_in, known.tokens_out, known.model)
+
+
+def _reserved(workspace: Workspace, agent: str, record: Record, lines: Sequence[Record]) -> Reflected | None:
+    """Reserve what the pass may cost; return None, or that it waits for a later day."""
+    if record.reflector == RULES:
+        return None
+    allowed = limits(workspace)
+    if records.reserve(workspace, agent, msgspec.structs.replace(record, usd=allowed.max_usd), allowed.daily_usd):
+        return None
+    today = workspace.wall()[:10]
+    why = (
+        f"the day's cap of ${allowed.daily_usd:g} leaves no room for ${allowed.max_usd:g}: it runs on a later day (UTC)"
+    )
+    known = any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines)
+    if not known:
+        records.defer(workspace, agent, msgspec.structs.replace(record, usd=None, why=why))
+    return Reflected(record.session, why=f"deferred: {why}", is_deferred=True)
+
+
+def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Digest, record: Record) -> Answer:
+    """Ask the reflector, and have the answer on record, with what it cost, before anything is made of it."""
+    if record.reflector == RULES:
+        said = rules.reflect(as_rules_read(session))
+        return Answer(msgspec.json.encode(said).decode(), usd=0.0)
+    mark = f"session-{workspace.world.entropy(8).hex()}"
+    known = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
+    answer = Answer(trouble="it was not asked")
+    try:
+        asked = reflectors.prompt(made.text, mark, known)
+        answer = reflectors.ask(record.reflector, workspace.config.reflect, asked, limits(workspace).max_usd)
+    finally:
+        settled = msgspec.structs.replace(
+            record,
+            line=SETTLED,
+            usd=answer.usd,
+            model=answer.model,
+            tokens_in=answer.tokens_in,
+            tokens_out=answer.tokens_out,
+            raw=answer.text,
+            why=answer.trouble,
+        )
+        records.append(workspace, agent, settled)
+    return answer
+
+
+# --- sessions that ended, and those of the past -------------------------------------------------------------------------
+
+
+def due(workspace: Workspace, now_ms: int) -> Iterator[local.Heard]:
+    """Yield the sessions that ended here, or have been quiet for so long, and that nobody reflected on since."""
+    idle_ms = limits(workspace).idle_min * 60_000
+    for each in local.heard(os.fspath(workspace.root)):
+        if each.has_ended or now_ms - each.at_ms >= idle_ms:
+            yield each
+
+
+def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
+    """Reflect on what ended here; of several, one failing hinders no other.
+
+    Args:
+        workspace: where.
+        only: the host's id of one session, which has just ended; "" for all that are due.
+    """
+    if limits(workspace).is_off or workspace.is_read_only:
+        return []
+    root, done = os.fspath(workspace.root), list[Reflected]()
+    found = [each for each in local.heard(root) if each.session == only] if only else []
+    for each in found or due(workspace, workspace.world.wall_ms()):
+        if workspace.is_guest(each.agent):
+            continue
+        try:
+            if not Path(each.path).is_file():
+                local.forget_heard(root, each.session)
+                continue
+            came = reflect(workspace, each.agent, Path(each.path))
+            if not came.is_deferred:
+                local.forget_heard(root, each.session)
+            done.append(came)
+        except FleetError as why:
+            done.append(Reflected(each.session, why=str(why)))
+    return done
+
+
+def transcript_of(workspace: Workspace, session: str = "") -> Path:
+    """Return the transcript of a session of this project; without one, of the session that was heard of last.
+
+    Raises:
+        NoError: there is none.
+    """
+    known = sorted(local.heard(os.fspath(workspace.root)), key=lambda each: each.at_ms)
+    found = [Path(each.path) for each in known if not session or each.session == session]
+    if found and found[-1].is_file():
+        return found[-1]
+    stored = sessions.stored(os.fspath(workspace.root))
+    if session:
+        named = [path for path in stored if session in path.stem or session in path.parent.name]
+        named = named or [path for path in stored if sessions.read(path).id == session]
+        if len(named) == 1:
+            return named[0]
+        raise NoError(f"{'several transcripts' if named else 'no transcript'} of session {session[:80]!r} here")
+    newest = max(stored, key=_last_said, default=None)
+    if newest is None:
+        raise NoError("no session of this project is known here: name its transcript with --transcript PATH")
+    return newest
+
+
+def _last_said(path: Path) -> str:
+    return max((each.at for each in sessions.read(path).events if each.at), default="")
+
+
+def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> History:
+    """Return the sessions of the past that nobody reflected on yet, and what that may cost.
+
+    Args:
+        workspace: of the project.
+        agent: whose records tell what was done.
+        days: how far back.
+        paths: transcripts, or folders of them; none: those that hosts keep of this project.
+    """
+    root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
+    ran = {each.run for each in records.read(workspace, agent) if each.line == RAN}
+    waiting, troubles, done = list[Old](), list[str](), 0
+    for path in sessions.files_in(paths) if paths else sessions.stored(root):
+        session = sessions.read(path)
+        if session.trouble:
+            troubles.append(f"{path.name} {session.trouble}")
+        if not session.events or not (paths or not session.cwd or sessions.is_below(session.cwd, root)):
+            continue
+        at = max((each.at for each in session.events), default="")
+        if (dates.to_ms(at) or since_ms) < since_ms:
+            continue
+        key = _key(session)
+        if any(_is_of(run, key) for run in ran):
+            done += 1
+        else:
+            made = digest.digest(session.events, workspace.config.reflect.tokens)
+            waiting.append(Old(path, session.id, made.tokens, at))
+    costs = chosen(workspace) != RULES and not unagreed(workspace)
+    return History(
+        sorted(waiting, key=lambda each: each.at), done, len(waiting) * limits(workspace).max_usd * costs, troubles
+    )
+
+
+def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[Old]) -> Iterator[Reflected]:
+    """Reflect on sessions of the past, one after the other; the first that the day's cap defers is the last."""
+    for each in waiting:
+        try:
+            came = reflect(workspace, agent, each.path)
+        except BusyError as why:
+            came = Reflected(each.session, why=str(why))
+        yield came
+        if came.is_deferred:
+            return

@@ -1,0 +1,169 @@
+"""What looks back: reflect on a session that ended, or on many, and end the one that runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.app import recording, session_end
+from fleet.app.session_end import Reflected
+from fleet.cli import output
+from fleet.cli.output import counted, note, say
+from fleet.model.errors import UsageError
+from fleet.store.workspace import Workspace
+from fleet.text.screening import for_terminal
+
+app = output.commands()
+
+Reflector = Annotated[
+    str, typer.Option("--use", metavar="NAME", help="From now on here: claude, codex, gemini, or rules again.")
+]
+Agree = Annotated[bool, typer.Option("--agree", help="Yes: the reflector that fleet.toml names may be asked.")]
+
+
+@app.command("reflect")
+def _reflect(
+    transcript: Annotated[Path | None, typer.Option("--transcript", help="Of the session; any host's.")] = None,
+    last: Annotated[bool, typer.Option("--last", help="The newest session of this project.")] = False,
+    since: Annotated[str, typer.Option("--all-since", metavar="DAYS", help="All sessions of so many days: 7d.")] = "",
+    is_due: Annotated[
+        bool, typer.Option("--due", help="What ended, or was quiet for long, and what was deferred.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="What would be read and written, and what it may cost.")
+    ] = False,
+    use: Reflector = "",
+    agrees: Agree = False,
+    session: output.Session = "",
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+    as_json: output.Json = False,
+) -> None:
+    """Look back on a session: lessons, notes, a skill, each where it belongs. `fleet undo` takes it back."""
+    wanted = session or output.chosen.session
+    with output.opened(directory) as workspace:
+        who = output.agent_in(workspace, agent)
+        if use or agrees:
+            _choose(workspace, use, agrees=agrees)
+            if not (transcript or wanted or last or since or is_due):
+                return
+        if since:
+            _all(workspace, who, _days(since), [transcript] if transcript else [], dry_run=dry_run, as_json=as_json)
+            return
+        if is_due:
+            _tell(session_end.reflect_due(workspace), as_json=as_json, none="no session waits to be reflected on")
+            return
+        if transcript is None and not wanted and not last:
+            raise UsageError(
+                "name a session: --last, --transcript PATH, --session ID, or --all-since 7d. Nothing was done"
+            )
+        if transcript is not None and not transcript.is_file():
+            raise UsageError(f"{transcript} is no file; nothing was done")
+        path = transcript or session_end.transcript_of(workspace, wanted)
+        _tell([session_end.reflect(workspace, who, path, is_trial=dry_run, by_hand=True)], as_json=as_json)
+
+
+@app.command("done")
+def _done(
+    session: output.Session = "",
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+    as_json: output.Json = False,
+) -> None:
+    """End the session that runs here: reflect on it now. `/done` runs this."""
+    with output.opened(directory) as workspace:
+        who = output.agent_in(workspace, agent)
+        path = session_end.transcript_of(workspace, session or output.chosen.session)
+        _tell([session_end.reflect(workspace, who, path, by_hand=True)], as_json=as_json)
+
+
+def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
+    if use:
+        session_end.choose(workspace, use)
+        cap = session_end.limits(workspace)
+        costs = f", for at most ${cap.max_usd:g} a session and ${cap.daily_usd:g} a day" if use != "rules" else ""
+        say(f"{use} reflects on this machine from now on{costs}")
+    if agrees:
+        named = session_end.unagreed(workspace)
+        session_end.agree(workspace)
+        say(f"agreed: {for_terminal(named)}" if named else "nothing waits for a yes")
+
+
+def _days(given: str) -> float:
+    try:
+        return float(given.strip().removesuffix("d"))
+    except ValueError:
+        raise UsageError(f"--all-since {given[:20]!r}: a number of days belongs there, such as 7d") from None
+
+
+def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dry_run: bool, as_json: bool) -> None:
+    found = session_end.history(workspace, agent, days, paths)
+    for trouble in found.troubles:
+        note(for_terminal(trouble))
+    tokens = sum(each.tokens for each in found.waiting)
+    told = (
+        f"{counted(len(found.waiting), 'session')} to reflect on, {found.done:,} reflected on earlier; about "
+        f"{tokens:,} tokens, at most ${found.usd:.2f} with {session_end.chosen(workspace)}"
+    )
+    if dry_run:
+        rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in found.waiting]
+        asked = {"sessions": rows, "done": found.done, "tokens": tokens, "usd": found.usd}
+        output.tell(asked, told, as_json=as_json)
+        return
+    if not as_json:
+        say(told)
+    done: list[Reflected] = []
+    with output.progress("Reflecting", len(found.waiting)) as step:
+        for each in session_end.reflect_all(workspace, agent, found.waiting):
+            done.append(each)
+            step(each.session[:36])
+    _tell(done, as_json=as_json, none="nothing was left to reflect on")
+
+
+def _tell(done: list[Reflected], *, as_json: bool, none: str = "") -> None:
+    if as_json:
+        output.say_json([_as_found(each) for each in done])
+    for each in done if not as_json else ():
+        say(
+            for_terminal(
+                f"{each.session}: {each.told()}" if each.record is None or each.record.run else _plan_told(each)
+            )
+        )
+        if each.record is not None and each.record.run:
+            say(
+                for_terminal(
+                    f"  {each.record.run}: `fleet undo {each.record.run}` takes it back, `fleet records` shows it"
+                )
+            )
+    if not done and none and not as_json:
+        say(none)
+
+
+def _plan_told(each: Reflected) -> str:
+    """Return what a dry run would do."""
+    if each.record is None or each.plan is None:
+        return f"{each.session}: {each.told()}"
+    record, plan = each.record, each.plan
+    head = (
+        f"{each.session} ({record.host}): {record.reflector} would read about {record.tokens_in:,} tokens, for at most "
+        f"${record.usd or 0:.2f}. {record.left_out}".rstrip()
+    )
+    rows = [f"  lesson: {it.lesson.text}{f' (again {it.same})' if it.same else ''}" for it in plan.lessons]
+    rows += [f"  file: {it.path}" for it in plan.edits]
+    rows += [f"  waits in the inbox: {it.kind}: {it.title}" for it in plan.items]
+    kept = rows or ["  by the rules: nothing to keep"]
+    return "\n".join([head, "by the rules alone, this would be kept:" if rows else "", *kept]).replace("\n\n", "\n")
+
+
+def _as_found(each: Reflected) -> dict[str, object]:
+    found: dict[str, object] = {"session": each.session, "told": each.told(), "deferred": each.is_deferred}
+    if each.record is not None:
+        found["record"] = recording.as_found(each.record)
+    if each.plan is not None:
+        found["lessons"] = [
+            {"text": it.lesson.text, "by": it.lesson.by, "line": it.lesson.line, "same": it.same}
+            for it in each.plan.lessons
+        ]
+        found["files"] = [it.path for it in each.plan.edits]
+        found["inbox"] = [{"kind": it.kind, "title": it.title} for it in each.plan.items]
+    return found
