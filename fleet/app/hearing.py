@@ -531,6 +531,11 @@ def work_at_the_end(call: Call) -> str:
     if call.agent == GUEST:
         return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"
     with _opened(call) as workspace:
+        with call.guarded("the session was not reflected on"):
+            from fleet.app import session_end
+
+            for came in session_end.reflect_due(workspace, only=call.session):
+                call.log(f"reflected on {came.session}: {came.told()}")
         if workspace.config.hook.sync_at_end:
             done = sharing.exchange(workspace, call.agent)
             why = done.why

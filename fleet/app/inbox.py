@@ -19,7 +19,7 @@ from fleet.app.learning import Correction
 from fleet.app.reviewing import Asked
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
-from fleet.reflect import inbox, promotion
+from fleet.reflect import inbox, notes, promotion
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Item
 from fleet.store import jsonl, runs
@@ -473,6 +473,33 @@ def _tidy_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, st
     return tidying.told(done.report), done.run
 
 
+def _note_check(workspace: Workspace, entry: Entry) -> str:
+    path, added, _ = _with_note(workspace, entry)
+    return "" if added else f"{path} says so already"
+
+
+def _note_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    path, added, edits = _with_note(workspace, entry)
+    return _run(workspace, entry, f"{path} has it now: {'; '.join(added)}", edits)
+
+
+def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
+    """Return the file that a note goes into, the lines that are new there, and the edits."""
+    home, day, said = PurePosixPath("agents") / entry.agent, workspace.wall()[:10], screen(_body(entry, "note")).text
+    if peer := _body(entry, "peer"):
+        path = (home / notes.USER_MODEL).as_posix()
+        after, rows = notes.observed(workspace.files.read(workspace.root / path), {peer: (said,)}, day)
+        return path, rows, [runs.edit(workspace, path, after)]
+    path = (home / "memory.md").as_posix()
+    noted = notes.add(workspace.files.read(workspace.root / path), [said], day, entry.agent)
+    edits = [runs.edit(workspace, path, noted.page)]
+    if noted.archived:
+        archive = (home / f"archive-{day}.md").as_posix()
+        known = workspace.files.read(workspace.root / archive)
+        edits.append(runs.edit(workspace, archive, notes.archive(known, noted.archived, entry.agent, day)))
+    return path, noted.added, edits
+
+
 HANDLERS: dict[str, Handler] = {
     "skill": Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
     "persona": Handler(_persona_check, _persona_approve),
@@ -482,5 +509,7 @@ HANDLERS: dict[str, Handler] = {
     "contradiction": Handler(_pair_check, _contradiction_approve, _contradiction_reject),
     "candidate": Handler(_candidate_check, _candidate_approve),
     "plan:tidy": Handler(lambda *_: "", _tidy_approve),
+    "candidate:note": Handler(_note_check, _note_approve),
+    "candidate:person": Handler(_note_check, _note_approve),
 }
 """What a yes and a no to each kind do; whoever puts in another kind, or another ``what``, adds its handler."""

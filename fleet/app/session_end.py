@@ -23,7 +23,7 @@ from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, reflectors, rules
 from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record
 from fleet.reflect.reflectors import Answer
-from fleet.store import consent, runs
+from fleet.store import config, consent, runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 
@@ -101,19 +101,11 @@ def limits(workspace: Workspace) -> Limits:
     set_ = workspace.config.reflect
     off = os.environ.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
     return Limits(
-        _amount("REFLECTION_MAX_BUDGET_USD", set_.max_usd),
-        _amount("REFLECTION_DAILY_CAP_USD", set_.daily_usd),
-        _amount("REFLECTION_IDLE_MIN", set_.idle_min),
+        config.amount(os.environ.get("REFLECTION_MAX_BUDGET_USD", ""), set_.max_usd),
+        config.amount(os.environ.get("REFLECTION_DAILY_CAP_USD", ""), set_.daily_usd),
+        config.amount(os.environ.get("REFLECTION_IDLE_MIN", ""), set_.idle_min),
         off or set_.off,
     )
-
-
-def _amount(name: str, otherwise: float) -> float:
-    try:
-        given = float(os.environ.get(name, "") or otherwise)
-    except ValueError:
-        return otherwise
-    return given if 0 <= given < 1_000_000 else otherwise  # no NaN either
 
 
 def chosen(workspace: Workspace) -> str:
@@ -352,15 +344,7 @@ def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Dige
     return answer
 
 
-# --- sessions that ended, and those of the past -------------------------------------------------------------------------
-
-
-def due(workspace: Workspace, now_ms: int) -> Iterator[local.Heard]:
-    """Yield the sessions that ended here, or have been quiet for so long, and that nobody reflected on since."""
-    idle_ms = limits(workspace).idle_min * 60_000
-    for each in local.heard(os.fspath(workspace.root)):
-        if each.has_ended or now_ms - each.at_ms >= idle_ms:
-            yield each
+# --- sessions that ended, and those of the past --------------------------------------------------------------------
 
 
 def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
@@ -373,8 +357,8 @@ def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
     if limits(workspace).is_off or workspace.is_read_only:
         return []
     root, done = os.fspath(workspace.root), list[Reflected]()
-    found = [each for each in local.heard(root) if each.session == only] if only else []
-    for each in found or due(workspace, workspace.world.wall_ms()):
+    mine = [each for each in local.heard(root) if each.session == only] if only else []
+    for each in mine or local.due(root, limits(workspace).idle_min * 60_000):
         if workspace.is_guest(each.agent):
             continue
         try:

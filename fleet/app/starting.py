@@ -5,6 +5,7 @@ has changed.
 """
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,7 +21,7 @@ from fleet.recall import page, ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, counted, newest_first, render_gossip
-from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, promotion
+from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, notes, promotion
 from fleet.reflect.clusters import grouped
 from fleet.store import git
 from fleet.store.query import Patterns, ranked
@@ -35,6 +36,9 @@ _NOT_ASKED = "The clan's remote was never asked yet, so what the clan knows is n
 _MOMENTS_MAX = 20
 """So many changed files, and so many commands that failed, are looked at for what is relevant."""
 _GIT_S = 0.5
+_PEOPLE_CHARS = 600
+_CHECK_S = 7 * 86_400
+"""So long after its time a check is told of."""
 _TIDY_S = 2.0
 """How long a session's start waits to write: what it could not take out is not shown, and leaves with the next sync."""
 
@@ -179,7 +183,7 @@ def at_once(workspace: Workspace, agent: str) -> Start:
     whole = workspace.files.read(promotion.memory_file(workspace, agent)).decode("utf-8", "replace")
     text = session_context(
         agent=agent,
-        memory=memory_md.hot(whole),
+        memory=_with_notes(workspace, agent, whole),
         patterns=(),
         discoveries=(),
         waiting=[each.in_one_line() for each in promotion.standing(workspace, agent).waiting],
@@ -229,7 +233,24 @@ def _memory(workspace: Workspace, agent: str) -> str:
     """Return the memory as the agent reads it, without the lessons that the clan retired."""
     whole = memory_md.parse(workspace.files.read(promotion.memory_file(workspace, agent)))
     kept = promotion.without_retired(whole, reflecting.known(workspace, agent))
-    return memory_md.hot(kept.render().decode("utf-8", "replace"))
+    return _with_notes(workspace, agent, kept.render().decode("utf-8", "replace"))
+
+
+def _with_notes(workspace: Workspace, agent: str, memory: str) -> str:
+    """Return a memory as the agent reads it: its hot part, its newest notes, and what is known of people."""
+    people = workspace.files.read(workspace.home(agent) / notes.USER_MODEL).decode("utf-8", "replace")
+    known = notes.known_of_people(people, _PEOPLE_CHARS)
+    kept = notes.newest(memory_md.without_comments(memory))
+    parts = [memory_md.hot(memory), kept and f"Notes:\n{kept}", known and f"Of people:\n{known}"]
+    return "\n\n".join(filter(None, parts))
+
+
+def _due_checks(workspace: Workspace, agent: str) -> list[str]:
+    """Return what is to be looked at again by now, a line each."""
+    page = workspace.files.read(workspace.home(agent) / notes.CHECKS).decode("utf-8", "replace")
+    now_s = workspace.world.wall_ms() // 1000
+    now, since = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
+    return notes.due(page, now, since) if page else []
 
 
 def _undecided(workspace: Workspace, agent: str) -> list[str]:
@@ -240,6 +261,7 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
             f"{counted(unfilled, 'correction', 'corrections')} without a lesson yet: `fleet learn --waiting` lists "
             'them, and `fleet learn ID --pattern "..."` states one'
         )
+    lines += _due_checks(workspace, agent)
     stands = promotion.standing(workspace, agent)
     lines += [each.in_one_line() for each in stands.waiting]
     if left := stands.left:

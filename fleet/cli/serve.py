@@ -59,6 +59,7 @@ def _as_text(done: schedule.Ticked) -> str:
     told = []
     if done.worked is not None:
         told += ["brought this machine up to date", *map(_promoted, done.worked.promoted)]
+        told += [f"reflected on a session: {output.cleaned(each)}" for each in done.worked.reflected]
     if done.synced is not None:
         verb = "exchanged, in part" if done.synced.partial else "synced"
         told.append(f"{verb}: {counted(done.synced.lines_out, 'line')} out, {done.synced.records_in:,} new in")

@@ -96,11 +96,19 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
     call.event = payload.event
     call.agent = find_agent(call.root, environment) or GUEST
     call.can_write = local.mark(call.root, "fired", payload.event, word=payload.host)
+    if payload.transcript and _is_heard(payload.event):
+        has_ended = payload.event == "SessionEnd"
+        local.hear(call.root, call.session, call.host, call.agent, payload.transcript, has_ended=has_ended)
     if not _has_work(call, payload):
         return _NOTHING
     from fleet.app import hearing
 
     return answers.output(payload, hearing.answer(call, payload))
+
+
+def _is_heard(event: str) -> bool:
+    """Return True for an event that tells where a session stands, for who looks back on it later."""
+    return event in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd")
 
 
 def _has_work(call: Call, payload: Payload) -> bool:

@@ -279,6 +279,12 @@ def heard(root: str) -> list[Heard]:
     return found
 
 
+def due(root: str, idle_ms: float) -> list[Heard]:
+    """Return the sessions that have ended: their host said so, or they have been quiet for so long."""
+    now = now_ms()
+    return [each for each in heard(root) if each.has_ended or now - each.at_ms >= idle_ms]
+
+
 def forget_heard(root: str, session: str) -> None:
     """Forget a session: it was reflected on, or its transcript is gone."""
     if not os.path.islink(path_of(root, _HEARD)):

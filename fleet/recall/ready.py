@@ -12,6 +12,7 @@ Little of the standard library, and nothing else: a hook imports this.
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 import json
 import os
+import time
 import zlib
 from collections.abc import Sequence
 
@@ -145,10 +146,12 @@ class Ready:
         for path in self._made_of():
             data = self._read(path, _BYTES_MAX)
             found[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""
+        if checks := self._read(f"agents/{self._agent}/checks.md", _BYTES_MAX):  # one may be due by the next hour
+            found["checks.md"] = f"{zlib.crc32(checks):08x}-{time.strftime('%Y-%m-%dT%H', time.gmtime())}"
         return found
 
     def _made_of(self) -> list[str]:
-        own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl", "inbox.jsonl")
+        own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl", "inbox.jsonl", "user-model.md")
         local = (
             *(f"promotion/{self._agent}{end}" for end in (".json", ".left.json")),
             *(f"attempts/{self._agent}.won", f"seen/{self._agent}"),

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fleet.reflect.notes import without_notes
 from fleet.text.screening import for_terminal, inert, markdown_escape, readable, redact, screen
 
 FILE_NAME = "memory.md"
@@ -136,11 +137,12 @@ def parse(data: bytes) -> Memory:
 
 
 def hot(text: str) -> str:
-    """Return the HOT part of a memory: a person's notes and the block alike, screened, without HTML comments.
+    """Return the HOT part of a memory: a person's text and the block alike, screened, without HTML comments.
 
-    Line by line as it stands otherwise; the caller judges its length. "" where only fleet's own headings are left.
+    Dated notes are not in it: they have a room of their own (:mod:`fleet.reflect.notes`). Line by line as it stands
+    otherwise; the caller judges its length. "" where only fleet's own headings are left.
     """
-    seen = redact(_without_comments(screen(text).text))  # again, since a comment may have split a secret
+    seen = redact(without_comments(screen(without_notes(text)).text))  # again, since a comment may have split a secret
     rows = [row.rstrip() for row in for_terminal(inert(seen)).split("\n")]
     return "\n".join(rows).strip("\n") if any(map(_is_said, rows)) else ""
 
@@ -160,7 +162,7 @@ def _opens_comment(text: str) -> bool:
     return False
 
 
-def _without_comments(text: str) -> str:
+def without_comments(text: str) -> str:
     """Return the text without comments. One that never ends is none: nothing is lost to a forgotten ``-->``.
 
     By hand, since a pattern would look for the end once for every beginning, minutes for a file of ``<!--``.

@@ -7,6 +7,7 @@ they hand in what is to be done. What goes wrong with one part is told, and keep
 
 import hashlib
 import json
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from fleet.hosts import local
 from fleet.model.errors import FleetError
 from fleet.store import changes
 from fleet.store.config import Sidecar
@@ -47,7 +49,13 @@ Looks = dict[str, list[int]]
 def looks(workspace: Workspace) -> Looks:
     """Return how everything looks that the work on a workspace depends on: logs, memories, lines, settings, a pause."""
     paused = workspace.state.paused(workspace.wall())
-    return _taken(str(workspace.root), workspace.agents_here()) | {".fleet/paused": [1] if paused else []}
+    ended = {f".fleet/heard/{each.session}": [1] for each in local.due(str(workspace.root), _idle_ms(workspace))}
+    return _taken(str(workspace.root), workspace.agents_here()) | {".fleet/paused": [1] if paused else []} | ended
+
+
+def _idle_ms(workspace: Workspace) -> float:
+    """Return for how long a session is quiet that has ended."""
+    return workspace.config.reflect.idle_ms(os.environ.get("REFLECTION_IDLE_MIN", ""))
 
 
 def _taken(root: str, agents: Iterable[str]) -> Looks:
@@ -175,11 +183,13 @@ class Worked(msgspec.Struct, kw_only=True):
         promoted: lessons that entered a memory.
         ready: agents whose session start was made ready.
         page: whether ``patterns.md`` changed.
+        reflected: what came of the sessions that had ended, a sentence each.
     """
 
     promoted: list[str] = []
     ready: list[str] = []
     page: bool = False
+    reflected: list[str] = []
 
 
 class Exchanged(msgspec.Struct, kw_only=True):
@@ -294,6 +304,7 @@ class Tick:
             promoted=[*known.promoted, *more.promoted],
             ready=sorted({*known.ready, *more.ready}),
             page=known.page or more.page,
+            reflected=[*known.reflected, *more.reflected],
         )
 
     def _sync_if_due(self) -> None:
@@ -343,14 +354,17 @@ class Tick:
 def tick(workspace: Workspace, agent: str) -> Tick:
     """Return a tick of a workspace, as one of its agents; a sidecar runs one again and again, cron may."""
     # Late: a sidecar reads this module for what is due, and stays small. The verbs come in with the process of a tick.
-    from fleet.app import sharing, starting
+    from fleet.app import session_end, sharing, starting
 
     def work() -> Worked:
+        reflected = session_end.reflect_due(workspace)
         done = sharing.settle(workspace, agent)
         made = [each for each in workspace.agents_here() if not starting.is_ready(workspace, each)]
         for each in made:
             starting.session_start(workspace, each)
-        return Worked(promoted=list(done.promoted), ready=made, page=done.page)
+        return Worked(
+            promoted=list(done.promoted), ready=made, page=done.page, reflected=[each.told() for each in reflected]
+        )
 
     def sync() -> Exchanged | str:
         done = sharing.exchange(workspace, agent)

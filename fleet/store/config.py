@@ -242,6 +242,15 @@ BANNED = ("hermes", "openclaw", "nanoclaw", "claw")
 """Words that reject a whole reflection, as in the seed."""
 
 
+def amount(given: str, otherwise: float) -> float:
+    """Return a number that the environment gives; the other one where it gives none, or an absurd one."""
+    try:
+        found = float(given) if given.strip() else otherwise
+    except ValueError:
+        return otherwise
+    return found if 0 <= found < 1_000_000 else otherwise
+
+
 class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is written down when a session ends, and who is asked.
 
@@ -285,6 +294,10 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     honcho: str = ""
     honcho_url: str = ""
     honcho_key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_HONCHO_KEY"
+
+    def idle_ms(self, given: str) -> float:
+        """Return for how long a session is quiet that has ended; ``given`` is what the environment says, or ""."""
+        return amount(given, self.idle_min) * 60_000
 
 
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -30,7 +30,7 @@ THEIRS = {
     "umlaut": "Größe 漢字",
 }
 OURS = {event: install.command_line(event) for event in install.MATCHERS}
-PAGES = {"commands/fleet-correct.md", "commands/fleet-status.md", "skills/fleet/SKILL.md"}
+PAGES = {"commands/done.md", "commands/fleet-correct.md", "commands/fleet-status.md", "skills/fleet/SKILL.md"}
 BEFORE = "if command -v fleet >/dev/null 2>&1; then fleet hook {}; fi"
 
 
@@ -222,7 +222,7 @@ def test_the_plugin_says_what_the_settings_say(place):
     assert json.loads((folder / ".claude-plugin" / "plugin.json").read_text())["version"] == fleet.__version__
     market = json.loads((folder / ".claude-plugin" / "marketplace.json").read_text())
     assert [plugin["name"] for plugin in market["plugins"]] == ["fleet"]
-    assert {path.name for path in (folder / "commands").iterdir()} == {"fleet-correct.md", "fleet-status.md"}
+    assert {path.name for path in (folder / "commands").iterdir()} == {"done.md", "fleet-correct.md", "fleet-status.md"}
     for page in [*(folder / "commands").iterdir(), *(folder / "skills").glob("*/SKILL.md")]:
         head = page.read_text().split("---")[1]
         assert "description:" in head
