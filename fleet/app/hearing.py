@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+import zlib
 from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ _LOGGING = frozenset(("learn", "correct", "discover"))
 _PROMOTED, _SAID = "promoted", "said"
 _TEXT_CHARS_MAX = 120
 _ASKED = "asked"
+_MEMORY_SEEN = "memory"
 _ASK_AGAIN_MS = 60_000
 """Sessions that start within it ask the clan for news once."""
 TWICE_MS = 3_000
@@ -168,7 +170,24 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     shown = made.new_ids if holds_the_rest else made.ids
     _told(call, shown)
     note = _at_hand(payload.source, len(shown), len(made.new_ids))
-    return Reply(made.news if holds_the_rest else made.text, note=note)
+    text = made.news if holds_the_rest else made.text
+    changed = "" if call.subagent or payload.source == "compact" else _memory_changed(call)
+    return Reply("\n\n".join(filter(None, [text, changed])), note=note)
+
+
+def _memory_changed(call: Call) -> str:
+    """Return that the agent's memory is not as its last session found it, by whomever; "" where it is."""
+    from pathlib import Path
+
+    name = f"agents/{call.agent}/memory.md"
+    try:
+        now = f"{zlib.crc32(Path(call.root, name).read_bytes()):08x}"
+    except OSError:
+        now = "none"
+    before = local.read(call.root, _MEMORY_SEEN, call.agent, bytes_max=80).decode("ascii", "replace").split()
+    if before[:1] != [now]:
+        local.mark(call.root, _MEMORY_SEEN, call.agent, word=now)
+    return f"{name} changed since the last session." if before and before[0] != now else ""
 
 
 def _at_hand(source: str, shown: int, new: int) -> str:

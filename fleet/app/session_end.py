@@ -117,11 +117,16 @@ def chosen(workspace: Workspace) -> str:
     return mine if mine in _CHOSEN else RULES
 
 
+def is_open(workspace: Workspace) -> bool:
+    """Tell whether nobody was asked yet, here or by ``fleet.toml``, who is to reflect."""
+    return workspace.config.reflect.reflector == RULES and not workspace.state.get(_HOST_CHOICE)
+
+
 def choose(workspace: Workspace, reflector: str) -> None:
     """Note a person's choice of a host's own model, for this machine; ``rules`` takes it back."""
     if reflector not in (*_CHOSEN, RULES):
         raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(_CHOSEN)}, or {RULES}")
-    workspace.state.put(**{_HOST_CHOICE: "" if reflector == RULES else reflector})
+    workspace.state.put(**{_HOST_CHOICE: reflector})
     if reflector != RULES:
         workspace.state.agree(consent.REFLECT, _consented(workspace, reflector), workspace.wall())
 

@@ -1,6 +1,7 @@
 """Agent hosts and shells: ``fleet install``, ``fleet uninstall``, ``fleet hook``, ``fleet completion``."""
 
 import difflib
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from fleet import hook
-from fleet.app import setup
+from fleet.app import session_end, setup
 from fleet.app.setup import CLAUDE_CODE, Changed
 from fleet.cli import output
 from fleet.hosts.install import plugin_folder
@@ -51,6 +52,8 @@ def _install(
         dry_run=dry_run,
     )
     _note_others(path, directory)
+    if not dry_run:
+        _ask_to_reflect(host, directory)
     if which("fleet") is None:
         output.note(
             "`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there"
@@ -101,6 +104,25 @@ def _path(*, project: bool, user: bool, directory: str) -> Path:
     if project and user:
         raise UsageError("--project or --user, not both. Nothing was changed")
     return setup.user_settings() if user else setup.project_settings(output.find_root(directory))
+
+
+def _ask_to_reflect(host: str, directory: str) -> None:
+    """Ask once whether the host's own model may look back on sessions, naming what that may cost."""
+    client = {"claude-code": "claude", "codex": "codex", "gemini": "gemini"}.get(host, "")
+    with suppress(NoError), output.opened(directory) as workspace:
+        if not client or not session_end.is_open(workspace):
+            return
+        cap = session_end.limits(workspace)
+        told = (
+            f"When a session ends, fleet writes down what it taught, by rules of its own, for nothing. {client}'s own "
+            f"model would find more, for at most ${cap.max_usd:g} a session and ${cap.daily_usd:g} a day; it is given "
+            "the session, screened"
+        )
+        if not sys.stdin.isatty():
+            output.note(f"{told}. A person says yes with `fleet reflect --use {client}`")
+            return
+        is_yes = typer.confirm(f"{told}. May it?", default=False)
+        session_end.choose(workspace, client if is_yes else session_end.RULES)
 
 
 def _note_others(path: Path, directory: str) -> None:
