@@ -103,8 +103,8 @@ def main() -> None:
     for half in (1, 2, 0):
         found = score(CORPUS, half)
         print(
-            f"{found.sessions:8}  {found.lessons:7}  {found.precision:9.2f}  {found.lenient:7.2f}  {found.recall:6.2f}  "
-            f"{found.base_rate:9.2f}  {found.false_a_session:15.2f}"
+            f"{found.sessions:8}  {found.lessons:7}  {found.precision:9.2f}  {found.lenient:7.2f}  {found.recall:6.2f}"
+            f"  {found.base_rate:9.2f}  {found.false_a_session:15.2f}"
         )
 
 

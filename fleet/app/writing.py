@@ -171,6 +171,7 @@ def write(
     done["lessons"] = _joined(done["lessons"], lessons)
     if known := _carried_out(workspace, run):  # by a pass that a crash ended before it was recorded
         made = made._replace(edits=known.edits)
+        done |= {each.name: each for each in _carried(PurePosixPath("agents", agent), known)}
     else:
         made = _apply(workspace, agent, session, made, said, run, firsts, fields, is_trusted=is_trusted)
         done |= {each.name: each for each in made.writers if each.name != "lessons"}
@@ -178,6 +179,22 @@ def write(
         done[name] = _put(workspace, agent, done[name], [each for each in made.items if _writer_of(each) == name])
     done["user-model"] = _honcho(workspace, agent, made.updates, done["user-model"])
     return made, tuple(done[name] for name in _WRITERS)
+
+
+def _carried(home: PurePosixPath, run: Run) -> Iterable[Written]:
+    """Yield what each writer did in a run, as far as the run tells."""
+    logged = tuple(str(each.after) for each in run.fields if each.name == "entry")
+    if logged:
+        yield Written(name="lessons", ids=logged, count=len(logged))
+    for each in run.edits:
+        name = _FILES.get(PurePosixPath(each.path).relative_to(home).parts[0], "")
+        if name and each.after is not None:
+            known = set((each.before or b"").splitlines())
+            fresh = [row for row in each.after.splitlines() if row.startswith(b"- ") and row not in known]
+            yield Written(name=name, ids=(each.path,), count=len(fresh) if name != "skill" else 1)
+
+
+_FILES = {_MEMORY: "notes", "skills": "skill", notes.USER_MODEL: "user-model", notes.CHECKS: "next-check"}
 
 
 def _carried_out(workspace: Workspace, run: str) -> Run | None:

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 from fleet.model.names import normalise
 from fleet.text import screening
-from fleet.text.similarity import ALIKE_MIN, near
+from fleet.text.similarity import near
 
 NOTES_MAX = 50
 NOTES_A_SESSION_MAX = 5
 ROOM_CHARS = 1_000
 """Of a session's start, for the notes."""
 USER_MODEL, CHECKS = "user-model.md", "checks.md"
+_SAME_MIN = 0.95
+"""A note in nearly the same words is the same. Two that only resemble each other are two: nothing is lost."""
 _NOTE_CHARS_MAX = 300
 _PEER_CHARS_MAX = 80
 _OBSERVATIONS_MAX = 30
@@ -126,7 +128,7 @@ def _same(note: str, known: Sequence[str]) -> str:
     if exact:
         return exact.strip()
     close = near(note, list(said.items()), 1)
-    return close[0].id.strip() if close and close[0].score >= ALIKE_MIN and not close[0].differs else ""
+    return close[0].id.strip() if close and close[0].score >= _SAME_MIN and not close[0].differs else ""
 
 
 def _note_rows(rows: Sequence[str]) -> list[int]:

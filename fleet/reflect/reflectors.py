@@ -174,8 +174,7 @@ def _run(words: Sequence[str], asked: str, wait_s: float, read: Callable[[str], 
     if not trouble and process.returncode:
         said = " ".join(err.decode("utf-8", "replace").split())[-300:]
         trouble = f"{words[0]} ended with exit code {process.returncode}{f': {said}' if said else ''}"
-    if trouble and not answer.trouble:
-        # An object that breaks off may still be read: what was said is kept beside the trouble.
+    if trouble:  # an object that breaks off may still be read: what was said is kept beside it
         return answer._replace(trouble=trouble)
     return answer
 

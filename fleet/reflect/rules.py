@@ -247,7 +247,17 @@ def _failed(session: Session) -> Iterator[Proposal]:
                     text = f"`{family}` fails with: {lines[-1]} — it passed after {last}"
                     wrong = f"{call.about}: {lines[-1]}"
                     worth = _WORTH["failure"]
-                    yield proposal(session.id, "failure", text, wrong, event.at, worth, len(lines), line=event.line)
+                    yield proposal(
+                        session.id,
+                        "failure",
+                        text,
+                        wrong,
+                        event.at,
+                        worth,
+                        len(lines),
+                        line=event.line,
+                        quote=lines[-1],
+                    )
 
 
 def _was_missing(session: Session) -> Iterator[Proposal]:
