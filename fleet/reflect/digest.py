@@ -7,7 +7,6 @@ output of tools is dropped first. What was left out is said. Every row has the n
 All of it is somebody else's text: nothing here acts on it, and no host's frame in it is left alive.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,6 @@ _EDGE_BUDGET_SHARE = 0.3
 _HEAD_TOKENS = 120
 _CHARS_MAX = {"person": 2_000, "host": 300, "refused": 2_000, "failed": 800, "agent": 800, "call": 300, "output": 400}
 _WHOLE_CHARS_MAX = 6_000
-_FRAME = re.compile(r"<(?=[/!?A-Za-z])")
 _RANKS = ("person", "refused", "failed", "solved", "concluded", "agent", "call", "host", "output")
 _NAMES = {
     "person": "words of the person",
@@ -158,12 +156,7 @@ def _shown(row: _Row, chars_max: int) -> tuple[str, tuple[str, ...]]:
     text = "\n    ".join(line.rstrip() for line in clean.text.strip().split("\n") if line.strip())
     if len(text) > chars_max:
         text = f"{text[: chars_max * 2 // 3].rstrip()} […] {text[-chars_max // 3 :].lstrip()}"
-    return f"[{row.line}] {row.label}: {_inert(text)}".rstrip(": "), clean.secrets
-
-
-def _inert(text: str) -> str:
-    """Return the text with no tag in it that a host could take for its own frame."""
-    return _FRAME.sub("‹", text)
+    return f"[{row.line}] {row.label}: {screening.inert(text)}".rstrip(": "), clean.secrets
 
 
 def _rows(events: Sequence[Told]) -> list[_Row]:

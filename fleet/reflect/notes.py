@@ -104,7 +104,7 @@ def newest(text: str, chars_max: int = ROOM_CHARS) -> str:
     dated = sorted(((rows[at], at) for at in _note_rows(rows)), key=lambda each: (each[0][2:12], each[1]), reverse=True)
     kept: list[str] = []
     for row, _ in dated:
-        shown = screening.for_terminal(screening.redact(screening.screen(row).text))
+        shown = _shown(row)
         if len(shown) + 1 > chars_max:
             break
         kept.append(shown)
@@ -112,6 +112,11 @@ def newest(text: str, chars_max: int = ROOM_CHARS) -> str:
     left = len(dated) - len(kept)
     more = [f"({left} older notes are in memory.md)"] if left and kept else []
     return "\n".join([*kept, *more])
+
+
+def _shown(row: str) -> str:
+    """Return a row as an agent reads it."""
+    return screening.for_terminal(screening.inert(screening.redact(screening.screen(row).text)))
 
 
 def _note(said: str) -> str:
@@ -209,7 +214,7 @@ def known_of_people(text: str, chars_max: int) -> str:
         name, *rows = part.splitlines()
         said = [row for row in rows if _NOTE.fullmatch(row)][-_OBSERVATIONS_MAX:]
         for row in reversed(said):
-            line = screening.for_terminal(screening.redact(screening.screen(f"- {name}: {row[2:]}").text))
+            line = _shown(f"- {name}: {row[2:]}")
             if len(line) + 1 > chars_max:
                 return "\n".join(kept)
             kept.append(line)

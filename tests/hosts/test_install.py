@@ -308,7 +308,7 @@ def test_a_page_of_a_persons_is_never_written_over_nor_taken_out(place):
     said = place.fleet("install", "claude-code").stderr
     assert "fleet-status.md is not as fleet wrote it" in said
     (folder / "fleet-correct.md").write_bytes((folder / "fleet-correct.md").read_bytes() + b"and my own words\n")
-    before = {name: data for name, data in files(place).items() if name.startswith("commands/")}
+    before = {name: data for name, data in files(place).items() if name.startswith("commands/fleet-")}
     place.fleet("install", "claude-code")
     place.fleet("uninstall", "claude-code")
     assert files(place) == before
