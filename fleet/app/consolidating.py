@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -171,10 +172,9 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Told | No
         before = _text(workspace, path)
         if not before:
             observing.keep_ignored(workspace.files)
-        gap = "" if not before or before.endswith("\n\n") else "\n" if before.endswith("\n") else "\n\n"
         block = daily_log.block(observing.stamp(now_ms), agent, session, said)
-        text = f"{daily_log.head(day) if not before else gap}{block}"
-        workspace.files.append(workspace.root / path, text.encode())
+        more = daily_log.with_block(before, day, block).removeprefix(before)
+        workspace.files.append(workspace.root / path, more.encode("utf-8", "surrogateescape"))
     return path
 
 
@@ -235,7 +235,9 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     """Return what recurred and is known nowhere yet; and the rows that wait, each with what speaks for it."""
     said = [*scratchpad.said(page), *(each for block in _blocks(workspace, "") for each in block.said)]
     said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
-    rules = agents_md.rules(_text(workspace, agents_md.FILE))
+    rules: list[str] = []
+    with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
+        rules += agents_md.rules(_text(workspace, agents_md.FILE))
     rules += scratchpad.promoted_items(page)
     rows = scratchpad.ready(page)
     found, matched = grouped(said, [*rules, *(each.item for each in rows)])
@@ -268,8 +270,7 @@ def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Seq
     ids = [one for each in found for one in each.ids]
 
     def edits() -> tuple[Edit, ...]:
-        page = _text(workspace, scratchpad.FILE)
-        return (_edit(workspace, scratchpad.FILE, scratchpad.with_rows(page, rows, ids)),)
+        return (_edit(workspace, scratchpad.FILE, lambda page: scratchpad.with_rows(page, rows, ids)),)
 
     run = _applied(workspace, agent, REFLECTED, edits, f"{len(rows)} rows for {scratchpad.READY}")
     items = [
@@ -308,14 +309,20 @@ def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | No
     evidence = f"{sessions}; fleet undo {run_id}"
 
     def edits() -> tuple[Edit, ...]:
-        added = agents_md.with_rule(_text(workspace, agents_md.FILE), row)
-        if added.trouble:
-            raise RefusedError(f"{added.trouble}: {row.item!r} waits under {scratchpad.READY}")
-        page = scratchpad.with_promoted(_text(workspace, scratchpad.FILE), day, row, added.section, evidence)
-        return (
-            _edit(workspace, agents_md.FILE, added.text),
-            _edit(workspace, scratchpad.FILE, page),
-        )
+        section = ""
+
+        def with_rule(text: str) -> str:
+            nonlocal section
+            added = agents_md.with_rule(text, row)
+            if added.trouble:
+                raise RefusedError(f"{added.trouble}: {row.item!r} waits under {scratchpad.READY}")
+            section = added.section
+            return added.text
+
+        def promoted(page: str) -> str:
+            return scratchpad.with_promoted(page, day, row, section, evidence)
+
+        return (_edit(workspace, agents_md.FILE, with_rule), _edit(workspace, scratchpad.FILE, promoted))
 
     try:
         told = f"promoted {row.item!r} into {agents_md.FILE}"
@@ -343,7 +350,7 @@ def reject(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
     row = _row_of(workspace, body)
 
     def edits() -> tuple[Edit, ...]:
-        return (_edit(workspace, scratchpad.FILE, scratchpad.without(_text(workspace, scratchpad.FILE), row)),)
+        return (_edit(workspace, scratchpad.FILE, lambda page: scratchpad.without(page, row)),)
 
     return _applied(workspace, agent, REFLECTED, edits, f"took {row.item!r} out of {scratchpad.READY}")
 
@@ -363,18 +370,19 @@ def _compress(workspace: Workspace, agent: str) -> int:
     moved: list[str] = []
 
     def edits() -> tuple[Edit, ...]:
-        less, lines = scratchpad.compressed(_text(workspace, scratchpad.FILE), day)
-        moved[:] = lines
-        days: dict[str, list[str]] = {}
-        for line in lines:
-            days.setdefault(observations.observed(observations.rows(line))[0].at[:10], []).append(line)
+        def less(text: str) -> str:
+            kept, moved[:] = scratchpad.compressed(text, day)
+            return kept
+
         changed = [_edit(workspace, scratchpad.FILE, less)]
-        for each, kept in sorted(days.items()):
-            path = daily_log.path_of(each)
-            before = _text(workspace, path)
-            gap = "" if not before or before.endswith("\n\n") else "\n"
-            block = "\n".join(["## Session 00:00 UTC", "", f"### {daily_log.OBSERVED}", "", *kept, ""]) + "\n"
-            changed.append(_edit(workspace, path, f"{before or daily_log.head(each)}{gap}{block}"))
+        days: dict[str, list[str]] = {}
+        for line in moved:
+            days.setdefault(observations.observed(observations.rows(line))[0].at[:10], []).append(line)
+        for each, lines in sorted(days.items()):
+            block = "\n".join(["## Session 00:00 UTC", "", f"### {daily_log.OBSERVED}", "", *lines, ""]) + "\n"
+            changed.append(
+                _edit(workspace, daily_log.path_of(each), partial(daily_log.with_block, day=each, block=block))
+            )
         return tuple(changed)
 
     _applied(workspace, agent, REFLECTED, edits, f"compressed {scratchpad.FILE}")
@@ -424,7 +432,7 @@ def consolidate(
             "`fleet consolidate --force` consolidates, and writes it anew"
         )
     if dry_run:
-        plan = _planned(workspace, days)
+        plan, _ = _planned(workspace, days)
         return Consolidated(gates, plan, diff=_diff(workspace, plan.files))
     if not force and not (gates.is_time and gates.sessions >= consolidation.SESSIONS_MIN):
         return Consolidated(gates)
@@ -432,12 +440,12 @@ def consolidate(
         plan, run = Plan({}, ()), ""
         diff = ""
         for _ in range(_ROUNDS):
-            plan = _planned(workspace, days)
+            plan, known = _planned(workspace, days)
             if not plan.files:
                 break
             diff = _diff(workspace, plan.files)
             run_id = runs.name(workspace, KIND)
-            edits = tuple(_edit(workspace, path, text) for path, text in sorted(plan.files.items()))
+            edits = _edits(plan.files, known)
             told = f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
             if not runs.apply(workspace, _run(workspace, agent, KIND, edits, told, run_id)).stale:
                 run = run_id
@@ -458,8 +466,8 @@ def consolidate(
     return Consolidated(gates, plan, run, diff)
 
 
-def _planned(workspace: Workspace, days: int | None) -> Plan:
-    """Return the plan from the files as they are now."""
+def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, bytes]]:
+    """Return the plan from the files as they are now, and those files."""
     now_ms = workspace.world.wall_ms()
     lock = _lock(workspace)
     since = observations.minute(now_ms - (days or daily_log.DAYS) * _DAY_MS)[:10]
@@ -470,7 +478,17 @@ def _planned(workspace: Workspace, days: int | None) -> Plan:
     for path in sorted((workspace.root / topics.FOLDER).glob("*.md")):
         if not path.is_symlink():
             files[f"{topics.FOLDER}/{path.name}"] = _head_of(path, topics.FILE_BYTES_MAX + 1)
-    return consolidation.planned(_text(workspace, topics.INDEX), files, _blocks(workspace, since), _absolute)
+    index = runs.edit(workspace, topics.INDEX, b"").before
+    text = (index or b"").decode("utf-8", "surrogateescape")
+    plan = consolidation.planned(text, files, _blocks(workspace, since), _absolute)
+    return plan, files if index is None else files | {topics.INDEX: index}
+
+
+def _edits(files: Mapping[str, str], known: Mapping[str, bytes]) -> tuple[Edit, ...]:
+    """Return the edits of a plan: what a file was when it was planned is what it must still be."""
+    return tuple(
+        Edit(path, known.get(path), text.encode("utf-8", "surrogateescape")) for path, text in sorted(files.items())
+    )
 
 
 def _absolute(text: str, at: str) -> str:
@@ -581,18 +599,21 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
             text = data.decode()
         except UnicodeDecodeError as why:
             raise RefusedError(f"{scratchpad.FILE} is no UTF-8 text; nothing was changed") from why
-        now = {
-            f"{folder}/{path.name}": _head_of(path, 64 * daily_log.BYTES_MAX).decode("utf-8", "surrogateescape")
+        known = {
+            f"{folder}/{path.name}": _head_of(path, 64 * daily_log.BYTES_MAX)
             for folder in (daily_log.FOLDER, topics.FOLDER)
             for path in sorted((workspace.root / folder).glob("*.md"))
             if not path.is_symlink()
         }
-        plan = migration.planned(text.removeprefix("\ufeff"), now, _text(workspace, topics.INDEX))
+        if (index := runs.edit(workspace, topics.INDEX, b"").before) is not None:
+            known[topics.INDEX] = index
+        now = {path: each.decode("utf-8", "surrogateescape") for path, each in known.items()}
+        plan = migration.planned(text.removeprefix("\ufeff"), now, now.get(topics.INDEX, ""))
         if gone := migration.lost(text.removeprefix("\ufeff"), plan.files) if plan.files else []:
             raise RefusedError(
                 f"{len(gone)} lines would be in no new file, such as {gone[0][:80]!r}; nothing was changed"
             )
-        edits = [_edit(workspace, path, after) for path, after in sorted(plan.files.items())]
+        edits = [*_edits(plan.files, {**known, scratchpad.FILE: data})]
         told = list(plan.told)
         if edits:
             backup = _backup(workspace, data)
@@ -626,9 +647,8 @@ def _agents_md_change(workspace: Workspace) -> Edit | None:
     file = workspace.root / agents_md.FILE
     if file.is_symlink():
         raise RefusedError(f"{agents_md.FILE} is a link, which fleet writes through nowhere; nothing was changed")
-    before = _text(workspace, agents_md.FILE)
-    after = agents_md.with_daily_logs(before)
-    return None if after == before else _edit(workspace, agents_md.FILE, after)
+    change = _edit(workspace, agents_md.FILE, agents_md.with_daily_logs)
+    return None if change.before is None or change.after == change.before else change
 
 
 def _begin_to_count(workspace: Workspace) -> None:
@@ -645,8 +665,11 @@ def _text(workspace: Workspace, path: str) -> str:
     return workspace.files.read(workspace.root / path).decode("utf-8", "surrogateescape")
 
 
-def _edit(workspace: Workspace, path: str, after: str) -> Edit:
-    return runs.edit(workspace, path, after.encode("utf-8", "surrogateescape"))
+def _edit(workspace: Workspace, path: str, change: Callable[[str], str]) -> Edit:
+    """Return the edit that a change makes of a file, which is read once: what it is by then is what was changed."""
+    now = runs.edit(workspace, path, b"").before
+    after = change((now or b"").decode("utf-8", "surrogateescape"))
+    return Edit(path, now, after.encode("utf-8", "surrogateescape"))
 
 
 def _run(workspace: Workspace, agent: str, kind: str, edits: tuple[Edit, ...], told: str, run_id: str) -> Run:

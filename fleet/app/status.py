@@ -167,9 +167,11 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
             "this machine's own state would travel with the project",
             f"`git rm --cached -- {' '.join(local[:3])}` takes it out of the next commit; the file itself stays here",
         )
-    if missing := ignored.lacking(workspace.root, ignored.LOCAL):
+    has_scratchpad = any((workspace.root / name).exists() for name in (".agents.local.md", ".agents"))
+    wanted = ignored.LOCAL if has_scratchpad else ignored.LOCAL[:1]
+    if missing := ignored.lacking(workspace.root, wanted):
         if fix:
-            ignored.add(workspace.files, ignored.LOCAL)
+            ignored.add(workspace.files, wanted)
         yield Finding(
             "ignore",
             "warning",

@@ -121,7 +121,8 @@ def texts_grouped(texts: Sequence[str]) -> list[list[int]]:
 
     By their words alone, by the rule that groups lessons.
     """
-    sure = [Pair(f"{each.one:08}", f"{each.other:08}", each.score) for each in alike(texts) if _say_the_same(each, 0.0)]
+    close = alike(texts, least=JOIN_MIN)
+    sure = [Pair(f"{each.one:08}", f"{each.other:08}", each.score) for each in close if _say_the_same(each, 0.0)]
     return sorted(sorted(int(each) for each in group) for group in _linked(sorted(sure, key=_closest_first)))
 
 

@@ -141,6 +141,12 @@ def block(stamp: str, agent: str, session: str, told: Told) -> str:
     return "\n".join(lines) + "\n"
 
 
+def with_block(text: str, day: str, block: str) -> str:
+    """Return a day's log with a block more, behind all that is there."""
+    gap = "" if text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
+    return f"{text}{gap}{block}" if text else f"{head(day)}{block}"
+
+
 def with_observation(text: str, day: str, stamp: str, agent: str, session: str, line: str) -> str:
     """Return what has to be appended to a day's log, for one more observation of a session."""
     more = "" if not text or text.endswith("\n") else "\n"

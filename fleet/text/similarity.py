@@ -617,7 +617,7 @@ def _is_opposed(mine: _Wording, theirs: _Wording) -> bool:
     if any(_turned(stem) & only[1 - n] for n in (0, 1) for stem in only[n]):
         return True
     said = ["".join(word.said[0] for word in wording.words if not word.said.isascii()) for wording in (mine, theirs)]
-    return any(
+    return all(said) and any(
         _has(a, one) and _has(b, other) and not _has(a, other) and not _has(b, one)
         for a, b in (said, said[::-1])
         for one, other in lists.unspaced
