@@ -1,4 +1,4 @@
-"""Ground of the tests of auto-reflect and consolidation: a project with git and a workspace, and a clock that stands."""
+"""Ground of the tests of auto-reflect and consolidation: a project with git and a workspace, a clock that stands."""
 
 import json
 import os

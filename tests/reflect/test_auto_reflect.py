@@ -540,8 +540,10 @@ def test_observations_in_every_form_are_read(line):
     ("entry", "kinds"),
     [
         (
-            "### 2026-03-18 — Topic\n\n- **Done:** a b\n- **Worked:** c\n- **Didn't work:** d\n- **Decided:** e\n"
-            "- **Learned:** f",
+            (
+                "### 2026-03-18 — Topic\n\n- **Done:** a b\n- **Worked:** c\n- **Didn't work:** d\n- **Decided:** e\n"
+                "- **Learned:** f"
+            ),
             "done worked failed decided learned",
         ),
         ("### 2026-03-18\n- **Done**: a b\n- **Didn’t work**: d\n- **Learned**: f", "done failed learned"),

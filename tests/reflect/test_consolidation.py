@@ -740,11 +740,15 @@ def test_consolidation_runs_at_a_sessions_end_when_the_gates_open(project):
 @pytest.mark.parametrize(
     "text",
     [
-        "# Daily Log — 2026-03-18\n\n## Session 09:15 PST\n\n### Patterns Learned\n- one thing\n\n"
-        "## Session 11:00 PST\n### What Worked\n* other thing\n",
+        (
+            "# Daily Log — 2026-03-18\n\n## Session 09:15 PST\n\n### Patterns Learned\n- one thing\n\n"
+            "## Session 11:00 PST\n### What Worked\n* other thing\n"
+        ),
         "# Memory Log — 2026-03-18\n\n## 09:15:30 UTC\n\none thing\n\n---\n\n## 11:00:00 UTC\n\nother thing\n\n---\n",
-        "## Session 9:15 UTC\r\n\r\n### Patterns Learned\r\n1. one thing\r\n"
-        "## Session 11:00 UTC\r\n### Observations (auto)\r\n- 2026-03-18T11:01Z | other thing\r\n",
+        (
+            "## Session 9:15 UTC\r\n\r\n### Patterns Learned\r\n1. one thing\r\n"
+            "## Session 11:00 UTC\r\n### Observations (auto)\r\n- 2026-03-18T11:01Z | other thing\r\n"
+        ),
     ],
 )
 def test_logs_in_every_form_are_read(text):
