@@ -36,6 +36,8 @@ from fleet.store.runs import Edit, Run
 from fleet.store.workspace import Workspace
 from fleet.text import dates, screening
 
+WHAT = "agents-md"
+"""What an inbox item of a row for AGENTS.md has in its body under ``what``."""
 KIND, REFLECTED, MIGRATED = "consolidate", "reflect", "migrate"
 DAYS_MAX = 366
 """So many days of logs are looked at, at most."""
@@ -274,19 +276,37 @@ def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Seq
 
     run = _applied(workspace, agent, REFLECTED, edits, f"{len(rows)} rows for {scratchpad.READY}")
     items = [
-        inbox.Item(
-            kind="promotion",
-            title=f"{row.category} for {agents_md.FILE}: {row.item}",
-            key=f"{agents_md.FILE} {text_id(row.item)}",
-            evidence=tuple(dict.fromkeys(f"{said.at} {said.session}: {said.text}" for said in each.said))[:10],
-            weight=float(len(each.sessions)),
-            diff=f"+ {row.item} — {row.detail}",
-            body={"what": "agents-md", "category": row.category, "item": row.item, "detail": row.detail},
-            run=run,
+        _item(
+            row,
+            tuple(dict.fromkeys(f"{said.at} {said.session}: {said.text}" for said in each.said))[:10],
+            float(len(each.sessions)),
+            run,
         )
         for row, each in zip(rows, found, strict=True)
     ]
     inbox.put_all(workspace, agent, items)
+
+
+def _item(row: Entry, evidence: tuple[str, ...] = (), weight: float = 0.0, run: str = "") -> inbox.Item:
+    return inbox.Item(
+        kind="promotion",
+        title=f"{row.category} for {agents_md.FILE}: {row.item}",
+        key=_key(row),
+        evidence=evidence,
+        weight=weight,
+        diff=f"+ {' — '.join(filter(None, (row.item, row.detail)))}",
+        body={"what": WHAT, "category": row.category, "item": row.item, "detail": row.detail},
+        run=run,
+    )
+
+
+def _key(row: Entry) -> str:
+    return f"{agents_md.FILE} {text_id(row.item)}"
+
+
+def waiting(workspace: Workspace) -> list[inbox.Item]:
+    """Return the rows under ``## Ready to Promote`` as items of the inbox."""
+    return [_item(each) for each in scratchpad.ready(_text(workspace, scratchpad.FILE))]
 
 
 def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | None = None) -> str:
@@ -329,7 +349,8 @@ def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | No
         done = _applied(workspace, agent, REFLECTED, edits, told, run_id)
     except DiskError as why:
         raise RefusedError(f"{agents_md.FILE} was not written ({why}): {row.item!r} waits") from why
-    inbox.settle(workspace, inbox.agents(workspace), "promotion", f"{agents_md.FILE} {text_id(row.item)}", told)
+    if found is not None:
+        inbox.settle(workspace, inbox.agents(workspace), "promotion", _key(row), told)
     return done
 
 

@@ -14,7 +14,7 @@ from difflib import unified_diff
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from fleet.app import guarding, learning, reflecting, reviewing, tidying, undoing
+from fleet.app import consolidating, guarding, learning, reflecting, reviewing, tidying, undoing
 from fleet.app.learning import Correction
 from fleet.app.reviewing import Asked
 from fleet.model.errors import NoError, UsageError
@@ -119,6 +119,7 @@ def gather(workspace: Workspace) -> list[Entry]:
     for agent in here:
         waits = promotion.standing(workspace, agent).waiting
         _mirror(workspace, agent, ("promotion",), [_of_promotion(workspace, each) for each in waits])
+    _mirror_rows(workspace, owner)
     gone = [each for agent in inbox.agents(workspace) for each in inbox.expire(workspace, agent)]
     for each in gone:
         if (handler := _handler(each.item)) is not None and handler.reject is not None and each.item.kind == "skill":
@@ -152,6 +153,24 @@ def _mirror(workspace: Workspace, agent: str, kinds: Sequence[str], items: Seque
     if over := [each for each in mirrored if each not in wanted]:
         why = "it waits no more where it arose: it was decided there, or is not true any more"
         inbox.decide(workspace, agent, [Decision(id=each, said="elsewhere", why=why) for each in over])
+
+
+def _mirror_rows(workspace: Workspace, agent: str) -> None:
+    """Put in the rows that wait for AGENTS.md in the scratchpad, and close those that a person took out there."""
+    rows = consolidating.waiting(workspace)
+    known = [each for each in inbox.waiting(workspace, inbox.agents(workspace), "promotion") if _is_row(each.item)]
+    waits = {each.item.id for each in known}
+    wanted = {inbox.item_id(each.kind, each.key): each for each in rows}
+    if fresh := [each for id_, each in wanted.items() if id_ not in waits]:
+        inbox.put_all(workspace, agent, fresh)
+    for each in known:
+        if each.item.id not in wanted:
+            why = "it stands no more under Ready to Promote"
+            inbox.decide(workspace, each.agent, [Decision(id=each.item.id, said="elsewhere", why=why)])
+
+
+def _is_row(item: Item) -> bool:
+    return item.body.get("what") == consolidating.WHAT
 
 
 def _of_pair(asked: Asked) -> Item:
@@ -402,6 +421,21 @@ def _promotion_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
     return f"{done.id} stays out of {entry.agent}'s memory", _latest(workspace, ["demote"])
 
 
+def _row_check(workspace: Workspace, entry: Entry) -> str:
+    known = {inbox.item_id(each.kind, each.key) for each in consolidating.waiting(workspace)}
+    return "" if entry.item.id in known else "it stands no more under Ready to Promote"
+
+
+def _row_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    run = consolidating.accept(workspace, entry.agent, entry.item.body)
+    return f"{_body(entry, 'item')} is in AGENTS.md", run
+
+
+def _row_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
+    run = consolidating.reject(workspace, entry.agent, entry.item.body)
+    return f"{_body(entry, 'item')} is suggested no more", run
+
+
 def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
     done = guarding.guard(workspace, _body(entry, "lesson"), _body(entry, "decision") or "ask")
     return f"{done.id} guards {done.trigger}: {done.decision}", _latest(workspace, ["guard"])
@@ -508,6 +542,7 @@ HANDLERS: dict[str, Handler] = {
     "merge": Handler(_pair_check, _merge_approve, _merge_reject),
     "contradiction": Handler(_pair_check, _contradiction_approve, _contradiction_reject),
     "candidate": Handler(_candidate_check, _candidate_approve),
+    "promotion:agents-md": Handler(_row_check, _row_approve, _row_reject),
     "plan:tidy": Handler(lambda *_: "", _tidy_approve),
     "candidate:note": Handler(_note_check, _note_approve),
     "candidate:person": Handler(_note_check, _note_approve),

@@ -638,3 +638,34 @@ def test_a_reflection_is_the_block_where_there_is_one(project):
     assert "### Patterns Learned\n\n- indexes make it quick\n" in log
     assert "### What Didn't\n\n- caching\n" in log
     assert "only observed" not in log
+
+
+# --- a person decides -------------------------------------------------------------------------------------------------
+
+
+def inbox_ids(project):
+    found = json.loads(project.fleet("inbox", "--json").stdout)
+    items = found.get("items", found.get("waiting", []))
+    return {each["id"]: each["title"] for each in items if "AGENTS.md" in each["title"]}
+
+
+def test_a_yes_in_the_inbox_moves_the_row_and_a_no_takes_it_out(project):
+    """ "You decide what moves to AGENTS.md. Nothing in AGENTS.md changes without your approval. No changes reach
+    AGENTS.md until you explicitly move them."
+    """
+    project.write("AGENTS.md", RULES)
+    three_sessions(project)
+    three_sessions(project, "Never edit the files in dist", first=4)
+    project.write(
+        ".agents.local.md", project.page.replace("| Gotcha |", "| Pattern | my own row | mine |\n| Gotcha |", 1)
+    )
+    ids = inbox_ids(project)
+    assert len(ids) == 3
+    yes, no = (next(id_ for id_, title in ids.items() if words in title) for words in (GOTCHA, "dist"))
+    project.fleet("inbox", "approve", yes)
+    project.fleet("inbox", "reject", no)
+    assert f"- {GOTCHA}" in project.read("AGENTS.md").partition("### Gotchas")[2]
+    assert "dist" not in project.read("AGENTS.md")
+    assert [row[1] for row in project.rows()] == ["my own row"]
+    three_sessions(project, "Never edit the files in dist", first=8)
+    assert [row[1] for row in project.rows()] == ["my own row"]
