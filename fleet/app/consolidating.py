@@ -41,6 +41,8 @@ WHAT = "agents-md"
 KIND, REFLECTED, MIGRATED = "consolidate", "reflect", "migrate"
 DAYS_MAX = 366
 """So many days of logs are looked at, at most."""
+DAYS_REFLECTED = 120
+"""A session's end looks so far back in the daily logs for what has come up before."""
 _ROUNDS = 3
 _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
@@ -161,11 +163,11 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Told | No
     path = daily_log.path_of(day)
     with _scratchpad_lock(workspace):
         page = _text(workspace, scratchpad.FILE)
-        blocks = _blocks(workspace, observations.minute(now_ms - 2 * _DAY_MS)[:10])
+        seen = [each for each in scratchpad.said(page) if each.session == key]
+        blocks = _blocks(workspace, min([observations.minute(now_ms - 2 * _DAY_MS), *(each.at for each in seen)])[:10])
         own = [each for each in blocks if each.session == key]
         known = {_same(each.text) for block in own if block.is_whole for each in block.said}
-        known |= {_same(each.text) for block in own for each in block.said if block.is_whole}
-        watched = [each for each in scratchpad.said(page) if each.session == key]
+        watched = [*seen]
         watched += [each for block in blocks for each in block.said if each.session == key and not block.is_whole]
         said = _screened(told) if told is not None and not told.is_empty else _from_observations(watched)
         said = Told(*([each for each in lines if _same(each) not in known] for lines in said))
@@ -235,7 +237,9 @@ def reflect(workspace: Workspace, agent: str) -> Reflected:
 
 def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[tuple[Entry, Recurrence]]]:
     """Return what recurred and is known nowhere yet; and the rows that wait, each with what speaks for it."""
-    said = [*scratchpad.said(page), *(each for block in _blocks(workspace, "") for each in block.said)]
+    page = page.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    since = observations.minute(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)[:10]
+    said = [*scratchpad.said(page), *(each for block in _blocks(workspace, since) for each in block.said)]
     said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
     rules: list[str] = []
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later

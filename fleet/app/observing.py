@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fleet.hosts import local, reflog
 from fleet.hosts.calls import CONFIG, Call
-from fleet.model.errors import FleetError, UsageError
+from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import daily_log, observations, scratchpad
 from fleet.store import config, ignored
 from fleet.store.files import Files
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # a hook that notes a commit needs no workspace
     from fleet.store.workspace import Workspace
 
 LOCK_WAIT_S = 5.0
+PAGE_BYTES_MAX = 4 * 1024 * 1024
 COMMITTED = frozenset(("commit", "commit (initial)", "commit (merge)", "cherry-pick"))
 """What the reflog calls a commit that was made here; one that was amended is the same commit again."""
 _REVERT = 'Revert "'
@@ -62,6 +63,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
 
     Raises:
         UsageError: no such kind, no words, or nothing can be written here.
+        RefusedError: the file is a link, or far too long.
         DiskError: it is not there.
     """
     if not (known := observations.kind_named(kind)):
@@ -70,11 +72,16 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         raise UsageError("TEXT has no words in it; nothing was written. Say what happened, in one line")
     if is_read_only(root):
         raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
+    for name in (scratchpad.FILE, ".agents", daily_log.FOLDER):
+        if (root / name).is_symlink():
+            raise RefusedError(f"{name} is a link, which fleet writes through nowhere; nothing was written")
     now_ms = at_ms or local.now_ms()
     line, is_cut = observations.line(now_ms, known, text, agent, session)
     files, page = Files(root), root / scratchpad.FILE
     with files.lock(root / local.FOLDER / "locks" / "scratchpad.lock", LOCK_WAIT_S):
         before = files.read(page)
+        if len(before) > PAGE_BYTES_MAX:
+            raise RefusedError(f"{scratchpad.FILE} is larger than {PAGE_BYTES_MAX:,} bytes; nothing was written")
         if not before:
             keep_ignored(files)
         path = scratchpad.FILE

@@ -6,7 +6,7 @@ import typer
 
 from fleet.app import consolidating, observing
 from fleet.cli import output
-from fleet.model.errors import BusyError
+from fleet.model.errors import BusyError, NoError, UsageError
 from fleet.reflect.consolidation import Gates
 from fleet.reflect.scratchpad import READY
 
@@ -55,6 +55,11 @@ def _consolidate(
     as_json: output.Json = False,
 ) -> None:
     """Merge what recurs in the daily logs into topics, and bring the index .agents/local.md up to date."""
+    if check:
+        try:
+            output.find_root(directory)
+        except NoError as why:  # its exit code would say that a gate is closed
+            raise UsageError(str(why)) from why
     with output.opened(directory) as workspace:
         who, named = output.agent_in(workspace, agent), output.session_named(session)
         if check:

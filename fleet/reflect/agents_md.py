@@ -33,7 +33,7 @@ def with_rule(text: str, rule: Entry) -> Added:
     """Return the file with one rule more in the section of its category; one that it lacks is added at the end."""
     if _CONFLICT.search(text):
         return Added(text, "", f"{FILE} holds a merge conflict")
-    if "\0" in text or "\ufffd" in text:
+    if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
         return Added(text, "", f"{FILE} is no UTF-8 text")
     page, title = parse(text, level_max=6), _TITLES[rule.category]
     found = [each for each in page.sections if _is_for(each.title, title)]

@@ -62,7 +62,7 @@ class Recurrence(NamedTuple):
 
 def text_id(text: str) -> str:
     """Return the id of a wording."""
-    return blake2b(_plain(text).encode(), digest_size=4).hexdigest()
+    return blake2b(_plain(text).encode("utf-8", "replace"), digest_size=4).hexdigest()
 
 
 def recurring(said: Iterable[Said], least: int = SESSIONS_MIN, known: Sequence[str] = ()) -> list[Recurrence]:

@@ -61,7 +61,7 @@ def topic_files(project):
 def test_three_gates_and_each_of_them_closes(project):
     """ "Consolidation runs when all three conditions are true simultaneously: Time gate: At least 24 hours have passed
     since the last consolidation; Session gate: At least 5 sessions have accumulated since the last consolidation; Lock
-    gate: No other consolidation is currently in progress."
+    gate: No other consolidation is currently in progress. .agents/.consolidation-lock tracks all three."
     """
     recurring(project)
     assert project.check().is_open
@@ -234,6 +234,23 @@ def test_a_lock_is_stale_after_strictly_more_than_30_minutes(project, age_ms, is
         assert project.consolidate().run
 
 
+def test_check_outside_a_workspace_is_an_error_and_no_closed_gate(project, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    project.fleet("consolidate", "--check", where="../elsewhere", expect=2)
+
+
+@pytest.mark.parametrize("jump", [-40 * DAY, 400 * DAY])
+def test_a_clock_that_jumps_closes_no_gate_for_good(project, jump):
+    project.now_ms += max(0, -jump)
+    recurring(project)
+    assert project.consolidate().run
+    project.now_ms += jump
+    for number in range(6):
+        project.observe("fix", "another thing came up in the parser", f"n{number}")
+        project.close(f"n{number}")
+    assert len(topic_files(project)) == 2
+
+
 def test_force_passes_time_and_sessions(project):
     """ "You can also force it immediately with --force." """
     log(
@@ -382,7 +399,9 @@ def test_there_are_four_phases_by_name(project):
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(project):
-    """ "to understand current organization before making any changes"."""
+    """ "The agent reads .agents/local.md (the index) and the existing topic files to understand current organization
+    before making any changes."
+    """
     recurring(project)
     before = project.files()
     project.now_ms = int(time.time() * 1000)
@@ -417,8 +436,8 @@ def test_what_recurred_becomes_a_topic_in_the_seeds_form(project):
     ],
 )
 def test_patterns_gotchas_preferences_and_dead_ends_are_worth_remembering(project, section, text, kind):
-    """ "patterns that recurred across multiple sessions, gotchas that appeared more than once, stable preferences, and
-    dead ends worth remembering."
+    """ "The agent scans recent daily logs for new signal: patterns that recurred across multiple sessions, gotchas that
+    appeared more than once, stable preferences, and dead ends worth remembering."
     """
     recurring(project, text, section)
     project.consolidate()
@@ -815,8 +834,10 @@ prose
 
 
 def test_migration_keeps_every_line_and_a_backup(project):
-    """ "Your original .agents.local.md is backed up to .agents.local.md.backup — nothing is deleted." The original lost
-    Session Log and Dead Ends, and printed a literal $TODAY.
+    """ "If your project uses the monolithic .agents.local.md file instead of daily logs, the migration script handles
+    the conversion. Run the migration script: .agents/logs/, .agents/topics/, and .agents/local.md in the new index
+    format. Your original .agents.local.md is backed up to .agents.local.md.backup — nothing is deleted." The original
+    lost Session Log and Dead Ends, and printed a literal $TODAY.
     """
     project.write(".agents.local.md", OLD)
     project.fleet("migrate")
