@@ -29,8 +29,8 @@ NO_STATEMENTS = {
     "Index format",
     "Lock file reference",
     (
-        "Auto-Reflect is built on the same principle as Mastra’s Observer/Reflector pattern — dedicated observation and "
-        "reflection passes extract insights from interactions automatically"
+        "Auto-Reflect is built on the same principle as Mastra’s Observer/Reflector pattern — dedicated observation "
+        "and reflection passes extract insights from interactions automatically"
     ),
 }
 """Headings, and what the seed says of its own origin."""
