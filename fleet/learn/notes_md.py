@@ -25,7 +25,7 @@ from fleet.learn.note_parts import (
 )
 from fleet.text import advice
 from fleet.text.advice import Field
-from fleet.text.outline import Block, Section, outline
+from fleet.text.outline import BLOCK_CHARS_MAX, Block, Section, outline
 
 ABOUT = "it is about the page"
 LAYOUT = "it describes the project"
@@ -35,6 +35,7 @@ NO_SENTENCE = "it is no sentence that says something by itself"
 NO_ADVICE = "it describes, and says nothing to do or to heed"
 PROSE = "it is prose around the lessons"
 STRUCK = "it was struck out, or replaced by a later one"
+TOO_LONG = f"it is a line of more than {BLOCK_CHARS_MAX // 2:,} characters"
 TWICE = "it stands here twice"
 TABLE = "no column of this table is known to hold lessons"
 NOTHING_LEARNED = "its fields say nothing that was learned"
@@ -73,6 +74,7 @@ _RULES_OF_PAGE = re.compile(
 )
 _PURPOSE = re.compile(r"(?:to|when|if|before|after|for|in order to|while)\s", re.IGNORECASE)
 _SHORT_SAMPLE = 80
+_FIELDS_MIN = 2
 _SHORT_WORDS, _TOPIC_WORDS = 6, 9
 _MIDDLE = re.compile(
     r"(?:only|not|must|without|with|or|and|also|it|this|these|that|they|same|both|enabled|disabled|needs?|already|"
@@ -89,6 +91,9 @@ def read_notes(text: str, name: str) -> Iterator[Note | Left]:
         name: of the file, without its folder: a page of instructions holds more than lessons, so there only advice is.
     """
     found = outline(text)
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > BLOCK_CHARS_MAX // 2:
+            yield Left(number, number, TOO_LONG, line[:_SHORT_SAMPLE])
     page = _Page(found.page, is_log=_is_log(name, found.page))
     page.read(found.page, "", is_log=page.is_log)
     seen: set[str] = set()
@@ -143,8 +148,9 @@ class _Page:
                 return
         head = heading(section.title)
         here = category if self._is_title(section) else (head.kind or category if head.is_entry else head.title)
-        below = [each for each in section.sections if not self._is_field(section, each)]
-        as_fields = [each for each in section.sections if each not in below]
+        as_fields = self._fields_below(section)
+        fields = {each.line for each in as_fields}
+        below = [each for each in section.sections if each.line not in fields]
         if as_fields or self._is_form(section):
             self._read_form(section, as_fields, here, head, is_log=is_log)
         else:
@@ -168,21 +174,24 @@ class _Page:
     def _is_title(self, section: Section) -> bool:
         return section.level == 0 or section is self._title
 
-    def _is_field(self, section: Section, below: Section) -> bool:
-        """Tell a heading that names a field of the entry above it."""
+    def _fields_below(self, section: Section) -> list[Section]:
+        """Return the headings that name the fields of the entry above them."""
+        roles = {each.line: advice.role_of(each.title) for each in section.sections}
+        known = [role for role in roles.values() if role]
+        if not any(role[0] in advice.SAID for role in known):
+            return []
+        is_entry = heading(section.title).is_entry and section.level > 1
+        if not is_entry and len(known) < _FIELDS_MIN:
+            return []
+        return [each for each in section.sections if self._is_field(each, roles[each.line], is_entry=is_entry)]
+
+    def _is_field(self, below: Section, role: tuple[str, int] | None, *, is_entry: bool) -> bool:
         if below.sections:
             return False
-        role = advice.role_of(below.title) or ("other", 0)
-        roles = [found for each in section.sections if (found := advice.role_of(each.title))]
-        said = [found for found in roles if found[0] in advice.SAID]
-        if not said:
-            return False
-        is_entry = heading(section.title).is_entry and section.level > 1
-        if advice.role_of(below.title) is None:
+        if role is None:
             return is_entry
-        if role[0] == "rule" and sum(block.kind == "item" for block in below.blocks) > 1:
-            return False  # several lessons, each for itself
-        return len(roles) > 1 or is_entry
+        # Several bullets under a rule are several lessons, each for itself.
+        return not (role[0] == "rule" and sum(block.kind == "item" for block in below.blocks) > 1)
 
     def _is_form(self, section: Section) -> bool:
         firsts = [found[0] for block in section.blocks if (found := fields_of(block))]

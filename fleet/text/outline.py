@@ -28,6 +28,7 @@ class Block:
     def __init__(self, kind: Kind, line: int, text: str, *, indent: int = 0, is_task: bool = False) -> None:
         self.kind, self.line, self.end = kind, line, line
         self.lines = [text]
+        self.chars = len(text)
         self.items: list[Block] = []
         self.indent, self.is_task = indent, is_task
 
@@ -79,6 +80,10 @@ _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _DATED_LINE = re.compile(r"\W{0,4}\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b")
 _LABELLED_LINE = re.compile(r"\s{0,3}(?:[^\w\s*]{1,3}\s*)?\*\*[^*\n]{1,40}?(?::\*\*|：\*\*|\*\*\s?[:：])")
 _FRONT_LINES_MAX = 60
+DEPTH_MAX = 8
+"""Items stand in each other no deeper than this."""
+BLOCK_CHARS_MAX = 8_192
+"""What is longer than this is no text that anybody wrote as one: it is cut, and a longer line left out."""
 
 
 def outline(text: str) -> Outline:
@@ -120,7 +125,7 @@ class _Reader:
 
     def take(self, row: markdown.Row) -> None:
         line = row.text
-        if row.kind == "comment":
+        if row.kind == "comment" or len(line) > BLOCK_CHARS_MAX // 2:
             return
         if row.kind == "literal" or self._is_code or _FENCE.match(line):
             if row.kind != "literal" and _FENCE.match(line):
@@ -169,7 +174,7 @@ class _Reader:
     def _open_item(self, found: re.Match[str], number: int) -> None:
         indent = len(found["indent"].expandtabs(4))
         block = Block("item", number, found["text"], indent=indent, is_task=bool(found["task"]))
-        while self._stack and self._stack[-1].indent >= indent:
+        while self._stack and (self._stack[-1].indent >= indent or len(self._stack) >= DEPTH_MAX):
             self._stack.pop()
         if self._stack:
             self._stack[-1].items.append(block)
@@ -183,8 +188,7 @@ class _Reader:
     def _table_row(self, line: str, number: int) -> None:
         self._stack = []
         if self._block is not None and self._block.kind == "table" and not self._is_after_blank:
-            self._block.lines.append(line)
-            self._extend_to(number)
+            self._go_on(self._block, line, number)
         else:
             self._add(Block("table", number, line))
 
@@ -199,8 +203,7 @@ class _Reader:
             if self._is_after_blank:
                 while len(self._stack) > 1 and self._stack[-1].indent >= indent:
                     self._stack.pop()
-            self._stack[-1].lines.append(text.strip())
-            self._extend_to(number)
+            self._go_on(self._stack[-1], text.strip(), number)
             return
         if self._stack:
             self._close()
@@ -208,8 +211,13 @@ class _Reader:
         if self._block is None or self._is_after_blank or self._block.kind != kind or self._begins_anew(text):
             self._add(Block(kind, number, text))
         else:
-            self._block.lines.append(text)
-            self._extend_to(number)
+            self._go_on(self._block, text, number)
+
+    def _go_on(self, block: Block, text: str, number: int) -> None:
+        block.chars += len(text)
+        if block.chars <= BLOCK_CHARS_MAX:
+            block.lines.append(text)
+        self._extend_to(number)
 
     def _begins_anew(self, text: str) -> bool:
         """Tell whether a line of a paragraph is an entry of its own: it has a date or a label, as the one before."""
