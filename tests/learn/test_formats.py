@@ -571,14 +571,17 @@ def test_an_entry_by_hand_that_names_the_right_way_only_is_a_lesson_all_the_same
     assert item.extra == (("wrong", "it was 80"),)
 
 
-def test_an_entry_that_is_too_long_is_bad_and_stops_no_other():
+def test_a_line_that_nobody_wrote_as_text_is_left_out_and_stops_no_other():
     long = f"## t\n**Pattern:** {'x' * 9000}\n\n"
+    items = read(f"{long}## u\n**Pattern:** p\n", "corrections.md")
+    assert [item.text for item in items if isinstance(item, Lesson)] == ["p"]
+    assert (items[0].line, items[0].reason) == (2, "it is a line of more than 4,096 characters")
+
+
+def test_an_entry_of_fleets_own_that_is_too_long_is_bad_and_stops_no_other():
+    long = f"## t\n**What I got wrong:** w\n**Pattern:** {'x' * 9000}\n\n"
     bad, good = read(f"{long}## u\n**Pattern:** p\n", "corrections.md")
-    assert (bad.line, bad.reason, bad.raw) == (
-        1,
-        "'pattern' is longer than 8192 bytes",
-        long.rstrip("\n").encode() + b"\n",
-    )
+    assert (bad.line, bad.reason, bad.raw) == (1, "'pattern' is longer than 8192 bytes", long.encode())
     assert good.text == "p"
 
 
