@@ -1,9 +1,11 @@
 """Records for tests: a line from what its writers said, in a few words."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from fleet.model.line import Column, Line
-from fleet.model.pattern import Pattern, author_field, fold
+from fleet.model.pattern import Pattern, Policy, author_field, fold
+from fleet.store import replica
+from fleet.store.workspace import Workspace
 
 AT = "2026-03-15T14:30:00.000Z-0000"
 
@@ -29,7 +31,7 @@ def line(
         counters: other counters.
         edits: field to (stamp, writer, value).
         imported: hash to how often it occurred, told by an importer.
-        first: first wordings, all in the column of the first writer.
+        first: first wordings, all in the column of the first writer, but for a ``state``, which is an edit of its.
     """
     said: dict[str, dict[str, object]] = {}
 
@@ -52,10 +54,21 @@ def line(
         column(writer)["add"] = stamp
     if rem:
         column("remover.0a0b0c0d")["rem"] = dict(rem)
-    column(next(iter(said), "tank.c0ffee42"))["first"] |= first
+    own = column(next(iter(said), "tank.c0ffee42"))
+    if "state" in first:  # nobody words it when logging
+        own["set"]["state"] = (AT, first.pop("state"))
+    own["first"] |= first
     return Line(record, {writer: Column(**parts) for writer, parts in said.items()})
 
 
-def pattern(record: str, seen: Mapping[str, int], **more: object) -> Pattern:
-    """Return the same, folded."""
-    return fold(line(record, seen, **more))
+def pattern(record: str, seen: Mapping[str, int], *, elsewhere: Collection[str] = (), **more: object) -> Pattern:
+    """Return the same, folded where all its writers write, but for those elsewhere."""
+    made = line(record, seen, **more)
+    return fold(made, Policy(mine=frozenset(made.w) - {*elsewhere}))
+
+
+def mint(workspace: Workspace, name: str) -> None:
+    """Have a replica of a name of one's own write in a workspace. The caller holds the write lock."""
+    folder = replica.folder_fingerprint(workspace.root)
+    made = replica.Replica(name, workspace.world.machine(), folder, AT)
+    workspace.files.replace(workspace.replica_file, workspace.replicas().with_replica(made).render())

@@ -1,8 +1,8 @@
 """Use case of guards: a lesson that stops a step, or puts it to a person, as somebody on this machine decided.
 
-A guard is a consent in the local database: what was decided, at which step, and until when. A line of somebody else's
-never makes one, nor moves the step; it may reword the lesson, and to retire the lesson lifts the guard. What a hook
-asks lies ready as a table.
+A guard is a consent in the local database: what was decided, at which step, until when, and in which words. A line of
+somebody else's never makes one, nor moves the step, nor puts words into it: only what was edited here shows. To retire
+the lesson lifts the guard. What a hook asks lies ready as a table.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fleet.app.finding import find
 from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.model.pattern import Pattern
 from fleet.recall import ready, triggers
 from fleet.recall.wording import author, edits
 from fleet.store import runs
@@ -63,7 +64,7 @@ def guard(workspace: Workspace, prefix: str, decision: str, until: str = "") -> 
             f'give it one: fleet edit {known.id} --set trigger="Bash:git push*"'
         )
     before = [raw for raw, each in _decided(workspace) if each[0] == known.id]
-    made = json.dumps([known.id, decision, until, step])
+    made = json.dumps([known.id, decision, until, step, _said(known)])
     with runs.noting(workspace, "", "guard") as noted:
         workspace.state.agree(_KIND, made, workspace.wall())  # first: between the two, the newest counts
         _forget(workspace, [raw for raw in before if raw != made])
@@ -100,9 +101,9 @@ def put_back(workspace: Workspace, pattern: str, decided: str) -> None:
 def guards(workspace: Workspace) -> list[Guard]:
     """Return the guards that hold today, by the lesson's id."""
     found: dict[str, Guard] = {}
-    for _, (pattern, decision, until, trigger) in _decided(workspace):
+    for _, (pattern, decision, until, trigger, said) in _decided(workspace):
         if pattern not in found and (not until or until >= workspace.wall()[:10]):
-            found[pattern] = Guard(pattern, decision, until, trigger, _words(workspace, pattern))
+            found[pattern] = Guard(pattern, decision, until, trigger, _words(workspace, pattern, said))
     return [found[pattern] for pattern in sorted(found)]
 
 
@@ -123,8 +124,8 @@ def _decided(workspace: Workspace) -> Iterator[tuple[str, list[str]]]:
     for raw in workspace.state.agreed(_KIND):
         with suppress(ValueError, RecursionError):
             told: Any = json.loads(raw)
-            if isinstance(told, list) and len(told) == 4 and all(isinstance(each, str) for each in told):
-                yield raw, told
+            if isinstance(told, list) and len(told) in (4, 5) and all(isinstance(each, str) for each in told):
+                yield raw, [*told, ""][:5]
 
 
 def _forget(workspace: Workspace, consents: list[str]) -> None:
@@ -133,13 +134,21 @@ def _forget(workspace: Workspace, consents: list[str]) -> None:
     make_ready(workspace)
 
 
-def _words(workspace: Workspace, pattern: str) -> str:
+def _words(workspace: Workspace, pattern: str, said: str) -> str:
+    """Return the words of a guard: as they were when it was decided, unless they were edited here since."""
     try:
         known = find(workspace, pattern)
     except NoError:
         return ""
     if not known.is_present:
         return ""
+    editors = {known.edited[field][1] for field in ("text", "correct") if field in known.edited}
+    if editors and editors <= known.mine:
+        return _said(known)
+    return said or f"a lesson that others worded since: `fleet show {known.id}` ({known.id})"
+
+
+def _said(known: Pattern) -> str:
     right = readable(known.correct)
     filed = ", ".join(filter(None, [author(known.by, {}), edits(known, {}), known.id]))
     return f"{readable(known.text)}{f' — right: {right}' if right else ''} ({filed})"

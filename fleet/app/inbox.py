@@ -6,15 +6,17 @@ about, and lessons that wait for a place in a memory. So a decision in one place
 A kind has its handler in ``HANDLERS``; one whose body names a ``what`` may have another for it, as ``plan:tidy``.
 What bodies hold: a skill has ``draft`` and ``target``, paths of a SKILL.md (``before`` too, the text of a skill that
 is to be edited); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``decision``; merge and contradiction
-``pair``; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
+``pair``; bulk ``pair``, a question; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``,
+``tags``, ``trigger``, ``source``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from difflib import unified_diff
+from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from fleet.app import consolidating, guarding, learning, reflecting, reviewing, tidying, undoing
+from fleet.app import consolidating, guarding, learning, reflecting, reviewing, tidying, trusting, undoing
 from fleet.app.learning import Correction
 from fleet.app.reviewing import Asked
 from fleet.model.errors import NoError, UsageError
@@ -116,6 +118,7 @@ def gather(workspace: Workspace) -> list[Entry]:
     _finish(workspace)
     owner = workspace.replicas().default_agent or here[0]
     _mirror(workspace, owner, ("merge", "contradiction"), [_of_pair(each) for each in reviewing.asked(workspace)])
+    _mirror(workspace, owner, ("bulk",), [_of_held(each) for each in trusting.waiting(workspace)])
     for agent in here:
         waits = promotion.standing(workspace, agent).waiting
         _mirror(workspace, agent, ("promotion",), [_of_promotion(workspace, each) for each in waits])
@@ -189,6 +192,19 @@ def _of_pair(asked: Asked) -> Item:
     )
 
 
+def _of_held(held: trusting.Waiting) -> Item:
+    ids = " ".join(each for each, _ in held.lessons)  # the same writer may do as much another time
+    return Item(
+        kind="bulk",
+        key=f"{held.name} {blake2b(ids.encode(), digest_size=8).hexdigest()}",
+        title=held.told,
+        evidence=tuple(f"{one_line(text)} ({each})" for each, text in held.lessons[: trusting.SHOWN_MAX]),
+        weight=float(len(held.lessons)),
+        diff=f"{held.retires:,} lessons out, {held.edits:,} that read otherwise",
+        body={"pair": held.name},
+    )
+
+
 def _of_promotion(workspace: Workspace, waits: promotion.Waiting) -> Item:
     lesson = workspace.patterns.lesson(waits.id)
     return Item(
@@ -196,7 +212,7 @@ def _of_promotion(workspace: Workspace, waits: promotion.Waiting) -> Item:
         key=waits.id,
         title=f"take into the memory: {one_line(waits.text)}",
         evidence=(waits.evidence, waits.why),
-        weight=float(lesson.count("seen")) if lesson is not None else 0.0,
+        weight=float(lesson.weight("seen")) if lesson is not None else 0.0,
         diff=f"+ - {one_line(waits.text)} ({waits.evidence}; {waits.id})",
         body={"lesson": waits.id},
     )
@@ -477,6 +493,19 @@ def _contradiction_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]
     return _pair_answered(workspace, entry, reviewing.BOTH)
 
 
+def _bulk_check(workspace: Workspace, entry: Entry) -> str:
+    is_there = any(each.name == _body(entry, "pair") for each in trusting.waiting(workspace))
+    return "" if is_there else "nothing of it waits any more"
+
+
+def _bulk_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    return trusting.answer(workspace, _body(entry, "pair"), trusting.TAKE), ""
+
+
+def _bulk_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
+    return trusting.answer(workspace, _body(entry, "pair"), trusting.LEAVE), ""
+
+
 def _candidate_check(workspace: Workspace, entry: Entry) -> str:
     said = _body(entry, "pattern")
     known = [each for each in workspace.patterns.candidates(said) if each.is_present]
@@ -539,6 +568,7 @@ HANDLERS: dict[str, Handler] = {
     "persona": Handler(_persona_check, _persona_approve),
     "promotion": Handler(_promotion_check, _promotion_approve, _promotion_reject),
     "guard": Handler(_lesson_check, _guard_approve),
+    "bulk": Handler(_bulk_check, _bulk_approve, _bulk_reject),
     "merge": Handler(_pair_check, _merge_approve, _merge_reject),
     "contradiction": Handler(_pair_check, _contradiction_approve, _contradiction_reject),
     "candidate": Handler(_candidate_check, _candidate_approve),

@@ -9,7 +9,7 @@ from fleet.model import edits, limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import counted, not_working
-from fleet.reflect import clusters, evidence, exposure, inbox, promotion
+from fleet.reflect import clusters, evidence, exposure, inbox, promotion, witnesses
 from fleet.reflect.clusters import Clusters
 from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import FILE_NAME
@@ -237,7 +237,8 @@ def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *,
     def rights() -> Mapping[str, str]:
         return counting.rights(writer.workspace, writer.agent)
 
-    return promotion.promote_due(writer, looked, lessons, rights=rights, is_all=is_all)
+    witness = witnesses.witness(writer.workspace)
+    return promotion.promote_due(writer, looked, lessons, rights=rights, is_all=is_all, witness=witness)
 
 
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
@@ -250,6 +251,22 @@ def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LO
             _tell_left(workspace, agent, promotion.take_out_retired(workspace, agent, lessons))
     except FleetError as why:
         workspace.warn(f"{agent}'s memory still holds what the clan retired: {why}")
+
+
+def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Pattern) -> bool:
+    """Tell whether a lesson of a memory would not have entered it, had some writer not said what it said.
+
+    Args:
+        workspace: where.
+        agent: whose memory.
+        before: the lesson with what that writer said.
+        after: the lesson without.
+    """
+    if not after.is_listed:
+        return before.is_listed
+    settings, who = workspace.config.promotion, witnesses.witness(workspace)
+    stood, stands = (bool(evidence.due([each], agent, settings, set(), who)) for each in (before, after))
+    return stood and not stands
 
 
 def _tell_left(workspace: Workspace, agent: str, left: Sequence[Left]) -> None:

@@ -6,7 +6,7 @@ alone: it changes no lesson, and one member's word must not keep lessons apart f
 
 from typing import NamedTuple
 
-from fleet.app import learning, reflecting
+from fleet.app import learning, reflecting, trusting
 from fleet.app.finding import find
 from fleet.model.errors import NoError, UsageError
 from fleet.model.pattern import Pattern
@@ -72,13 +72,16 @@ def answer(workspace: Workspace, agent: str, pair: str, said: str) -> Answered:
     Args:
         workspace: where.
         agent: who says so.
-        pair: both ids, or unique beginnings of them, with a colon between.
+        pair: both ids, or unique beginnings of them, with a colon between; or the name of a question about what is
+            left out here.
         said: one of ``ANSWERS``, or ``ask``.
 
     Raises:
         UsageError: there is no such answer to that pair.
         NoError: there is no such pair, or nothing to take back.
     """
+    if trusting.is_question(pair):
+        return Answered(pair, said, trusting.answer(workspace, pair, said))
     one, other = _ids(workspace, pair)
     if said == ASK:
         return Answered(f"{one}{_SEPARATOR}{other}", said, _taken_back(workspace, agent, one, other))

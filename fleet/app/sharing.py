@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce
+from hashlib import blake2b
 from itertools import groupby
 from random import Random
 
@@ -20,6 +21,7 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold, groups, united
 from fleet.recall import page
+from fleet.reflect import witnesses
 from fleet.share import outgoing, policy
 from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, is_tracked, redact_url, without_login
 from fleet.share.outgoing import Outgoing
@@ -31,7 +33,7 @@ from fleet.store import config, consent, semantic
 from fleet.store.database import Pause
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
 from fleet.store.query import ranked
-from fleet.store.tree import FORMAT, FORMAT_TEXT, MEMBERS, PAGE, GitTree, emoji_of, members_of
+from fleet.store.tree import MEMBERS, GitTree, emoji_of, members_of
 from fleet.store.workspace import Workspace
 
 _LEFT = "left"
@@ -86,6 +88,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
         skipped: files of the remote's that were not read: links, or too large.
         promoted: lessons that entered a memory here.
         put_back: files here that lacked lines which the clan's tree holds, and have them again.
+        left_out: lessons of which a part is left out here until a person decides.
     """
 
     remote: str = ""
@@ -102,11 +105,12 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int = 0
     promoted: tuple[str, ...] = ()
     put_back: tuple[str, ...] = ()
+    left_out: int = 0
 
     @property
     def is_partial(self) -> bool:
         """Whether something was skipped or stays here: then nobody may say that all is in sync."""
-        return bool(self.withheld or self.held or self.refused or self.skipped)
+        return bool(self.withheld or self.held or self.refused or self.skipped or self.left_out)
 
 
 # --- sync -----------------------------------------------------------------------------------------------------------
@@ -167,7 +171,7 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
         done = fetch_from(workspace, remote, _hooks(workspace, []))
         _note_answer(workspace, fetched=workspace.wall())
         policy.note_seen(workspace, done.came, done.lost)
-        _write_page(workspace)
+        starting.write_page(workspace)
     return Synced(
         remote=remote.name,
         patterns_in=sum(each.startswith("p-") for each in done.came),
@@ -180,7 +184,7 @@ def settle(workspace: Workspace, agent: str) -> Settled:
     """Bring everything here up to date with what was written by hand, and with what came in. Nobody is asked."""
     _take_seat(workspace, agent)
     promoted = _settled(workspace)
-    return Settled(tuple(promoted), _write_page(workspace))
+    return Settled(tuple(promoted), starting.write_page(workspace))
 
 
 def synced(
@@ -219,7 +223,8 @@ def synced(
                 workspace.warn(warning)
         _note_answer(workspace, last_sync=workspace.wall())
         policy.note_seen(workspace, done.came, done.lost)
-    _write_page(workspace)
+        witnesses.look_up(workspace)
+    starting.write_page(workspace)
     return Synced(
         remote=remote.name if remote is not None else "",
         out=done.count,
@@ -235,6 +240,7 @@ def synced(
         skipped=remote.skipped if remote is not None else 0,
         promoted=tuple(promoted),
         put_back=tuple(done.put_back),
+        left_out=len({each.id for each in workspace.trust.held() if each.is_asked}),
     )
 
 
@@ -310,13 +316,6 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 
 
 # --- pages and editions here ----------------------------------------------------------------------------------------
-
-
-def _write_page(workspace: Workspace) -> bool:
-    data = starting.rendered_page(workspace)
-    with workspace.locked():
-        workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # gone where the folder was deleted
-        return workspace.files.replace(workspace.clan / PAGE, data)
 
 
 def _branch_page(workspace: Workspace, lessons: bytes) -> bytes:
@@ -450,7 +449,15 @@ def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
         agree(workspace, bare)
     url = workspace.state.get(_LOGIN + url) or url
     mirror = workspace.tree if isinstance(workspace.tree, GitTree) else None
-    return GitRemote(workspace.local / "git", url, branch, timeout_s=share.wait_s, mirror=mirror)
+    return GitRemote(
+        workspace.local / "git", url, branch, timeout_s=share.wait_s, mirror=mirror, author=_author(workspace, url)
+    )
+
+
+def _author(workspace: Workspace, url: str) -> str:
+    """Return the word that stands for this machine in a clan's history: another one in each clan."""
+    told = f"{workspace.world.machine()} {redact_url(url)}"
+    return blake2b(told.encode(), digest_size=6, person=b"fleet").hexdigest()
 
 
 def agree(workspace: Workspace, url: str) -> None:

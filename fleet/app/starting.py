@@ -6,6 +6,7 @@ has changed.
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 from fleet.app import finding, guarding, reflecting
 from fleet.app.finding import sources
 from fleet.learn import attempts, counting, mutations
+from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError
 from fleet.model.pattern import Pattern
@@ -21,10 +23,11 @@ from fleet.recall import page, ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, counted, newest_first, render_gossip
-from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, notes, promotion
+from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, notes, promotion, witnesses
 from fleet.reflect.clusters import grouped
-from fleet.store import git
+from fleet.store import git, trust
 from fleet.store.query import Patterns, ranked
+from fleet.store.tree import FORMAT, FORMAT_TEXT, PAGE
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
 
@@ -33,6 +36,8 @@ _NOT_YET = (
     "`fleet start` prints all of it as soon as it is; the next session starts with it."
 )
 _NOT_ASKED = "The clan's remote was never asked yet, so what the clan knows is not here: `fleet sync` asks."
+_ARRIVED_MAX = 2_000
+"""So many new lessons are looked at: a flood of one writer's must not hide those of others."""
 _MOMENTS_MAX = 20
 """So many changed files, and so many commands that failed, are looked at for what is relevant."""
 _GIT_S = 0.5
@@ -89,7 +94,7 @@ def session_start(
     memory = _memory(workspace, agent)
     remembered = set(ready.ids(memory))  # once is enough
     shown = exposure.shown_to(workspace.state, agent, but=session)
-    arrived = workspace.patterns.since(since, LESSONS_MAX)
+    arrived = _shared_out(workspace, workspace.patterns.since(since, _ARRIVED_MAX))
     # As they were compared last: the next sync compares them anew, and a session's start does not wait for that.
     compared = clusters.last_weighed(workspace)
     against = {each for pair in compared.opposed for each in pair.ids}
@@ -116,6 +121,7 @@ def session_start(
         waiting=_undecided(workspace, agent),
         note=_NOT_ASKED if is_unasked(workspace) else "",
         rest_max=max(workspace.config.recall.start_chars, CHARS_MIN),
+        by=_by(workspace, [*news, *rest]),
         standing=STANDING,
     )
     new_found = [each for each in found if each.id in fresh]
@@ -135,6 +141,29 @@ def session_start(
         rows = trigger_table(table, workspace.emoji(), short)
         _put(workspace, lies_ready.triggers_file, ready.rendered_rows(rows, generation) if rows else b"")
     return made
+
+
+def _by(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:
+    """Return who said each of some lessons, those of this folder apart: whoever pushed it, else the agent."""
+    groups, brought = witnesses.known_groups(workspace), workspace.trust.brought()
+    found = {}
+    for each in lessons:
+        if each.by and each.by not in each.mine:
+            carrier = brought.get((each.id, each.by), each.by)
+            found[each.id] = groups.get(carrier, names.agent_of(carrier))
+    return found
+
+
+def _shared_out(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Pattern]:
+    """Return as many new lessons as are looked at, a third of them at most of each who said some."""
+    by, taken = _by(workspace, lessons), defaultdict[str, int](int)
+    found: list[Pattern] = []
+    for each in lessons:
+        who = by.get(each.id, "")
+        taken[who] += 1
+        if not who or taken[who] <= LESSONS_MAX // 3:
+            found.append(each)
+    return found[:LESSONS_MAX]
 
 
 def is_unasked(workspace: Workspace) -> bool:
@@ -223,6 +252,14 @@ def rendered_page(workspace: Workspace) -> bytes:
     ).encode()
 
 
+def write_page(workspace: Workspace) -> bool:
+    """Render ``patterns.md`` anew; tell whether it is another one now."""
+    data = rendered_page(workspace)
+    with workspace.locked():
+        workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # gone where the folder was deleted
+        return workspace.files.replace(workspace.clan / PAGE, data)
+
+
 def everything(workspace: Workspace) -> str:
     """Return a page with every lesson and every discovery of the clan."""
     lessons, found = list(workspace.patterns.lessons()), workspace.discoveries.shown()
@@ -272,7 +309,8 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
     asked = inbox.count(workspace, [agent])
     lines += [asked.told()] if asked.number else []
     if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
-        lines += reflecting.to_review(clusters.last_weighed(workspace))
+        lines += trust.sentences(each for each in workspace.trust.held() if each.is_asked)
+    lines += reflecting.to_review(clusters.last_weighed(workspace))
     for each in mutations.proposals(workspace, agent):
         lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shutil import which
 from typing import Any
 
-from fleet.app import finding, guarding, reflecting, searching, setup, sharing, starting
+from fleet.app import finding, guarding, reflecting, searching, setup, sharing, starting, trusting
 from fleet.learn import counting
 from fleet.model.errors import FleetError
 from fleet.reflect import inbox
@@ -51,6 +51,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "review": _review(workspace),
         "inbox": inbox.count(workspace, inbox.agents(workspace))._asdict(),
+        "trust": trusting.standing(workspace),
         "guards": [each._asdict() for each in guarding.guards(workspace)],
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,

@@ -182,6 +182,7 @@ def _tell_synced(done: Synced) -> None:
         (done.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
         (done.carried, "carried for a newer version of fleet"),
         (done.refused, "could not be read and went to quarantine: `fleet status` tells why"),
+        (done.left_out, "with words of others left out here until you decide: `fleet review`"),
         (done.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
     ):
         if number:
@@ -309,6 +310,12 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
     if found["clock"]:
         rows += [f"clock       {found['clock']}", "            set it, best by NTP"]
     rows += _memory_rows(found["memory"])
+    rows += [
+        f"blocked     {each['name']}{' since ' + output.when(each['since']) if each['since'] else ''}: "
+        f"`fleet unblock {each['name']}` undoes it"
+        for each in found["trust"]["blocked"]
+    ]
+    rows += [f"left out    {each['told']}: fleet review" for each in found["trust"]["waiting"]]
     if (review := found["review"])["contradictions"]:
         rows.append(f"review      {counted(review['contradictions'], 'pair')} of lessons contradict each other")
     if review["pairs"]:

@@ -44,6 +44,8 @@ MODULES = {
     "review": "review",
     "inbox": "inbox",
     "records": "records",
+    "block": "trust",
+    "unblock": "trust",
     "undo": "undo",
     "promote": "lessons",
     "demote": "lessons",

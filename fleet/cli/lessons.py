@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import finding, guarding, learning, reflecting, starting
+from fleet.app import finding, guarding, learning, reflecting, starting, trusting
 from fleet.cli import output
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
@@ -157,9 +157,30 @@ def _retire(pattern: output.PatternId, agent: output.Agent = "", directory: outp
 
 
 @app.command("restore")
-def _restore(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
-    """Bring a retired lesson back, with its history."""
+def _restore(
+    pattern: Annotated[str, typer.Argument(metavar="[ID]", help="A pattern's id; a unique beginning is enough.")] = "",
+    everything: Annotated[bool, typer.Option("--all", help="All that one writer removed; with --removed-by.")] = False,
+    removed_by: Annotated[
+        str, typer.Option("--removed-by", metavar="AGENT|REPLICA", help="Whose removes are taken back.")
+    ] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="Only those that the branch did not hold then: 2026-11-20.")
+    ] = "",
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+) -> None:
+    """Bring a retired lesson back, with its history; or all that one writer removed."""
+    if everything != bool(removed_by) or everything == bool(pattern) or (since and not everything):
+        raise UsageError(
+            "name one lesson: fleet restore ID; or all of a writer's: fleet restore --all --removed-by NAME"
+        )
     with output.opened(directory) as workspace:
+        if everything:
+            back = trusting.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
+            output.say(f"{output.counted(len(back), 'lesson')} back that {removed_by} had removed")
+            for each, text in back:
+                output.say(f"  {each}  {output.cleaned(text)}")
+            return
         done = learning.restore(workspace, output.agent_in(workspace, agent), pattern)
         output.say(f"{done.pattern.id} is back{_also(done.others)}: {output.cleaned(done.pattern.text)}")
 

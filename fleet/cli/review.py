@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from fleet.app import reviewing
+from fleet.app import reviewing, trusting
 from fleet.app.reviewing import Answered, Asked
+from fleet.app.trusting import Waiting
 from fleet.cli import output
 from fleet.model.errors import NoError, UsageError
 from fleet.model.pattern import Pattern
@@ -40,7 +41,8 @@ def _review(
         typer.Option(
             "--answer",
             metavar="PAIR=ANSWER",
-            help="same or different; of a contradiction first, second or both; ask takes it back. May be repeated.",
+            help="same or different; of a contradiction first, second or both; of what others did take or leave; "
+            "ask takes it back. May be repeated.",
         ),
     ] = None,
     agent: output.Agent = "",
@@ -53,10 +55,16 @@ def _review(
             who = output.agent_in(workspace, agent)
             _tell_answered([_answered(workspace, who, each) for each in answers], as_json=as_json)
             return
-        pairs = reviewing.asked(workspace)
+        pairs, held = reviewing.asked(workspace), trusting.waiting(workspace)
         if as_json:
-            output.say_json({"pairs": output.cleaned([_as_json(each) for each in pairs])})
-        elif pairs and sys.stdin.isatty() and sys.stdout.isatty():
+            told = [*map(trusting.as_json, held), *map(_as_json, pairs)]
+            output.say_json({"pairs": output.cleaned(told)})
+            return
+        for each in held:
+            output.say("\n".join(_held_rows(each)))
+        if held and not pairs:
+            return
+        if pairs and sys.stdin.isatty() and sys.stdout.isatty():
             with key_by_key():
                 _ask(workspace, output.agent_in(workspace, agent), pairs)
         else:
@@ -87,6 +95,18 @@ def _as_json(asked: Asked) -> dict[str, object]:
         "differs": list(asked.differs),
         "answers": list(reviewing.ANSWERS[asked.kind]),
     }
+
+
+def _held_rows(held: Waiting) -> list[str]:
+    """Return a question about what is left out here, as it is answered by its name."""
+    shown = held.lessons[: trusting.SHOWN_MAX]
+    more = len(held.lessons) - len(shown)
+    return [
+        f"{held.name}  {held.told}",
+        *(f"  {each}  {output.cleaned(text)}" for each, text in shown),
+        *([f"  and {more:,} more: --json"] if more else []),
+        f"  left out here until you say: fleet review --answer {held.name}={'|'.join(trusting.ANSWERS)}",
+    ]
 
 
 def _list(pairs: list[Asked]) -> None:

@@ -33,6 +33,12 @@ SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembere
 SHOWN_SPANS_EACH_MAX = 32  # times of one lesson's showings; beyond, the oldest are told as one span
 SHOWN_SPANS_MAX = 50_000  # of all lessons together, 1.7 MB
 
+SESSION_SEEN_MAX = 10  # occurrences that one session explains, where lessons are ranked
+WRITER_SESSIONS_MAX = 100  # sessions of one writer that count there
+BULK_MIN = 20  # removes and edits of others' lessons that one writer may bring at once, unasked
+BULK_SHARE = 0.1  # the same as a share of what is known, if that is more
+WITHHELD_MAX = 20_000  # lessons of one writer of which a part waits for an answer
+
 LIVE_PORT = 8377
 
 LOCK_WAIT_S = 20.0

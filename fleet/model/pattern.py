@@ -5,8 +5,8 @@ writer's add is larger than every remove of it (OR-Set). A field is the latest e
 first wording by its bytes, whoever said it (LWW-Register). A counter is the sum of the writers' totals and of the
 parts, a part once however many writers know it (G-Counter).
 
-Policy enters here and nowhere else: this machine's clock, and the writers that were blocked here. Nothing that is
-pushed may depend on a fold.
+Policy enters here and nowhere else: this machine's clock, the writers that were blocked here, and what waits for a
+person's yes. Nothing that is pushed may depend on a fold.
 
 Records that somebody called one lesson are folded, too (DESIGN, section 4). A merge sets ``merged_into`` of one record
 to the id of another. Both stay as they are, and are joined when they are shown: whoever points to whom, the records
@@ -26,6 +26,7 @@ from fleet.model import limits, names
 from fleet.model.errors import NoError
 from fleet.model.line import AT, Column, Line, is_larger
 from fleet.model.names import PREFIX
+from fleet.model.withheld import Withheld, without
 
 MERGED_INTO = "merged_into"
 """Field by which one record says that it is the same lesson as another."""
@@ -38,11 +39,21 @@ class Policy(NamedTuple):
 
     Attributes:
         cut: edits with a later stamp are left out until the clock reaches them. Adds, removes and counts never are.
-        blocked: replicas, and agents by their bare names, whose whole columns are left out.
+        blocked: replicas, and agents by their bare names, whose columns are left out, each with since when.
+        earlier: id to a line with the columns that still count, of writers that are blocked from some day on.
+        withheld: id to writer to what is left out of that column until a person here decided.
+        mine: the replicas that write in this folder.
+        versions: a text for each writer and lesson that any of this is about: which of them fold otherwise by now.
+        mark: a text that changes whenever anything but the cut does.
     """
 
     cut: str = "~"
-    blocked: frozenset[str] = frozenset()
+    blocked: Mapping[str, str] = {}
+    earlier: Mapping[str, Line] = {}
+    withheld: Mapping[str, Mapping[str, Withheld]] = {}
+    mine: frozenset[str] = frozenset()
+    versions: Mapping[str, str] = {}
+    mark: str = ""
 
 
 EVERYTHING = Policy()
@@ -64,7 +75,10 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         late: the largest stamp of an edit that is beyond the cut, "" for none.
         cut: of the policy it was folded under.
         loggers: the agents that logged it themselves, imports not counted.
-        by_hand: agent to hash to count of the entries that it wrote by hand: the parts of ``seen`` that are no import.
+        by_hand: writer to hash to count of the entries that it told as written by hand: the parts of ``seen`` that are
+            no import.
+        mine: the writers of it that write in this folder.
+        is_published: somebody here put it into a memory, and the clan's state of it is ``published`` by that.
     """
 
     id: str
@@ -80,6 +94,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     loggers: frozenset[str] = frozenset()
     by_hand: dict[str, dict[str, int]] = {}
     cut: str = "~"
+    mine: frozenset[str] = frozenset()
+    is_published: bool = False
 
     def value(self, field: str) -> str:
         """Return a field's text; "" where a peer put anything else there."""
@@ -152,11 +168,31 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return a writer's own total of a counter."""
         return self.totals.get(name, {}).get(writer, 0)
 
+    def weight(self, name: str) -> int:
+        """Return what a counter weighs where lessons are ranked: of one writer no more than its sessions can explain.
+
+        Totals are anybody's claim, and a G-Counter never falls; so is the number of sessions, which is capped as well.
+        """
+        met_in = self.totals.get("sessions", {})
+        each_max = limits.SESSION_SEEN_MAX if name == "seen" else 1
+        totals = self.totals.get(name, {})
+        capped = (
+            min(total, each_max * min(max(met_in.get(writer, 0), 1), limits.WRITER_SESSIONS_MAX))
+            for writer, total in totals.items()
+        )
+        parts = (min(count, limits.WRITER_SESSIONS_MAX) for count in self.parts.get(name, {}).values())
+        return sum(capped) + min(sum(parts), each_max * limits.WRITER_SESSIONS_MAX)
+
     def seen_by(self, agent: str) -> int:
-        """Return how often one agent logged it itself, by any of its replicas or by hand."""
-        seen = self.totals.get("seen", {})
-        own = sum(total for writer, total in seen.items() if names.agent_of(writer) == agent)
-        return own + sum(self.by_hand.get(agent, {}).values())
+        """Return how often one agent logged it itself in this folder, by any of its replicas here or by hand.
+
+        What stands under another replica of its name may be anybody's: lines are not signed.
+        """
+        seen, entries = self.totals.get("seen", {}), dict[str, int]()
+        own = [writer for writer in self.mine if names.agent_of(writer) == agent]
+        for writer in own:
+            entries = gcounter.join(entries, self.by_hand.get(writer, {}))
+        return sum(seen.get(writer, 0) for writer in own) + sum(entries.values())
 
     def witnesses(self) -> int:
         """Return how many agents logged it here. Whoever imported a record is none by that."""
@@ -177,9 +213,7 @@ def _mark_of(writer: str) -> str:
 
 def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
     """Return what a record amounts to under a policy."""
-    columns = {writer: line.w[writer] for writer in sorted(line.w)}
-    if policy.blocked:
-        columns = {writer: column for writer, column in columns.items() if not _is_blocked(writer, policy.blocked)}
+    columns = _trusted(line, policy)
     fields, edited, late = _folded_fields(columns, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
@@ -198,10 +232,45 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
         late=late,
         loggers=_loggers(columns),
         by_hand=_by_hand(columns),
+        mine=policy.mine.intersection(columns),
+        is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
     )
 
 
-def _is_blocked(writer: str, blocked: frozenset[str]) -> bool:
+def _trusted(line: Line, policy: Policy) -> dict[str, Column]:
+    """Return the columns that count here, by writer in order."""
+    columns = {writer: line.w[writer] for writer in sorted(line.w)}
+    if line.id in policy.withheld:
+        left = policy.withheld[line.id]
+        columns = {w: without(column, left[w]) if w in left else column for w, column in columns.items()}
+    if policy.blocked:
+        found = policy.earlier.get(line.id)
+        earlier = found.w if found is not None else {}
+        kept = {
+            writer: earlier.get(writer, column)
+            for writer, column in columns.items()
+            if writer in earlier or not is_blocked(writer, policy.blocked)
+        }
+        columns = kept | _vouched_words(line, kept)
+    return columns
+
+
+def _vouched_words(line: Line, kept: Mapping[str, Column]) -> dict[str, Column]:
+    """Return the words of a lesson from the column of whoever is blocked, where nobody else had to say them again.
+
+    Whoever else logged it met just these words: the id is their hash.
+    """
+    if not any(column.add for column in kept.values()) or any("text" in {**c.first, **c.set} for c in kept.values()):
+        return {}
+    for writer in sorted(line.w.keys() - kept.keys()):
+        text = line.w[writer].first.get("text")
+        if isinstance(text, str) and names.normalise(text) and names.pattern_id(text) == line.id:
+            return {writer: Column(first={"text": text})}
+    return {}
+
+
+def is_blocked(writer: str, blocked: Container[str]) -> bool:
+    """Tell whether a replica is blocked, or its agent."""
     return writer in blocked or names.agent_of(writer) in blocked
 
 
@@ -300,7 +369,7 @@ def _by_hand(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
     for writer, column in columns.items():
         agent = names.agent_of(writer)
         if column.parts and agent != names.IMPORT and (entries := _own_entries(column)):
-            found[agent] = gcounter.join(found.get(agent, {}), entries)
+            found[writer] = entries
     return found
 
 
@@ -374,6 +443,8 @@ def united(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         late=max(each.late for each in members),
         loggers=frozenset().union(*(each.loggers for each in members)),
         by_hand=_together(each.by_hand for each in members),
+        mine=frozenset().union(*(each.mine for each in members)),
+        is_published=first.is_published,
     )
 
 

@@ -103,7 +103,7 @@ def _escaped(value: object) -> str:
 
 def _summary(shown: list[Pattern], total: int) -> str:
     text = f"**{counted(total, 'lesson', 'lessons')}**"
-    if published := sum(pattern.state == "published" for pattern in shown):
+    if published := sum(pattern.is_published for pattern in shown):
         text += f", {published:,} of them published. Published lessons come first, then those seen most often."
     else:
         text += ". Those seen most often come first."
@@ -190,7 +190,7 @@ def _evidence(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
     words = ["seen", *(("once",) if times == 1 else (f"{times:,}", "times"))] if times else ["logged"]
     if by := _authors(pattern, members):
         words += ["by", *by]
-    if pattern.state == "published":
+    if pattern.is_published:
         words = ["published", "· " + words[0], *words[1:]]
     if changed := edits(pattern, members):
         words += ["·", *_words(changed)]

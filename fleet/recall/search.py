@@ -370,7 +370,7 @@ def _boost(pattern: Pattern) -> float:
     """Return how much better a lesson ranks for what the clan thinks of it."""
     seen = pattern.count("seen")
     often = min(_SEEN_BOOST * math.log2(seen), _SEEN_BOOST_MAX) if seen > 1 else 0.0
-    return often + (_PUBLISHED_BOOST if pattern.state == "published" else 0.0)
+    return often + (_PUBLISHED_BOOST if pattern.is_published else 0.0)
 
 
 def _holds(text: str, parts: Iterable[str]) -> bool:

@@ -4,6 +4,7 @@ It stands between two marks that no record can know, as data; and it says what i
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -86,6 +87,7 @@ def session_context(
     total: int | None = None,
     note: str = "",
     standing: str = "",
+    by: Mapping[str, str] = {},
 ) -> str:
     """Return what an agent reads at the start of its session, in at most ``chars_max`` characters.
 
@@ -110,6 +112,7 @@ def session_context(
         total: how many lessons there are besides the new ones, when ``patterns`` are only some of them.
         note: a line of fleet's own, at the end.
         standing: what fleet asks of every agent, behind the second mark: it is no record.
+        by: id to who said it, of lessons of others: those of one fill at most a third of the room.
 
     Raises:
         ValueError: the delimiter is no single word of 8 to 64 letters, digits, ``_`` and ``-``, or the room too small.
@@ -122,10 +125,11 @@ def session_context(
     asked = f"\n{standing}" if standing else ""
     room = chars_max - 2 * len(delimiter + "\n") - len(_OPENING) - len(said) - len(asked)
     listed = [each for each in patterns if each.is_listed and each.state != "retired"]
+    shares = _Shares(by, rest_max // 3)
     lists = (
         _waiting(waiting),
-        _lessons("New since your last session:", news, None, members, short),
-        _lessons("Lessons of the clan:", listed, total, members, short),
+        _lessons("New since your last session:", news, None, members, short, shares),
+        _lessons("Lessons of the clan:", listed, total, members, short, shares),
         _discoveries(discoveries, fresh, members, short),
     )
     least = sum(each.least() for each in lists)
@@ -191,11 +195,39 @@ def _waiting(lines: Sequence[str]) -> _Section:
     return _Section("Waiting for a decision:", rows, len(rows), ("decision", "decisions"), "fleet status")
 
 
+class _Shares:
+    """Room that each of others has for its lessons.
+
+    Args:
+        by: id to who said it.
+        chars_max: of each of them.
+    """
+
+    def __init__(self, by: Mapping[str, str], chars_max: int) -> None:
+        self._by = by
+        self._left: dict[str, int] = defaultdict(lambda: chars_max)
+
+    def takes(self, each: str, row: str) -> bool:
+        """Tell whether a row has a place yet; then it is taken."""
+        if each not in self._by:
+            return True
+        who = self._by[each]
+        is_fit = len(row) + 1 <= self._left[who]
+        self._left[who] -= (len(row) + 1) * is_fit
+        return is_fit
+
+
 def _lessons(
-    heading: str, best: Sequence[Pattern], known: int | None, members: Mapping[str, str], short: Mapping[str, str]
+    heading: str,
+    best: Sequence[Pattern],
+    known: int | None,
+    members: Mapping[str, str],
+    short: Mapping[str, str],
+    shares: _Shares,
 ) -> _Section:
     # Long ones at the end, all still in their order: one page of text must not crowd out ten lessons.
-    rows = [lesson_row(each, members, short) for each in sorted(best[:LESSONS_MAX], key=_is_long)]
+    told = ((each.id, lesson_row(each, members, short)) for each in sorted(best[:LESSONS_MAX], key=_is_long))
+    rows = [row for each, row in told if shares.takes(each, row)]
     total = len(best) if known is None else known
     return _Section(heading, rows, total, ("lesson", "lessons"), "fleet patterns")
 

@@ -1,16 +1,20 @@
 """Evidence: the rules that make a lesson permanent, over records, without a file or a clock (DESIGN, section 7).
 
-Two ways lead into an agent's memory without a person. Its *own* third occurrence, relapses included: an agent that
-makes a mistake again although it had read the lesson needs the lesson most. And, for a lesson of *others*, independent
-evidence: an occurrence that came after the lesson had been shown says that the lesson is read, not that it is true, so
-relapses count nothing there; nor do imported records, which are no agent.
+One way leads into an agent's memory without a person: its *own* third occurrence, relapses included, since an agent
+that makes a mistake again although it had read the lesson needs the lesson most. Its own is what was logged in this
+folder; what stands under another replica of its name may be anybody's.
+
+A lesson of *others* is proposed by independent evidence, and enters by a person's yes, or, with ``[promotion] others =
+"auto"``, at once. An occurrence that came after the lesson had been shown says that the lesson is read, not that it is
+true, so relapses count nothing there; nor do imported records, which are no agent. Many replicas of one machine, or of
+one who pushes, are one witness.
 
 What is counted is a record, and what enters a memory is its words. So the words must be those that were counted:
 ``doubt`` says when somebody may have put other words in their place.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,6 +23,9 @@ from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Pattern
 from fleet.store.config import Promotion
 from fleet.text.screening import readable
+
+Witness = Callable[[str, str], str]
+"""Who vouches for what a writer says of a lesson, given its id and the writer: a name that stands for one person."""
 
 OWN, CLAN, PERSON = "own", "clan", "person"
 RETIRED = "retired"
@@ -48,7 +55,7 @@ class _Independent(NamedTuple):
 
     Attributes:
         seen: occurrences without relapses.
-        agents: of how many agents. Many replicas of one agent are one.
+        agents: of how many agents. Many replicas of one agent are one, and so are the agents of one witness.
         sessions: in how many sessions. Counted by each replica, since session ids never travel; an agent without any
             counts one, and none counts more than its occurrences.
     """
@@ -58,7 +65,18 @@ class _Independent(NamedTuple):
     sessions: int
 
 
-def due(patterns: Iterable[Pattern], agent: str, settings: Promotion, known: set[str]) -> list[Due]:
+def by_agent(_: str, writer: str) -> str:
+    """Return the agent of a writer: each agent vouches for what is said in its name."""
+    return names.agent_of(writer)
+
+
+def due(
+    patterns: Iterable[Pattern],
+    agent: str,
+    settings: Promotion,
+    known: set[str],
+    witness: Witness = by_agent,
+) -> list[Due]:
     """Return what belongs into this agent's memory and is not there: its own first, then the best-evidenced.
 
     Args:
@@ -66,6 +84,7 @@ def due(patterns: Iterable[Pattern], agent: str, settings: Promotion, known: set
         agent: whose memory.
         settings: the thresholds.
         known: ids that are in that memory, or were and were taken out.
+        witness: says who vouches for others.
 
     Returns:
         At most 50: no memory holds more, and the others are due again when there is room. Of two alike the newest
@@ -75,7 +94,7 @@ def due(patterns: Iterable[Pattern], agent: str, settings: Promotion, known: set
     for pattern in sorted(patterns, key=lambda pattern: (pattern.last_seen, pattern.id), reverse=True):
         if pattern.id in known or pattern.count("seen") < least_seen(settings):
             continue
-        own, others = pattern.seen_by(agent), _independent(pattern)
+        own, others = pattern.seen_by(agent), _independent(pattern, witness)
         if own >= settings.own:
             found.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {agent}"))
         elif _is_enough(others, settings):
@@ -92,23 +111,27 @@ def least_seen(settings: Promotion) -> int:
     return min(settings.own, settings.clan_seen)
 
 
-def _independent(pattern: Pattern) -> _Independent:
+def _independent(pattern: Pattern, witness: Witness = by_agent) -> _Independent:
     """Return the evidence that does not lean on the lesson itself."""
+    vouching: dict[str, str] = {}
     relapsed, met_in = pattern.totals.get("relapsed", {}), pattern.totals.get("sessions", {})
     seen: dict[str, int] = defaultdict(int)
     sessions: dict[str, int] = defaultdict(int)
     for writer, total in pattern.totals.get("seen", {}).items():
         agent, fresh = names.agent_of(writer), total - relapsed.get(writer, 0)
         if fresh > 0 and names.is_agent(agent):
+            vouching.setdefault(witness(pattern.id, writer), agent)
             seen[agent] += fresh
             sessions[agent] += min(met_in.get(writer, 0), fresh)
     told: set[str] = set()
-    for agent, entries in sorted(pattern.by_hand.items()):
+    for writer, entries in sorted(pattern.by_hand.items()):
         # An entry in the logs of two agents was copied from one to the other: it is evidence once.
         if fresh := sum(number for entry, number in entries.items() if entry not in told):
-            seen[agent] += fresh
+            vouching.setdefault(witness(pattern.id, writer), names.agent_of(writer))
+            seen[names.agent_of(writer)] += fresh
         told |= entries.keys()
-    return _Independent(sum(seen.values()), len(seen), sum(max(1, sessions[agent]) for agent in seen))
+    agents = min(len(seen), len(vouching))
+    return _Independent(sum(seen.values()), agents, sum(max(1, sessions[agent]) for agent in seen))
 
 
 def _is_enough(found: _Independent, settings: Promotion) -> bool:
@@ -130,33 +153,37 @@ def doubt(pattern: Pattern, records: Sequence[Pattern], agent: str) -> str:
     """Return why the counts do not vouch for the words of a lesson, or "".
 
     An id is the hash of the words that were counted. Other words under it were set later, and a merge gives one record
-    the counts of another: each takes a single writer. So words that this agent set are its own affair; any others
-    must have been met by an agent other than those who merged them in.
+    the counts of another: each takes a single writer. So words that this agent set here are its own affair. What
+    others merged in must have been met by this agent here, where it counts as its own; any other by an agent other than
+    those who merged it in.
 
     Args:
         pattern: the lesson, a merged set as one.
         records: the set's own records; none when it is not merged.
         agent: whose memory it would enter.
     """
+    mine = {writer for writer in pattern.mine if names.agent_of(writer) == agent}
     editor = _editor(pattern, "text")
-    if pattern_id(pattern.text) != pattern.id and editor != agent:
-        return f"its words were changed{f' by {editor}' if editor else ''} after they were logged"
+    if pattern_id(pattern.text) != pattern.id and editor not in mine:
+        return f"its words were changed{f' by {names.agent_of(editor)}' if editor else ''} after they were logged"
     mergers = {_editor(record, "merged_into") for record in records if record.merged_into}
     shown = next((record for record in records if record.id == pattern.id), pattern)
+    if not mergers - mine or shown.seen_by(agent):
+        return ""
+    who = {names.agent_of(writer) for writer in mergers if writer}
     relapsed = shown.totals.get("relapsed", {})
-    witnesses = {
+    met = {
         names.agent_of(writer)
         for writer, total in shown.totals.get("seen", {}).items()
-        if total > relapsed.get(writer, 0) or names.agent_of(writer) == agent
-    } | shown.by_hand.keys()
+        if total > relapsed.get(writer, 0)
+    } | {names.agent_of(writer) for writer in shown.by_hand}
     # A merge without a writer may be anybody's: then nobody but ourselves is known to be somebody else.
-    others = set() if "" in mergers else witnesses - mergers
-    if mergers - {agent} and agent not in witnesses and not others:
-        return f"{' and '.join(sorted(filter(None, mergers))) or 'somebody'} merged it, and nobody else met these words"
+    if pattern.seen_by(agent) or "" in mergers or not met - who:
+        return f"{' and '.join(sorted(who)) or 'somebody'} merged it, and nobody else is known to have met these words"
     return ""
 
 
-def borrowed(words: Pattern, agent: str, settings: Promotion) -> str:
+def borrowed(words: Pattern, agent: str, settings: Promotion, witness: Witness = by_agent) -> str:
     """Return why evidence that was met in other words does not vouch for these, or "".
 
     Whoever words a lesson like a known one would else put words of its own under the evidence of others.
@@ -165,12 +192,13 @@ def borrowed(words: Pattern, agent: str, settings: Promotion) -> str:
         words: the lesson whose words would enter, with its own evidence alone.
         agent: whose memory it would enter: words that it logged itself are its own affair.
         settings: the thresholds.
+        witness: says who vouches for others.
     """
-    if words.seen_by(agent) or _independent(words).agents >= settings.clan_agents:
+    if words.seen_by(agent) or _independent(words, witness).agents >= settings.clan_agents:
         return ""
     return f"these words are {' and '.join(words.agents()) or 'nobody'}'s alone, and others said it in other ones"
 
 
 def _editor(pattern: Pattern, field: str) -> str:
-    """Return the agent that set a field, "" for a field as first logged."""
-    return names.agent_of(pattern.edited[field][1]) if field in pattern.edited else ""
+    """Return the writer that set a field, "" for a field as first logged."""
+    return pattern.edited[field][1] if field in pattern.edited else ""

@@ -10,6 +10,7 @@ it may come back, by the evidence that any other lesson takes. What a person too
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from fleet.model.line import Line
 from fleet.model.pattern import Pattern
 from fleet.reflect import evidence, memory_md
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
-from fleet.reflect.evidence import PERSON, RETIRED, Due
+from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Witness, by_agent
 from fleet.reflect.memory_md import FILE_NAME, Memory
 from fleet.store.lines import PATTERNS
 from fleet.store.query import Patterns
@@ -32,6 +33,7 @@ LEFT_MAX = 50
 """So many lessons that left are remembered: far more than a memory holds."""
 
 _READS_MAX = 5
+_APPROVED = re.compile(r"\(a person's yes, seen [\d,]+; p-[0-9a-f]{16}\)[ \t]*$")
 
 
 class Lessons:
@@ -159,6 +161,7 @@ def promote_due(
     *,
     rights: Callable[[], Mapping[str, str]] = dict,
     is_all: bool = False,
+    witness: Witness = by_agent,
 ) -> Outcome:
     """Bring into the agent's memory what has the evidence. Idempotent.
 
@@ -172,6 +175,7 @@ def promote_due(
         rights: returns the right way by pattern id, as this agent's own log tells it; asked when something is due. No
             other is written down here: anybody can set that field of a lesson, and it is no part of what was counted.
         is_all: these are all lessons there are, so what waited before and is not due any more waits no longer.
+        witness: says who vouches for others.
 
     Raises:
         DiskError: the memory is as it was; what is missing enters with the next promotion.
@@ -180,7 +184,7 @@ def promote_due(
     by_id, own_rights, told = {pattern.id: pattern for pattern in looked}, cache(rights), set[str]()
     for _ in range(_READS_MAX):
         data, memory = _read_memory(workspace, agent)
-        plan = _planned(workspace, agent, memory, by_id, lessons, own_rights)
+        plan = _planned(workspace, agent, memory, by_id, lessons, own_rights, witness)
         _publish(writer, [by_id[each.id] for each in plan.promoted if each.id not in told])
         told |= {each.id for each in plan.promoted}
         if not plan.promoted or _swap_memory(workspace, agent, data, plan.memory):
@@ -205,12 +209,13 @@ def _planned(
     by_id: Mapping[str, Pattern],
     lessons: Lessons,
     rights: Callable[[], Mapping[str, str]],
+    witness: Witness,
 ) -> _Plan:
     settings, known = workspace.config.promotion, memory.known()
     plan = _Plan(memory, [], [])
     if settings.mode == "off":
         return plan
-    for found in evidence.due(by_id.values(), agent, settings, known):
+    for found in evidence.due(by_id.values(), agent, settings, known, witness):
         said = lessons.wordings(found.id)
         due = _in_wordings(found, len(said))
         parts = _records(lessons, due.id)
@@ -222,7 +227,7 @@ def _planned(
         words = next((each for each in said if each.id == due.id), by_id[due.id])
         doubt = evidence.doubt(words, parts, agent)
         if not doubt and len(said) > 1:
-            doubt = evidence.borrowed(words, agent, settings)
+            doubt = evidence.borrowed(words, agent, settings, witness)
         if why := _obstacle(workspace, more, doubt, due):
             plan.waiting.append(Waiting(due.id, due.text, due.evidence, why))
         else:
@@ -260,6 +265,8 @@ def _obstacle(workspace: Workspace, more: Memory, doubt: str, due: Due) -> str:
         return f"{doubt}; {yes} as it reads now"
     if settings.mode == "suggest":
         return yes
+    if due.reason == CLAN and settings.others == "suggest":
+        return f"others say so; {yes}"
     if more.size() > settings.hot_chars:
         return _no_room(more, settings.hot_chars, due.id)
     return ""
@@ -336,6 +343,31 @@ def demote(writer: Writer, ids: Sequence[str], lessons: Lessons) -> None:
     if not _swap_memory(workspace, agent, data, less):
         raise BusyError(f"{FILE_NAME} was changed by somebody else just now; run the command again")
     _keep_waiting(workspace, agent, [], [], less.known(), is_all=False)
+
+
+def rows(workspace: Workspace, agent: str) -> dict[str, str]:
+    """Return the lines of the lessons in an agent's memory, by id."""
+    return _read_memory(workspace, agent)[1].lessons()
+
+
+def is_approved(row: str) -> bool:
+    """Tell whether a memory's line says that a person took the lesson in."""
+    return _APPROVED.search(row) is not None
+
+
+def release(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
+    """Take lessons out of an agent's memory as if they had never been in it. The caller holds the write lock.
+
+    Raises:
+        BusyError: somebody else is writing the memory.
+        DiskError: the memory is as it was.
+    """
+    for _ in range(_READS_MAX):
+        data, memory = _read_memory(workspace, agent)
+        _check(memory)
+        if _swap_memory(workspace, agent, data, memory.released(ids)):
+            return
+    raise BusyError(f"agents/{agent}/{FILE_NAME} is being written by somebody else; run the command again")
 
 
 def without_retired(memory: Memory, lessons: Lessons) -> Memory:

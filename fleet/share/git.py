@@ -70,6 +70,7 @@ class GitRemote:
         branch: its short name. It holds exactly the tree of ``clan-learnings/``.
         timeout_s: how long one pull or push may take in all.
         mirror: the tree store of the same repository, where there is one: so that trees are listed once.
+        author: as whom to commit: a word that stands for this machine in this clan, and says nothing else.
 
     Raises:
         BadRemote: the url or the branch is not one that we hand to git.
@@ -83,6 +84,7 @@ class GitRemote:
         *,
         timeout_s: float = 60,
         mirror: tree.GitTree | None = None,
+        author: str = "fleet",
     ) -> None:
         self.warnings: list[str] = []
         self.skipped = 0
@@ -90,6 +92,7 @@ class GitRemote:
         self._branch = check_branch(branch)
         self.name = for_terminal(redact_url(self._url))
         self._timeout_s = timeout_s
+        self._author = author
         self._has_turned = False
         listings = mirror.listings if mirror is not None else None
         self._copy = Bare(git_dir, timeout_s, _secrets_in(self._url), listings)
@@ -140,7 +143,9 @@ class GitRemote:
             return Moved("the state it builds on is not known here")
         with self._alone():
             try:
-                commit = self._copy.commit(files, on, message=message or _generated(files), at_s=time.time())
+                commit = self._copy.commit(
+                    files, on, message=message or _generated(files), at_s=time.time(), author=self._author
+                )
             except GitDamaged as why:
                 # Most often `on` is simply not here: the copy is newer than the mark. Either way a pull mends it.
                 if not on or self._copy.git("cat-file", "-e", on).code == 0:

@@ -49,6 +49,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "value": ("key", "value"),
     "consent": ("kind", "value", "at"),
     "session": ("agent", "id", "last_ms"),
+    "trust": ("kind", "name", "id", "value", "at"),
     "exposure": ("agent", "pattern", "session", "first_ms", "last_ms", "number", "replica", "total", "said"),
 }
 """Columns of the local database's tables that a backup carries."""
@@ -231,6 +232,8 @@ def join_local(state: Local, data: bytes, machine: str) -> None:
                 f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {marks} {unless}",
                 (*values, *values),
             )
+        moved = "INSERT INTO value VALUES ('trust', '1') ON CONFLICT (key) DO UPDATE SET value = value + 1"
+        connection.execute(moved)
 
     state.in_one_go(write)
 

@@ -77,6 +77,8 @@ class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         clan_sessions: in so many sessions or more.
         hot_chars: how long ``memory.md`` may be, as an agent reads it; a promotion beyond waits for a choice.
         mode: "auto" writes into memory.md at once, "suggest" waits for a person's yes, "off" does neither.
+        others: of a lesson of others "suggest" waits for a person's yes, too; "auto" takes independent evidence for
+            enough. Lines are not signed: whoever may push can write in anybody's name.
     """
 
     own: _Threshold = 3
@@ -85,6 +87,7 @@ class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     clan_sessions: _Threshold = 2
     hot_chars: _Threshold = limits.HOT_CHARS_MAX
     mode: Literal["auto", "suggest", "off"] = "auto"
+    others: Literal["suggest", "auto"] = "suggest"
 
 
 class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

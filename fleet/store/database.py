@@ -251,10 +251,13 @@ CREATE TABLE IF NOT EXISTS exposure (
   total INTEGER NOT NULL DEFAULT 0, -- how many that replica has counted with them
   said INTEGER NOT NULL DEFAULT 0   -- whether that total is in the shard
 );
+CREATE TABLE IF NOT EXISTS trust (kind TEXT, name TEXT, id TEXT, value TEXT NOT NULL, at TEXT NOT NULL,
+  PRIMARY KEY (kind, name, id)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS exposure_by_pattern ON exposure (agent, pattern, first_ms);
 CREATE INDEX IF NOT EXISTS exposure_unsaid ON exposure (agent, first_ms) WHERE said = 0;
 """
-"""Values, consents and sessions; and the spans of exposures, kept by ``fleet.reflect.exposure``."""
+"""Values, consents and sessions; spans of exposures, kept by ``reflect.exposure``; and who is blocked and what waits,
+kept by ``store.trust``."""
 
 
 class Pause(NamedTuple):

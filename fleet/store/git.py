@@ -296,6 +296,7 @@ _CONFIGS = {
     "sha256": _CONFIG % 1 + b"[extensions]\n\tobjectformat = sha256\n",
 }
 _LISTINGS_MAX = 8
+_HISTORY_MAX = 20_000
 _PACKS_MAX = 100
 _LOOSE_PER_PACK = 50
 _LEFT_LOCKS = (f"{FETCHED}.lock", f"{SEEN}.lock", f"{NEXT}.lock", "packed-refs.lock", "shallow.lock")
@@ -482,6 +483,38 @@ class Bare:
         """Tell whether one commit is in the history of another; False for one that is not here."""
         return self.git("merge-base", "--is-ancestor", older, newer).code == 0
 
+    def before(self, commit: str, at_s: float) -> str:
+        """Return the last commit of a history that is older than a moment, as are all before it; "" for none.
+
+        A date is whatever the one who commits says: one that lies behind a newer one is not believed.
+        """
+        done = self.git("log", f"--max-count={_HISTORY_MAX}", "--first-parent", "--format=%H %ct", commit, "--")
+        if done.code:
+            raise self.trouble(done)
+        found = ""
+        for row in reversed(done.out.decode("ascii", "replace").split("\n")):
+            each, _, at = row.partition(" ")
+            if _ID.fullmatch(each):
+                if not at.isdecimal() or int(at) >= at_s:
+                    break
+                found = each
+        return found
+
+    def pushers(self, commit: str, folder: str) -> dict[str, set[str]]:
+        """Return who committed to each file of a folder, by their addresses, in the newest commits of a history."""
+        listed = ("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", "--format=%x01%ae", commit)
+        done = self.git(*listed, "--", f"{folder}/")
+        if done.code:
+            raise self.trouble(done)
+        found: dict[str, set[str]] = {}
+        author = ""
+        for row in done.out.decode("utf-8", "backslashreplace").split("\n"):
+            if row.startswith("\x01"):
+                author = row[1:]
+            elif row:
+                found.setdefault(row, set()).add(author)
+        return found
+
     # --- trees and blobs --------------------------------------------------------------------------------------------
 
     def listing(self, commit: str) -> dict[str, Entry]:
@@ -572,7 +605,9 @@ class Bare:
             self._reader.communicate()
             self._reader = None
 
-    def commit(self, files: Mapping[str, bytes], on: str, *, message: str, at_s: float = 1.0) -> str:
+    def commit(
+        self, files: Mapping[str, bytes], on: str, *, message: str, at_s: float = 1.0, author: str = _AUTHOR
+    ) -> str:
         """Lay files over the tree of a commit, ``b""`` removes one; return the new commit, held by ``NEXT``.
 
         All of it in one process: hash-object, ls-tree, mktree and commit-tree would be four. What is no plain file at
@@ -581,7 +616,7 @@ class Bare:
         Raises:
             GitDamaged: the commit that it builds on is not here.
         """
-        who = f"{_AUTHOR} <fleet@localhost> {max(1, int(at_s))} +0000"
+        who = f"{_AUTHOR} <{author}@localhost> {max(1, int(at_s))} +0000"
         line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split()).encode("utf-8", "replace")
         with self.scratch() as script:
             script.write(f"feature done\ncommit {NEXT}\nmark :1\nauthor {who}\ncommitter {who}\n".encode())

@@ -19,9 +19,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from fleet.model import limits, line, names
+from fleet.model.arrivals import Arrivals
 from fleet.model.errors import BusyError, DiskError
 from fleet.model.line import Carried, Line, Refused
 from fleet.model.pattern import Policy
+from fleet.model.withheld import Held
 from fleet.store import lines
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
 from fleet.store.files import Files, fingerprint, look
@@ -113,6 +115,8 @@ class Ingest:
         aside: returns the lines that are kept there: files need not hold them any more.
         warn: takes what a person should be told.
         changed: is told the generation after each change.
+        withhold: keeps what a person is asked about before it counts, and in whose files columns came; returns the
+            policy that leaves the former out. None for lines that nobody else writes.
 
     Attributes:
         progress: is told how many bytes of how many are read, while files are.
@@ -132,6 +136,7 @@ class Ingest:
         aside: Callable[[], set[bytes]] = set,
         warn: Callable[[str], object] = bool,
         changed: Callable[[int], object] = bool,
+        withhold: Callable[[list[Held], dict[tuple[str, str], str]], Policy] | None = None,
     ) -> None:
         self.database = database
         self.tree = tree
@@ -145,6 +150,7 @@ class Ingest:
         self._aside = aside
         self._warn = warn
         self._changed = changed
+        self._withhold = withhold
         self._generation = 0
         self._is_snapshot = False
         self._done_bytes = self._all_bytes = 0
@@ -307,7 +313,7 @@ class Ingest:
         """
         try:
             with self.database.transaction() as connection:
-                yield Rows(connection, self._policy())
+                yield self._rows(connection)
         except sqlite3.Error as why:
             if not is_unwritable(why):
                 raise
@@ -315,6 +321,12 @@ class Ingest:
                 f"no space left for {self.database.path}, or it cannot be written ({why}); nothing is lost. "
                 "Free some space and run the command again"
             ) from why
+
+    def _rows(self, connection: Connection) -> Rows:
+        """Return the rows during a transaction. Of a new database nobody knows what was here before."""
+        policy, is_known = self._policy(), self._withhold is not None and self.database.path is not None
+        writers = {row[0] for row in connection.execute("SELECT name FROM writer")} if is_known else set[str]()
+        return Rows(connection, policy, Arrivals(policy, writers) if writers else None)
 
     # --- what changed ------------------------------------------------------------------------------------------------
 
@@ -333,7 +345,7 @@ class Ingest:
 
     def _fold_all(self, connection: Connection) -> None:
         """Join all that is new into the rows. The caller holds the transaction."""
-        fold = Rows(connection, self._policy())
+        fold = self._rows(connection)
         sources = self._sources()
         self._done_bytes, self._all_bytes = 0, _bytes(sources)
         fold.refold()
@@ -343,7 +355,12 @@ class Ingest:
         self._end(fold)
 
     def _end(self, fold: Rows) -> None:
-        """End a transaction's joins; tell and keep what could not be read."""
+        """End a transaction's joins; tell and keep what could not be read, and what a person is asked about."""
+        if fold.arrivals is not None and self._withhold is not None:
+            known = fold.connection.execute("SELECT count(*) FROM pattern WHERE listed").fetchone()[0]
+            held = fold.arrivals.held(known)
+            if held or fold.arrivals.brought:
+                fold.follow(self._withhold(held, fold.arrivals.brought))
         fold.end()
         if fold.read.markers:
             self._warn(f"{fold.read.markers} conflict-marker lines were dropped; both sides were read")

@@ -11,10 +11,11 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Pattern, Policy, fold, groups, united
+from fleet.model.pattern import Pattern, Policy, fold, groups, is_blocked, united
 from fleet.store.database import checked, get_meta
 from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES
+from fleet.store.rows import naming
 from fleet.text import similarity
 
 T = TypeVar("T")
@@ -34,7 +35,9 @@ _TRIGGERED = (
     "ORDER BY triggered DESC, published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id"
 )
 # A key of canonical JSON stands in no text: there its quotes are escaped.
-_USED = """(published OR instr(line, '"shown":') OR instr(line, '"relapsed":') OR instr(line, '"hurt":'))"""
+_USED = (
+    """(instr(line, '"state":[') OR instr(line, '"shown":') OR instr(line, '"relapsed":') OR instr(line, '"hurt":'))"""
+)
 SHORT_CHARS_MIN = len("p-000000")
 _AT_ONCE = 500
 _CANDIDATES_MAX = 40
@@ -44,22 +47,22 @@ _LIKE_CHARS_MAX = 5_000  # SQLite refuses patterns of 50,000 bytes
 def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
     """Return lessons, best first, in the order of ``Patterns.best``.
 
-    Published lessons come first. Behind them ``sight`` counts occurrences, as a page does; ``evidence`` counts agents,
-    then sessions, then occurrences. Of two alike the newest comes first; the id only makes the order the same
-    everywhere.
+    Lessons that were published here come first. Behind them ``sight`` counts occurrences, as a page does; ``evidence``
+    counts agents, then sessions, then occurrences, each as ``Pattern.weight`` has it. Of two alike the newest comes
+    first; the id only makes the order the same everywhere.
     """
     counted = _by_sight if order == "sight" else _by_evidence
     found = sorted(patterns, key=lambda each: each.id)
     found.sort(key=lambda each: each.last_seen, reverse=True)
-    return sorted(found, key=lambda each: (each.state != "published", *counted(each)))
+    return sorted(found, key=lambda each: (not each.is_published, *counted(each)))
 
 
 def _by_sight(each: Pattern) -> tuple[int, ...]:
-    return (-each.count("seen"),)
+    return (-each.weight("seen"),)
 
 
 def _by_evidence(each: Pattern) -> tuple[int, ...]:
-    return (-each.witnesses(), -each.count("sessions"), -each.count("seen"))
+    return (-each.witnesses(), -each.weight("sessions"), -each.weight("seen"))
 
 
 class Patterns:
@@ -177,7 +180,7 @@ class Patterns:
         Merged records are one; all merged sets are among them.
         """
         grouped = self.groups()
-        alone = [each for each in self._folded(f"{_LINE} WHERE listed AND {_USED}") if each.id not in grouped]
+        alone = [each for each in self._folded(f"{_LINE} WHERE listed AND ({_USED})") if each.id not in grouped]
         return [*alone, *self._united("sight")]
 
     def records(self) -> Iterator[Pattern]:
@@ -194,6 +197,10 @@ class Patterns:
     def triggered(self, count: int) -> list[Pattern]:
         """Return the best of the records that have a trigger, those that were given one first."""
         return self._folded(f"{_LINE} WHERE {_TRIGGERED} LIMIT ?", count)
+
+    def naming(self, name: str) -> list[Line]:
+        """Return the records in which a replica, or any of an agent, says something or is named."""
+        return self._lines(f"{_LINE} WHERE instr(line, ?) ORDER BY id", naming(name))
 
     def changed(self, since: int) -> list[str]:
         """Return the ids of records that changed after a generation."""
@@ -271,6 +278,11 @@ class Discoveries:
         """Return how many discoveries there are to show."""
         asked = f"SELECT count(*) FROM discovery {_SHOWN}"
         return self._ingest.ask(lambda it: int(it.execute(asked, (self._cut(),)).fetchone()[0]))
+
+    def count_by(self, name: str, since: str) -> int:
+        """Return how many entries a replica, or an agent, logged from some time on."""
+        found = self._entries("WHERE instr(line, ?)", naming(name, "by"))
+        return sum(is_blocked(each.by, (name,)) and each.at >= since for each in found)
 
     def all(self) -> list[Discovery]:
         """Return every entry that is here, retractions and retracted ones too, by time."""
@@ -362,5 +374,5 @@ def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> It
 
 
 def _is_listed(each: Pattern, order: Order) -> bool:
-    is_fit = order != "published" or each.state == "published"
+    is_fit = order != "published" or each.is_published
     return each.is_listed and is_fit and (order == "sight" or each.state != "retired")

@@ -5,23 +5,26 @@ does not have all, each with what the tree does have of it (its *base*): so a ro
 the tree's own join is the base where there is one, else the row.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from sqlite3 import Connection
 from typing import Any, NamedTuple
 
-from fleet.model import limits, line, pattern
+from fleet.model import limits, line, names, pattern
+from fleet.model.arrivals import Arrivals
 from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Policy
-from fleet.store import lines
+from fleet.store import lines, trust
 from fleet.store.database import checked, checksum, get_meta, set_meta
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
 from fleet.text import mentions
 from fleet.text.similarity import indexed
 
 _AT_ONCE = 500
+_NEVER = "~"  # behind every stamp
 _COLUMNS = (
     *("line", "hash", "text", "alike", "into_id", "listed", "published", "retired", "triggered", "agents", "sessions"),
     *("seen", "last", "newest", "ripens", "purges"),
@@ -55,14 +58,16 @@ class Rows:
     Args:
         connection: holds the transaction.
         policy: of the folds.
+        arrivals: notes what comes into other writers' columns; None where all of it was here before.
 
     Attributes:
         read: what files held besides good lines.
         changed: whether any row is another one by now.
     """
 
-    def __init__(self, connection: Connection, policy: Policy) -> None:
+    def __init__(self, connection: Connection, policy: Policy, arrivals: Arrivals | None = None) -> None:
         self.connection = connection
+        self.arrivals = arrivals
         self.read = Read()
         self.changed = False
         self._policy = policy
@@ -111,14 +116,16 @@ class Rows:
         found.rows.update(more.rows)
         found.bases.update(more.bases)
         for part in pending.values():
-            self._join_pattern(part, found, in_tree=in_tree)
+            self._join_pattern(path, part, found, in_tree=in_tree)
 
-    def _join_pattern(self, part: Line, found: _Batch, *, in_tree: bool) -> None:
+    def _join_pattern(self, path: str, part: Line, found: _Batch, *, in_tree: bool) -> None:
         each, row = part.id, found.rows.get(part.id)
         whole = part if row is None else line.join(_decoded(row[1]), part)
         data = line.encode(whole)
         is_new = row is None or data != row[1]
         if is_new:
+            if self.arrivals is not None:
+                self.arrivals.note(path, None if row is None else _decoded(row[1]), part, whole, in_tree=in_tree)
             self._put(whole, data, row)
         if in_tree:
             base = found.base(each)
@@ -149,7 +156,7 @@ class Rows:
             return
         self.changed = self.changed or row is None or least != row[0]
         told = DISCOVERIES.decode(least)
-        values = (least, checksum(least), base, told.at, told.retracts, self._generation, told.id)
+        values = (least, checksum(least), base, *_shown(told, self._policy), self._generation, told.id)
         cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
         self._put_words(
             "found",
@@ -237,8 +244,8 @@ class Rows:
         gone = line.purged_carried(whole)
         values = (
             *(data, checksum(data), folded.text, "" if alike == whole.id else alike, folded.merged_into),
-            *(int(folded.is_listed), int(folded.state == "published"), int(folded.state == "retired")),
-            *(_triggered(folded), folded.witnesses(), folded.count("sessions"), folded.count("seen")),
+            *(int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
+            *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
             *(folded.last_seen, newest, ripens, int(bool(line.purges(whole) or gone)), self._generation, whole.id),
         )
         cursor = self.connection.execute(_INSERT if row is None else _UPDATE, values)
@@ -289,14 +296,35 @@ class Rows:
 
     def refold(self) -> None:
         """Fold again what another policy, or another time, folds differently."""
-        if (blocked := _blocked(self._policy)) != get_meta(self.connection, "blocked"):
-            ids = [row[0] for row in self.connection.execute("SELECT id FROM pattern")]
-            set_meta(self.connection, "blocked", blocked)
-        else:
-            ids = _due(self.connection, self._policy.cut)
-        for start in range(0, len(ids), _AT_ONCE):
-            for row in self._batch(ids[start : start + _AT_ONCE]).rows.values():
+        ids = dict.fromkeys(_due(self.connection, self._policy.cut))
+        if self._policy.mark != get_meta(self.connection, "policy"):
+            before = json.loads(get_meta(self.connection, "policy_told") or "{}")
+            writers, held = trust.moved(before, self._policy.versions)
+            for name in writers:
+                asked = "SELECT id FROM pattern WHERE instr(line, ?)"
+                ids |= dict.fromkeys(row[0] for row in self.connection.execute(asked, (naming(name),)))
+                self._refold_discoveries(name)
+            ids |= dict.fromkeys(held)
+            set_meta(self.connection, "policy", self._policy.mark)
+            set_meta(self.connection, "policy_told", json.dumps(self._policy.versions))
+        wanted = list(ids)
+        for start in range(0, len(wanted), _AT_ONCE):
+            for row in self._batch(wanted[start : start + _AT_ONCE]).rows.values():
                 self._put(_decoded(row[1]), row[1], row)
+
+    def follow(self, policy: Policy) -> None:
+        """Go on under another policy."""
+        self._policy = policy
+        self.refold()
+
+    def _refold_discoveries(self, name: str) -> None:
+        """Show, or hide, what a replica or an agent found."""
+        asked = "SELECT id, line, hash, at, retracts FROM discovery WHERE instr(line, ?)"
+        for each, raw, hash_, *shown in self.connection.execute(asked, (naming(name, "by"),)).fetchall():
+            if (now := _shown(DISCOVERIES.decode(checked(raw, hash_)), self._policy)) != tuple(shown):
+                self.changed = True
+                update = "UPDATE discovery SET at = ?, retracts = ?, generation = ? WHERE id = ?"
+                self.connection.execute(update, (*now, self._generation, each))
 
     def has_refused(self) -> bool:
         """Tell whether a line of any file here cannot be read."""
@@ -381,7 +409,7 @@ class Rows:
 
 def is_outdated(connection: Connection, policy: Policy) -> bool:
     """Tell whether rows are folded otherwise under a policy, as of now."""
-    return get_meta(connection, "blocked") != _blocked(policy) or bool(_due(connection, policy.cut))
+    return get_meta(connection, "policy") != policy.mark or bool(_due(connection, policy.cut))
 
 
 class Contents:
@@ -499,8 +527,17 @@ def _triggered(folded: pattern.Pattern) -> int:
     return 2 if folded.trigger else int(bool(mentions.trigger("", folded.text, folded.correct)))
 
 
-def _blocked(policy: Policy) -> str:
-    return " ".join(sorted(policy.blocked))
+def naming(name: str, key: str = "") -> bytes:
+    """Return what stands in the line of every record that a replica, or any replica of an agent, has a column of."""
+    before = f'"{key}":"' if key else '"'
+    return f'{before}{name}"'.encode() if names.is_replica(name) else f"{before}{name}.".encode()
+
+
+def _shown(told: Discovery, policy: Policy) -> tuple[str, str]:
+    """Return when a discovery is shown from, and what it takes back: never, and nothing, of one who is blocked."""
+    since = next((at for name, at in policy.blocked.items() if pattern.is_blocked(told.by, (name,))), None)
+    is_out = since is not None and told.at >= since
+    return (_NEVER, "") if is_out else (told.at, told.retracts)
 
 
 def _newest_and_next(whole: Line, cut: str) -> tuple[str, str]:

@@ -175,6 +175,16 @@ class GitTree:
         with _gone():
             return bool(new) and self._bare.is_ancestor(old, new)
 
+    def before(self, at_s: float) -> str:
+        """Return the commit that was taken in as of a moment, seconds since 1970, by the branch's own history."""
+        with _gone():
+            return self._bare.before(self.head(), at_s) if self.head() else ""
+
+    def pushers(self, folder: str) -> dict[str, set[str]]:
+        """Return who committed to each file of a folder of the tree, by their addresses."""
+        with _gone():
+            return self._bare.pushers(self.head(), folder) if self.head() else {}
+
     def forget_history(self) -> None:
         """Let go of every object behind the commit that is taken in.
 

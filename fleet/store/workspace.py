@@ -15,19 +15,22 @@ import msgspec
 
 from crdt import clock
 from fleet.model import edits, limits, names
-from fleet.model.errors import DiskError, NoError, UsageError
+from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Refused
 from fleet.model.pattern import Policy
 from fleet.model.version_1 import is_version_1
+from fleet.model.withheld import Held
 from fleet.store import config, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, SCHEMA_NUMBER, Database, Local
-from fleet.store.files import Files
+from fleet.store.files import Files, look
 from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.query import Discoveries, Patterns
 from fleet.store.replica import Clock, Replica
 from fleet.store.tree import FORMAT, MEMBERS, GitTree, emoji_of, members_of
+from fleet.store.trust import Trust
+from fleet.store.trust import sentences as trust_told
 
 VERSION_1_FILES = (
     *("base", "state.db", "consent", "paused", "shown", "sessions"),
@@ -80,6 +83,7 @@ class Workspace:
         patterns: queries over it.
         discoveries: queries over it.
         state: what this machine alone knows.
+        trust: whose word counts here, as it was decided.
         clock: the source of stamps.
     """
 
@@ -94,6 +98,8 @@ class Workspace:
         self.config: Config = config.load(self.config_file)
         self.warnings: list[str] = list(self.config.problems)
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
+        self.trust = Trust(self.state)
+        self._mine: tuple[str, frozenset[str]] = ("", frozenset())
         self.tree = self.world.tree(self.local / "git")
         self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", lambda: ingest.clan_sources(self.clan), self.tree)
         self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)
@@ -116,6 +122,7 @@ class Workspace:
             aside=lambda: {each.raw for each in self.quarantine.all()},
             warn=self.warn,
             changed=self._note_generation if tree is not None else bool,
+            withhold=self._withhold if tree is not None else None,
         )
 
     @cached_property
@@ -245,7 +252,32 @@ class Workspace:
 
     def policy(self) -> Policy:
         """Return the policy of folds on this machine: what is left out of them, never what is joined or sent."""
-        return Policy(cut=self.clock.cut())
+        return self.trust.policy(self.clock.cut(), self.mine())
+
+    def mine(self) -> frozenset[str]:
+        """Return the replicas that were minted for this machine and this folder: nobody else writes under them.
+
+        A lease is lent to many; and under the names that a backup, or a copy of a folder, brought along others may
+        still write.
+        """
+        now = look(self.replica_file)
+        if not now or now != self._mine[0]:
+            machine, folder = self.world.machine(), replica.folder_fingerprint(self.root)
+            try:
+                found = (r.name for r in self.replicas().replicas if (r.machine, r.folder) == (machine, folder))
+                self._mine = (now, frozenset(found))
+            except FleetError:  # a damaged register is told wherever it is needed
+                self._mine = (now, frozenset())
+        return self._mine[1]
+
+    def _withhold(self, held: list[Held], brought: dict[tuple[str, str], str]) -> Policy:
+        """Leave out of the folds what a person is asked about, and say so; return the policy from now on."""
+        if held:
+            self.trust.withhold(held, self.wall())
+        self.trust.note_brought(brought, self.wall())
+        for text in trust_told(held):
+            self.warn(text)
+        return self.policy()
 
     @contextmanager
     def snapshot(self, wait_s: float = BUSY_S) -> Iterator[bool]:

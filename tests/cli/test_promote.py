@@ -157,7 +157,7 @@ def test_the_third_correction_promotes_at_once_and_once(stage):
     assert LESSON not in memory(stage, "velma")
 
 
-def test_a_lesson_of_others_enters_a_third_agents_memory_with_the_sync(stage):
+def test_a_lesson_of_others_is_proposed_with_the_sync_and_enters_a_third_agents_memory_by_a_yes(stage):
     for agent in ("velma", "tank", "slash"):
         stage.join(agent)
     for number in range(2):
@@ -168,7 +168,11 @@ def test_a_lesson_of_others_enters_a_third_agents_memory_with_the_sync(stage):
     pattern = stage.correct("tank", LESSON)
     for agent in ("tank", "slash"):
         stage.run(agent, "sync")
-    assert f"- {LESSON} (seen 3 by 2 agents; {pattern})\n" in memory(stage, "slash")
+    assert memory(stage, "slash") == ""
+    status = json.loads(stage.run("slash", "status", "--json").stdout)
+    assert [(each["id"], each["evidence"]) for each in status["memory"]["waiting"]] == [(pattern, "seen 3 by 2 agents")]
+    stage.run("slash", "promote", pattern)
+    assert f"- {LESSON} — right: r (a person's yes, seen 3; {pattern})\n" in memory(stage, "slash")
 
 
 def test_a_lesson_that_was_shown_and_comes_again_is_a_relapse_and_no_evidence_for_others(stage):

@@ -120,10 +120,10 @@ class Bench(Stage):
             check=True,
         ).stdout
 
-    def push_tree(self, entries: dict[str, tuple[str, bytes]], *, on: str = "fleet") -> None:
+    def push_tree(self, entries: dict[str, tuple[str, bytes]], *, on: str = "fleet", by: str = "a") -> None:
         """Make a commit of (mode, content) by path on top of a branch, or of nothing, with git's own plumbing."""
         head = self.git("rev-parse", "--verify", on, where="clan.git").strip() if on else ""
-        script = [b"commit refs/heads/fleet\ncommitter a <a@localhost> 1795219200 +0000\ndata 0\n"]
+        script = [f"commit refs/heads/fleet\ncommitter {by} <{by}@localhost> 1795219200 +0000\ndata 0\n".encode()]
         if head:
             script.append(f"from {head}\n".encode())
         for path, (mode, data) in entries.items():

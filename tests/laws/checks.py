@@ -263,7 +263,7 @@ def deliveries(draw: st.DrawFn, of: st.SearchStrategy[Any] = entries) -> tuple[l
 
 
 policies = st.builds(
-    Policy,
+    lambda cut, blocked: Policy(cut, dict.fromkeys(sorted(blocked), "")),
     st.sampled_from((*STAMPS, FOREVER)),
     st.sampled_from(
         [frozenset(some) for size in (0, 1, 2) for some in combinations((*REPLICAS[:2], "cleo", "nobody"), size)]

@@ -789,7 +789,7 @@ FOLDS = [
           disputes("set", "over"), checks.policies),
     _fold("bare-agents-not-blocked", checks.who_is_blocked_is_as_one_who_never_wrote,
           lambda line, policy=pattern.EVERYTHING: fold(
-              line, policy._replace(blocked=policy.blocked & {*REPLICAS})), line, checks.policies),
+              line, policy._replace(blocked={w: "" for w in policy.blocked if w in REPLICAS})), line, checks.policies),
 ]  # fmt: skip
 
 

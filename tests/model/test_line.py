@@ -6,7 +6,7 @@ from crdt import clock
 from fleet.model import edits
 from fleet.model import line as codec
 from fleet.model.line import Column, Line
-from fleet.model.pattern import fold
+from fleet.model.pattern import Policy, fold
 from tests.laws import checks
 from tests.laws.checks import HASHES, IDS, REPLICAS, STAMPS
 
@@ -85,10 +85,11 @@ def test_entries_written_by_hand_are_their_agents_and_imports_nobodys():
     by_hand = edits.part(None, IDS[0], HASHES[0], {"text": "x"}, ANNA, STAMPS[0], seen=1)
     imported = edits.part(by_hand, IDS[0], HASHES[1], {"text": "x"}, ANNA, STAMPS[1], seen=5, author="dora")
     copied = edits.part(None, IDS[0], HASHES[0], {"text": "x"}, "anna.0000000f", STAMPS[2], seen=1)
-    pattern = fold(codec.join(codec.join(by_hand, imported), copied))
+    here = Policy(mine=frozenset({ANNA, BERT, "anna.0000000f"}))
+    pattern = fold(codec.join(codec.join(by_hand, imported), copied), here)
     assert (pattern.count("seen"), pattern.seen_by("anna"), pattern.witnesses()) == (6, 1, 1)
     assert pattern.agents() == ["anna", "dora"]
-    logged = fold(codec.join(by_hand, edits.confirm(by_hand, BERT, STAMPS[3], seen=2)))
+    logged = fold(codec.join(by_hand, edits.confirm(by_hand, BERT, STAMPS[3], seen=2)), here)
     assert (logged.seen_by("anna"), logged.seen_by("bert"), logged.own("seen", BERT)) == (1, 2, 2)
 
 

@@ -10,7 +10,7 @@ from crdt import clock
 from fleet.model import edits, line
 from fleet.model.errors import NoError
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, fold, groups, merging, united, unmerging
+from fleet.model.pattern import Pattern, Policy, fold, groups, merging, united, unmerging
 
 IDS = [f"p-{n:016x}" for n in range(1, 8)]
 A, B, C, D = IDS[:4]
@@ -56,7 +56,8 @@ class Book:
         return [member for member in found if member in self.records]
 
     def whole(self, pattern: str) -> Pattern:
-        return united([fold(self.records[member]) for member in self.group(pattern)])
+        here = Policy(mine=frozenset(writer for each in self.records.values() for writer in each.w))
+        return united([fold(self.records[member], here) for member in self.group(pattern)])
 
     def partition(self) -> set[frozenset[str]]:
         return {frozenset(self.group(pattern)) for pattern in self.records}

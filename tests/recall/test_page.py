@@ -245,7 +245,8 @@ def test_categories_come_in_the_order_of_their_best_lesson_and_merge_whatever_th
 
 @pytest.mark.parametrize(("limit", "shown"), [(500, 500), (3, 3), (0, 0), (512, 512), (1000, 512)])
 def test_the_best_are_shown_and_the_page_says_how_many_more_there_are(limit, shown):
-    patterns = [lesson(n, f"lesson {n}", seen=n + 1) for n in range(512)]
+    sessions = {"tank.c0ffee42": 100}
+    patterns = [lesson(n, f"lesson {n}", seen=n + 1, counters={"sessions": sessions}) for n in range(512)]
     page = render_page(patterns, lessons_max=limit)
     assert order(page) == list(range(511, 511 - shown, -1))
     assert "**512 lessons**" in page

@@ -15,6 +15,7 @@ from fleet.app.starting import session_start
 from fleet.learn import attempts
 from fleet.learn.corrections import Correction, correct
 from fleet.model import limits
+from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.recall.ready import Ready
@@ -291,10 +292,15 @@ def test_each_agent_has_news_of_its_own(workspace):
 def test_a_lesson_has_no_place_unless_it_is_new_or_published_or_about_what_is_changed_here(workspace):
     once = line("p-0000000000000001", {"tank.00000001": 1}, text="Regenerate after `src/api.ts` is edited")
     twice = line("p-0000000000000002", {"tank.00000001": 1, "slash.00000001": 1}, text="Seen by two")
-    published = line("p-0000000000000003", {"tank.00000001": 1}, text="Promoted", state="published")
-    write(workspace, "patterns.jsonl", once, twice, published)
+    edits = {"state": (AT, next(iter(workspace.mine())), "published")}
+    published = line("p-0000000000000003", {"tank.00000001": 1}, text="Promoted", edits=edits)
+    theirs = line("p-0000000000000004", {"tank.00000001": 1}, text="Pushed forward", state="published")
+    write(workspace, "patterns.jsonl", once, twice, theirs)
+    shard = workspace.clan / f"patterns.d/{next(iter(workspace.mine()))}.jsonl"
+    shard.write_bytes(shard.read_bytes() + codec.encode(published) + b"\n")
     told(workspace, "velma")
     context = session_start(workspace, "velma").text
+    assert "Pushed forward" not in context  # by a word of somebody else's
     assert ["Regenerate" in context, "Seen by two" in context, "Promoted" in context] == [False, False, True]
 
     def git(*words: str) -> None:

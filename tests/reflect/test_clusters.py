@@ -21,6 +21,7 @@ def lesson(said: str, seen: int = 1, writer: str = "velma.00000001") -> Pattern:
         adds={writer: stamp},
         live={writer: stamp},
         totals={"seen": {writer: seen}},
+        mine=frozenset({writer}),
         at=stamp,
     )
 

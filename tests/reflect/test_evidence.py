@@ -4,7 +4,7 @@ import pytest
 
 from fleet.model.line import Column, Line
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Pattern, fold, united
+from fleet.model.pattern import Pattern, Policy, fold, united
 from fleet.reflect.evidence import CLAN, OWN, _Independent, _independent, doubt, due
 from fleet.store.config import Promotion
 from tests.records import AT, pattern
@@ -34,6 +34,22 @@ def test_the_third_own_occurrence_promotes_and_the_second_does_not():
 
 def test_own_occurrences_add_up_over_an_agents_machines_relapses_included():
     assert reasons(lesson({V1: 2, V2: 1}, relapsed={V1: 1, V2: 1}), "velma") == [OWN]
+
+
+def test_what_stands_under_another_replica_of_my_name_is_not_my_own():
+    assert reasons(lesson({V1: 2, V2: 1}, elsewhere={V2}), "velma") == []
+    assert reasons(lesson({V2: 1_000}, elsewhere={V2}), "velma") == []
+    forged = {V2: Column(add=AT, first={"text": LESSON}, parts={"seen": {f"{n:016x}": 1 for n in range(9)}})}
+    assert reasons(fold(Line(pattern_id(LESSON), forged)), "velma") == []
+
+
+def test_many_agents_of_one_witness_are_one():
+    invented = lesson({f"agent{n}.00000001": 1 for n in range(50)}, elsewhere={"velma"})
+    settings = Promotion(others="auto")
+    assert [each.reason for each in due([invented], "velma", settings, set())] == [CLAN]
+    assert due([invented], "velma", settings, set(), lambda _, writer: "one who pushes") == []
+    two = due([invented], "velma", settings, set(), lambda _, writer: writer[5:6])
+    assert [each.reason for each in two] == [CLAN]
 
 
 def test_a_lesson_of_others_needs_three_occurrences_and_two_agents():
@@ -68,7 +84,7 @@ def by_hand(*entries: tuple[str, str]) -> Pattern:
     for writer, entry in entries:
         columns.setdefault(writer, {})[entry] = 1
     told = {writer: Column(add=AT, first={"text": LESSON}, parts={"seen": each}) for writer, each in columns.items()}
-    return fold(Line(pattern_id(LESSON), told))
+    return fold(Line(pattern_id(LESSON), told), Policy(mine=frozenset(told)))
 
 
 def test_an_entry_written_by_hand_counts_like_any_other():

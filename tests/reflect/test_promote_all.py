@@ -4,7 +4,7 @@ import pytest
 
 from fleet.app import reflecting
 from fleet.learn import counting
-from fleet.model.line import Line
+from fleet.model.line import Line, by_writer
 from fleet.model.names import pattern_id
 from fleet.reflect import exposure, promotion
 from fleet.store import config
@@ -34,14 +34,17 @@ def w(tmp_path, clock):
     (tmp_path / config.FILE_NAME).write_text("")
     workspace = Workspace(tmp_path, World(wall_ms=clock, durable=False))
     with workspace.locked():
+        records.mint(workspace, "velma.00000007")
         workspace.mint("velma")
     yield workspace
     workspace.close()
 
 
 def tell(w: Workspace, *lines: Line) -> None:
-    data = b"".join(PATTERNS.encode(each) + b"\n" for each in lines)
-    w.files.append(w.clan / PATTERNS.shard("tank.00000001"), data)
+    """Have each writer's shard hold what it says in these lines."""
+    for each in lines:
+        for writer, part in by_writer(each).items():
+            w.files.append(w.clan / PATTERNS.shard(writer), PATTERNS.encode(part) + b"\n")
 
 
 def lesson(seen: dict[str, int], said: str = LESSON, **more: object) -> Line:

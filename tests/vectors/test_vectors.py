@@ -66,7 +66,7 @@ def test_lines_show_this(vector):
     record, *others = [codec.decode(raw.encode()) for raw in vector["edition"]]
     assert not others
     for shown in vector["shows"]:
-        pattern = fold(record, Policy(shown.get("cut", "~"), frozenset(shown.get("blocked", ()))))
+        pattern = fold(record, Policy(shown.get("cut", "~"), dict.fromkeys(shown.get("blocked", ()), "")))
         assert shown.get("present", pattern.is_present) == pattern.is_present
         fields = {field: canonical(value) for field, value in pattern.fields.items()}
         assert {field: canonical(value) for field, value in shown.get("fields", pattern.fields).items()} == fields

@@ -1,0 +1,269 @@
+"""Whose word counts on this machine: who is blocked, and what waits for a person's yes. Kept in the local database.
+
+It enters folds alone (``model.pattern.Policy``): what is joined, and what is pushed, is the same whatever stands here.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from crdt.clock import Stamp
+from fleet.model import limits
+from fleet.model import line as codec
+from fleet.model.errors import FleetError
+from fleet.model.line import Line
+from fleet.model.pattern import Policy
+from fleet.model.withheld import BULK, OWN, Held, Withheld, kept
+from fleet.store.database import Local
+
+_BLOCKED, _EARLIER, _BROUGHT = "blocked", "earlier", "brought"
+_LEFT = "-left"  # behind a kind: a person said that it stays out, and is not asked again
+_HELD = (BULK, f"{BULK}{_LEFT}", OWN, f"{OWN}{_LEFT}")
+_IS_MINE, _IS_HELD, _IS_BLOCKED = "mine", "held", "blocked"
+_MARK = "trust"
+
+
+class Blocked(NamedTuple):
+    """A replica, or an agent, that is folded out here: since when ("" for all it ever said), and when that was said."""
+
+    name: str
+    since: Stamp
+    at: Stamp
+
+
+class Trust:
+    """What was decided here, in the local database.
+
+    Args:
+        state: the local database.
+    """
+
+    def __init__(self, state: Local) -> None:
+        self._state = state
+        self._policy = Policy()
+
+    def policy(self, cut: Stamp, mine: frozenset[str]) -> Policy:
+        """Return the policy of folds. A local database that cannot be read leaves it as it was known last."""
+        try:
+            mark = self._state.get(_MARK)
+        except FleetError:
+            return self._policy._replace(cut=cut)
+        key = blake2b(" ".join([mark, *sorted(mine)]).encode(), digest_size=8).hexdigest() if mark or mine else ""
+        if key != self._policy.mark:
+            self._policy = self._loaded(mine)._replace(mark=key)
+        return self._policy._replace(cut=cut)
+
+    def _loaded(self, mine: frozenset[str]) -> Policy:
+        blocked = self.blocked()
+        withheld, versions = _Parts(), {f"{_IS_MINE} {name}": "" for name in sorted(mine)}
+        for _, name, each, value, _ in self._rows(*_HELD):
+            withheld.add(each, name, value)
+            key = f"{_IS_HELD} {each}"
+            versions[key] = blake2b(f"{versions.get(key, '')} {name} {value}".encode(), digest_size=8).hexdigest()
+        earlier = _Lines()
+        for _, _, each, value, _ in self._rows(_EARLIER):
+            earlier.add(each, value)
+        versions |= {f"{_IS_BLOCKED} {each.name}": f"{each.since} {each.at}" for each in blocked}
+        return Policy(
+            blocked={each.name: each.since for each in blocked},
+            earlier=earlier,
+            withheld=withheld,
+            mine=mine,
+            versions=versions,
+        )
+
+    # --- blocked ----------------------------------------------------------------------------------------------------
+
+    def blocked(self) -> list[Blocked]:
+        """Return who is blocked here, by name."""
+        return [Blocked(name, value, at) for _, name, _, value, at in self._rows(_BLOCKED)]
+
+    def block(self, name: str, since: Stamp, earlier: Iterable[Line], at: Stamp) -> None:
+        """Fold a replica, or an agent, out from now on.
+
+        Args:
+            name: of either.
+            since: from when on; "" for all it ever said.
+            earlier: the columns that still count.
+            at: now.
+        """
+        rows = [(_EARLIER, name, each.id, codec.encode(each).decode(), at) for each in earlier]
+        self._change(self._about(name), [(_BLOCKED, name, "", since, at), *rows])
+
+    def unblock(self, name: str) -> None:
+        """Let a name's columns count again."""
+        self._change(self._about(name), [])
+
+    def _about(self, name: str) -> list[tuple[str, Sequence[tuple[str, ...]]]]:
+        return [("DELETE FROM trust WHERE kind = ? AND name = ?", [(_BLOCKED, name), (_EARLIER, name)])]
+
+    # --- left out ---------------------------------------------------------------------------------------------------
+
+    def held(self) -> list[Held]:
+        """Return what is left out, asked about or not, by kind, writer and lesson."""
+        found = []
+        for kind, name, each, value, _ in self._rows(*_HELD):
+            with suppress(ValueError, TypeError, IndexError):  # a damaged row holds nothing back
+                group, base = str(json.loads(value)[0]), kind.removesuffix(_LEFT)
+                found.append(Held(base, group, name, each, _withheld(each, name, value), is_asked=kind == base))
+        return found
+
+    def withhold(self, held: Iterable[Held], at: Stamp) -> None:
+        """Leave parts out until somebody decides."""
+        rows = [
+            (each.kind, each.writer, each.id, json.dumps([each.group, *each.texts()]), at)
+            for each in list(held)[: limits.WITHHELD_MAX]
+        ]
+        gone = [(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows]
+        self._change([("DELETE FROM trust WHERE kind = ? AND name = ? AND id = ?", gone)], rows)
+
+    def decide(self, kind: str, group: str, *, is_taken: bool) -> list[Held]:
+        """Take in what was left out of a kind and group, or leave it out for good; return it."""
+        found = [each for each in self.held() if (each.kind, each.group) == (kind, group)]
+        keys = [(name, each.writer, each.id) for each in found for name in (kind, f"{kind}{_LEFT}")]
+        rows = [
+            (f"{kind}{_LEFT}", each.writer, each.id, json.dumps([each.group, *each.texts()]), "")
+            for each in (() if is_taken else found)
+        ]
+        self._change([("DELETE FROM trust WHERE kind = ? AND name = ? AND id = ?", keys)], rows)
+        return found
+
+    def ask_again(self, kind: str, group: str) -> list[Held]:
+        """Ask again about what stays out; return it."""
+        found = [each for each in self.held() if (each.kind, each.group, each.is_asked) == (kind, group, False)]
+        self.withhold(found, "")
+        return found
+
+    # --- how a column came ------------------------------------------------------------------------------------------
+
+    def brought(self) -> dict[tuple[str, str], str]:
+        """Return (lesson, writer) to the writer in whose file that column came, where that is somebody else."""
+        return {(each, name): value for _, name, each, value, _ in self._rows(_BROUGHT)}
+
+    def note_brought(self, found: Mapping[tuple[str, str], str], at: Stamp) -> None:
+        """Note in whose files columns came. The first that is noted stays."""
+        known = self.brought()
+        room = limits.WITHHELD_MAX - len(known)
+        rows = [(_BROUGHT, writer, each, owner, at) for (each, writer), owner in found.items()]
+        self._insert([row for row in rows if (row[2], row[1]) not in known][: max(room, 0)])
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def _rows(self, *kinds: str) -> list[tuple[str, str, str, str, str]]:
+        if not self._state.exists:
+            return []
+        asked = f"SELECT kind, name, id, value, at FROM trust WHERE kind IN ({', '.join('?' * len(kinds))})"  # noqa: S608
+        try:
+            return self._state.connection().execute(f"{asked} ORDER BY kind, name, id", kinds).fetchall()
+        except sqlite3.OperationalError:  # read-only, and of an earlier version
+            return []
+
+    def _insert(self, rows: Sequence[tuple[str, ...]]) -> None:
+        """Keep what no fold depends on."""
+        if rows:
+            connection = self._state.connection()
+            statement = "INSERT OR IGNORE INTO trust VALUES (?, ?, ?, ?, ?)"
+            self._state.in_one_go(lambda: connection.executemany(statement, rows))
+
+    def _change(
+        self, statements: Iterable[tuple[str, Sequence[tuple[str, ...]]]], rows: Sequence[tuple[str, ...]]
+    ) -> None:
+        connection = self._state.connection()
+
+        def write() -> None:
+            for statement, values in statements:
+                connection.executemany(statement, values)
+            connection.executemany("INSERT OR REPLACE INTO trust VALUES (?, ?, ?, ?, ?)", rows)
+            mark = int(self._state.get(_MARK) or 0) + 1
+            connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", (_MARK, str(mark)))
+
+        self._state.in_one_go(write)
+
+
+def sentences(held: Iterable[Held]) -> list[str]:
+    """Return what is left out, a sentence for each kind and group, and what to do about it."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for each in held:
+        found.setdefault((each.kind, each.group), set()).add(each.id)
+    return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(found.items())]
+
+
+def _sentence(kind: str, group: str, number: int) -> str:
+    lessons = f"{number:,} lesson{'s' * (number != 1)}"
+    if kind == OWN:
+        return (
+            f"{lessons} came with words or counts under {group}, a name of this folder, which were never written here: "
+            "they are left out until you decide. `fleet review` asks"
+        )
+    who = "writers of whom nothing was known" if group == "newcomers" else group
+    return (
+        f"{who} would retire or edit {lessons} of others at once: that is left out here until you decide. "
+        "`fleet review` asks"
+    )
+
+
+def moved(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the writers and agents, and the ids of lessons, of which another version counts than before."""
+    keys = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+    parted = [key.partition(" ") for key in keys]
+    return [name for kind, _, name in parted if kind != _IS_HELD], [
+        each for kind, _, each in parted if kind == _IS_HELD
+    ]
+
+
+class _Parts(dict[str, Mapping[str, Withheld]]):
+    """Parts by id and writer, of which most are never looked at: each is read when it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: dict[str, dict[str, str]] = {}
+
+    def add(self, each: str, writer: str, text: str) -> None:
+        """Keep one as it was written."""
+        self._texts.setdefault(each, {})[writer] = text
+
+    def __contains__(self, each: object) -> bool:
+        return each in self._texts
+
+    def __missing__(self, each: str) -> Mapping[str, Withheld]:
+        self[each] = {writer: _withheld(each, writer, text) for writer, text in self._texts[each].items()}
+        return self[each]
+
+    def get(self, each: str, default: Any = None) -> Any:
+        """Return the parts of one lesson."""
+        return self[each] if each in self._texts else default
+
+
+class _Lines(dict[str, Line]):
+    """Lines by id, each read when it is asked for; one that cannot be read is passed over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: dict[str, list[str]] = {}
+
+    def add(self, each: str, text: str) -> None:
+        """Keep one as it was written."""
+        self._texts.setdefault(each, []).append(text)
+
+    def get(self, each: str, default: Any = None) -> Any:
+        """Return the line of one lesson."""
+        if each not in self and each in self._texts:
+            found = Line(each)
+            for text in self._texts[each]:
+                with suppress(ValueError):
+                    line = codec.decode(text.encode(), limits.RECORD_BYTES_MAX)
+                    found = codec.join(found, line) if isinstance(line, Line) and line.id == each else found
+            self[each] = found
+        return super().get(each, default)
+
+
+def _withheld(each: str, writer: str, text: str) -> Withheld:
+    """Return a part as it was kept; one that cannot be read holds nothing back."""
+    try:
+        _, known, came = json.loads(text)
+    except (ValueError, TypeError):
+        known = came = ""
+    return kept(each, writer, str(known), str(came))
