@@ -30,8 +30,7 @@ APPROVED: Literal["approved"] = "approved"
 REJECTED: Literal["rejected"] = "rejected"
 WITHDRAWN, ELSEWHERE, REOPENED = "withdrawn", "elsewhere", "reopened"
 _DECIDED = (APPROVED, REJECTED, ELSEWHERE)
-_BY_ID = frozenset(("merge", "contradiction"))
-"""Kinds that are about two lessons, and not about words."""
+_PAIRS = frozenset(("merge", "contradiction"))
 _DAY_CHARS = 10
 _ID_CHARS = 12
 _NAMED_MIN = 0.8
@@ -328,8 +327,8 @@ def _standing(known: Entry | None) -> str:
         return ""
     if known.decision is None:
         return f"it waits already, as {known.item.id}"
-    if known.item.kind in _BY_ID:
-        return ""  # asked again: somebody took the answer back
+    if _is_mirrored(known.item):
+        return ""  # it waits again where it arose: somebody took the answer back
     if known.decision.said == REJECTED:
         return f"a person rejected it as {known.item.id}{f' ({known.decision.why})' if known.decision.why else ''}"
     if known.decision.said == APPROVED:
@@ -343,7 +342,7 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
     To keep out what only resembles a thing that waits would lose it without a word, so that takes more; and so does
     what is named otherwise, such as two skills whose descriptions share a phrase.
     """
-    if item.kind in _BY_ID:
+    if _is_mirrored(item):
         return None
     close = {each.item.id: each for each in known if each.item.kind == item.kind and _standing(each)}
     said = [(each, _words(entry.item)) for each, entry in close.items()]
@@ -356,9 +355,14 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
     return None
 
 
+def _is_mirrored(item: Item) -> bool:
+    """Tell whether an item is about lessons that are asked about elsewhere, by their ids and not by its words."""
+    return item.kind in _PAIRS or (item.kind == "promotion" and "lesson" in item.body)
+
+
 def _words(item: Item) -> str:
     """Return what an item says, without what every item of its kind begins with."""
-    said = (item.body.get(name) for name in ("pattern", "note", "description"))
+    said = (item.body.get(name) for name in ("pattern", "note", "description", "item"))
     return next((each for each in said if isinstance(each, str) and each), item.title)
 
 

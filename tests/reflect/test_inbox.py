@@ -107,6 +107,12 @@ def test_a_pair_that_is_asked_about_again_waits_again_whatever_was_said_before(w
     assert put(w, "one lesson? a / b", "merge", key="p-1:p-2").is_new
 
 
+def test_two_lessons_that_wait_for_a_memory_both_wait_however_alike_they_sound(w):
+    said = "take into the memory: pin the version of every"
+    for number, word in enumerate(("action", "image")):
+        assert put(w, f"{said} {word}", "promotion", key=f"p-{number}", body={"lesson": f"p-{number}"}).is_new
+
+
 def test_the_best_evidenced_comes_first_then_the_oldest(w, clock):
     put(w, "Pin the version of every action", weight=1)
     clock.now += 1000
