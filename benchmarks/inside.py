@@ -4,13 +4,14 @@ import os
 import random
 import shutil
 import tempfile
+from datetime import UTC, datetime, timedelta
 from itertools import count as counting
 from pathlib import Path
 
 from benchmarks.data import FULL_REPLICAS, WEIGHTS, WORDS, cached, full_replicas
 from benchmarks.workers import Prepared, Work
 from crdt import clock
-from fleet.app import learning
+from fleet.app import consolidating, learning
 from fleet.model.line import Column, Line, encode
 from fleet.store import config
 from fleet.store.workspace import Workspace
@@ -126,6 +127,32 @@ def log_in_process(cache: Path, count: int) -> Work:
 
     work()
     return work
+
+
+def consolidate_year(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
+    """Plan the consolidation of a year: three sessions a day, five things each that are its own, one that recurs."""
+    workspace, rng = _workspace(cache), random.Random(15)
+    begin = datetime.now(UTC) - timedelta(days=364)
+    often = [_words(rng) for _ in range(100)]
+    for day in (begin + timedelta(days=number) for number in range(365)):
+        text = f"# Daily Log — {day:%Y-%m-%d}\n"
+        for number in range(3):
+            lines = "".join(f"- {said}\n" for said in [*(_words(rng) for _ in range(5)), rng.choice(often)])
+            mark = f"<!-- velma {day:%m%d}{number} -->"
+            text += f"\n## Session {9 + number:02}:00 UTC\n\n{mark}\n\n### Patterns Learned\n\n{lines}"
+        path = workspace.root / ".agents" / "logs" / f"{day:%Y-%m-%d}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def work() -> object:
+        return consolidating.consolidate(workspace, "velma", force=True, dry_run=True, days=366)
+
+    work()
+    return work
+
+
+def _words(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, cum_weights=WEIGHTS, k=10))
 
 
 def _log(workspace: Workspace, lesson: str) -> object:

@@ -43,6 +43,7 @@ class Group(NamedTuple):
     measure: Callable[[Bench], Iterator[Row]]
 
 
+YEAR = "consolidation of 365 daily logs"
 BUILD, BEST = "the database of N, from nothing", "open the database of N and answer the best 30"
 SEVEN = "seven full replicas of N that differ in 10 %, taken in"
 MEMORY = "peak memory, the database of N from nothing"
@@ -256,6 +257,7 @@ GROUPS = (
     Group((MEMORY,), memory),
     Group((TAKE_IN,), partial(alone, work=TAKE_IN, name="take_in", most_ms=20)),
     Group((NEAR,), partial(alone, work=NEAR, name="nearest", most_ms=20)),
+    Group((YEAR,), partial(alone, work=YEAR, name="consolidate_year", most_ms=3_000)),
     Group((REWRITTEN, REWRITTEN_MEMORY), rewritten),
     *(Group((_missing(name),), partial(missing_database, name=name)) for name in COMMANDS),
     *(Group((_work_of(words),), partial(reading_all, words=words)) for words in ABOUT_ALL),

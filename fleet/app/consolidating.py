@@ -244,7 +244,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     rules: list[str] = []
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
         rules += agents_md.rules(_text(workspace, agents_md.FILE))
-    rules += scratchpad.promoted_items(page)
+    rules += [*scratchpad.promoted_items(page), *_taken_back(workspace)]
     rows = scratchpad.ready(page)
     found, matched = grouped(said, [*rules, *(each.item for each in rows)])
     suggested = scratchpad.suggested(page)
@@ -256,6 +256,24 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
         if whole and len(whole[0].sessions) >= SESSIONS_MIN:
             waiting.append((row, whole[0]))
     return fresh, waiting
+
+
+def _taken_back(workspace: Workspace) -> list[str]:
+    """Return what runs put into the scratchpad or made a topic of that somebody took back: it does not come again."""
+    undone = runs.undone(workspace)
+    found: list[str] = []
+    for run in runs.listed(workspace) if undone else ():
+        for each in run.edits if run.id in undone and run.kind in (KIND, REFLECTED) else ():
+            if each.path == scratchpad.FILE:
+                was, now = (_items((data or b"").decode("utf-8", "replace")) for data in (each.before, each.after))
+                found += [item for item in now if item not in was]
+            elif each.path.startswith(f"{topics.FOLDER}/") and each.before is None:
+                found += topics.read(each.path, each.after or b"").texts[-1:]
+    return found
+
+
+def _items(page: str) -> list[str]:
+    return [*scratchpad.promoted_items(page), *(each.item for each in scratchpad.ready(page))]
 
 
 def _as_row(found: Recurrence) -> Entry:
@@ -505,7 +523,7 @@ def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, by
             files[f"{topics.FOLDER}/{path.name}"] = _head_of(path, topics.FILE_BYTES_MAX + 1)
     index = runs.edit(workspace, topics.INDEX, b"").before
     text = (index or b"").decode("utf-8", "surrogateescape")
-    plan = consolidation.planned(text, files, _blocks(workspace, since), _absolute)
+    plan = consolidation.planned(text, files, _blocks(workspace, since), _absolute, _taken_back(workspace))
     return plan, files if index is None else files | {topics.INDEX: index}
 
 

@@ -205,6 +205,7 @@ def planned(
     files: Mapping[str, bytes],
     blocks: Sequence[Block],
     absolute: Callable[[str, str], str],
+    taken_back: Sequence[str] = (),
 ) -> Plan:
     """Return what these daily logs change about the topics and the index.
 
@@ -213,6 +214,7 @@ def planned(
         files: every topic file, path to bytes.
         blocks: of the daily logs that are looked at.
         absolute: returns a text with its relative dates made absolute, given the day it was said.
+        taken_back: texts of topics that somebody took back: what says the same does not become one again.
     """
     known = [topics.read(path, data) for path, data in sorted(files.items())]
     usable = [each for each in known if not each.trouble]
@@ -221,7 +223,8 @@ def planned(
 
     kept, skipped = _gathered(blocks)
     numbered = [(at, text) for at, each in enumerate(usable) for text in each.texts]
-    found, matched = grouped(kept, [text for _, text in numbered])
+    found, matched = grouped(kept, [*(text for _, text in numbered), *taken_back])
+    matched = {at: said for at, said in matched.items() if at < len(numbered)}
     recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
     flagged = tuple(each.text for each in recurred if each.is_directive)
     recurred = [each for each in recurred if not each.is_directive]

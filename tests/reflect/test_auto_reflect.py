@@ -462,8 +462,9 @@ def test_a_promotion_is_undone_by_one_command_also_after_others_changed_the_file
     run = re.search(r"fleet undo (reflect-\S+)", project.page)[1]
     project.fleet("undo", run)
     assert project.read("AGENTS.md") == RULES.replace("### Boundaries\n", "### Boundaries\n\n- mine, written later\n")
-    project.now_ms += DAY
-    project.close("later")
+    three_sessions(project, first=7)
+    assert GOTCHA not in project.read("AGENTS.md")
+    assert not project.rows()
 
 
 def test_one_row_more_than_120_lines_is_refused(project):

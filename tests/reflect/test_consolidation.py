@@ -668,6 +668,8 @@ def test_a_run_is_undone_by_one_command(project):
     run = project.consolidate().run
     project.fleet("undo", run)
     assert project.files() == first
+    assert not project.consolidate(force=True).run  # what was taken back does not come again
+    assert project.files() == first
 
 
 def test_runs_in_reverse_order_give_back_the_first_day(project):
