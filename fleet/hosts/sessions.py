@@ -9,6 +9,7 @@ here, as their clients write them.
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -56,11 +57,13 @@ def read(path: Path) -> Session:
     """Return what a transcript tells of. Never raises: what stands in the way is in ``trouble``."""
     session = Session(os.fspath(path), path.stem)
     try:
-        with path.open("rb") as file:
-            if not path.is_file():
+        # A pipe would keep whoever opens it waiting for its other end.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            seen = os.fstat(file.fileno())
+            if not stat.S_ISREG(seen.st_mode):
                 session.trouble = "is no file"
                 return session
-            _read_into(session, file, os.fstat(file.fileno()).st_size)
+            _read_into(session, file, seen.st_size)
     except (OSError, ValueError) as why:
         session.trouble = f"cannot be read: {getattr(why, 'strerror', None) or why}"
     return session
@@ -105,6 +108,8 @@ def is_below(folder: str, root: str) -> bool:
 def _began_in(path: Path) -> str:
     """Return the folder that a transcript's first line names, or ""."""
     try:
+        if not path.is_file():
+            return ""
         with path.open("rb") as file:
             found = json.loads(file.readline(_LINE_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
