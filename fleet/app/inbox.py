@@ -563,6 +563,12 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
     return path, noted.added, edits
 
 
+def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
+    """Consolidate the daily logs as they are now, however much that changes."""
+    done = consolidating.consolidate(workspace, entry.agent, force=True)
+    return done.told(), done.run
+
+
 HANDLERS: dict[str, Handler] = {
     "skill": Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
     "persona": Handler(_persona_check, _persona_approve),
@@ -573,6 +579,7 @@ HANDLERS: dict[str, Handler] = {
     "contradiction": Handler(_pair_check, _contradiction_approve, _contradiction_reject),
     "candidate": Handler(_candidate_check, _candidate_approve),
     "promotion:agents-md": Handler(_row_check, _row_approve, _row_reject),
+    "plan:consolidate": Handler(lambda *_: "", _consolidate_approve),
     "plan:tidy": Handler(lambda *_: "", _tidy_approve),
     "candidate:note": Handler(_note_check, _note_approve),
     "candidate:person": Handler(_note_check, _note_approve),

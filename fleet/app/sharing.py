@@ -357,6 +357,16 @@ def _folded(lessons: bytes) -> Iterator[Pattern]:
         yield fold(reduce(codec.join, parts))
 
 
+def has_remote(workspace: Workspace) -> bool:
+    """Tell whether there is a clan to exchange with."""
+    return bool(_url(workspace))
+
+
+def write_edition_here(workspace: Workspace) -> bool:
+    """Write the joined files where there is nobody to exchange with; return whether they changed."""
+    return _write_local_edition(workspace, always=False)
+
+
 def _write_local_edition(workspace: Workspace, *, always: bool) -> bool:
     """Write the joined files where nobody is asked: a small clan's are always whole. Shards stay as they are.
 

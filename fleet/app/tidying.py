@@ -79,6 +79,7 @@ def tidy(
     is_trial: bool = False,
     report: str = "",
     is_capped: bool = True,
+    is_logged: bool = True,
 ) -> Tidied:
     """Put an agent's notebook in order.
 
@@ -89,6 +90,7 @@ def tidy(
         is_trial: say what would happen, and change nothing.
         report: the host's own housekeeping report, or a text that ends with one.
         is_capped: a plan that changes too much waits in the inbox.
+        is_logged: the records say so; False where whoever calls says it.
 
     Raises:
         BusyError: another pass is at it.
@@ -112,7 +114,7 @@ def tidy(
         done = _planned(workspace, agent, notebook, is_trial=is_trial, is_capped=is_capped)
         whole = msgspec.structs.replace(done.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
         done = done._replace(report=whole, plan=done.plan._replace(report=whole))
-        if done.run:
+        if done.run and is_logged:
             _note(workspace, agent, done)
         return done
 

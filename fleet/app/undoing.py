@@ -145,6 +145,12 @@ def _foreseen(workspace: Workspace, run: Run) -> Undone:
 
 def _finished(workspace: Workspace, run: Run, done: TakenBack) -> Undone:
     """Do what is no edit of a file: everything here may have been done before a crash, and is done once."""
+    undone = _carried_out(workspace, run, done)
+    workspace.state.put(**{_PENDING: ""})
+    return undone
+
+
+def _carried_out(workspace: Workspace, run: Run, done: TakenBack) -> Undone:
     told = _Told([], [f"{path} {why}" for path, why in done.run.left.items()])
     back, agent = done.run, _agent(workspace, run)
     if any((back.lessons, back.retired, back.fields)):
@@ -153,7 +159,6 @@ def _finished(workspace: Workspace, run: Run, done: TakenBack) -> Undone:
     for field in back.fields:
         _SETTERS.get(field.name, _set_field)(workspace, agent, field, told)
     _say_in_records(workspace, run, back, told)
-    workspace.state.put(**{_PENDING: ""})
     return Undone(run, back.id, done.restored, done.merged, tuple(told.left), tuple(told.did))
 
 
@@ -272,6 +277,24 @@ def _guard(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
     told.did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
 
 
+def _take_back_part(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:  # noqa: ARG001 - as all of them
+    """Take back a run that is a part of another, or do it again."""
+    outer = workspace.state.get(_PENDING)
+    try:
+        part = runs.find(workspace, field.id if not field.after else runs.undone(workspace).get(field.id, ""))
+        done = _carried_out(workspace, part, runs.take_back(workspace, part.id))
+    except NoError as why:
+        told.left.append(str(why))
+        return
+    finally:
+        workspace.state.put(**{_PENDING: outer})
+    told.did.append(f"{part.id} is taken back, by {done.by}")
+    told.did.extend(f"{path} is as it was" for path in done.restored)
+    told.did.extend(f"{path} keeps what was written since" for path in done.merged)
+    told.did.extend(done.did)
+    told.left.extend(done.left)
+
+
 def _set_stage(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
     """Set what a pass of housekeeping noted of a lesson in the agent's private file."""
     known = workspace.notes(agent).get(field.id) if workspace.notes_file(agent).is_file() else None
@@ -293,6 +316,7 @@ _SETTERS: Mapping[str, Callable[[Workspace, str, Field, _Told], None]] = {
     "apart": _keep_apart,
     "guard": _guard,
     "inbox": lambda *_: None,  # its lines name the run: see `inbox.undo`
+    runs.PART: _take_back_part,
     housekeeping.STAGE: _set_stage,
     housekeeping.MERGED_FROM: _set_stage,
 }

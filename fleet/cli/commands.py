@@ -29,6 +29,7 @@ MODULES = {
     "patterns": "lessons",
     "show": "lessons",
     "tidy": "sleep",
+    "sleep": "sleep",
     "retire": "lessons",
     "restore": "lessons",
     "import": "moving",

@@ -107,7 +107,7 @@ def _install(dry_run: DryRun = False, agent: output.Agent = "", directory: outpu
         else:
             found.write(data)
             say(f"wrote {found.path}")
-        _call(found.start, dry_run=dry_run)
+        call_manager(found.start, dry_run=dry_run)
 
 
 @sidecar_app.command("uninstall")
@@ -119,7 +119,7 @@ def _uninstall(dry_run: DryRun = False, agent: output.Agent = "", directory: out
             say(f"{found.path} is not there; nothing was changed")
             return
         found.check()
-        _call(found.end, dry_run=dry_run)
+        call_manager(found.end, dry_run=dry_run)
         if dry_run:
             note(f"would remove {found.path}")
             return
@@ -131,7 +131,7 @@ def _unit(workspace: Workspace, agent: str) -> Unit:
     return Unit.of(sys.platform, os.environ, workspace.root, agent, os.getuid())
 
 
-def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:
+def call_manager(commands: list[list[str]], *, dry_run: bool = False) -> None:
     """Run a service manager's commands; where there is none that answers, say what to run."""
     for words in commands:
         if not dry_run and shutil.which(words[0]):

@@ -1,20 +1,26 @@
-"""Commands by which an agent's notebook is put in order: ``fleet tidy``."""
+"""Commands by which notes and logs are put in order: ``fleet tidy``, and ``fleet sleep`` with its timer."""
 
+import os
 import sys
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from fleet.app import tidying
+from fleet.app import sleeping, tidying
+from fleet.app.sleeping import Phase, Slept
 from fleet.app.tidying import Tidied
 from fleet.cli import output
+from fleet.cli.serve import call_manager
 from fleet.model.errors import UsageError
 from fleet.reflect.housekeeping import Mode
+from fleet.serve import units
+from fleet.store.workspace import Workspace
 
 app = output.commands()
 
 _ROWS = 40
+EXIT_PARTIAL = 3
 
 
 @app.command("tidy")
@@ -79,3 +85,96 @@ def _rows(done: Tidied, *, is_trial: bool) -> list[str]:
     elif done.run:
         rows.append(f"`fleet undo {done.run}` takes it back")
     return rows
+
+
+@app.command("sleep")
+def _sleep(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
+    only: Annotated[
+        str, typer.Option("--only", metavar="PHASE", help=f"One phase: {', '.join(sleeping.PHASES)}.")
+    ] = "",
+    install_timer: Annotated[
+        bool, typer.Option("--install-timer", help="Let systemd sleep once a day; with --dry-run, show the units.")
+    ] = False,
+    remove_timer: Annotated[bool, typer.Option("--remove-timer", help="Take that timer out.")] = False,
+    agent: output.Agent = "",
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """Reflect, consolidate, tidy, publish, compact and render what waits, as one run."""
+    with output.opened(directory) as workspace:
+        named = output.agent_in(workspace, agent)
+        if install_timer or remove_timer:
+            (_remove_timer if remove_timer else _install_timer)(workspace, named, dry_run=dry_run)
+            return
+        done = sleeping.sleep(workspace, named, is_trial=dry_run, only=only)
+        output.tell(
+            output.cleaned(_slept_as_json(done)),
+            "\n".join(output.cleaned(_slept_rows(done, is_trial=dry_run))),
+            as_json=as_json,
+        )
+    if any(each.error for each in done.phases):
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _slept_as_json(done: Slept) -> dict[str, Any]:
+    return {
+        "run": done.run,
+        "changed": done.changed,
+        "phases": [msgspec.to_builtins(each) for each in done.phases],
+        "recovered": done.recovered,
+    }
+
+
+def _slept_rows(done: Slept, *, is_trial: bool) -> list[str]:
+    rows = [f"a sleep was cut short; its parts are one run now: fleet undo {done.recovered}"] if done.recovered else []
+    for each in done.phases:
+        rows += _phase_rows(each, is_trial=is_trial)
+    if is_trial:
+        rows.append("nothing was changed")
+    elif done.run:
+        rows.append(f"`fleet undo {done.run}` takes it back")
+    else:
+        rows.append("nothing to do" if not done.phases else "nothing was changed")
+    return rows
+
+
+def _phase_rows(phase: Phase, *, is_trial: bool) -> list[str]:
+    """Return a phase as lines: what it read, what it did or would do, and what it left and why."""
+    verb = "would change" if is_trial else "changed"
+    said = f"{verb} {phase.changed:,}: {phase.told}" if phase.changed else (phase.error or "nothing to change")
+    rows = [f"{phase.name:<14} read {phase.read or 'nothing'}; {said}"]
+    rows += [f"    {row}" for row in phase.diff[:_ROWS]]
+    rows += [f"    left: {why}" for why in phase.left]
+    return rows
+
+
+def _install_timer(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
+    """Write the two units, and put the timer to work; with ``dry_run`` only show them."""
+    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
+    command = [sys.executable, "-P", "-m", "fleet", "sleep", "--agent", agent, "--dir", str(workspace.root)]
+    for each in (service, timer):
+        data = each.timed_content(command)
+        if dry_run:
+            output.note(f"would write {each.path}")
+            output.say(data.decode().rstrip())
+        else:
+            each.write(data)
+            output.say(f"wrote {each.path}")
+    call_manager(timer.start, dry_run=dry_run)
+
+
+def _remove_timer(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
+    """Take out what was installed, and nothing else."""
+    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
+    found = [each for each in (timer, service) if each.path.exists()]
+    if not found:
+        output.say(f"{timer.path} is not there; nothing was changed")
+        return
+    for each in found:
+        each.check()
+    call_manager(timer.end, dry_run=dry_run)
+    for each in found:
+        if not dry_run:
+            each.take_out()
+        output.say(f"{'would remove' if dry_run else 'removed'} {each.path}")

@@ -409,6 +409,17 @@ def state(root: Root, agent: str) -> State:
     return _fold(_events(_read(root, agent)))
 
 
+def error_before(root: Root, agent: str, mutation: str) -> str:
+    """Return what the failures ended with before a mutation was declared; "" where the log has none of them."""
+    said: dict[str, str] = {}
+    for event in _events(_read(root, agent)):
+        if event.get("event") == "failed" and event.get("said"):
+            said[str(event.get("session", ""))] = str(event["said"])
+        elif event.get("event") == "declared" and event.get("id") == mutation:
+            return said.get(str(event.get("session", "")), "")
+    return ""
+
+
 def append(root: Root, agent: str, event: Event) -> None:
     """Add one event to an agent's log, a failure with its moment; shorten a log that has grown too long.
 

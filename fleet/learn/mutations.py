@@ -317,6 +317,13 @@ def _proposal(event: "Event") -> Proposal:
     return Proposal(str(event["id"]), code, name, failed, switch, why, command)
 
 
+def as_pattern(workspace: Workspace, agent: str, won: Proposal) -> str:
+    """Return the lesson of a mutation that worked: "When ... fails with ..., ...", where the log knows the error."""
+    error = attempts.error_before(workspace.root, agent, won.id)
+    failed, switch = _short(won.failed), _short(won.switch)
+    return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
+
+
 def drop(workspace: Workspace, agent: str, prefix: str) -> Proposal:
     """Propose a mutation no more.
 

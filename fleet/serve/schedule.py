@@ -34,6 +34,8 @@ FILE_NAME = "poll.json"
 ROUNDS_MAX = 4
 """So often in a row is work done that finds the files changed since; then it waits for the next tick."""
 
+SLEEP_S = 3_600.0
+"""So often a sleep is tried: a look at what was written, while its gates are closed."""
 BACKOFF_S = 5.0
 BACKOFF_S_MAX = 300.0
 SPREAD = 0.2
@@ -112,6 +114,7 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
         next_ms: when it is to be asked next; after a failure, not before.
         failures: failed syncs in a row.
         error: what went wrong with the last one, "" for nothing.
+        slept_ms: when a sleep was last tried.
     """
 
     work: str = msgspec.field(name="worked", default="")
@@ -121,6 +124,7 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_ms: int = 0
     failures: int = 0
     error: str = ""
+    slept_ms: int = 0
 
     @staticmethod
     def parsed(data: bytes) -> "Marks":
@@ -149,6 +153,10 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
         moment_ms = max(now.changed_ms, self.synced_ms) + int(settings.quiet_s * 1000)
         quiet = _until(moment_ms, now, settings.quiet_s)
         return min(quiet, at_latest)
+
+    def sleep_in_s(self, now: Now) -> float:
+        """Return in how many seconds a sleep is to be tried; 0: now. Its own gates say whether there is any to do."""
+        return _until(self.slept_ms + int(SLEEP_S * 1000), now, SLEEP_S)
 
     def worked(self, now_ms: int, looks: str) -> "Marks":
         """Return the marks after the work on this machine was done."""
@@ -208,6 +216,7 @@ class Ticked(msgspec.Struct, kw_only=True):
         worked: what the work on this machine came to; None when it was not due.
         synced: what the sync came to; None when there was none.
         why: why there was none; "" when it was not due yet.
+        slept: id of the run of a sleep; "" where none was due, or nothing was to be done.
         errors: what went wrong, in words for people.
         exit: the exit code: the first error's, 3 for a sync in part, else 0.
         next_s: in how many seconds there will be something to do, unless somebody writes before.
@@ -216,6 +225,7 @@ class Ticked(msgspec.Struct, kw_only=True):
     worked: Worked | None = None
     synced: Exchanged | None = None
     why: str = ""
+    slept: str = ""
     errors: list[str] = []
     exit: int = 0
     next_s: float = 0.0
@@ -258,6 +268,7 @@ class Tick:
         memory: has what was done when.
         settings: say how often.
         rng: spreads out who asks when.
+        sleep: reflects, consolidates and tidies what waits; returns the id of its run, "" for none.
         done: the result.
     """
 
@@ -270,10 +281,12 @@ class Tick:
     memory: Memory
     settings: Sidecar
     rng: random.Random
+    sleep: Callable[[], str] = str
     done: Ticked = field(default_factory=Ticked)
 
     def run(self, *, local: bool = False) -> Ticked:
         """Do what is due; with ``local``, only what concerns this machine alone."""
+        self._sleep_if_due()
         self._work_if_due()
         if not local:
             self._sync_if_due()
@@ -297,6 +310,14 @@ class Tick:
                 # Noted is how the files looked before. The work changes them itself, and somebody else may have, too:
                 # then all is done once more, until it finds nothing changed.
                 self.memory.change(partial(Marks.worked, now_ms=now.ms, looks=now.looks))
+
+    def _sleep_if_due(self) -> None:
+        if self.memory.read().sleep_in_s(self._now()):
+            return
+        now_ms = self.now_ms()
+        self.memory.change(lambda marks: msgspec.structs.replace(marks, slept_ms=now_ms))
+        with self._telling():
+            self.done.slept = self.sleep()
 
     def _add(self, more: Worked) -> None:
         known = self.done.worked or Worked()
@@ -354,7 +375,12 @@ class Tick:
 def tick(workspace: Workspace, agent: str) -> Tick:
     """Return a tick of a workspace, as one of its agents; a sidecar runs one again and again, cron may."""
     # Late: a sidecar reads this module for what is due, and stays small. The verbs come in with the process of a tick.
-    from fleet.app import session_end, sharing, starting
+    from fleet.app import session_end, sharing, sleeping, starting
+
+    def sleep() -> str:
+        if workspace.config.sleep.off or workspace.is_read_only:
+            return ""
+        return sleeping.sleep(workspace, agent).run
 
     def work() -> Worked:
         reflected = session_end.reflect_due(workspace)
@@ -385,4 +411,5 @@ def tick(workspace: Workspace, agent: str) -> Tick:
         memory=Memory(workspace.files, workspace.local),
         settings=workspace.config.sidecar,
         rng=random.Random(),  # noqa: S311 - no secret
+        sleep=sleep,
     )

@@ -117,6 +117,40 @@ TimeoutStopSec=5
 WantedBy=default.target
 """.encode()
 
+    def timed_content(self, command: Sequence[str]) -> bytes:
+        """Return the bytes of a timer's file, or of the service that it starts, for a program and its arguments.
+
+        Raises:
+            UsageError: a path has a line end or another control mark in it.
+        """
+        made = self.content(command).split(b"\n", 1)[0].decode()
+        about = f"sleep of {self.agent} in {_escaped(str(self.root))}"
+        if self.path.suffix == ".timer":
+            return f"""\
+{made}
+[Unit]
+Description=fleet {about}, once a day
+
+[Timer]
+OnCalendar=daily
+RandomizedDelaySec=1h
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+""".encode()
+        return f"""\
+{made}
+[Unit]
+Description=fleet {about}
+
+[Service]
+Type=oneshot
+ExecStart={" ".join(_quoted(word) for word in command)}
+WorkingDirectory={_escaped(str(self.root))}
+Nice=10
+""".encode()
+
     def write(self, data: bytes) -> None:
         """Write the file, and the folders above it that are not there.
 
@@ -152,6 +186,26 @@ WantedBy=default.target
         """
         if self.path.is_symlink() or (self.path.exists() and MARK not in _head(self.path)):
             raise RefusedError(f"{self.path} is not one that `fleet sidecar install` made; it was left alone")
+
+
+def timer_of(platform: str, environment: Mapping[str, str], root: Path, agent: str) -> tuple[Unit, Unit]:
+    """Return the service and the timer by which systemd sleeps once a day.
+
+    Raises:
+        UsageError: there is no home, or no systemd here.
+    """
+    if not platform.startswith("linux"):
+        raise UsageError("timers are systemd's; elsewhere let cron run `fleet sleep` once a day. Nothing was changed")
+    sidecar = Unit.of(platform, environment, root, agent, 0)
+    name = sidecar.name.replace("fleet-sidecar-", "fleet-sleep-", 1).removesuffix(".service")
+    ctl = ["systemctl", "--user"]
+    start = [[*ctl, "daemon-reload"], [*ctl, "enable", "--now", f"{name}.timer"]]
+    end = [[*ctl, "disable", "--now", f"{name}.timer"]]
+    service, timer = (
+        Unit(sidecar.path.with_name(f"{name}{suffix}"), f"{name}{suffix}", root, agent, start, end)
+        for suffix in (".service", ".timer")
+    )
+    return service, timer
 
 
 def _plist(found: Unit, command: Sequence[str], made: str) -> bytes:

@@ -32,6 +32,8 @@ COMMANDS = frozenset(
     )
 )
 """Kinds of the runs that a person's own commands leave (``noting``)."""
+PART = "run"
+"""Name of the field by which a run names another that is a part of it."""
 NOTED_MAX = 300
 """So many of these are kept, the newest: each of the other runs can always be taken back."""
 
@@ -217,6 +219,11 @@ def forget(workspace: Workspace, texts: Iterable[str]) -> list[str]:
             workspace.files.remove(_folder(workspace) / f"{run.id}{_DONE}")
             gone.append(run.id)
     return gone
+
+
+def ids(workspace: Workspace) -> list[str]:
+    """Return the ids of the runs that were carried out here, without reading any, sorted."""
+    return sorted(path.stem for path in _folder(workspace).glob(f"*{_DONE}"))
 
 
 def listed(workspace: Workspace) -> Iterator[Run]:

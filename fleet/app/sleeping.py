@@ -1,0 +1,342 @@
+"""Sleep: what an agent's notes and logs need from time to time, done in phases, under one lock, as one run.
+
+Each phase plans from what it reads, and says what it read, what it changed and what it left, and why. What goes wrong
+in one keeps no other from its work. The phases' own runs are parts of the sleep's: ``fleet undo sleep-...`` takes back
+exactly those. Killed at any point it can be run again: what a crash left half written is carried on with, and the
+parts of a run that did not come to its end are told by the next one.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from fleet.app import consolidating, inbox, learning, reflecting, sharing, starting, tidying
+from fleet.app.learning import Correction
+from fleet.learn import mutations
+from fleet.model.errors import BusyError, FleetError, UsageError
+from fleet.recall.wording import counted
+from fleet.reflect import consolidation, memory_md, records
+from fleet.reflect import inbox as waiting
+from fleet.reflect.housekeeping import Mode
+from fleet.reflect.records import Record, Written
+from fleet.store import changes, runs
+from fleet.store.runs import Field, Run
+from fleet.store.workspace import Workspace
+
+KIND = "sleep"
+PARTS = frozenset({tidying.KIND, consolidating.KIND, consolidating.REFLECTED, "publish"})
+"""Kinds of the runs that phases leave."""
+_PENDING = "sleeping"
+"""Key in ``local.db`` of a sleep that has begun: its id, its agent, and when."""
+_IDLE = "slept"
+"""Key in ``local.db`` of how everything looked when a sleep found nothing to do, by agent."""
+_DERIVED = frozenset({"review", "compaction", "pages"})
+"""Phases that write only what can be made anew: they are no reason for a record."""
+_LOOK_MS = 3_600_000
+"""So often everything is looked at though nothing was written: some work comes due by time alone."""
+_DIFF_ROWS = 200
+_LOCK_WAIT_S = 0.5
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """What one phase came to.
+
+    Attributes:
+        name: one of ``PHASES``.
+        read: what it looked at, in words.
+        changed: how many things are another than before; of a dry run, would be.
+        told: what it did, in a sentence; "" for nothing.
+        left: what it did not do, and why, a sentence each.
+        diff: what it changes, a line each.
+        runs: ids of the runs that it left.
+        error: why it failed; nothing of it is half done.
+    """
+
+    name: str
+    read: str = ""
+    changed: int = 0
+    told: str = ""
+    left: tuple[str, ...] = ()
+    diff: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    error: str = ""
+
+
+class Slept(NamedTuple):
+    """Outcome of a sleep.
+
+    Attributes:
+        run: its id; "" where there is nothing to take back.
+        phases: in their order; none where nothing was written since the last one found nothing to do.
+        recovered: id of a sleep that a crash cut short, whose parts are told of now; "" for none.
+    """
+
+    run: str
+    phases: tuple[Phase, ...]
+    recovered: str = ""
+
+    @property
+    def changed(self) -> int:
+        """How many things are another than before."""
+        return sum(each.changed for each in self.phases)
+
+
+def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str = "") -> Slept:
+    """Do what waits, phase by phase.
+
+    Args:
+        workspace: where.
+        agent: whose notes.
+        is_trial: say what would be done, and change nothing.
+        only: name of one phase; "": all.
+
+    Raises:
+        UsageError: there is no such phase.
+        BusyError: another sleep is at it.
+    """
+    if only and only not in PHASES:
+        raise UsageError(f"there is no phase {only[:40]!r}: {', '.join(PHASES)}. Nothing was changed")
+    chosen = {name: act for name, act in PHASES.items() if only in ("", name)}
+    if is_trial:
+        return Slept("", tuple(_done(name, act, workspace, agent, is_trial=True) for name, act in chosen.items()))
+    if not only and workspace.state.get(f"{_IDLE}.{agent}") == _mark(workspace, agent):
+        return Slept("", ())
+    with workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S):
+        runs.recover(workspace)
+        recovered = _recover(workspace)
+        run_id, at = runs.name(workspace, KIND), workspace.wall()
+        workspace.state.put(**{_PENDING: json.dumps([run_id, agent, at])})
+        phases: list[Phase] = []
+        for name, act in chosen.items():
+            phases.append(_done(name, act, workspace, agent, is_trial=False))
+            _note_parts(workspace, run_id, agent, at, phases)
+        slept = Slept(run_id if any(each.runs for each in phases) else "", tuple(phases), recovered)
+        if any(each.changed for each in phases if each.name not in _DERIVED):
+            records.append(workspace, agent, _record(run_id, phases))
+        workspace.state.put(**{_PENDING: ""})
+        if not only and not slept.run and not any(each.error for each in phases):
+            workspace.state.put(**{f"{_IDLE}.{agent}": _mark(workspace, agent)})
+    return slept
+
+
+def told(phases: Sequence[Phase]) -> str:
+    """Return what phases did in one line."""
+    return "; ".join(f"{each.name}: {each.told}" for each in phases if each.changed) or "nothing to do"
+
+
+def _done(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_trial: bool) -> Phase:
+    before = _parts_here(workspace)
+    try:
+        found = act(workspace, agent, is_trial)
+    except FleetError as why:
+        found = Phase(name=name, error=str(why))
+    made = tuple(sorted({*found.runs, *(_parts_here(workspace) - before)})) if not is_trial else ()
+    return msgspec.structs.replace(found, name=name, runs=made, diff=found.diff[:_DIFF_ROWS])
+
+
+def _parts_here(workspace: Workspace) -> set[str]:
+    return {each for each in runs.ids(workspace) if each.partition("-")[0] in PARTS}
+
+
+def _note_parts(workspace: Workspace, run_id: str, agent: str, at: str, phases: Sequence[Phase]) -> None:
+    """Keep the sleep as a run as far as it is: its parts so far."""
+    parts = [part for each in phases for part in each.runs]
+    if parts:
+        fields = tuple(Field(part, runs.PART, None, part) for part in dict.fromkeys(parts))
+        runs.apply(workspace, Run(id=run_id, kind=KIND, agent=agent, at=at, told=told(phases), fields=fields))
+
+
+def _recover(workspace: Workspace) -> str:
+    """Make one run of the parts of a sleep that a crash cut short; return its id, "" where there was none."""
+    try:
+        run_id, agent, at = json.loads(workspace.state.get(_PENDING) or "[]")
+    except ValueError:
+        return ""
+    known = next((each for each in runs.listed(workspace) if each.id == run_id), None)
+    owned = {each.id for run in runs.listed(workspace) if run.kind == KIND for each in run.fields}
+    found = [each.id for each in runs.listed(workspace) if each.kind in PARTS and each.at >= at]
+    fresh = [each for each in reversed(found) if each not in owned]
+    if fresh:
+        fields = (*(known.fields if known is not None else ()), *(Field(each, runs.PART, None, each) for each in fresh))
+        said = f"cut short; {counted(len(fields), 'part', 'parts')}"
+        runs.apply(workspace, Run(id=run_id, kind=KIND, agent=agent, at=at, told=said, fields=fields))
+    if fresh or known is not None:
+        written = (Written(name="parts", ids=tuple(fresh), count=len(fresh)),)
+        record = Record(run=run_id, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
+        records.append(workspace, agent, record)
+    workspace.state.put(**{_PENDING: ""})
+    return str(run_id) if fresh or known is not None else ""
+
+
+def _record(run_id: str, phases: Sequence[Phase]) -> Record:
+    written = tuple(
+        Written(name=each.name, ids=each.runs, count=each.changed, skipped=each.left, error=each.error)
+        for each in phases
+        if each.changed or each.error or each.left
+    )
+    outcome = "partial" if any(each.error for each in phases) else "success"
+    return Record(run=run_id, kind=KIND, outcome=outcome, why=told(phases), writers=written)
+
+
+def _mark(workspace: Workspace, agent: str) -> str:
+    """Return a text that is another one when something that a phase reads was written, and once an hour."""
+    root, here = workspace.root, sorted({agent, *workspace.agents_here()})
+    own = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", records.FILE_NAME, waiting.FILE_NAME)
+    paths = [f"agents/{name}/{file}" for name in here for file in own]
+    paths += [f".fleet/attempts/{name}.won" for name in here]
+    paths += ["fleet.toml", ".agents.local.md", "AGENTS.md", ".agents/.consolidation-lock"]
+    for folder in ("clan-learnings/patterns.d", "clan-learnings/discoveries.d", ".agents/logs", ".agents/topics"):
+        paths += [each.relative_to(root).as_posix() for each in (root / folder).glob("*") if each.is_file()]
+    paths += ["clan-learnings/patterns.jsonl", "clan-learnings/discoveries.jsonl"]
+    looked = [workspace.world.wall_ms() // _LOOK_MS, changes.look(str(root), sorted(paths))]
+    return blake2b(json.dumps(looked).encode(), digest_size=16).hexdigest()
+
+
+# --- the phases -------------------------------------------------------------------------------------------------------
+
+
+def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
+    """Look at the sessions whose reflection was put off."""
+    put_off = records.deferred(workspace, agent)
+    left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in put_off)
+    return Phase(name="", read=counted(len(put_off), "session that waits", "sessions that wait"), left=left)
+
+
+def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+    """Look for what came up in three separate sessions or more."""
+    if is_trial:
+        return Phase(name="", read="observations", left=("what recurs is told when it is done: fleet inbox",))
+    done = consolidating.reflect(workspace, agent)
+    number = len(done.rows) + len(done.promoted) + done.compressed
+    return Phase(name="", read=f"observations ({done.mode})", changed=number, told=done.told(), left=done.left)
+
+
+def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+    """Merge the daily logs into topics, where the gates are open."""
+    gates = consolidating.check(workspace, agent)
+    # A lock that a crash left is no closed gate: who consolidates tells a dead holder from a living one.
+    if gates.trouble or not gates.is_time or gates.sessions < consolidation.SESSIONS_MIN:
+        return Phase(name="", read="the gates", left=(f"a gate is closed: {gates.told()}",))
+    shown = consolidating.consolidate(workspace, agent, dry_run=True)
+    plan = shown.plan
+    number = len(plan.added) + len(plan.merged) if plan is not None else 0
+    total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
+    read, diff = f"daily logs, {counted(total, 'topic', 'topics')}", tuple(shown.diff.splitlines())
+    if is_trial:
+        return Phase(name="", read=read, changed=number, told=shown.told(), diff=diff)
+    if number > (most := tidying.cap(workspace, total)):
+        left = _put_aside(workspace, agent, f"Consolidating would change {number:,} topics", most, shown.diff)
+        return Phase(name="", read=read, left=(left,))
+    try:
+        done = consolidating.consolidate(workspace, agent)
+    except BusyError as why:
+        return Phase(name="", read=read, left=(str(why),))
+    return Phase(name="", read=read, changed=number if done.run else 0, told=done.told(), diff=diff)
+
+
+def _put_aside(workspace: Workspace, agent: str, title: str, most: int, diff: str) -> str:
+    item = waiting.Item(
+        kind="plan",
+        title=title,
+        key=f"consolidate {workspace.wall()[:10]}",
+        evidence=(f"a run changes {most:,} at most by itself",),
+        diff="\n".join(diff.splitlines()[:_DIFF_ROWS]),
+        body={"what": "consolidate"},
+    )
+    put = waiting.put(workspace, agent, item)
+    return f"{title}, more than {most:,}: it waits as {put.id}, see fleet inbox"
+
+
+def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+    """Put the notebook in order, when there is enough to do."""
+    done = tidying.tidy(workspace, agent, Mode.COORDINATED, is_trial=is_trial, is_logged=False)
+    left = [f"{one} and {other} contradict each other: fleet review" for one, other in done.plan.contradictions]
+    if done.waits:
+        left.append(f"the plan changes too much: it waits as {done.waits}, see fleet inbox")
+    if done.report.skipped is not None:
+        left.append(tidying.told(done.report))
+    number = done.report.changes if done.run or is_trial else 0
+    read = counted(done.report.total_scanned, "note", "notes")
+    return Phase(
+        name="",
+        read=read,
+        changed=number + done.report.dreamed_accepted,
+        told=tidying.told(done.report),
+        left=tuple(left),
+        diff=tuple(done.diff()) if number else (),
+    )
+
+
+def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+    """Make lessons of mutations that worked, and let what has the evidence enter the memories."""
+    won = mutations.proposals(workspace, agent)
+    texts = [mutations.as_pattern(workspace, agent, each) for each in won]
+    read = counted(len(won), "mutation that worked", "mutations that worked")
+    if is_trial:
+        left = ("which lessons enter a memory is told when it is done",)
+        return Phase(name="", read=read, changed=len(won), told="; ".join(texts), left=left)
+    before = set(runs.ids(workspace)) if won else set()
+    for each, text in zip(won, texts, strict=True):
+        source = f"mutation {each.code} ({each.name}) {each.id}"
+        learning.correct(workspace, agent, Correction(each.failed, each.switch, text, source=source))
+    memories = [workspace.home(name) / memory_md.FILE_NAME for name in workspace.agents_here()]
+    with runs.noting(workspace, agent, "publish", memories) as noted:
+        promoted = reflecting.promote_all(workspace)
+        noted.told = f"{counted(len(promoted), 'lesson', 'lessons')} entered a memory"
+    said = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
+    made = (
+        tuple(each for each in runs.ids(workspace) if each not in before and each.startswith("correct-")) if won else ()
+    )
+    what = f"{counted(len(won), 'mutation', 'mutations')} logged, {noted.told}"
+    return Phase(name="", read=read, changed=len(said), told=what if said else "", diff=tuple(said), runs=made)
+
+
+def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
+    """Group what says the same, and ask about what may, or what contradicts."""
+    found = reflecting.weighed(workspace)
+    waits = tuple(reflecting.to_review(found))
+    before = {each.item.id for each in waiting.waiting(workspace, workspace.agents_here())}
+    if not is_trial:
+        inbox.gather(workspace)
+    fresh = {each.item.id for each in waiting.waiting(workspace, workspace.agents_here())} - before
+    more = f"{counted(len(fresh), 'thing', 'things')} more to decide: fleet inbox" if fresh else ""
+    read = counted(len(found.groups), "cluster", "clusters")
+    return Phase(name="", read=read, changed=len(fresh), told=more, left=waits)
+
+
+def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
+    """Join the shards into one edition, where nobody is asked; with a remote a sync does that."""
+    if is_trial or sharing.has_remote(workspace):
+        return Phase(name="", read="shards", left=("a sync joins them, with what the clan has",))
+    is_written = sharing.write_edition_here(workspace)
+    return Phase(name="", read="shards", changed=int(is_written), told="the edition was written" if is_written else "")
+
+
+def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+    """Render what is read: the clan's page, and what lies ready for the next session."""
+    if is_trial:
+        return Phase(name="", read="pages", left=("they are rendered when something changed",))
+    done = sharing.settle(workspace, agent)
+    made = [each for each in workspace.agents_here() if not starting.is_ready(workspace, each)]
+    for each in made:
+        starting.session_start(workspace, each)
+    said = ["patterns.md"] if done.page else []
+    return Phase(name="", read="pages", changed=len(said), told=f"rendered {', '.join(said)}" if said else "")
+
+
+_Act = Callable[[Workspace, str, bool], Phase]
+
+PHASES: dict[str, _Act] = {
+    "reflections": _reflections,
+    "observations": _observations,
+    "consolidation": _consolidation,
+    "tidy": _tidy,
+    "publish": _publish,
+    "review": _review,
+    "compaction": _compaction,
+    "pages": _pages,
+}
+"""What a sleep does, in this order."""

@@ -1,0 +1,401 @@
+"""``fleet sleep``: one lock, one run, one record; killed anywhere it can be run again, undone it leaves no trace."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from crdt import clock
+from fleet import RELEASED_MS
+from fleet.app import learning, sleeping, undoing
+from fleet.app.learning import Correction
+from fleet.model.errors import BusyError, DiskError, UsageError
+from fleet.model.line import Column, Line
+from fleet.reflect import inbox, records
+from fleet.store import config, runs
+from fleet.store.files import Files
+from fleet.store.workspace import Workspace, World
+from tests.cli.conftest import Stage
+
+DAY_MS = 86_400_000
+START_MS = RELEASED_MS + 40 * DAY_MS
+ME = "velma.09ab12cd"
+PIN = "Pin the version of every action in a workflow by its digest"
+LOGS = 6
+
+
+class Clock:
+    """A wall clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def opened(root: Path, wall: Clock, files: Files | None = None) -> Workspace:
+    if not (root / config.FILE_NAME).is_file():
+        (root / config.FILE_NAME).write_text('[sleep]\nzone = "UTC"\n')
+        (root / ".fleet").mkdir()
+    return Workspace(root, World(wall_ms=wall, machine=lambda: "machine", durable=False), files)
+
+
+@pytest.fixture
+def wall():
+    return Clock()
+
+
+@pytest.fixture
+def workspace(tmp_path, wall):
+    found = opened(tmp_path, wall)
+    with found.writing("velma"):
+        pass
+    yield found
+    found.close()
+
+
+def notes(workspace: Workspace, count: int = 6) -> None:
+    """Put two notes that say the same, and others with a relative date, into velma's notebook."""
+    add(workspace, 0, [PIN, f"{PIN}.", *(f"Step {n} of the build broke yesterday" for n in range(count - 2))])
+
+
+def add(workspace: Workspace, first: int, said: list[str], at_ms: int = START_MS) -> None:
+    columns = [
+        Column(add=clock.pack(at_ms - 5_000 + at), first={"scope": "private", "text": text})
+        for at, text in enumerate(said)
+    ]
+    with workspace.writing("velma") as writer:
+        writer.append_private([Line(f"p-{first + at:016x}", {ME: column}) for at, column in enumerate(columns)])
+
+
+def daily_logs(workspace: Workspace) -> None:
+    """Write logs of six separate sessions, all of which learned the same."""
+    folder = workspace.root / ".agents/logs"
+    folder.mkdir(parents=True)
+    for n in range(LOGS):
+        day = clock.pack(START_MS - (LOGS - n) * DAY_MS)[:10]
+        (folder / f"{day}.md").write_text(
+            f"# Daily Log — {day}\n\n## Session 10:0{n} UTC\n\n### What Changed\n- Changed part {n}\n\n"
+            "### Patterns Learned\n- Quote every variable in a shell script that may hold a path\n"
+        )
+
+
+def pages(workspace: Workspace) -> dict[str, bytes]:
+    """Return the Markdown files of a person's and an agent's, by path."""
+    found = [
+        *workspace.root.glob("*.md"),
+        *workspace.root.glob(".agents*/**/*.md"),
+        workspace.root / ".agents.local.md",
+    ]
+    found += workspace.home("velma").glob("*.md")
+    return {str(path.relative_to(workspace.root)): path.read_bytes() for path in found if path.is_file()}
+
+
+def texts(workspace: Workspace) -> dict[str, str]:
+    return {each.id: each.text for each in workspace.notes("velma").records()}
+
+
+def by_name(slept):
+    return {each.name: each for each in slept.phases}
+
+
+# --- nothing to do --------------------------------------------------------------------------------------------------
+
+
+def test_a_sleep_with_nothing_to_do_says_so_and_moves_no_stamp(workspace):
+    sleeping.sleep(workspace, "velma")
+    kept = {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()}
+    slept = sleeping.sleep(workspace, "velma")
+    assert (slept.run, slept.changed) == ("", 0)
+    assert {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()} == kept
+    assert list(runs.listed(workspace)) == []
+    assert records.passes(workspace, "velma") == []
+
+
+def test_a_sleep_with_nothing_to_do_takes_under_200_ms_in_a_large_notebook(workspace):
+    notes(workspace, 1_000)
+    for _ in range(3):
+        sleeping.sleep(workspace, "velma")
+    started = time.process_time()
+    slept = sleeping.sleep(workspace, "velma")
+    assert time.process_time() - started < 0.2
+    assert slept.phases == ()
+
+
+def test_what_was_written_since_is_looked_at_and_so_is_everything_once_an_hour(workspace, wall):
+    for _ in range(3):
+        sleeping.sleep(workspace, "velma")
+    assert sleeping.sleep(workspace, "velma").phases == ()
+    notes(workspace)
+    assert by_name(sleeping.sleep(workspace, "velma"))["tidy"].changed == 5
+    for _ in range(3):
+        sleeping.sleep(workspace, "velma")
+    wall.ms += 3_600_000
+    assert sleeping.sleep(workspace, "velma").phases != ()
+
+
+# --- what it does ---------------------------------------------------------------------------------------------------
+
+
+def test_the_phases_run_in_order_and_each_says_what_it_read_changed_and_left(workspace):
+    notes(workspace)
+    daily_logs(workspace)
+    slept = sleeping.sleep(workspace, "velma")
+    assert [each.name for each in slept.phases] == list(sleeping.PHASES)
+    told = by_name(slept)
+    assert told["consolidation"].changed >= 1
+    assert any(row.startswith("+") for row in told["consolidation"].diff)
+    assert told["tidy"].changed == 5
+    assert all(each.read for each in slept.phases)
+    (entry,) = [each.record for each in records.passes(workspace, "velma") if each.record.kind == "sleep"]
+    assert entry.run == slept.run
+    assert {"consolidation", "tidy"} <= {each.name for each in entry.writers}
+
+
+def test_undo_takes_exactly_that_diff_back_and_later_edits_of_a_person_stay(workspace):
+    notes(workspace)
+    daily_logs(workspace)
+    before, said = pages(workspace), texts(workspace)
+    slept = sleeping.sleep(workspace, "velma")
+    assert pages(workspace) != before
+    assert texts(workspace) != said
+    index = workspace.root / ".agents/local.md"
+    index.write_bytes(index.read_bytes() + b"\nMine.\n")
+    undoing.undo(workspace, slept.run)
+    assert texts(workspace) == said
+    assert b"Mine." in index.read_bytes()
+    after = pages(workspace)
+    assert {path: data for path, data in after.items() if path != ".agents/local.md"} == before
+
+
+def test_undo_of_every_run_in_reverse_gives_back_the_first_days_files_byte_for_byte(workspace, wall):
+    (workspace.root / "AGENTS.md").write_bytes(b"# Agents\r\n\r\nMine.\r\n")
+    notes(workspace)
+    daily_logs(workspace)
+    before, said = pages(workspace), texts(workspace)
+    done = [sleeping.sleep(workspace, "velma").run]
+    wall.ms += 2 * DAY_MS
+    add(workspace, 900, [f"Port {n} was closed yesterday" for n in range(5)], wall.ms)
+    said |= {each: text for each, text in texts(workspace).items() if each >= f"p-{900:016x}"}
+    done.append(sleeping.sleep(workspace, "velma").run)
+    assert all(done)
+    for run in reversed(done):
+        undoing.undo(workspace, run)
+    assert pages(workspace) == before
+    assert texts(workspace) == said
+
+
+def test_an_undo_can_be_undone(workspace):
+    notes(workspace)
+    slept = sleeping.sleep(workspace, "velma")
+    after = texts(workspace)
+    back = undoing.undo(workspace, slept.run)
+    assert texts(workspace) != after
+    undoing.undo(workspace, back.by)
+    assert texts(workspace) == after
+
+
+def test_a_mutation_that_worked_becomes_a_pattern(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    words = ("--failed", "npm ci", "--switch", "use the lock file of the main branch", "--why", "it is stale")
+    stand.run("w", "mutate", "M4", *words)
+    stand.run("w", "mutate", "--worked", "--why", "the build is green")
+    slept = json.loads(stand.run("w", "sleep", "--json").stdout)
+    assert stand.run("w", "patterns").stdout.count("When npm ci fails, use the lock file of the main branch") == 1
+    again = json.loads(stand.run("w", "sleep", "--json").stdout)
+    assert {each["name"]: each["changed"] for each in again["phases"]}.get("publish", 0) == 0
+    stand.run("w", "undo", slept["run"])
+    assert "When npm ci fails" not in stand.run("w", "patterns").stdout
+
+
+def test_one_phase_may_be_asked_for_alone(workspace):
+    notes(workspace)
+    daily_logs(workspace)
+    slept = sleeping.sleep(workspace, "velma", only="tidy")
+    assert [each.name for each in slept.phases] == ["tidy"]
+    assert not (workspace.root / ".agents/topics").exists()
+    with pytest.raises(UsageError, match="there is no phase 'dream'"):
+        sleeping.sleep(workspace, "velma", only="dream")
+
+
+def test_a_dry_run_shows_what_would_be_done_and_changes_nothing(workspace):
+    notes(workspace)
+    daily_logs(workspace)
+    before, said = pages(workspace), texts(workspace)
+    shown = sleeping.sleep(workspace, "velma", is_trial=True)
+    assert by_name(shown)["tidy"].changed == 5
+    assert by_name(shown)["consolidation"].diff
+    assert (pages(workspace), texts(workspace), list(runs.listed(workspace))) == (before, said, [])
+    assert by_name(sleeping.sleep(workspace, "velma"))["tidy"].diff == by_name(shown)["tidy"].diff
+
+
+def test_what_goes_wrong_in_one_phase_keeps_no_other_from_its_work(workspace, monkeypatch):
+    def broken(*_):
+        raise DiskError("the disk is full; nothing was written")
+
+    notes(workspace)
+    monkeypatch.setitem(sleeping.PHASES, "consolidation", broken)
+    told = by_name(sleeping.sleep(workspace, "velma"))
+    assert "the disk is full" in told["consolidation"].error
+    assert told["tidy"].changed == 5
+
+
+def test_a_plan_that_changes_too_much_waits_and_the_rest_is_done(workspace):
+    notes(workspace, 40)
+    daily_logs(workspace)
+    told = by_name(sleeping.sleep(workspace, "velma"))
+    assert told["tidy"].changed == 0
+    assert "see fleet inbox" in told["tidy"].left[0]
+    assert [each.item.kind for each in inbox.waiting(workspace, ["velma"], "plan")] == ["plan"]
+    assert told["consolidation"].changed >= 1
+
+
+def test_two_sleeps_at_once_are_one(workspace):
+    notes(workspace)
+    with (
+        workspace.files.lock(workspace.local / "locks" / "sleep.lock"),
+        pytest.raises(BusyError),
+    ):
+        sleeping.sleep(workspace, "velma")
+    assert sleeping.sleep(workspace, "velma").run
+
+
+# --- killed at any write --------------------------------------------------------------------------------------------
+
+
+class Dying(Files):
+    """Files that kill their process on the way into the Nth write: right behind the one before."""
+
+    def __init__(self, root: Path, left: int) -> None:
+        super().__init__(root)
+        self.left = left
+
+    def _count(self, act, *given, **more):
+        self.left -= 1
+        if self.left == 0:
+            os._exit(99)
+        return act(*given, **more)
+
+    def append(self, *given, **more):
+        """Append, or die."""
+        return self._count(super().append, *given, **more)
+
+    def replace(self, *given, **more):
+        """Replace, or die."""
+        return self._count(super().replace, *given, **more)
+
+    def remove(self, *given, **more):
+        """Remove, or die."""
+        return self._count(super().remove, *given, **more)
+
+
+def dies(root: Path, wall: Clock, left: int) -> bool:
+    """Sleep in a process that is killed at its Nth write; return whether it was."""
+    child = os.fork()
+    if child == 0:
+        try:
+            sleeping.sleep(opened(root, wall, Dying(root, left)), "velma")
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 99
+
+
+def test_kill_9_at_every_write_of_a_sleep_is_harmless(tmp_path, wall):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    first = opened(whole, wall)
+    notes(first)
+    daily_logs(first)
+    before, said = pages(first), texts(first)
+    sleeping.sleep(first, "velma")
+    wanted, meant = pages(first), texts(first)
+    first.close()
+    for left in range(1, 200):
+        root = tmp_path / f"cut{left}"
+        root.mkdir()
+        made = opened(root, wall)
+        notes(made)
+        daily_logs(made)
+        made.close()
+        if not dies(root, wall, left):
+            assert left > 10
+            return
+        wall.ms += 60_000
+        again = opened(root, wall)
+        sleeping.sleep(again, "velma")
+        assert (pages(again).keys(), texts(again)) == (wanted.keys(), meant), left
+        for run in [each for each in runs.listed(again) if each.kind == "sleep"]:
+            undoing.undo(again, run.id)
+        assert (pages(again), texts(again)) == (before, said), left
+        again.close()
+    raise AssertionError("it never came to its end")
+
+
+# --- by itself: the sidecar's schedule, systemd, cron ---------------------------------------------------------------
+
+
+def test_a_poll_sleeps_when_its_gates_open_and_not_where_it_is_off(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    for number in range(5):
+        stand.correct("w", f"Step {number} of the build broke yesterday")
+    done = json.loads(stand.run("w", "poll", "--local", "--json").stdout)
+    assert done["slept"].startswith("sleep-")
+    assert "yesterday" not in stand.run("w", "patterns").stdout
+    stand.run("w", "undo", done["slept"])
+    again = json.loads(stand.run("w", "poll", "--local", "--json").stdout)
+    assert again["slept"] == ""  # an hour has to pass
+
+    stand.run("off", "init", "--agent", "tank")
+    page = tmp_path / "off" / config.FILE_NAME
+    page.write_text(page.read_text().replace("[sleep]\n# off = false", "[sleep]\noff = true"))
+    for number in range(5):
+        stand.correct("off", f"Step {number} of the build broke yesterday")
+    assert json.loads(stand.run("off", "poll", "--local", "--json").stdout)["slept"] == ""
+
+
+def test_the_timer_is_installed_shown_and_taken_out_and_nothing_else(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "conf"), "PATH": str(tmp_path)}
+    shown = stand.run("w", "sleep", "--install-timer", "--dry-run", **env).stdout
+    assert "OnCalendar=daily" in shown
+    assert '"sleep" "--agent" "velma"' in shown
+    assert not (tmp_path / "conf").exists()
+    told = stand.run("w", "sleep", "--install-timer", **env).stdout
+    made = sorted(path.suffix for path in (tmp_path / "conf/systemd/user").iterdir())
+    assert made == [".service", ".timer"]
+    assert "run: systemctl --user enable --now fleet-sleep-velma-" in told
+    stand.run("w", "sleep", "--remove-timer", **env)
+    assert not (tmp_path / "conf").exists()
+    assert "nothing was changed" in stand.run("w", "sleep", "--remove-timer", **env).stdout
+
+
+def test_the_command_says_what_each_phase_did(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    for number in range(5):
+        stand.correct("w", f"Step {number} of the build broke yesterday")
+    shown = stand.run("w", "sleep").stdout
+    assert "tidy           read 5 notes; changed 5: 5 dates made absolute" in shown
+    assert "- Step 0 of the build broke yesterday" in shown
+    assert "left: a gate is closed" in shown
+    for _ in range(2):
+        last = stand.run("w", "sleep").stdout
+    assert last == "nothing to do\n"
+    assert stand.run("w", "sleep", "--only", "dream", expect=2).stderr
+
+
+def test_a_clock_that_jumps_by_days_stops_no_sleep(workspace, wall):
+    notes(workspace)
+    assert sleeping.sleep(workspace, "velma").run
+    wall.ms -= 10 * DAY_MS
+    sleeping.sleep(workspace, "velma")
+    wall.ms += 40 * DAY_MS
+    learning.correct(workspace, "velma", Correction("w", "r", "It broke yesterday"))
+    told = by_name(sleeping.sleep(workspace, "velma"))
+    assert not any(each.error for each in told.values())
