@@ -107,7 +107,7 @@ def _install(dry_run: DryRun = False, agent: output.Agent = "", directory: outpu
         else:
             found.write(data)
             say(f"wrote {found.path}")
-        call_manager(found.start, dry_run=dry_run)
+        _call(found.start, dry_run=dry_run)
 
 
 @sidecar_app.command("uninstall")
@@ -119,7 +119,7 @@ def _uninstall(dry_run: DryRun = False, agent: output.Agent = "", directory: out
             say(f"{found.path} is not there; nothing was changed")
             return
         found.check()
-        call_manager(found.end, dry_run=dry_run)
+        _call(found.end, dry_run=dry_run)
         if dry_run:
             note(f"would remove {found.path}")
             return
@@ -131,7 +131,7 @@ def _unit(workspace: Workspace, agent: str) -> Unit:
     return Unit.of(sys.platform, os.environ, workspace.root, agent, os.getuid())
 
 
-def call_manager(commands: list[list[str]], *, dry_run: bool = False) -> None:
+def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:
     """Run a service manager's commands; where there is none that answers, say what to run."""
     for words in commands:
         if not dry_run and shutil.which(words[0]):
@@ -143,6 +143,37 @@ def call_manager(commands: list[list[str]], *, dry_run: bool = False) -> None:
                 say(f"ran: {shlex.join(words)}")
                 continue
         say(f"run: {shlex.join(words)}")
+
+
+def install_timer_of(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
+    """Write the two units, and put the timer to work; with ``dry_run`` only show them."""
+    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
+    command = [sys.executable, "-P", "-m", "fleet", "sleep", "--agent", agent, "--dir", str(workspace.root)]
+    for each in (service, timer):
+        data = each.timed_content(command)
+        if dry_run:
+            note(f"would write {each.path}")
+            say(data.decode().rstrip())
+        else:
+            each.write(data)
+            say(f"wrote {each.path}")
+    _call(timer.start, dry_run=dry_run)
+
+
+def take_out_timer(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
+    """Take out what was installed, and nothing else."""
+    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
+    found = [each for each in (timer, service) if each.path.exists()]
+    if not found:
+        say(f"{timer.path} is not there; nothing was changed")
+        return
+    for each in found:
+        each.check()
+    _call(timer.end, dry_run=dry_run)
+    for each in found:
+        if not dry_run:
+            each.take_out()
+        say(f"{'would remove' if dry_run else 'removed'} {each.path}")
 
 
 @sidecar_app.command("status")

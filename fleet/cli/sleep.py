@@ -1,6 +1,5 @@
 """Commands by which notes and logs are put in order: ``fleet tidy``, and ``fleet sleep`` with its timer."""
 
-import os
 import sys
 from typing import Annotated, Any
 
@@ -11,11 +10,9 @@ from fleet.app import sleeping, tidying
 from fleet.app.sleeping import Phase, Slept
 from fleet.app.tidying import Tidied
 from fleet.cli import output
-from fleet.cli.serve import call_manager
+from fleet.cli.serve import install_timer_of, take_out_timer
 from fleet.model.errors import UsageError
 from fleet.reflect.housekeeping import Mode
-from fleet.serve import units
-from fleet.store.workspace import Workspace
 
 app = output.commands()
 
@@ -105,7 +102,7 @@ def _sleep(
     with output.opened(directory) as workspace:
         named = output.agent_in(workspace, agent)
         if install_timer or remove_timer:
-            (_remove_timer if remove_timer else _install_timer)(workspace, named, dry_run=dry_run)
+            (take_out_timer if remove_timer else install_timer_of)(workspace, named, dry_run=dry_run)
             return
         done = sleeping.sleep(workspace, named, is_trial=dry_run, only=only)
         output.tell(
@@ -147,34 +144,3 @@ def _phase_rows(phase: Phase, *, is_trial: bool) -> list[str]:
     rows += [f"    {row}" for row in phase.diff[:_ROWS]]
     rows += [f"    left: {why}" for why in phase.left]
     return rows
-
-
-def _install_timer(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
-    """Write the two units, and put the timer to work; with ``dry_run`` only show them."""
-    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
-    command = [sys.executable, "-P", "-m", "fleet", "sleep", "--agent", agent, "--dir", str(workspace.root)]
-    for each in (service, timer):
-        data = each.timed_content(command)
-        if dry_run:
-            output.note(f"would write {each.path}")
-            output.say(data.decode().rstrip())
-        else:
-            each.write(data)
-            output.say(f"wrote {each.path}")
-    call_manager(timer.start, dry_run=dry_run)
-
-
-def _remove_timer(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
-    """Take out what was installed, and nothing else."""
-    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
-    found = [each for each in (timer, service) if each.path.exists()]
-    if not found:
-        output.say(f"{timer.path} is not there; nothing was changed")
-        return
-    for each in found:
-        each.check()
-    call_manager(timer.end, dry_run=dry_run)
-    for each in found:
-        if not dry_run:
-            each.take_out()
-        output.say(f"{'would remove' if dry_run else 'removed'} {each.path}")

@@ -286,11 +286,11 @@ class Tick:
 
     def run(self, *, local: bool = False) -> Ticked:
         """Do what is due; with ``local``, only what concerns this machine alone."""
-        self._sleep_if_due()
         self._work_if_due()
         if not local:
             self._sync_if_due()
             self._work_if_due()  # on what came in
+        self._sleep_if_due()
         marks, now = self.memory.read(), self._now()
         self.done.next_s = min(marks.work_in_s(now, self.settings), marks.sync_in_s(now, self.settings))
         return self.done
