@@ -71,13 +71,16 @@ def about(workspace: Workspace, run: Run) -> str:
 
 
 def last(workspace: Workspace) -> Run:
-    """Return the last command that a person or an agent gave here, and nobody took back.
+    """Return the last command that a person or an agent gave here, a decision among them, and nobody took back.
 
     Raises:
         NoError: there is none.
     """
     found = listed(workspace)
-    chosen = next((each.run for each in found if each.run.kind in runs.COMMANDS and not each.undone_by), None)
+    every = [each for agent in inbox.agents(workspace) for each in inbox.entries(workspace, agent)]
+    decided = {each.decision.run for each in every if each.decision is not None and each.decision.by}
+    given = (each for each in found if each.run.kind in runs.COMMANDS or each.run.id in decided)
+    chosen = next((each.run for each in given if not each.undone_by), None)
     if chosen is not None:
         return chosen
     other = next((each.run.id for each in found if each.run.kind != runs.UNDO and not each.undone_by), "")

@@ -78,8 +78,13 @@ def _rows(done: Undone) -> list[str]:
     rows = [f"taken back: {head}" if done.by else f"would be taken back: {head}"]
     rows += [f"  {path} is as it was" for path in done.restored]
     rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in done.merged]
-    rows += [f"  {each}" for each in done.did]
-    rows += [f"  left: {each}" for each in done.left]
+    rows += _some([f"  {each}" for each in done.did])
+    rows += _some([f"  left: {each}" for each in done.left])
     if done.by:
         rows.append(f"`fleet undo {done.by}` does it again")
     return rows
+
+
+def _some(rows: list[str]) -> list[str]:
+    more = len(rows) - _LISTED
+    return [*rows[:_LISTED], f"  ... and {more:,} more: --json names them"] if more > 0 else rows

@@ -264,3 +264,13 @@ def test_without_a_name_a_command_is_taken_back_and_never_what_fleet_did_by_itse
     assert undo(w)["kind"] == "correct"
     told = w.run("w", "undo", expect=1).stderr
     assert f"fleet undo {run}" in told
+
+
+def test_a_decision_that_fleet_carried_out_is_the_last_command(w):
+    run = reflect(w.folder / "w", w.correct("w", LESSON))
+    workspace = Workspace(w.folder / "w")
+    item = inbox.put(workspace, "velma", Item(kind="plan", title="Tidy the notes"))
+    inbox.decide(workspace, "velma", [inbox.Decision(id=item.id, said="approved", by="velma", run=run)])
+    workspace.close()
+    assert undo(w)["run"] == run
+    assert "Tidy the notes" in w.run("w", "inbox").stdout
