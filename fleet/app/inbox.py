@@ -24,13 +24,27 @@ from fleet.model.names import normalise
 from fleet.reflect import inbox, notes, promotion
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Item
+from fleet.share import notices
+from fleet.share.notices import Notice
 from fleet.store import jsonl, runs
 from fleet.store.runs import Edit, Field, Run
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
 from fleet.text.similarity import ALIKE_MIN, near
 
-__all__ = ["HANDLERS", "KINDS", "Decided", "Handler", "Listing", "approve", "gather", "listing", "reject", "undo"]
+__all__ = [
+    "HANDLERS",
+    "KINDS",
+    "Decided",
+    "Handler",
+    "Listing",
+    "approve",
+    "gather",
+    "keep_up",
+    "listing",
+    "reject",
+    "undo",
+]
 
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
@@ -127,6 +141,17 @@ def gather(workspace: Workspace) -> list[Entry]:
     for each in gone:
         if (handler := _handler(each.item)) is not None and handler.reject is not None and each.item.kind == "skill":
             handler.reject(workspace, each)
+    return gone
+
+
+def keep_up(workspace: Workspace) -> list[Entry]:
+    """Bring the inbox up to date, and tell whoever listens of what waits since; return what was dropped."""
+    before = inbox.count(workspace, inbox.agents(workspace)).number
+    gone = gather(workspace)
+    now = inbox.count(workspace, inbox.agents(workspace))
+    if now.number > before:
+        data = {"number": now.number, "since": now.since, "kinds": now.kinds}
+        notices.send(workspace, Notice("inbox.waiting", f"{now.number} wait for you", now.told(), data))
     return gone
 
 

@@ -17,6 +17,7 @@ from fleet.text.screening import one_line, screen
 
 COMPLETE = "reflection.complete"
 """Name of the event that a pass has come to its end."""
+_TRANSCRIPTS = (".jsonl", ".json")
 _LINES_MAX = 40
 _LINE_CHARS_MAX = 600
 _LINE_BYTES_MAX = 4 * 1024 * 1024
@@ -90,7 +91,7 @@ def _drawn(record: Record) -> Iterator[Drawn]:
     """Yield the lines of the transcript that a record names, screened. A transcript that is gone has none."""
     wanted = set(record.drawn)
     path = Path(record.transcript).expanduser() if record.transcript else None
-    if not wanted or path is None or not path.is_file():
+    if not wanted or path is None or path.suffix not in _TRANSCRIPTS or not path.is_file():
         return
     with path.open("rb") as file:
         for number in range(1, max(wanted) + 1):

@@ -290,7 +290,7 @@ def _settled(workspace: Workspace) -> list[str]:
     if not workspace.is_read_only:
         try:
             undoing.finish(workspace)
-            for gone in inbox.gather(workspace):
+            for gone in inbox.keep_up(workspace):
                 workspace.warn(f"dropped from the inbox, since nobody decided it in time: {gone.item.title}")
         except FleetError as why:
             workspace.warn(f"what waits for a person is as it was: {why}")

@@ -12,12 +12,15 @@ from fleet.cli.review import key_by_key, read_key
 from fleet.model.errors import FleetError, UsageError
 from fleet.reflect.inbox import Entry
 from fleet.store.workspace import Workspace
+from fleet.text.screening import one_line
 
 app = output.commands()
 
 _APPROVE, _REJECT = "approve", "reject"
 _CAUGHT_UP = "all caught up: nothing waits for a decision"
 _DIFF_LINES = 12
+_EVIDENCE_MAX = 10
+_ROW_CHARS_MAX = 500
 _END = frozenset(("q", "\x03", "\x04", "\x1b"))
 _KEYS = {"y": (_APPROVE, ""), "n": (_REJECT, "")}
 _HOLDS = {"1": (_APPROVE, "first"), "2": (_APPROVE, "second"), "b": (_REJECT, "")}
@@ -133,15 +136,14 @@ def _head(entry: Entry) -> str:
 
 def _rows(workspace: Workspace, entry: Entry, diff_lines: int = _DIFF_LINES) -> list[str]:
     """Return what a person needs for a decision: what it is, what speaks for it, what it changes, until when."""
-    rows = [_head(entry), *(f"    · {each}" for each in entry.item.evidence)]
+    rows = [_head(entry), *(f"    · {one_line(each)}" for each in entry.item.evidence[:_EVIDENCE_MAX])]
     diff = [f"    {row}" for row in inbox.diff_of(workspace, entry).splitlines()]
     rows += diff[:diff_lines]
     if len(diff) > diff_lines:
         rows.append(f"    ... {len(diff) - diff_lines:,} more lines")
     if day := entry.last_day():
         rows.append(f"    dropped after {day}, if nobody decides it")
-    cleaned: list[str] = output.cleaned(rows)
-    return cleaned
+    return [str(output.cleaned(row))[:_ROW_CHARS_MAX] for row in rows]
 
 
 def _ask(workspace: Workspace, agent: str, entries: list[Entry], total: int) -> None:

@@ -363,7 +363,9 @@ def _is_mirrored(item: Item) -> bool:
 def _words(item: Item) -> str:
     """Return what an item says, without what every item of its kind begins with."""
     said = (item.body.get(name) for name in ("pattern", "note", "description", "item"))
-    return next((each for each in said if isinstance(each, str) and each), item.title)
+    found = next((each for each in said if isinstance(each, str) and each), "")
+    about = item.title.partition(": ")[2] if item.kind == "skill" else ""
+    return found or about or item.title
 
 
 def _days(since: str, until: str) -> float:

@@ -186,3 +186,12 @@ def test_the_desktop_is_told_where_it_can_be(w, monkeypatch):
     told = (w.folder / "told").read_text()
     assert "velma" in told
     assert "&lt;b&gt;nothing" in told
+
+
+def test_whoever_listens_hears_at_a_sync_that_more_waits_and_hears_it_once(w):
+    w.correct("w", "Never use tabs in a Makefile")
+    w.correct("w", "Always use tabs in a Makefile")
+    w.run("w", "sync")
+    w.run("w", "sync")
+    [event] = events(w)
+    assert (event["event"], event["number"], event["kinds"]) == ("inbox.waiting", 1, {"contradiction": 1})
