@@ -1,0 +1,176 @@
+"""A session's end in the hosts' own words: heard by the hook, asked of their clients, shown at the next start."""
+
+import json
+import sys
+import time
+
+import pytest
+
+from fleet.reflect import reflectors
+from tests.hosts.conftest import SESSION
+from tests.reflect.talks import taught
+
+NOTE = "never force-push to a shared branch"
+SAID = json.dumps({"outcome": "partial", "memory_notes": [NOTE]})
+
+CLAUDE = {
+    "type": "result",
+    "subtype": "success",
+    "is_error": False,
+    "result": f"```json\n{SAID}\n```",
+    "total_cost_usd": 0.0123,
+    "usage": {"input_tokens": 1000, "output_tokens": 50},
+    "modelUsage": {"claude-haiku": {}},
+}
+CODEX = [
+    {"type": "thread.started", "thread_id": "x"},
+    {"type": "item.completed", "item": {"type": "reasoning", "text": "hm {"}},
+    {"type": "item.completed", "item": {"type": "agent_message", "text": SAID}},
+    {"type": "turn.completed", "usage": {"input_tokens": 900, "output_tokens": 40}},
+]
+GEMINI = {
+    "response": SAID,
+    "stats": {"models": {"gemini-3-flash": {"tokens": {"prompt": 800, "candidates": 30}}}},
+}
+PRINTED = {
+    "claude": json.dumps(CLAUDE),
+    "codex": "\n".join(json.dumps(line) for line in CODEX),
+    "gemini": json.dumps(GEMINI),
+}
+
+
+@pytest.fixture
+def talk(place):
+    return taught(place.home / ".claude" / "projects" / "x" / f"{SESSION}.jsonl", SESSION)
+
+
+def client(place, name: str, printed: str, code: int = 0) -> dict[str, str]:
+    """Put a client onto the PATH that says what it was called with; return the environment that finds it."""
+    folder = place.home / "bin"
+    folder.mkdir(exist_ok=True)
+    program = folder / name
+    program.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        f"told = [sys.argv[1:], sys.stdin.read(), dict(os.environ), os.listdir()]\n"
+        f"open({str(folder / 'called.json')!r}, 'w').write(json.dumps(told))\n"
+        f"sys.stdout.write({printed!r})\nsys.exit({code})\n"
+    )
+    program.chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+def called(place):
+    return json.loads((place.home / "bin" / "called.json").read_text())
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_hosts_own_client_is_asked_safely_and_its_answer_and_cost_are_on_record(place, talk, name):
+    place.fleet("init", "--agent", "tank")
+    env = client(place, name, PRINTED[name])
+    place.fleet("reflect", "--use", name)
+    found = json.loads(place.fleet("reflect", "--transcript", str(talk.path), "--json", **env).stdout)[0]["record"]
+    assert found["reflector"] == name
+    assert found["tokens_in"] >= 800
+    assert (
+        f"- {time.strftime('%Y-%m-%d', time.gmtime())}: {NOTE}" in (place.folder / "agents/tank/memory.md").read_text()
+    )
+    words, asked, environment, files = called(place)
+    assert "no, never force-push" in asked
+    assert environment["FLEET_DISABLED"] == "1"
+    assert files == [], "no project's instructions are read"
+    if name == "claude":
+        assert found["usd"] == pytest.approx(0.0123)
+        assert words == [
+            *("-p", "--settings", '{"disableAllHooks":true,"autoMemoryEnabled":false}', "--setting-sources", ""),
+            *("--strict-mcp-config", "--no-session-persistence", "--tools", "", "--effort", "low", "--max-budget-usd"),
+            *("0.5", "--system-prompt", reflectors.SYSTEM, "--output-format", "json"),
+        ]
+    else:
+        assert found["usd"] is None
+
+
+def test_a_client_that_fails_is_on_record_with_what_it_said(place, talk):
+    place.fleet("init", "--agent", "tank")
+    place.fleet("reflect", "--use", "claude")
+    failed = json.dumps({**CLAUDE, "is_error": True, "result": "Credit balance is too low"})
+    env = client(place, "claude", failed, code=1)
+    found = json.loads(place.fleet("reflect", "--transcript", str(talk.path), "--json", **env).stdout)[0]
+    assert found["told"].startswith("saved nothing")
+    assert "claude" in found["record"]["why"]
+
+
+def test_the_end_of_a_session_is_reflected_on_by_a_process_of_its_own(place, talk):
+    place.fleet("init", "--agent", "tank")
+    (place.folder / "fleet.toml").write_text("[hook]\nsync_at_end = false\n")
+    began = time.monotonic()
+    place.hook("SessionEnd", {"transcript_path": str(talk.path), "prompt_id": "1", "reason": "exit"})
+    assert time.monotonic() - began < 5
+    records = place.folder / "agents/tank/reflections.jsonl"
+    until = time.monotonic() + 60
+    while not records.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    told = json.loads(records.read_text().splitlines()[-1])
+    assert told["session"] == SESSION
+    assert "never force-push" in place.entries()
+
+
+def test_a_quiet_session_is_reflected_on_by_a_poll(place, talk):
+    place.fleet("init", "--agent", "tank")
+    place.hook("UserPromptSubmit", {"transcript_path": str(talk.path), "prompt_id": "1", "prompt": "hello there"})
+    assert "User flagged:** no, never force-push" in place.entries(), "the hook heard it, and asks for its lesson"
+    place.fleet("poll", "--local", expect=0)
+    assert not (place.folder / "agents/tank/reflections.jsonl").exists()
+    place.fleet("poll", "--local", REFLECTION_IDLE_MIN="0")
+    assert place.entries().count("**User flagged:**") == 1
+    assert place.entries().count("— refused Bash") == 0, (
+        "the entry that waited has its lesson now, and no other was made"
+    )
+    assert "no correction waits" in place.fleet("learn", "--waiting").stdout
+    assert (place.folder / "agents/tank/reflections.jsonl").exists()
+
+
+def test_done_reflects_on_the_session_that_was_heard_of_last(place, talk):
+    place.fleet("init", "--agent", "tank")
+    place.hook("UserPromptSubmit", {"transcript_path": str(talk.path), "prompt_id": "1", "prompt": "hello there"})
+    said = place.fleet("done").stdout
+    assert "saved" in said
+    run = next(word for word in said.split() if word.startswith("reflect-")).rstrip(":")
+    place.fleet("undo", run)
+    assert "saved" in place.fleet("done", "--session", SESSION).stdout, "a person may have it done again"
+
+
+def test_notes_are_shown_at_the_next_start_and_a_changed_memory_is_named(place, talk):
+    place.fleet("init", "--agent", "tank")
+    place.context("SessionStart", {"source": "startup", "session_id": "one"})
+    home = place.folder / "agents" / "tank"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "memory.md").write_text(f"# M\n\nmine\n\n## Notes\n\n- 2026-05-09: {NOTE}\n")
+    (home / "user-model.md").write_text("## dev1\n- 2026-05-09: prefers short answers\n")
+    (home / "checks.md").write_text(
+        f"- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() - 60))}: the deploy\n"
+    )
+    shown = place.context("SessionStart", {"source": "startup", "session_id": "two"})
+    assert f"2026-05-09: {NOTE}" in shown
+    assert "prefers short answers" in shown
+    assert "the deploy" in shown
+    assert "agents/tank/memory.md changed since the last session" in shown
+    again = place.context("SessionStart", {"source": "startup", "session_id": "three"})
+    assert "changed since the last session" not in again
+
+
+def test_history_says_what_it_may_cost_before_it_begins(place, talk):
+    place.fleet("init", "--agent", "tank")
+    place.fleet("reflect", "--use", "claude")
+    words = ("reflect", "--all-since", "9999d", "--transcript", str(talk.path.parent))
+    said = place.fleet(*words, "--dry-run").stdout
+    assert "1 session to reflect on" in said
+    assert "at most $0.50" in said
+    assert not (place.folder / "agents/tank/reflections.jsonl").exists()
+
+
+def test_a_session_must_be_named(place):
+    place.fleet("init", "--agent", "tank")
+    assert "name a session" in place.fleet("reflect", expect=2).stderr
+    place.fleet("reflect", "--session", "nobody", expect=1)
+    place.fleet("reflect", "--transcript", "/nowhere", expect=2)
+    place.fleet("reflect", "--all-since", "soon", expect=2)
