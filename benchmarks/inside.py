@@ -11,10 +11,12 @@ from pathlib import Path
 from benchmarks.data import FULL_REPLICAS, WEIGHTS, WORDS, cached, full_replicas
 from benchmarks.workers import Prepared, Work
 from crdt import clock
-from fleet.app import consolidating, learning
+from fleet.app import consolidating, learning, sleeping, tidying
 from fleet.model.line import Column, Line, encode
+from fleet.reflect.housekeeping import Mode
 from fleet.store import config
 from fleet.store.workspace import Workspace
+from fleet.text import dates
 
 BEST = 30
 SHARD = "zerocool.0a0a0a0a"
@@ -149,6 +151,45 @@ def consolidate_year(cache: Path, count: int) -> Work:  # noqa: ARG001 - one sha
 
     work()
     return work
+
+
+def absolute_dates(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
+    """Make the dates of 10,000 notes absolute: every third one has a phrase of time, or what looks like one."""
+    said, at = _notes(random.Random(4)), datetime.now(UTC)
+    return lambda: [dates.absolutize(text, at) for text in said]
+
+
+def tidy_notes(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
+    """Plan the housekeeping of 10,000 private notes without embeddings: a tenth of them says what another one says."""
+    workspace = _with_notes(cache)
+    return lambda: tidying.tidy(workspace, "velma", Mode.ALWAYS, is_trial=True)
+
+
+def sleep_idle(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
+    """Sleep with 10,000 private notes, when nothing was written since the last sleep found nothing to do."""
+    workspace = _with_notes(cache)
+    for _ in range(3):
+        sleeping.sleep(workspace, "velma")
+    return lambda: sleeping.sleep(workspace, "velma")
+
+
+def _with_notes(cache: Path) -> Workspace:
+    workspace, rng = _workspace(cache), random.Random(4)
+    begin_ms = workspace.world.wall_ms() - 3_600_000
+    with workspace.writing("velma") as writer:
+        columns = (
+            Column(add=clock.pack(begin_ms + number), first={"scope": "private", "text": text})
+            for number, text in enumerate(_notes(rng))
+        )
+        writer.append_private([Line(f"p-{at:016x}", {writer.name: each}) for at, each in enumerate(columns)])
+    workspace.notes("velma").count()
+    return workspace
+
+
+def _notes(rng: random.Random) -> list[str]:
+    timed = ("broke yesterday", "was moved 3 days ago", "is today's standard", "took two weeks", "ends next month")
+    found = [f"{_words(rng)} {rng.choice(timed)}" if number % 3 == 0 else _words(rng) for number in range(9_000)]
+    return [*found, *(f"{text}." for text in rng.sample(found, 1_000))]
 
 
 def _words(rng: random.Random) -> str:

@@ -44,6 +44,8 @@ class Group(NamedTuple):
 
 
 YEAR = "consolidation of 365 daily logs"
+DATES, TIDY = "relative dates of 10,000 notes", "housekeeping of 10,000 notes without embeddings"
+IDLE = "a sleep with nothing to do, 10,000 notes"
 BUILD, BEST = "the database of N, from nothing", "open the database of N and answer the best 30"
 SEVEN = "seven full replicas of N that differ in 10 %, taken in"
 MEMORY = "peak memory, the database of N from nothing"
@@ -258,6 +260,9 @@ GROUPS = (
     Group((TAKE_IN,), partial(alone, work=TAKE_IN, name="take_in", most_ms=20)),
     Group((NEAR,), partial(alone, work=NEAR, name="nearest", most_ms=20)),
     Group((YEAR,), partial(alone, work=YEAR, name="consolidate_year", most_ms=3_000)),
+    Group((DATES,), partial(alone, work=DATES, name="absolute_dates", most_ms=1_000)),
+    Group((TIDY,), partial(alone, work=TIDY, name="tidy_notes", most_ms=5_000)),
+    Group((IDLE,), partial(alone, work=IDLE, name="sleep_idle", most_ms=200)),
     Group((REWRITTEN, REWRITTEN_MEMORY), rewritten),
     *(Group((_missing(name),), partial(missing_database, name=name)) for name in COMMANDS),
     *(Group((_work_of(words),), partial(reading_all, words=words)) for words in ABOUT_ALL),

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.app import consolidating, inbox, learning, reflecting, sharing, starting, tidying
+from fleet.app import consolidating, inbox, learning, reflecting, session_end, sharing, starting, tidying
 from fleet.app.learning import Correction
+from fleet.hosts import local
 from fleet.learn import mutations
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.recall.wording import counted
@@ -191,18 +192,26 @@ def _mark(workspace: Workspace, agent: str) -> str:
     for folder in ("clan-learnings/patterns.d", "clan-learnings/discoveries.d", ".agents/logs", ".agents/topics"):
         paths += [each.relative_to(root).as_posix() for each in (root / folder).glob("*") if each.is_file()]
     paths += ["clan-learnings/patterns.jsonl", "clan-learnings/discoveries.jsonl"]
-    looked = [workspace.world.wall_ms() // _LOOK_MS, changes.look(str(root), sorted(paths))]
+    ended = [[each.session, each.at_ms] for each in local.heard(str(root))]
+    looked = [workspace.world.wall_ms() // _LOOK_MS, ended, changes.look(str(root), sorted(paths))]
     return blake2b(json.dumps(looked).encode(), digest_size=16).hexdigest()
 
 
 # --- the phases -------------------------------------------------------------------------------------------------------
 
 
-def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
-    """Look at the sessions whose reflection was put off."""
+def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+    """Reflect on the sessions that have ended, those that were put off among them."""
     put_off = records.deferred(workspace, agent)
-    left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in put_off)
-    return Phase(name="", read=counted(len(put_off), "session that waits", "sessions that wait"), left=left)
+    read = counted(len(put_off), "session that was put off", "sessions that were put off")
+    if is_trial:
+        left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in put_off)
+        return Phase(name="", read=read, left=left)
+    done = session_end.reflect_due(workspace)
+    left = tuple(f"session {each.session}: {each.why}" for each in done if each.why)
+    ran = [each for each in done if not each.why]
+    said = f"reflected on {counted(len(ran), 'session', 'sessions')}" if ran else ""
+    return Phase(name="", read=read, changed=len(ran), told=said, left=left)
 
 
 def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
