@@ -227,6 +227,14 @@ class MemoryTree:
                 waiting += self._commits[commit][0]
         return not old
 
+    def before(self, at_s: float) -> str:
+        """Return the commit that was taken in as of a moment: all were made in the first second of 1970."""
+        return self._head if at_s > 1 else ""
+
+    def pushers(self, folder: str) -> dict[str, set[str]]:
+        """Return who committed to each file of a folder."""
+        return {path: {"fleet@localhost"} for path in self.paths(self._head) if path.startswith(f"{folder}/")}
+
     def forget_history(self) -> None:
         """Let go of every commit behind the one that is taken in."""
         if self._head:

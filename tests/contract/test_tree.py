@@ -66,6 +66,14 @@ def test_a_commit_descends_of_what_it_was_put_on_and_of_nothing_unknown(tree: Gi
     assert not tree.descends("0" * 40, first)
 
 
+def test_the_history_tells_who_committed_to_what_and_what_was_there_when(tree: GitTree):
+    assert (tree.before(9e9), tree.pushers("patterns.d")) == ("", {})
+    shard = "patterns.d/velma.09ab12cd.jsonl"
+    tree.move(tree.put({"patterns.jsonl": b"a\n", shard: b"b\n"}, ""))
+    assert tree.pushers("patterns.d") == {shard: {"fleet@localhost"}}
+    assert (tree.before(9e9), tree.before(1)) == (tree.head(), "")
+
+
 def test_what_is_not_here_is_gone_and_not_empty(tree: GitTree):
     first = tree.put({ONE: b"1\n"}, "")
     for unknown in ("1" * 40, "m1"):
