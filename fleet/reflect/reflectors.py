@@ -329,7 +329,15 @@ def _from_endpoint(settings: Settings, asked: str) -> Answer:
 def _anthropic(settings: Settings, key: str, asked: str) -> Answer:
     import anthropic
 
-    client = anthropic.Anthropic(base_url=settings.url, api_key=key or "none", timeout=settings.wait_s, max_retries=1)
+    # A redirection would take the session to an address that nobody agreed to; so would a key that is not ours.
+    client = anthropic.Anthropic(
+        base_url=settings.url,
+        api_key=key or "none",
+        timeout=settings.wait_s,
+        max_retries=1,
+        http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
+        default_headers={"Authorization": f"Bearer {key or 'none'}"},
+    )
     said = client.messages.create(
         model=settings.model,
         max_tokens=_TOKENS_OUT_MAX,
@@ -350,7 +358,14 @@ def _anthropic(settings: Settings, key: str, asked: str) -> Answer:
 def _openai(settings: Settings, key: str, asked: str) -> Answer:
     import openai
 
-    client = openai.OpenAI(base_url=settings.url, api_key=key or "none", timeout=settings.wait_s, max_retries=1)
+    client = openai.OpenAI(
+        base_url=settings.url,
+        api_key=key or "none",
+        timeout=settings.wait_s,
+        max_retries=1,
+        http_client=openai.DefaultHttpxClient(follow_redirects=False),
+        default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},
+    )
     said = client.chat.completions.create(
         model=settings.model,
         max_tokens=_TOKENS_OUT_MAX,
