@@ -1,18 +1,23 @@
 """Work of fleet's that is measured within a process, each piece prepared by a function that returns it."""
 
+import json
 import os
 import random
 import shutil
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count as counting
 from pathlib import Path
 
 from benchmarks.data import FULL_REPLICAS, WEIGHTS, WORDS, cached, full_replicas
-from benchmarks.workers import Prepared, Work
+from benchmarks.replay import sessions as replayed
+from benchmarks.workers import Prepared, UnmeasuredError, Work
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, tidying
+from fleet.hosts import sessions, transcripts
 from fleet.model.line import Column, Line, encode
+from fleet.reflect import digest, rules
 from fleet.reflect.housekeeping import Mode
 from fleet.store import config
 from fleet.store.workspace import Workspace
@@ -190,6 +195,61 @@ def _notes(rng: random.Random) -> list[str]:
     timed = ("broke yesterday", "was moved 3 days ago", "is today's standard", "took two weeks", "ends next month")
     found = [f"{_words(rng)} {rng.choice(timed)}" if number % 3 == 0 else _words(rng) for number in range(9_000)]
     return [*found, *(f"{text}." for text in rng.sample(found, 1_000))]
+
+
+def prepare_transcript(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
+    """Make the digest of a transcript of 10 MB: prompts, calls, failures, and mostly the output of tools."""
+    path, rng = Path(tempfile.mkdtemp(prefix="inside-", dir=cache)) / "transcript.jsonl", random.Random(14)
+    with path.open("w") as file:
+        for number in counting():
+            text = " ".join(rng.choices(WORDS, k=rng.randint(50, 900)))
+            call = {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {"command": f"make part{number}"}}
+            result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": text, "is_error": number % 9 == 0}
+            said = [{"type": "text", "text": text[:200]}]
+            for role, blocks in (("user", said), ("assistant", [*said, call]), ("user", [result])):
+                file.write(json.dumps({"type": role, "message": {"role": role, "content": blocks}}) + "\n")
+            if file.tell() > 10_000_000:
+                break
+
+    def work() -> object:
+        return digest.digest(sessions.read(path).events)
+
+    return work
+
+
+def reflect_replay(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
+    """Ask the rules about the recorded sessions of a team.
+
+    Raises:
+        UnmeasuredError: they are not here.
+    """
+    corpus = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "replay" / "sessions.jsonl"
+    if not corpus.is_file():
+        raise UnmeasuredError("no shared corpora here")
+    read = [rules.Session(each.id, list(_events(each)), (), each.cwd) for each in replayed.load(corpus)]
+    read = [each._replace(objections=transcripts.objections(each.events)[0]) for each in read]
+
+    def work() -> object:
+        return [rules.reflect(each) for each in read]
+
+    return work
+
+
+def _events(session: replayed.Session) -> Iterator[transcripts.Event]:
+    """Yield a recorded session's events as the reader of transcripts does."""
+    for number, told in enumerate(session.events, 1):
+        kind, name, text = told["e"], told.get("id", ""), told.get("text", "")
+        if kind == "call":
+            event = transcripts.Event("call", name, tool=told["tool"], about=transcripts.about(told["input"]))
+        elif kind == "result":
+            how = "refused" if told.get("rejected") else "result"
+            event = transcripts.Event(how, name, text, is_ok=told["ok"])
+        elif kind in ("prompt", "interrupt"):
+            event = transcripts.Event("prompt" if kind == "prompt" else "stopped", name, text)
+        else:
+            continue
+        event.at, event.line = told["t"], number
+        yield event
 
 
 def _words(rng: random.Random) -> str:

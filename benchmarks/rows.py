@@ -46,6 +46,9 @@ class Group(NamedTuple):
 YEAR = "consolidation of 365 daily logs"
 DATES, TIDY = "relative dates of 10,000 notes", "housekeeping of 10,000 notes without embeddings"
 IDLE = "a sleep with nothing to do, 10,000 notes"
+PREPARED = "a transcript of 10 MB made a digest of"
+PREPARED_MEMORY = f"{PREPARED}: peak memory"
+REPLAYED = "142 recorded sessions reflected on by the rules"
 BUILD, BEST = "the database of N, from nothing", "open the database of N and answer the best 30"
 SEVEN = "seven full replicas of N that differ in 10 %, taken in"
 MEMORY = "peak memory, the database of N from nothing"
@@ -94,6 +97,17 @@ def memory(bench: Bench) -> Iterator[Row]:
     """The peak of a process that makes the database."""
     cached(bench.count, bench.cache)
     yield under(MEMORY, workers.peak_mb_of("build_for_memory", bench.cache, bench.count), 100, "MB")
+
+
+def preparing(bench: Bench) -> Iterator[Row]:
+    """What a session's end needs before anybody is asked, in time and memory; and the rules over many sessions."""
+    yield from alone(bench, work=PREPARED, name="prepare_transcript", most_ms=1_000)
+    yield under(PREPARED_MEMORY, workers.peak_mb_of("prepare_transcript", bench.cache, bench.count), 150, "MB")
+    took = workers.alternated(["reflect_replay"], bench.cache, bench.count, 1)["reflect_replay"]
+    if isinstance(took, UnmeasuredError):
+        yield unmeasured(REPLAYED, "under 60 s", str(took))
+    else:
+        yield under(REPLAYED, took, 60, "s")
 
 
 def in_process(bench: Bench) -> Iterator[Row]:
@@ -259,6 +273,7 @@ GROUPS = (
     Group((MEMORY,), memory),
     Group((TAKE_IN,), partial(alone, work=TAKE_IN, name="take_in", most_ms=20)),
     Group((NEAR,), partial(alone, work=NEAR, name="nearest", most_ms=20)),
+    Group((PREPARED, PREPARED_MEMORY, REPLAYED), preparing),
     Group((YEAR,), partial(alone, work=YEAR, name="consolidate_year", most_ms=3_000)),
     Group((DATES,), partial(alone, work=DATES, name="absolute_dates", most_ms=1_000)),
     Group((TIDY,), partial(alone, work=TIDY, name="tidy_notes", most_ms=5_000)),
