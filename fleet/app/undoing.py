@@ -9,6 +9,7 @@ left.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from fleet.app import guarding, reflecting
@@ -99,9 +100,9 @@ def undo(workspace: Workspace, run_id: str = "", *, is_trial: bool = False) -> U
     Raises:
         NoError: there is no such run, it is taken back already, or it cannot be.
     """
-    with workspace.files.lock(workspace.local / "locks" / "undo.lock"):
+    with _alone(workspace):
         if not is_trial:
-            finish(workspace)
+            _finish(workspace)
         run = runs.find(workspace, run_id) if run_id else last(workspace)
         if by := runs.undone(workspace).get(run.id):
             raise NoError(
@@ -115,11 +116,27 @@ def undo(workspace: Workspace, run_id: str = "", *, is_trial: bool = False) -> U
         if is_trial:
             return _foreseen(workspace, run)
         workspace.state.put(**{_PENDING: run.id})
-        return _finished(workspace, run, runs.take_back(workspace, run.id))
+        try:
+            done = runs.take_back(workspace, run.id)
+        except NoError:
+            workspace.state.put(**{_PENDING: ""})
+            raise
+        return _finished(workspace, run, done)
 
 
 def finish(workspace: Workspace) -> Undone | None:
     """Finish the undo that a crash left half done; return what came of it, None where there was none."""
+    if not workspace.state.get(_PENDING):
+        return None
+    with _alone(workspace):
+        return _finish(workspace)
+
+
+def _alone(workspace: Workspace) -> AbstractContextManager[None]:
+    return workspace.files.lock(workspace.local / "locks" / "undo.lock")
+
+
+def _finish(workspace: Workspace) -> Undone | None:
     pending = workspace.state.get(_PENDING)
     if not pending:
         return None
