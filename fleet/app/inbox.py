@@ -11,6 +11,7 @@ is to be edited); persona ``note``; promotion ``lesson``; guard ``lesson`` and `
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from difflib import unified_diff
 from hashlib import blake2b
 from pathlib import PurePosixPath
@@ -279,16 +280,17 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         NoError: there is no such item; or it is not true, or not new any more, and waits no longer.
         UsageError: an answer is missing.
     """
-    _finish(workspace)
-    entry = find(workspace, prefix)
-    handler = _handler(entry.item)
-    if handler is None:
-        raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {entry.item.id} waits on")
-    if why := handler.check(workspace, entry):
-        inbox.decide(workspace, entry.agent, [Decision(id=entry.item.id, said="elsewhere", by=agent, why=why)])
-        raise NoError(f"{entry.item.id} waits no longer: {why}. Nothing was changed")
-    told, run = handler.approve(workspace, entry, answer)
-    return _decided(workspace, agent, entry, Decision(id=entry.item.id, said="approved", did=told, run=run))
+    with _alone(workspace):
+        _finish(workspace)
+        entry = find(workspace, prefix)
+        handler = _handler(entry.item)
+        if handler is None:
+            raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {entry.item.id} waits on")
+        if why := handler.check(workspace, entry):
+            inbox.decide(workspace, entry.agent, [Decision(id=entry.item.id, said="elsewhere", by=agent, why=why)])
+            raise NoError(f"{entry.item.id} waits no longer: {why}. Nothing was changed")
+        told, run = handler.approve(workspace, entry, answer)
+        return _decided(workspace, agent, entry, Decision(id=entry.item.id, said="approved", did=told, run=run))
 
 
 def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Decided:
@@ -297,19 +299,25 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
     Raises:
         NoError: there is no such item.
     """
-    _finish(workspace)
-    entry = find(workspace, prefix)
-    handler = _handler(entry.item)
-    told, run = "nothing was changed but the inbox", ""
-    if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
-        told, run = handler.reject(workspace, entry)
-    if not run:
-        with runs.noting(workspace, entry.agent, "decide") as noted:
-            noted.told = f"rejected {entry.item.id}"
-            noted.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
-        run = noted.run
-    said = Decision(id=entry.item.id, said="rejected", why=why, did=told, run=run)
-    return _decided(workspace, agent, entry, said)
+    with _alone(workspace):
+        _finish(workspace)
+        entry = find(workspace, prefix)
+        handler = _handler(entry.item)
+        told, run = "nothing was changed but the inbox", ""
+        if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
+            told, run = handler.reject(workspace, entry)
+        if not run:
+            with runs.noting(workspace, entry.agent, "decide") as noted:
+                noted.told = f"rejected {entry.item.id}"
+                noted.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
+            run = noted.run
+        said = Decision(id=entry.item.id, said="rejected", why=why, did=told, run=run)
+        return _decided(workspace, agent, entry, said)
+
+
+def _alone(workspace: Workspace) -> AbstractContextManager[None]:
+    """Hold the lock of decisions: two who say yes at once must not have a thing done twice."""
+    return workspace.files.lock(workspace.local / "locks" / "decide.lock")
 
 
 def _decided(workspace: Workspace, agent: str, entry: Entry, said: Decision) -> Decided:

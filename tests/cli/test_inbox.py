@@ -267,6 +267,17 @@ def test_what_was_decided_is_not_decided_twice(w):
     assert w.run("w", "inbox").stdout == "all caught up: nothing waits for a decision\n"
 
 
+def test_two_who_say_yes_at_once_have_it_done_once(w):
+    put(w, "candidate", LESSON, body={"pattern": LESSON, "wrong": "w", "right": "r"})
+    [item] = waiting(w)
+    words = [sys.executable, "-m", "fleet", "inbox", "approve", item["id"]]
+    both = [
+        subprocess.Popen(words, cwd=w.folder / "w", env=w.environment(), stderr=subprocess.DEVNULL) for _ in range(2)
+    ]
+    assert sorted(each.wait(60) for each in both) == [0, 1]
+    assert w.seen("w") == {LESSON: 1}
+
+
 def test_what_nobody_decides_in_time_is_dropped_aloud_and_its_draft_with_it(w):
     put_skill(w)
     [skill] = waiting(w)
