@@ -43,6 +43,7 @@ KIND = "tidy"
 _MEMORY_GROUP = "memory"
 _NOTE = re.compile(r"- (?P<day>\d{4}-\d{2}-\d{2}): (?P<text>\S.*)")
 _ROUNDS_MAX = 3
+_DAY_MS = 86_400_000
 _DIFF_ROWS = 60
 _REPORT_BYTES_MAX = 256 * 1024
 
@@ -226,6 +227,7 @@ class _Notebook:
         logged = dict.fromkeys(each.pattern for each in counting.occurrences(workspace, agent))
         shared = workspace.patterns.some([each for each in logged if each not in hidden])
         looked = exposure.accesses(workspace.state, agent)
+        now_ms = workspace.world.wall_ms()
         here, hot = set(workspace.current_replicas()), set(promotion.standing(workspace, agent).lessons)
         waits = {each.item.key for each in inbox.waiting(workspace, [agent])}
         notes = []
@@ -240,6 +242,7 @@ class _Notebook:
                 stage = Stage.PENDING if each.id in waits else stage
                 stage = Stage.RAW if at_ms > (self.last_ms or -1) else stage
             is_alone = each.id in hidden or each.loggers == {agent}
+            is_dated = 0 < at_ms < now_ms + _DAY_MS  # else nobody knows when it was written, or how old it is
             notes.append(
                 Note(
                     each.id,
@@ -251,8 +254,8 @@ class _Notebook:
                     tags=tuple(each.tags),
                     stage=stage,
                     merged=_merged(own),
-                    may_change=is_alone and each.state != edits.PUBLISHED,
-                    may_rest=each.state != edits.PUBLISHED and each.id not in hot,
+                    may_change=is_dated and is_alone and each.state != edits.PUBLISHED,
+                    may_rest=is_dated and each.state != edits.PUBLISHED and each.id not in hot,
                 )
             )
         return _with_sums(notes)
@@ -327,7 +330,7 @@ def _zone(name: str) -> tzinfo | None:
 
 
 def _ms(stamp: str) -> int:
-    return clock.unpack(stamp)[0] if stamp else 0
+    return clock.unpack(stamp)[0] if clock.is_stamp(stamp) else 0
 
 
 def _hash(text: str) -> str:

@@ -233,7 +233,10 @@ def test_what_rests_is_not_looked_at(stage):
     assert plan([note("a", "It broke yesterday", OLD_MS, stage=stage)], NOW_MS).report.total_scanned == 0
 
 
-# --- "MIN_HOURS_BETWEEN_COORDINATED_RUNS", "MIN_NEW_RECORDS_FOR_COORDINATED_RUN", modes and skip reasons --------------
+# --- "Minimum interval (in hours) between Coordinated passes for one agent. Matches Auto Dream's 24h cadence."
+# "Minimum number of newly-written records (since last_reflection_at) that must exist before a Coordinated pass runs."
+# "Controls when the reflection pass runs its expensive phases." "Why a Coordinated pass decided to skip, when it did."
+# "safe to schedule on a periodic tick (default cadence 24h, driven from the CLI)" ------------------------------------
 
 
 def test_3_records_give_not_enough_new_records():
@@ -256,6 +259,7 @@ def test_after_the_hosts_own_pass_a_coordinated_one_is_skipped():
 
 
 def test_run_reflection_pass_runs_unconditionally_in_the_mode_always():
+    """ "Back-compat entry point — runs the reflection pass unconditionally"; `..._with_mode`: "honouring mode"."""
     assert skip_reason(Mode.ALWAYS, NOW_MS, NOW_MS, 0, NOW_MS) is None
 
 

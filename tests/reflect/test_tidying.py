@@ -416,3 +416,61 @@ def test_bad_words_change_nothing_and_say_so(tmp_path, words):
     stand = Stage(tmp_path)
     stand.run("w", "init", "--agent", "velma")
     assert "nothing was changed" in stand.run("w", "tidy", *words, expect=2).stderr
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+
+def test_a_note_of_which_nobody_says_when_it_was_written_is_left_as_it_is(workspace):
+    with workspace.writing("velma") as writer:
+        column = Column(
+            add=clock.pack(START_MS + 400 * DAY_MS), first={"scope": "private", "text": "It broke yesterday"}
+        )
+        writer.append_private([Line(f"p-{1:016x}", {ME: column})])
+    assert tidy(workspace).plan.changes == ()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"stage": 7},
+        {"stage": "asleep"},
+        {"consolidated_from": "p-1"},
+        {"consolidated_from": [1, None, f"p-{1:016x}", f"p-{2:016x}"]},
+        {"importance": "high"},
+        {"importance": -5},
+        {"importance": 1e308},
+        {"tags": "ci"},
+        {"tags": [1, ["ci"]]},
+    ],
+)
+def test_odd_values_of_a_record_cost_nothing_but_themselves(workspace, fields):
+    note(workspace, 1, "The build broke yesterday", **fields)
+    note(workspace, 2, "The cache broke yesterday", consolidated_from=[f"p-{1:016x}"])
+    assert tidy(workspace).report.absolutized_dates == 2
+
+
+@pytest.mark.parametrize("rubbish", [b"\x00\xff" * 500, b"<<<<<<< HEAD\n", b'{"id":"p-', b"\xef\xbb\xbf{}\n"])
+def test_rubbish_in_the_private_file_costs_its_own_line(workspace, rubbish):
+    note(workspace, 1, "The build broke yesterday")
+    path = workspace.notes_file("velma")
+    path.write_bytes(path.read_bytes() + rubbish + b"\n")
+    assert tidy(workspace).report.absolutized_dates == 1
+
+
+def test_records_that_cannot_be_read_stop_no_pass(workspace):
+    note(workspace, 1, "The build broke yesterday")
+    records.file_of(workspace, "velma").write_bytes(
+        b'\xff\xfe{"run":\n{"run":"tidy-x","kind":"tidy","raw":"{","at":"x"}\n'
+    )
+    assert tidy(workspace, Mode.COORDINATED).report.skipped is not None
+    assert tidy(workspace).report.absolutized_dates == 1
+
+
+def test_a_zone_that_nobody_knows_is_utc(tmp_path, wall):
+    here = opened(tmp_path, wall, '[sleep]\nzone = "Mars/Olympus"\n')
+    with here.writing("velma"):
+        pass
+    note(here, 1, "The build broke yesterday")
+    assert tidy(here).report.absolutized_dates == 1
+    here.close()
