@@ -24,6 +24,7 @@ from fleet.reflect import digest, records, reflection, reflectors, rules
 from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record
 from fleet.reflect.reflectors import Answer
 from fleet.store import config, consent, runs
+from fleet.store.doctor import Finding
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 
@@ -152,6 +153,29 @@ def _consented(workspace: Workspace, reflector: str) -> str:
     if reflector == "endpoint":
         return f"endpoint {set_.api} {set_.url} {set_.key_env}"
     return reflector
+
+
+def findings(workspace: Workspace, agent: str) -> Iterator[Finding]:
+    """Yield what ``fleet doctor`` tells of reflection: who is asked, what was spent today, what came to nothing."""
+    allowed, named = limits(workspace), unagreed(workspace)
+    spent = records.spent(workspace, workspace.wall()[:10])
+    told = f"by {chosen(workspace)}; today ${spent:.2f} of ${allowed.daily_usd:g}"
+    if allowed.is_off:
+        yield Finding("reflection", "note", "turned off", "no session is reflected on by itself")
+        return
+    if named:
+        do = "`fleet reflect --agree` says yes on this machine"
+        yield Finding("reflection", "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do)
+        return
+    lines = records.read(workspace, agent) if agent else []
+    banned = sum(each.line == RAN and "banned word" in each.why for each in lines)
+    if banned:
+        do = "`fleet records` shows them; the words are [reflect] banned in fleet.toml"
+        many = f"{banned:,} reflection{'s' if banned > 1 else ''} had a banned word"
+        yield Finding("reflection", "note", f"{told}; {many}", "all of each was rejected", do)
+        return
+    waits = len(records.deferred(workspace, agent)) if agent else 0
+    yield Finding("reflection", "ok", f"{told}{f'; {waits:,} deferred to a later day' if waits else ''}")
 
 
 # --- one session ------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shutil import which
 from typing import Any
 
-from fleet.app import finding, guarding, reflecting, searching, setup, sharing, starting, trusting
+from fleet.app import finding, guarding, reflecting, searching, session_end, setup, sharing, starting, trusting
 from fleet.learn import counting
 from fleet.model.errors import FleetError
 from fleet.reflect import inbox
@@ -101,6 +101,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool
         _kept_back(workspace),
         _embedding(workspace),
         setup.findings(workspace, agent, lambda each: starting.session_start(workspace, each).text),
+        session_end.findings(workspace, agent or workspace.replicas().default_agent),
     ):
         found += _made(check)
     if online:
