@@ -30,6 +30,7 @@ from fleet.reflect.consolidation import Gates, Lock, Plan
 from fleet.reflect.daily_log import Block, Told
 from fleet.reflect.observations import Said
 from fleet.reflect.recurring import SESSIONS_MIN, Recurrence, grouped, text_id
+from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import Entry
 from fleet.store import runs
 from fleet.store.runs import Edit, Run
@@ -132,7 +133,9 @@ class Migrated(NamedTuple):
 # --- a session's end -------------------------------------------------------------------------------------------------
 
 
-def close_session(workspace: Workspace, agent: str, session: str, told: Told | None = None) -> Closed:
+def close_session(
+    workspace: Workspace, agent: str, session: str, said: Reflection | None = None, told: Told | None = None
+) -> Closed:
     """Log what a session did, suggest or promote what has come up in several, and consolidate if the gates are open.
 
     To do it twice adds nothing. A session in which nothing happened has no block.
@@ -141,12 +144,13 @@ def close_session(workspace: Workspace, agent: str, session: str, told: Told | N
         workspace: where.
         agent: whose session.
         session: the host's id of it.
-        told: what a reflection on it says; None or empty: what was observed is what there is.
+        said: a reflection on it; None: what was observed is what there is.
+        told: the same as lines of a block.
     """
     if workspace.is_read_only:
         return Closed("", Reflected(scratchpad.SUGGEST))
     runs.recover(workspace)
-    log = _log_session(workspace, agent, session, told)
+    log = _log_session(workspace, agent, session, daily_log.told_of(said) if said is not None else told)
     reflected = reflect(workspace, agent)
     done = None
     if check(workspace, agent, session).is_open:

@@ -24,6 +24,7 @@ from fleet.recall import ready, triggers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
+    from fleet.app.session_end import Reflected
     from fleet.store.workspace import Workspace
 
 STATE_WAIT_S = 1.0
@@ -545,16 +546,18 @@ def work_at_the_end(call: Call) -> str:
 
     with call.guarded("old sessions are still remembered"):
         local.prune(call.root)
-    with call.guarded("what this session did is in no daily log"):
-        _close_session(call)
     if call.agent == GUEST:
+        _close_session(call, ())
         return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"
-    with _opened(call) as workspace:
-        with call.guarded("the session was not reflected on"):
-            from fleet.app import session_end
+    reflected: list[Reflected] = []
+    with _opened(call) as workspace, call.guarded("the session was not reflected on"):
+        from fleet.app import session_end
 
-            for came in session_end.reflect_due(workspace, only=call.session):
-                call.log(f"reflected on {came.session}: {came.told()}")
+        reflected += session_end.reflect_due(workspace, only=call.session)
+        for came in reflected:
+            call.log(f"reflected on {came.session}: {came.told()}")
+    _close_session(call, reflected)
+    with _opened(call) as workspace:
         if workspace.config.hook.sync_at_end:
             done = sharing.exchange(workspace, call.agent)
             why = done.why
@@ -571,13 +574,16 @@ def work_at_the_end(call: Call) -> str:
     return f"synced{part}: {_counted(done.out, 'line')} out, {_counted(done.patterns_in, 'lesson')} in"
 
 
-def _close_session(call: Call) -> None:
+def _close_session(call: Call, reflected: "Iterable[Reflected]") -> None:
     """Log what the session did, and suggest, promote and consolidate what has come up in several."""
-    from fleet.app import consolidating
+    with call.guarded("what this session did is in no daily log"):
+        from fleet.app import consolidating
 
-    with _opened(call) as workspace:
-        if told := consolidating.close_session(workspace, call.agent, call.session).told():
-            call.log(told)
+        plans = (each.plan for each in reflected if each.session == call.session)
+        said = next((plan.reflection for plan in plans if plan is not None), None)
+        with _opened(call) as workspace:
+            if told := consolidating.close_session(workspace, call.agent, call.session, said).told():
+                call.log(told)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from fleet.app import recording, session_end
+from fleet.app import consolidating, recording, session_end
 from fleet.app.session_end import Reflected
 from fleet.cli import output
 from fleet.cli.output import counted, note, say
-from fleet.model.errors import UsageError
+from fleet.model.errors import NoError, UsageError
+from fleet.reflect.reflection import Reflection
 from fleet.store.workspace import Workspace
 from fleet.text.screening import for_terminal
 
@@ -70,11 +71,27 @@ def _done(
     directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
-    """End the session that runs here: reflect on it now. `/done` runs this."""
+    """End the session that runs here: reflect on it now, and log it in the day's log. `/done` runs this."""
     with output.opened(directory) as workspace:
-        who = output.agent_in(workspace, agent)
-        path = session_end.transcript_of(workspace, session or output.chosen.session)
-        _tell([session_end.reflect(workspace, who, path, by_hand=True)], as_json=as_json)
+        who, named = output.agent_in(workspace, agent), output.session_named(session)
+        try:
+            path = session_end.transcript_of(workspace, session or output.chosen.session)
+        except NoError:  # a session without a transcript has been observed, perhaps
+            if not (named and _close(workspace, who, named, None)):
+                raise
+            return
+        done = session_end.reflect(workspace, who, path, by_hand=True)
+        _tell([done], as_json=as_json)
+        said = done.plan.reflection if done.plan is not None else None
+        _close(workspace, who, done.session, said)
+
+
+def _close(workspace: Workspace, agent: str, session: str, said: Reflection | None) -> str:
+    """Log what a session did; return what came of it, "" for nothing."""
+    told = consolidating.close_session(workspace, agent, session, said).told()
+    if told:
+        output.note(told)
+    return told
 
 
 def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:

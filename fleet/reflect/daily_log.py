@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fleet.reflect.observations import Row, Said, comment, observed, rows, session_key, whose
+from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import parse
 from fleet.text import dates
 
@@ -69,6 +70,15 @@ class Told(NamedTuple):
     def is_empty(self) -> bool:
         """Whether nothing happened."""
         return not any(self)
+
+
+def told_of(said: Reflection) -> Told:
+    """Return what a reflection on a session says, as the lines of a block."""
+    return Told(
+        worked=tuple(filter(None, [said.what_worked])),
+        failed=tuple(filter(None, [said.what_didnt])),
+        learned=(*(each.text for each in said.lessons), *said.memory_notes),
+    )
 
 
 class Block(NamedTuple):

@@ -82,7 +82,7 @@ class Project:
         """End a session."""
         workspace = self.workspace()
         try:
-            return consolidating.close_session(workspace, agent, session, told)
+            return consolidating.close_session(workspace, agent, session, told=told)
         finally:
             workspace.close()
 

@@ -16,6 +16,7 @@ from fleet.reflect import consolidation, daily_log, migration, topics
 from fleet.reflect.consolidation import STALE_MINUTES, Lock, read_lock, skip_reason
 from fleet.reflect.daily_log import Told
 from fleet.reflect.observations import Said
+from fleet.reflect.reflection import Reflection
 from tests.reflect.grounds import BEGIN, DAY, HOUR, MINUTE, ROOT, Project
 
 LOCK = ".agents/.consolidation-lock"
@@ -746,6 +747,21 @@ def test_a_session_end_by_the_hook_writes_the_block(project):
     while not project.read(f".agents/logs/{day}.md") and time.monotonic() < until:
         time.sleep(0.1)
     assert "the orders table needs an index" in project.read(f".agents/logs/{day}.md")
+
+
+def test_done_writes_the_block_of_a_session_without_a_transcript(project):
+    project.fleet("done", "--session", "s1", expect=1)
+    project.fleet("observe", "fix", "the orders table needs an index", "--session", "s1")
+    project.fleet("done", "--session", "s1")
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    assert "- Fixed: the orders table needs an index" in project.read(f".agents/logs/{day}.md")
+
+
+def test_the_block_comes_from_the_reflection_where_there_is_one():
+    said = Reflection(outcome="partial", what_worked="indexes", what_didnt="caching", memory_notes=("keep it small",))
+    told = daily_log.told_of(said)
+    assert (told.worked, told.failed, told.learned) == (("indexes",), ("caching",), ("keep it small",))
+    assert daily_log.told_of(Reflection(outcome="success")).is_empty
 
 
 def test_consolidation_runs_at_a_sessions_end_when_the_gates_open(project):
