@@ -169,6 +169,8 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
     _take_seat(workspace, agent)
     with _alone(workspace):
         done = fetch_from(workspace, remote, _hooks(workspace, []))
+        for warning in remote.warnings:
+            workspace.warn(warning)
         _note_answer(workspace, fetched=workspace.wall())
         policy.note_seen(workspace, done.came, done.lost)
         starting.write_page(workspace)

@@ -57,6 +57,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "quarantined": quarantined,
         "held": len(workspace.db.late()),
         "carried": workspace.db.carried_count(),
+        "held_files": [{"path": path, "reason": why} for path, why in sorted(workspace.tree.held().items())],
         "replicas": _replicas(workspace),
     }
 

@@ -345,6 +345,9 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
         rows += [
             f"            {each['path']}, line {each['line']}: {each['reason']}" for each in kept[:QUARANTINED_SHOWN]
         ]
+    if kept := found["held_files"]:
+        rows.append(f"held files  {counted(len(kept), 'file')} of the clan's tree: not read, and not dropped")
+        rows += [f"            {each['path']}: {each['reason']}" for each in kept[:QUARANTINED_SHOWN]]
     rows.append(f"replicas    {counted(len(found['replicas']), 'replica')} seen")
     rows += [
         f"            {each['replica']:<24} {output.when(each['last']):<18} {each['where']}"

@@ -41,6 +41,15 @@ WITHHELD_MAX = 20_000  # lessons of one writer of which a part waits for an answ
 
 LIVE_PORT = 8377
 
+# What is read of one clan. Beyond, it is held: left where it is, said, and read by nobody.
+SHARD_BYTES_MAX = 32 * 1024 * 1024
+SHARD_LINES_MAX = 200_000
+SHARD_DISCOVERIES_MAX = 20_000
+SHARD_BYTES_MIN = 24  # in fewer no line fits
+SHARDS_MAX = 10_000
+EDITION_LINES_MAX = 2_000_000
+UNREADABLE_MAX = 10_000  # lines of a shard that are none, blank ones among them
+
 LOCK_WAIT_S = 20.0
 QUARANTINE_BYTES_MAX = 16 * 1024 * 1024
 REFUSED_KEPT_MAX = 10_000  # refused lines that one load keeps in memory, with their bytes; the others are counted

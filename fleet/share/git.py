@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from fleet.model import limits
 from fleet.model.errors import BusyError, UsageError
 from fleet.share.remote import (
     Files,
@@ -49,6 +50,9 @@ _NO = re.compile(
 _HUNG_UP = re.compile(r"^.*(?:the remote end hung up|unexpected disconnect).*$\n?", re.MULTILINE)
 # Git's words for a remote whose objects are named by another hash than ours; not so if it is empty still.
 _OTHER_HASH = re.compile(r"mismatched algorithms|does not support this repository's hash algorithm")
+# Git's words for objects that it takes for malformed: a tree with `..`, `.git` or entries out of order in it.
+_MALFORMED = re.compile(r"fsck error|error: object [0-9a-f]{40,64}: |badTree|too-short tree|malformed")
+_UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
 _UNFIT = re.compile(r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error")
 
 
@@ -119,9 +123,12 @@ class GitRemote:
             found = self._fetch(since)
             if found.head == since:
                 return (Files() if since else Whole()), since
-            old, new = tree.sort_entries(found.before or {}).files, tree.sort_entries(found.now)
+            held = self._copy.held()
+            old, new = tree.sort_entries(found.before or {}, held).files, tree.sort_entries(found.now, held)
             # What is there and is not read is not gone.
-            files = {path: b"" for path in old if path not in new.files and path not in new.large}
+            files = {
+                path: b"" for path in old if path not in new.files and path not in new.large and path not in new.held
+            }
             wanted = {path: oid for path, (oid, _) in new.files.items() if old.get(path, ("", 0))[0] != oid}
             files |= zip(wanted, self._copy.blobs(wanted.values()), strict=True)
             return (Whole(files) if found.before is None else files), found.head
@@ -143,9 +150,9 @@ class GitRemote:
             return Moved("the state it builds on is not known here")
         with self._alone():
             try:
-                commit = self._copy.commit(
-                    files, on, message=message or _generated(files), at_s=time.time(), author=self._author
-                )
+                kept = self._copy.fit(on) if on and self._copy.is_malformed(on) else None
+                told = message or _generated(files)
+                commit = self._copy.commit(files, on, message=told, at_s=time.time(), author=self._author, kept=kept)
             except GitDamaged as why:
                 # Most often `on` is simply not here: the copy is newer than the mark. Either way a pull mends it.
                 if not on or self._copy.git("cat-file", "-e", on).code == 0:
@@ -172,7 +179,18 @@ class GitRemote:
         if _MARK.fullmatch(since):
             with suppress(GitDamaged):  # it is not here, or not any more
                 before = self._copy.listing(since)
-        return _Fetched(head, before, self._copy.listing(head))
+        now = self._copy.listing(head)
+        self._look_over({path: entry for path, entry in now.items() if before is None or before.get(path) != entry})
+        return _Fetched(head, before, now)
+
+    def _look_over(self, news: dict[str, Entry]) -> None:
+        """Look at how many lines each new file has, before anybody reads them one by one; note what is held."""
+        files = tree.sort_entries(news, self._copy.held()).files
+        wanted = {path: oid for path, (oid, size) in files.items() if size > limits.UNREADABLE_MAX}
+        with self._copy.reading():
+            judged = zip(wanted.items(), self._copy.blobs(wanted.values()), strict=True)
+            held = {oid: why for (path, oid), data in judged if (why := tree.too_much(path, data))}
+        self._copy.hold(held)
 
     def _warn_of(self, found: "_Fetched", since: Mark) -> None:
         """Warn of a head that goes back, and of what is new in its tree and is not read."""
@@ -185,10 +203,15 @@ class GitRemote:
             )
         elif found.before is not None and not self._copy.is_ancestor(since, found.head):
             self.warnings.append(f"{self.name}: the remote's history was rewritten; nothing that was read goes back")
-        known, entries = found.before or {}, tree.sort_entries(found.now)
+        known, entries = found.before or {}, tree.sort_entries(found.now, self._copy.held())
         refused = [path for path in entries.refused if known.get(path) != found.now[path]]
         large = [path for path in entries.large if known.get(path) != found.now[path]]
-        self.skipped += len(refused) + len(large)
+        held = [path for path in entries.held if known.get(path) != found.now[path]]
+        self.skipped += len(refused) + len(large) + len(held)
+        if held:
+            named = "; ".join(f"{for_terminal(path)[:100]} ({entries.held[path]})" for path in held[:_NAMED_MAX])
+            more = ", ..." if len(held) > _NAMED_MAX else ""
+            self.warnings.append(f"{self.name}: {len(held):,} files are held, not read and not dropped: {named}{more}")
         for path in large:
             is_one = found.now[path].size > tree.BLOB_BYTES_MAX
             what, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
@@ -212,9 +235,28 @@ class GitRemote:
         if self._takes_other_hash(done):
             return self._fetch_head()
         why = self._copy.words(done)
+        # Nothing of it is ever checked out, and only plain files at the clan's own paths are read: it stops nobody.
+        if _MALFORMED.search(done.err) and self._fetch_unchecked(*options):
+            return self._taken_unchecked(self._copy.ref(SEEN))
         if self._copy.is_damaged(done):
             raise GitDamaged(why)
         raise self._unavailable(why)
+
+    def _fetch_unchecked(self, *options: str) -> bool:
+        words = ("fetch", *options, "--no-write-fetch-head", "--update-shallow", "--", _NAME)
+        return self._far(*words, is_checked=False).code == 0
+
+    def _taken_unchecked(self, head: Mark) -> Mark:
+        """Note a head that git refused, and say who made it so; the next push puts a well-formed tree on top."""
+        self._copy.note_malformed(head)
+        named = ", ".join(for_terminal(repr(path))[:100] for path in self._copy.unfit(head)[:_NAMED_MAX])
+        who = for_terminal(self._copy.committer(head))[:200]
+        self.warnings.append(
+            f"{self.name}: git refuses what is on {self._branch}{f', for {named}' if named else ''}; the last commit "
+            f"says it is by {who}. What is well-formed was read; the next push puts a tree without the rest on top"
+        )
+        self.skipped += bool(named)
+        return head
 
     def _takes_other_hash(self, done: Done) -> bool:
         """Make the local copy anew if the remote's objects are named by the other hash; tell whether that was so.
@@ -286,14 +328,14 @@ class GitRemote:
         self.warnings.append(f"{self.name}: the local copy is fetched anew ({why})")
         self._copy.rebuild()
 
-    def _far(self, *arguments: str) -> Done:
+    def _far(self, *arguments: str, is_checked: bool = True) -> Done:
         """Run a command on the remote. A push then notes by itself in ``SEEN`` what it achieved."""
         settings = [f"url={self._url}", f"fetch=+refs/heads/{self._branch}:{SEEN}"]
         if _is_local(self._url):
             # Then its git is ours to feed as well: without, it holds a blob of half a gigabyte in memory.
             settings.append(f"uploadpack=git -c {git.STREAMED} upload-pack")
         named = [f"remote.{_NAME}.{setting}" for setting in settings]
-        return self._copy.far(named, *arguments, is_near=_is_local(self._url))
+        return self._copy.far([*named, *(() if is_checked else _UNCHECKED)], *arguments, is_near=_is_local(self._url))
 
     def _unavailable(self, what: str) -> RemoteUnavailable:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")

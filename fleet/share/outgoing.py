@@ -301,5 +301,13 @@ def _is_due(workspace: Workspace, paths: Paths, kind: Kind) -> bool:
     keep, size = workspace.config.keep, paths.get(kind.edition, ("", 0))[1]
     if sum(each for path, (_, each) in paths.items() if kind_of(path)) < keep.edition_always_bytes:
         return True
+    share = keep.edition_uncovered_share
+    looked = f"{share} " + " ".join(oid for path, (oid, _) in sorted(paths.items()) if kind_of(path) is kind)
+    mark = hashlib.blake2b(looked.encode(), digest_size=16).hexdigest()
+    if workspace.db.noted(f"not due: {kind.name}") == mark:
+        return False
     left = sum(len(kept) for _, kept in _uncovered(workspace, paths, kind, {}).values())
-    return left > keep.edition_uncovered_share * size
+    if left > share * size:
+        return True
+    workspace.db.note(f"not due: {kind.name}", mark)  # what is there is gone through once
+    return False

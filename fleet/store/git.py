@@ -5,6 +5,7 @@ held than fits, and no secret is shown. ``run`` starts one git: it ends when git
 whole process group with it. ``Bare`` is plumbing over it; everything in it can be fetched again.
 """
 
+import json
 import os
 import re
 import selectors
@@ -297,6 +298,7 @@ _CONFIGS = {
 }
 _LISTINGS_MAX = 8
 _HISTORY_MAX = 20_000
+_OLDER_MAX = 50
 _PACKS_MAX = 100
 _LOOSE_PER_PACK = 50
 _LEFT_LOCKS = (f"{FETCHED}.lock", f"{SEEN}.lock", f"{NEXT}.lock", "packed-refs.lock", "shallow.lock")
@@ -540,6 +542,56 @@ class Bare:
         self._listings[commit] = found
         return found
 
+    # --- trees that git refuses -------------------------------------------------------------------------------------
+
+    def note_malformed(self, commit: str) -> None:
+        """Note a commit whose objects git refuses, so that nobody takes it for damage of ours."""
+        known = [each for each in self._malformed() if each != commit][-_OLDER_MAX:]
+        path = self._malformed_file()
+        Files(path.parent).replace(path, "".join(f"{each}\n" for each in [*known, commit]).encode())
+
+    def is_malformed(self, commit: str) -> bool:
+        """Tell whether git would refuse a commit's tree."""
+        return commit in self._malformed() or bool(self.unfit(commit))
+
+    def unfit(self, commit: str) -> list[str]:
+        """Return the paths of a commit's tree that no tree should have."""
+        return [path for path, entry in self.listing(commit).items() if not _is_fit(path, entry.mode)]
+
+    def fit(self, commit: str) -> dict[str, Entry]:
+        """Return what of a commit's tree may stand in a tree."""
+        return {path: entry for path, entry in self.listing(commit).items() if _is_fit(path, entry.mode)}
+
+    def committer(self, commit: str) -> str:
+        """Return who a commit says made it; anybody can say anything there."""
+        return self.git("log", "-1", "--format=%cn <%ce>", commit).out.decode("utf-8", "replace").strip() or "nobody"
+
+    def _malformed(self) -> list[str]:
+        with suppress(OSError, ValueError):
+            return [each for each in self._malformed_file().read_text("ascii").split() if _ID.fullmatch(each)]
+        return []
+
+    def _malformed_file(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.malformed")
+
+    # --- what is held -----------------------------------------------------------------------------------------------
+
+    def held(self) -> dict[str, str]:
+        """Return which contents are held, by their ids, and why."""
+        with suppress(OSError, ValueError, RecursionError):
+            found = json.loads(self._held_file().read_bytes())
+            return {str(oid): str(why) for oid, why in found.items()} if isinstance(found, dict) else {}
+        return {}
+
+    def hold(self, found: Mapping[str, str]) -> None:
+        """Note which contents are held, besides those that are."""
+        if found:
+            path = self._held_file()
+            Files(path.parent).replace(path, json.dumps(self.held() | dict(found)).encode())
+
+    def _held_file(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.held")
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Let one git answer all that is read while the block runs."""
@@ -606,12 +658,19 @@ class Bare:
             self._reader = None
 
     def commit(
-        self, files: Mapping[str, bytes], on: str, *, message: str, at_s: float = 1.0, author: str = _AUTHOR
+        self,
+        files: Mapping[str, bytes],
+        on: str,
+        *,
+        message: str,
+        at_s: float = 1.0,
+        author: str = _AUTHOR,
+        kept: Mapping[str, Entry] | None = None,
     ) -> str:
         """Lay files over the tree of a commit, ``b""`` removes one; return the new commit, held by ``NEXT``.
 
         All of it in one process: hash-object, ls-tree, mktree and commit-tree would be four. What is no plain file at
-        the place of one of the paths is replaced.
+        the place of one of the paths is replaced. With ``kept``, the tree has these entries instead of that commit's.
 
         Raises:
             GitDamaged: the commit that it builds on is not here.
@@ -623,6 +682,10 @@ class Bare:
             script.write(b"data %d\n%b\n" % (len(line), line))
             if on:
                 script.write(f"from {on}\n".encode())
+            if kept is not None:
+                script.write(b"deleteall\n")
+                for path, entry in sorted(kept.items()):
+                    script.write(b"M %b %b %b\n" % (entry.mode.encode(), entry.oid.encode(), _quoted(path)))
             for path, data in sorted(files.items()):
                 if data:
                     script.write(b"M 100644 inline %b\ndata %d\n" % (path.encode(), len(data)))
@@ -705,6 +768,23 @@ class Bare:
         command = (*start, f"--git-dir={self.folder}", *arguments)
         until = until or self._until or time.monotonic() + self._timeout_s
         return run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
+
+
+def _is_fit(path: str, mode: str) -> bool:
+    """Tell whether an entry stands at a path that leads nowhere else: no ``..``, and no ``.git`` in any disguise."""
+    for part in path.split("/"):
+        plain = "".join(each for each in part.casefold() if each.isascii()).rstrip(". ")
+        if (not plain and part.strip(". ") == "") or plain in (".git", "git~1"):
+            return False
+        if mode == "120000" and plain.startswith((".gitmodules", ".gitattributes", ".gitignore", ".mailmap")):
+            return False
+    return True
+
+
+def _quoted(path: str) -> bytes:
+    """Return a path as fast-import reads it, whatever is in it."""
+    plain = (bytes([each]) if 32 < each < 127 and each not in b'"\\' else b"\\%03o" % each for each in path.encode())
+    return b'"' + b"".join(plain) + b'"'
 
 
 def _checked(commit: str) -> str:

@@ -9,7 +9,7 @@ on to another tree and brings the files here in step with it. The rules (docs/ad
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -34,6 +34,7 @@ from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 T = TypeVar("T")
 
 _WAITED_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is left to somebody who can wait
+_WAITED_FILES_MAX = 256  # more files than that are waited for together
 _NO_HASH = b""
 
 
@@ -57,8 +58,11 @@ class Taken(msgspec.Struct):
     put_back: list[str] = []
 
 
-def clan_sources(clan: Path) -> list[Source]:
-    """Return the line files of a clan's folder: editions first, then shards in order. Links are no files."""
+def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list[Source]:
+    """Return the line files of a clan's folder: editions first, then shards in order. Links are no files.
+
+    Of more shards than a clan may have, the first are read, and those of ``own`` replicas.
+    """
     found = [
         Source(kind.edition, kind, file)
         for kind in KINDS
@@ -78,6 +82,9 @@ def clan_sources(clan: Path) -> list[Source]:
             continue
         if (clan / f"{kind.name}.d").is_symlink():
             continue
+        if len(names_) > limits.SHARDS_MAX:
+            ours = {f"{name}.jsonl" for name in own()}
+            names_ = sorted({*names_[: limits.SHARDS_MAX], *(name for name in names_ if name in ours)})
         found += [Source(f"{kind.name}.d/{name}", kind, clan / f"{kind.name}.d" / name) for name in names_]
     return found
 
@@ -517,16 +524,18 @@ class Ingest:
 
     def _write(self, plans: Sequence[_Plan]) -> None:
         """Write the files that gain lines, and only then those that lose some."""
-        for plan in plans:
-            if plan.gains:
-                self._put(self._clan / plan.path, plan.data + plan.leaving)
+        gaining = [plan for plan in plans if plan.gains]
+        for plan in gaining:
+            self._put(self._clan / plan.path, plan.data + plan.leaving, is_durable=len(gaining) <= _WAITED_FILES_MAX)
+        if len(gaining) > _WAITED_FILES_MAX:
+            os.sync()  # of all at once: to wait for each takes a minute for ten thousand
         for plan in plans:
             if plan.leaving:
                 self._put(self._clan / plan.path, plan.data)
 
-    def _put(self, file: Path, data: bytes) -> None:
+    def _put(self, file: Path, data: bytes, *, is_durable: bool = True) -> None:
         if data:
-            self._files.replace(file, data)
+            self._files.replace(file, data, is_durable=is_durable)
         else:
             self._files.remove(file)
 

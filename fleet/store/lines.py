@@ -92,6 +92,9 @@ def raw_lines(data: Iterable[bytes], path: str, read: Read, first: int = 1) -> I
             reason = f"longer than {limits.LINE_BYTES_MAX} bytes ({block.length})"
             read.refuse(Refused(path, number, reason, block.head))
             continue
+        if not block.strip():
+            number += block.count(b"\n") + 1
+            continue
         for raw in block.split(b"\n"):
             number += 1
             if not raw.strip():

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -67,22 +68,66 @@ class _Sorted(NamedTuple):
     """Paths that are no plain files: links of any name, and whatever else sits at one of the clan's paths."""
     large: list[str]
     """Paths that are larger than a file, or than what is left of a tree, may be."""
+    held: dict[str, str]
+    """Paths of which more is there than one writer or a clan may bring, and why each is not read."""
 
 
-def sort_entries(listing: "Mapping[str, Entry]") -> _Sorted:
-    """Return which entries of a tree are read, editions first."""
-    found = _Sorted({}, [], [])
+def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = MappingProxyType({})) -> _Sorted:
+    """Return which entries of a tree are read, editions first.
+
+    Args:
+        listing: what stands at each path.
+        known: contents that are held, by their ids, and why; see ``too_much``.
+    """
+    found = _Sorted({}, [], [], {})
     total = 0
     for path in sorted(listing, key=lambda path: ("/" in path, path)):
         entry, is_ours = listing[path], is_clan_path(path)
         if entry.mode in _LINKS or (is_ours and (entry.mode != _PLAIN or entry.size < 0)):
             found.refused.append(path)
+        elif is_ours and (why := known.get(entry.oid) or _held(path, entry.size)):
+            found.held[path] = why
         elif is_ours and (entry.size > BLOB_BYTES_MAX or total + entry.size > TREE_BYTES_MAX):
             found.large.append(path)
         elif is_ours:
             total += entry.size
             found.files[path] = (entry.oid, entry.size)
+    shards = [path for path in found.files if "/" in path]
+    if len(shards) > limits.SHARDS_MAX:
+        # Whoever makes many makes small ones: those that say most are read, if they can hold a line at all.
+        long = [path for path in shards if found.files[path][1] >= limits.SHARD_BYTES_MIN]
+        long.sort(key=lambda path: (-found.files[path][1], path))
+        for path in {*shards} - {*long[: limits.SHARDS_MAX]}:
+            del found.files[path]
+            found.held[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
     return found
+
+
+def _held(path: str, size: int) -> str:
+    """Return why a shard of a size is not read, "" where it is."""
+    if "/" not in path or size <= 0:
+        return ""
+    is_large = size > limits.SHARD_BYTES_MAX
+    return f"larger than the {limits.SHARD_BYTES_MAX // 2**20} MiB that are read of one replica" if is_large else ""
+
+
+def too_much(path: str, data: bytes) -> str:
+    """Return why a file of the tree is held, going by its lines; "" where it is read. Costs a few passes in C."""
+    if len(data) <= limits.UNREADABLE_MAX or path in (PAGE, MEMBERS, ATTRIBUTES, FORMAT):
+        return ""
+    count = data.count(b"\n")
+    is_edition, is_lessons = "/" not in path, path.startswith("patterns")
+    most = limits.SHARD_LINES_MAX if is_lessons else limits.SHARD_DISCOVERIES_MAX
+    most = limits.EDITION_LINES_MAX if is_edition else most
+    if count > most:
+        return (
+            f"{count:,} lines, more than the {most:,} that are read of {'an edition' if is_edition else 'one replica'}"
+        )
+    objects = data.count(b"\n{") + data.startswith(b"{")
+    unreadable = count - min(objects, data.count(b'"id":"') + data.count(b'"id": "'))
+    if unreadable > (limits.SHARD_LINES_MAX if is_edition else limits.UNREADABLE_MAX):
+        return f"{unreadable:,} lines that are none"
+    return ""
 
 
 def is_clan_path(path: str) -> bool:
@@ -106,6 +151,8 @@ class GitTree:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.listings: dict[str, dict[str, Entry]] = {}
+        self._last: tuple[str, dict[str, str]] = ("", {})
+        self._last_sorted = _Sorted({}, [], [], {})
         self._small: dict[str, bytes] = {}  # what is named by its content is never stale
 
     @cached_property
@@ -129,7 +176,19 @@ class GitTree:
             TreeGoneError: the commit is not here.
         """
         with _gone():
-            return sort_entries(self._bare.listing(commit)).files
+            return self._sorted(commit).files
+
+    def _sorted(self, commit: str) -> _Sorted:
+        known = self._bare.held()
+        if (commit, known) != self._last:
+            self._last, self._last_sorted = (commit, known), sort_entries(self._bare.listing(commit), known)
+        return self._last_sorted
+
+    def held(self) -> dict[str, str]:
+        """Return the paths of the tree that is taken in which are held, and why."""
+        with suppress(TreeGoneError), _gone():
+            return self._sorted(self.head()).held
+        return {}
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -101,7 +101,7 @@ class Workspace:
         self.trust = Trust(self.state)
         self._mine: tuple[str, frozenset[str]] = ("", frozenset())
         self.tree = self.world.tree(self.local / "git")
-        self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", lambda: ingest.clan_sources(self.clan), self.tree)
+        self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", self._sources, self.tree)
         self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)
         self.patterns = Patterns(self.db, self.policy)
         self.discoveries = Discoveries(self.db, self.clock.cut)
@@ -124,6 +124,9 @@ class Workspace:
             changed=self._note_generation if tree is not None else bool,
             withhold=self._withhold if tree is not None else None,
         )
+
+    def _sources(self) -> list[Source]:
+        return ingest.clan_sources(self.clan, lambda: [each.name for each in self.replicas().replicas])
 
     @cached_property
     def quarantine(self) -> Quarantine:

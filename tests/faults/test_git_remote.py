@@ -702,24 +702,33 @@ def test_names_that_are_not_the_clans_are_not_read_and_stay(server: Server):
     assert machine(server, "two").pull("")[0] == {ONE: b"1\n", "patterns.jsonl": b"{}\n"}
 
 
-@pytest.mark.parametrize("name", ["..", ".", ".git", ".GIT", "a/b", "", ".git\u200c"])
-def test_a_tree_that_could_lead_out_is_refused_as_a_whole(server: Server, name: str):
+@pytest.mark.parametrize("name", ["..", ".", ".git", ".GIT", "a/b", ".git\u200c"])
+def test_a_tree_that_could_lead_out_stops_nobody_and_is_put_right_by_the_next_push(server: Server, name: str):
     good = pushed(machine(server), {ONE: b"1\n"})
-    server.commit(server.tree(("100644", server.blob(b"x\n"), name)), good)
-    remote = machine(server, "two")
-    with pytest.raises(RemoteUnavailable, match="nothing is lost"):
-        remote.pull("")
-    first = machine(server)
-    with pytest.raises(RemoteUnavailable):
-        first.pull(good)
-    server.git("update-ref", "refs/heads/fleet", good)
-    assert remote.pull("") == first.pull("") == ({ONE: b"1\n"}, good)
+    kept = ("40000", server.git("rev-parse", f"{good}:patterns.d"), "patterns.d")
+    bad = server.commit(server.tree(("100644", server.blob(b"x\n"), name), kept), good)
+    first, second = machine(server), machine(server, "two")
+    for remote, since, found in ((first, good, {}), (second, "", {ONE: b"1\n"})):
+        assert remote.pull(since) == (found, bad)
+        [told] = remote.warnings
+        assert "git refuses" in told
+        assert "it is by" in told
+        assert remote.skipped == 1 or name == "a/b"
+    after = pushed(first, {TWO: b"2\n"}, bad)
+    also = ["a/b"] if name == "a/b" else []
+    assert server.git("ls-tree", "-r", "--name-only", after).split() == [*also, ONE, TWO]
+    assert second.pull(bad) == ({TWO: b"2\n"}, after)
+    assert len(second.warnings) == 1
+    assert machine(server, "three").pull("")[0] == {ONE: b"1\n", TWO: b"2\n"}
 
 
-def test_a_link_in_the_place_of_gitmodules_is_refused_as_a_whole(server: Server):
+def test_a_link_in_the_place_of_gitmodules_stops_nobody(server: Server):
     server.commit(server.tree(("120000", server.blob(b"/etc/passwd"), ".gitmodules")))
-    with pytest.raises(RemoteUnavailable, match="gitmodules"):
-        machine(server).pull("")
+    remote = machine(server)
+    files, mark = remote.pull("")
+    assert not files
+    after = pushed(remote, {ONE: b"1\n"}, mark)
+    assert server.git("ls-tree", "-r", "--name-only", after).split() == [ONE]
 
 
 def test_a_branch_that_is_no_commit_is_unavailable(server: Server):

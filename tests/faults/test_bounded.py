@@ -1,0 +1,177 @@
+"""Attacks 9 and 30 of FAULTS: what somebody who may push can cost everybody is bounded once, and costs nothing after.
+
+Each repository is built whole, as large as the attack was, and read by the real commands. Processor time is measured,
+since a machine may be busy with something else.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fleet.model import limits
+from tests.cli.conftest import Stage
+
+ONCE_S = 10.0
+AFTER_S = 3.0
+"""More than a command takes that finds nothing to do, so that a slow machine does not matter, and far below once."""
+MEMORY_BYTES = 256 * 1024 * 1024
+REAL = "slash.5e1f0a77"
+"""Who wrote a lesson that everybody must still get."""
+LESSON = "Quote every shell variable"
+JUNK = "slash.00000001"
+
+MEASURED = """
+import json, resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=sys.stderr).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, code]))
+"""
+"""A small process between: what a large one forks counts as large."""
+
+Files = Iterable[tuple[str, bytes]]
+
+
+def line(number: int, text: str, writer: str = REAL) -> bytes:
+    column = {"add": "2026-11-20T22:30:00.123Z-0000", "first": {"text": text}, "n": {"seen": 1}}
+    return json.dumps({"id": f"p-{number:016x}", "w": {writer: column}}, separators=(",", ":")).encode() + b"\n"
+
+
+def line_ends() -> Files:
+    yield f"patterns.d/{JUNK}.jsonl", b"\n" * (99 * 2**20)
+
+
+def line_ends_in_bounds() -> Files:
+    for number in range(8):
+        yield f"patterns.d/slash.{number:08x}.jsonl", b"\r\n" * (12 * 2**20)
+
+
+def blank_edition() -> Files:
+    yield "patterns.jsonl", b"\n" * (99 * 2**20)
+
+
+def tiny_shards() -> Files:
+    for number in range(100_000):
+        yield f"patterns.d/slash.{number:08x}.jsonl", b"x\n"
+
+
+def newer_lines() -> Files:
+    lines = (b'{"id":"p-%016x","v":9,"z":%d}\n' % (number, number) for number in range(30_000))
+    yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
+
+
+def bad_lines() -> Files:
+    yield f"patterns.d/{JUNK}.jsonl", b"".join(b"bad %d\n" % number for number in range(200_000))
+
+
+def bad_objects() -> Files:
+    yield f"patterns.d/{JUNK}.jsonl", b"".join(b'{"bad":%d\n' % number for number in range(200_000))
+
+
+def many_lines() -> Files:
+    yield f"patterns.d/{JUNK}.jsonl", line(7, "x") * (limits.SHARD_LINES_MAX + 1)
+
+
+def many_discoveries() -> Files:
+    told = b'{"at":"2026-11-20T22:30:00.123Z-0000","by":"slash.00000001","id":"d-%016x","problem":"p","solution":"s"}\n'
+    lines = (told % number for number in range(limits.SHARD_DISCOVERIES_MAX + 1))
+    yield f"discoveries.d/{JUNK}.jsonl", b"".join(lines)
+
+
+def built(stage: Stage, files: Files) -> None:
+    """Make the clan's repository: a lesson of somebody's, and the files of an attack, in one commit."""
+    stage.git("init", "--quiet", "--bare", str(stage.remote))
+    words = ["git", f"--git-dir={stage.remote}", "fast-import", "--quiet"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, env=stage.environment()) as child:
+        assert child.stdin is not None
+        child.stdin.write(b"commit refs/heads/fleet\ncommitter x <x@x> 1700000000 +0000\ndata 1\nx\n")
+        real = [(".fleet-format", b"2\n"), (f"patterns.d/{REAL}.jsonl", line(1, LESSON))]
+        for path, data in [*real, *files]:
+            child.stdin.write(b"M 100644 inline %s\ndata %d\n%s\n" % (path.encode(), len(data), data))
+    assert child.returncode == 0
+
+
+class Cost(NamedTuple):
+    """What a command took, with all that it started, and what it said."""
+
+    cpu_s: float
+    peak_bytes: int
+    code: int
+    said: str
+
+
+def cost(stage: Stage, *words: str) -> Cost:
+    """Run one command; return what it took."""
+    with (stage.folder / "said").open("w+b") as said:
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, sys.executable, "-m", "fleet", *words],
+            cwd=stage.folder / "tank",
+            env=stage.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            check=True,
+        )
+        said.seek(0)
+        shown = said.read().decode("utf-8", "replace")
+    assert "Traceback" not in shown, shown
+    return Cost(*json.loads(done.stdout), shown)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+HELD = [
+    line_ends,
+    line_ends_in_bounds,
+    blank_edition,
+    tiny_shards,
+    bad_lines,
+    bad_objects,
+    many_lines,
+    many_discoveries,
+]
+
+
+@pytest.mark.parametrize("attack", [*HELD, newer_lines])
+def test_what_somebody_pushed_costs_ten_seconds_once_and_nothing_afterwards(stage, attack: Callable[[], Files]):
+    built(stage, attack())
+    (stage.folder / "tank").mkdir()
+    init = cost(stage, "init", "--agent", "tank", "--remote", str(stage.remote), "--yes")
+    once = [init, cost(stage, "sync"), cost(stage, "correct", "--wrong", "w", "--right", "r", "--pattern", "Pin it")]
+    assert sum(each.cpu_s for each in once) < ONCE_S, once
+    after = [cost(stage, *words) for words in (("sync",), ("start",))]
+    assert max(each.cpu_s for each in after) < AFTER_S, after
+    assert max(each.peak_bytes for each in [*once, *after]) < MEMORY_BYTES
+    assert stage.seen("tank").items() >= {LESSON: 1, "Pin it": 1}.items()
+    if attack in HELD:
+        assert "held" in init.said, init.said
+        held = json.loads(stage.run("tank", "status", "--json").stdout)["held_files"]
+        assert held
+        assert "held files" in stage.run("tank", "status").stdout
+        if attack is not blank_edition:  # the next edition is put in its place
+            kept = stage.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").split()
+            assert {each["path"] for each in held} <= set(kept)
+
+
+def test_a_clone_that_brings_its_lines_along_costs_no_more(stage: Stage):
+    """The clan's folder may be tracked by the project's git: nothing was fetched, and everything is there."""
+    stage.run("tank", "init", "--agent", "tank", "--yes")
+    for path, data in [*line_ends(), (f"patterns.d/{REAL}.jsonl", line(1, LESSON))]:
+        file = stage.folder / "tank/clan-learnings" / path.replace(JUNK, f"slash.{len(data):08x}")
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(data)
+    folder = stage.folder / "tank/clan-learnings/patterns.d"
+    for number in range(20_000):
+        (folder / f"zed.{number:08x}.jsonl").write_bytes(b"x\n")
+    assert cost(stage, "patterns").cpu_s < ONCE_S
+    after = [cost(stage, *words) for words in (("start",), ("patterns",), ("sync",))]
+    assert max(each.cpu_s for each in after) < AFTER_S, after
+    assert max(each.peak_bytes for each in after) < MEMORY_BYTES
+    assert stage.seen("tank") == {LESSON: 1}
