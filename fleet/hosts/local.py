@@ -82,10 +82,11 @@ def _opened(root: str, names: tuple[str, ...], how: int) -> int:
     path = path_of(root, *names)
     _check_folders(root, names[:-1])
     try:
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, 0o600)
     except FileNotFoundError:
+        os.makedirs(os.path.join(root, FOLDER), 0o700, exist_ok=True)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, 0o600)
 
 
 def _check_folders(root: str, names: tuple[str, ...]) -> None:

@@ -35,15 +35,17 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """When a whole edition is written.
+    """When a whole edition is written, and for whom an agent's own files are.
 
     Attributes:
         edition_always_bytes: below this size of everything, with every sync that changes something.
         edition_uncovered_share: above, when this share of the edition is not covered by it.
+        private: an agent's own files (log, memory, journal, notes) are made for this user alone; else as any file.
     """
 
     edition_always_bytes: int = 256 * 1024
     edition_uncovered_share: float = 0.25
+    private: bool = True
 
 
 class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -21,6 +21,8 @@ _TICK_NS = 20_000_000  # of a file system's clock, and then some ...
 _COARSE_TICK_NS = 1_100_000_000  # ... for some have one of a second
 _READ_BYTES = 4096
 _PRIVATE = ".fleet"  # consent, exposures and the replica are nobody else's
+_HOMES = "agents"  # logs, notes, memories
+_PUBLIC = 0o644
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
 _NOTE = os.O_RDWR | _PLAIN
@@ -33,15 +35,24 @@ class Files:
 
     Args:
         root: nothing outside it is ever written.
+
+    Attributes:
+        is_private: whether an agent's own files are made for this user alone.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.is_private = True
 
     def read(self, path: Path) -> bytes:
-        """Return a file's bytes, or b"" when it is not there."""
+        """Return a file's bytes, or b"" when it is not there. A link is not there, nor what lies behind one.
+
+        A clone may hold links to anywhere: what they lead to would be shown to a model, or taken for our own.
+        """
+        if self._is_behind_link(path):
+            return b""
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _PLAIN)
             try:
                 pieces, wanted = [], max(os.fstat(handle).st_size + 1, _READ_BYTES)
                 while piece := os.read(handle, wanted):
@@ -52,7 +63,15 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as why:
+            if why.errno == errno.ELOOP:
+                return b""
             raise DiskError(f"cannot read {path}: {why.strerror}; it is as it was. {_WHOSE}") from why
+
+    def _is_behind_link(self, path: Path) -> bool:
+        try:
+            return any(folder.is_symlink() for folder in self._folders_to(path))
+        except (ValueError, OSError):  # a file elsewhere, which somebody named
+            return False
 
     def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
         """Add to the end of a file and return once it is on the disk; not ``is_durable``, once it is written.
@@ -71,7 +90,7 @@ class Files:
         with self._writing(path):
             self._prepare(path)
             is_new = not os.path.lexists(path)
-            handle = os.open(path, _APPEND | os.O_CREAT, 0o644)
+            handle = os.open(path, _APPEND | os.O_CREAT, self._mode(path))
             try:
                 size = os.fstat(handle).st_size
                 if size and os.pread(handle, 1, size - 1) != b"\n":
@@ -103,7 +122,7 @@ class Files:
             self._prepare(path)
             temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
             try:
-                self._write_new(temporary, data, is_durable=is_durable)
+                self._write_new(temporary, data, self._mode(path), is_durable=is_durable)
                 self._rename(temporary, path)
             except BaseException:
                 with suppress(OSError):
@@ -122,7 +141,7 @@ class Files:
         """Overwrite a small file of fixed size, without waiting for the disk: what can be found out again."""
         with self._writing(path):
             self._prepare(path)
-            handle = os.open(path, _NOTE | os.O_CREAT, 0o644)
+            handle = os.open(path, _NOTE | os.O_CREAT, self._mode(path))
             try:
                 os.pwrite(handle, data, 0)
             finally:
@@ -143,7 +162,7 @@ class Files:
         """
         with self._writing(path):
             self._prepare(path)
-            handle = os.open(path, _LOCK | os.O_CREAT, 0o644)
+            handle = os.open(path, _LOCK | os.O_CREAT, self._mode(path))
         try:
             _wait_for(handle, path, wait_s)
             yield
@@ -159,6 +178,9 @@ class Files:
                 folder.mkdir(0o700 if folder.name == _PRIVATE else 0o777, exist_ok=True)
                 self._fsync_folder(folder.parent)
                 continue
+            if folder.name == _PRIVATE and mode & 0o077 and stat.S_ISDIR(mode):
+                with suppress(OSError):  # another user's
+                    folder.chmod(0o700)
             if not stat.S_ISDIR(mode):
                 raise DiskError(f"{folder} is a link or a file where a folder belongs; nothing was written through it")
 
@@ -181,9 +203,22 @@ class Files:
         except OSError:
             return False
 
-    def _write_new(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    def _mode(self, path: Path) -> int:
+        """Return the rights of a file: as they are, else those of an agent's own files, else those of any."""
+        with suppress(OSError):
+            seen = path.lstat().st_mode
+            if stat.S_ISREG(seen):
+                return seen & 0o777
+        with suppress(ValueError):
+            first = path.relative_to(self.root).parts[:1]
+            return 0o600 if first == (_PRIVATE,) or (self.is_private and first == (_HOMES,)) else _PUBLIC
+        return _PUBLIC
+
+    def _write_new(self, path: Path, data: bytes, mode: int = _PUBLIC, *, is_durable: bool = True) -> None:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
+            if mode != _PUBLIC:  # what a person gave a file, whatever the umask is
+                os.fchmod(handle, mode)
             self._write_all(handle, data)
             if is_durable:
                 self._fsync(handle)

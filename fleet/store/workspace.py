@@ -96,6 +96,7 @@ class Workspace:
         self.config_file = root / config.FILE_NAME
         self.replica_file = self.local / "replica.toml"
         self.config: Config = config.load(self.config_file)
+        self.files.is_private = self.config.keep.private
         self.warnings: list[str] = list(self.config.problems)
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
         self.trust = Trust(self.state)

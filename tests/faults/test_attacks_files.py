@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.model import limits
+from tests.cli.conftest import Stage
 from tests.faults.test_log_and_shard import MEMORY_MB_MAX, peak_mb
 from tests.faults.test_sync import LESSON, SLOT, TOKEN, Bench, line
 
@@ -576,3 +577,42 @@ def test_turned_off_a_real_process_loads_nothing_and_succeeds(bench):
     assert done.returncode == 0
     assert "turned off" in done.stderr
     assert "typer" not in done.stderr
+
+
+@pytest.mark.parametrize("is_private", [True, False])
+def test_what_an_agent_writes_is_for_its_user_alone_unless_the_project_says_otherwise(tmp_path, is_private):
+    stage = Stage(tmp_path)
+    stage.before = ("sh", "-c", 'umask 022; exec "$@"', "sh")
+    stage.join("tank")
+    toml = tmp_path / "tank/fleet.toml"
+    toml.write_text(toml.read_text().replace("[keep]\n", f"[keep]\nprivate = {str(is_private).lower()}\n"))
+    (tmp_path / "tank/.fleet").chmod(0o755)  # as a clone, or an old version, left it
+    stage.correct("tank", "Quote every path")
+    stage.run("tank", "journal", "--title", "work")
+    memory = tmp_path / "tank/agents/tank/memory.md"
+    memory.write_text("# mine\n")
+    memory.chmod(0o640)
+    stage.run("tank", "promote", stage.patterns("tank")["patterns"][0]["id"])
+    assert (tmp_path / "tank/.fleet").stat().st_mode & 0o777 == 0o700
+    wanted = 0o600 if is_private else 0o644
+    for name in ("corrections.md", "JOURNAL.md"):
+        assert (memory.parent / name).stat().st_mode & 0o777 == wanted, name
+    assert memory.stat().st_mode & 0o777 == 0o640  # a person's choice stays
+
+
+def test_a_memory_that_is_a_link_is_not_read_through(tmp_path):
+    """It would be shown to the model at the next start, and written into the session's context."""
+    stage = Stage(tmp_path)
+    stage.join("tank")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "memory.md").write_text("## Notes\n\n- the private key of somebody\n")
+    home = tmp_path / "tank/agents/tank"
+    for link, target in ((home / "memory.md", outside / "memory.md"), (home, outside)):
+        if link.is_dir():
+            link.rename(tmp_path / "aside")
+        link.symlink_to(target)
+        for words in (("start",), ("status",), ("doctor",), ("stats",), ("patterns",)):
+            done = stage.run("tank", *words, expect=None)
+            assert "private key" not in done.stdout + done.stderr, words
+        assert (outside / "memory.md").read_text().startswith("## Notes")
