@@ -9,6 +9,7 @@ was, no variable of the environment stands anywhere, and nothing took longer tha
 import json
 import os
 import selectors
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -357,9 +358,11 @@ def test_a_hostile_branch_that_somebody_agreed_to_is_opened_with_every_command_a
         for path, data in files.items():
             child.stdin.write(b"M 100644 inline %s\ndata %d\n%s\n" % (path.encode(), len(data), data))
         child.stdin.write(b"M 120000 inline discoveries.jsonl\ndata 11\n/etc/passwd\n")
+    shutil.rmtree(hostile.clone / ".fleet/git")
+    shutil.rmtree(hostile.clone / "clan-learnings")
     before = hostile.around()
-    said = [hostile.called("init", "--agent", "me", "--remote", str(hostile.remote))]
-    assert hostile.called("sync")
+    said = [hostile.called("init", "--agent", "me", "--remote", str(hostile.remote)), hostile.called("sync")]
+    assert "Check the" in hostile.called("patterns")  # its lessons are here, and are read
     said += [hostile.hook(event) for event in MATCHERS]
     said += [hostile.called(*words) for words in COMMANDS[:-1]]
     time.sleep(1.0)
@@ -371,6 +374,7 @@ def test_the_sniffer_and_the_audit_would_see_it(hostile: Hostile):
     hostile.called("init", "--agent", "me", "--yes")
     config = hostile.clone / "fleet.toml"
     config.write_text(config.read_text().replace('token_env = "AWS_SECRET_ACCESS_KEY"\n', ""))
+    shutil.rmtree(hostile.clone / ".fleet/git")  # another's configuration: git is not run there at all
     hostile.called("live", "join")
     hostile.called("who")
     hostile.called("sync", "--yes")
