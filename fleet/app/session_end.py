@@ -167,6 +167,7 @@ def findings(workspace: Workspace, agent: str) -> Iterator[Finding]:
         do = "`fleet reflect --agree` says yes on this machine"
         yield Finding("reflection", "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do)
         return
+    agent = agent or workspace.replicas().default_agent
     lines = records.read(workspace, agent) if agent else []
     banned = sum(each.line == RAN and "banned word" in each.why for each in lines)
     if banned:

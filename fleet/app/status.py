@@ -102,7 +102,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool
         _kept_back(workspace),
         _embedding(workspace),
         setup.findings(workspace, agent, lambda each: starting.session_start(workspace, each).text),
-        session_end.findings(workspace, agent or workspace.replicas().default_agent),
+        session_end.findings(workspace, agent),
     ):
         found += _made(check)
     if online:

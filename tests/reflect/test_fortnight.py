@@ -1,4 +1,4 @@
-"""A fortnight of real sessions, by a simulated clock: caps, deferral, an inbox that is emptied, and all of it undone."""
+"""A fortnight of real sessions, by a simulated clock: caps, deferral, an inbox that is emptied, all of it undone."""
 
 import json
 import stat
