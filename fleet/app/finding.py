@@ -201,6 +201,24 @@ def lesson_as_json(lesson: Pattern, *, is_merged: bool = False) -> dict[str, Any
     }
 
 
+def details_as_json(lesson: Pattern) -> dict[str, Any]:
+    """Return what ``fleet show`` knows besides: counts per replica, who set what, and every other field."""
+    counts = {name: dict(sorted(totals.items())) for name, totals in sorted(lesson.totals.items())}
+    parts = {name: sum(found.values()) for name, found in sorted(lesson.parts.items())}
+    edited = {field: {"at": at, "by": by} for field, (at, by) in sorted(lesson.edited.items())}
+    usual = ("text", "correct", "category", "tags", "state", "trigger")
+    others = {name: value for name, value in sorted(lesson.fields.items()) if name not in usual and value != ""}
+    seen_last = dict(sorted(lesson.adds.items()))
+    return {
+        "counts": counts,
+        "imported": parts,
+        "last_by": seen_last,
+        "edited": edited,
+        "fields": others,
+        "by": lesson.by,
+    }
+
+
 def _moment(lesson: Pattern) -> dict[str, Any]:
     """Return before which step a lesson is shown, and whether its words or a person named it; nothing for none."""
     found = mentions.trigger(screened(lesson.trigger), screened(lesson.text), screened(lesson.correct))

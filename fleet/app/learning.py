@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fleet.app import observing
 from fleet.app.finding import find
 from fleet.learn import corrections, discoveries, editing, private, signals
@@ -246,6 +248,26 @@ def show(workspace: Workspace, prefix: str) -> Shown:
     return Shown(asked.id, united(members), members)
 
 
+def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
+    """Return all that is known of one discovery.
+
+    Raises:
+        NoError: no discovery begins like that, or more than one.
+    """
+    entry = discoveries.find(workspace, prefix)
+    found: dict[str, Any] = msgspec.to_builtins(entry)
+    retracted = entry.id in workspace.discoveries.retracted()
+    return {
+        "context": "",
+        "solution": "",
+        "confidence": "",
+        "minutes": None,
+        "tags": [],
+        **found,
+        "retracted": retracted,
+    }
+
+
 def history(workspace: Workspace, prefix: str) -> History:
     """Return who set which field of a record, and when.
 
@@ -337,6 +359,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
     corrections.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         known = find(workspace, prefix)
+        editing.check_known(known, changes)
         wanted = [each for each in changes if editing.differs(known, each)]
         with runs.noting(workspace, agent, "edit") as noted:
             if wanted:

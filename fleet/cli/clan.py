@@ -15,6 +15,7 @@ from fleet.model.errors import FleetError, UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store import doctor as findings
 from fleet.store import ignored
+from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace, check_version
 
 QUARANTINED_SHOWN = 20
@@ -225,6 +226,15 @@ def _compact(
         if done.is_partial:
             note("something was held back or could not be read: `fleet status` tells what and why")
             raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command("render-patterns", hidden=True)
+def _render_patterns(as_json: output.Json = False, directory: output.Directory = "") -> None:
+    """Write patterns.md anew, without a sync: what other fleets call it."""
+    with output.opened(directory) as workspace:
+        starting.write_page(workspace)
+        path = str(workspace.clan / PAGE)
+        output.tell({"page": path}, f"wrote {path}", as_json=as_json)
 
 
 def _size(size: dict[str, int]) -> str:

@@ -54,6 +54,7 @@ MODULES = {
     "sync": "clan",
     "status": "clan",
     "compact": "clan",
+    "render-patterns": "clan",
     "doctor": "clan",
     "pause": "clan",
     "resume": "clan",
@@ -98,6 +99,8 @@ class _Commands(TyperGroup):
             raise _naming_all(why) from None
         except KeyboardInterrupt as stop:  # here, since the parser would leave without a word
             raise _InterruptedError("interrupted; what was acknowledged is kept") from stop
+        except BrokenPipeError as gone:  # here, since the parser would leave with a code that says "no"
+            raise _NobodyReadsError from gone
 
 
 def _naming_all(why: typer.BadParameter) -> typer.BadParameter:
@@ -111,6 +114,10 @@ def _naming_all(why: typer.BadParameter) -> typer.BadParameter:
 
 class _InterruptedError(FleetError):
     exit_code = EXIT_INTERRUPTED
+
+
+class _NobodyReadsError(Exception):
+    """The reader of our output has gone, as in ``fleet patterns | head``."""
 
 
 app = typer.Typer(
@@ -164,8 +171,8 @@ def run(words: list[str]) -> int:
         return why.exit_code
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else FleetError.exit_code
-    except BrokenPipeError:
-        raise
+    except _NobodyReadsError:
+        raise BrokenPipeError from None
     except OSError as why:
         note(f"{why.filename or 'a file'}: {why.strerror or why}. What was acknowledged is kept")
         return FleetError.exit_code

@@ -89,18 +89,35 @@ def _as_row(each: Pattern, into: str) -> str:
 
 @app.command("show")
 def _show(pattern: output.PatternId, as_json: output.Json = False, directory: output.Directory = "") -> None:
-    """Show all that is known of one lesson."""
+    """Show all that is known of one lesson, or of one discovery (d-...)."""
     with output.opened(directory) as workspace:
+        if pattern.startswith("d-"):
+            _show_discovery(output.cleaned(learning.show_discovery(workspace, pattern)), as_json=as_json)
+            return
         shown = learning.show(workspace, pattern)
         found = finding.lesson_as_json(shown.pattern)
         others = [each for each in shown.members if each.id != shown.pattern.id]
         if as_json:
-            output.say_json(found | ({"merged": [each.id for each in shown.members]} if others else {}))
+            more = {"merged": [each.id for each in shown.members]} if others else {}
+            output.say_json(output.cleaned(found | finding.details_as_json(shown.pattern) | more))
             return
         if shown.pattern.id != shown.asked:
             output.say(f"{shown.asked} is merged into:")
         for row in _as_rows(shown.pattern, found, others):
             output.say(row)
+
+
+def _show_discovery(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.say_json(found)
+        return
+    output.say(f"{found['id']}  {found['type']}{'  (taken back)' if found['retracted'] else ''}\n{found['problem']}")
+    for field in ("solution", "context", "confidence", "minutes"):
+        if found[field]:
+            output.say(f"  {field + ':':<12}{found[field]}")
+    if found["tags"]:
+        output.say(f"  {'tags:':<12}{', '.join(found['tags'])}")
+    output.say(f"  {'found:':<12}{output.when(found['at'])} by {found['by']}")
 
 
 def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> list[str]:
@@ -140,14 +157,23 @@ _LABELS = (("right", "correct"), ("category", "category"))
 
 
 @app.command("retire")
-def _retire(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
+def _retire(
+    pattern: output.PatternId,
+    yes: output.Yes = False,
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+) -> None:
     """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
 
-    A discovery (d-...) is taken back for good.
+    A discovery (d-...) is taken back for good: on a terminal you are asked before.
     """
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent)
         if pattern.startswith("d-"):
+            found = output.cleaned(learning.show_discovery(workspace, pattern))
+            output.confirm(
+                f"Take back for good: {found['problem'] or found['solution']}?", yes=yes or not sys.stdin.isatty()
+            )
             entry = learning.retract(workspace, who, pattern)
             output.say(f"{entry.id} taken back, for good: {output.cleaned(entry.problem or entry.solution)}")
             return
@@ -374,7 +400,10 @@ def _demote(
             memory = output.cleaned(reflecting.as_found(done.memory))
             output.say_json({"id": done.id, "demoted": True, "memory": memory})
         else:
-            output.say(f"{done.id} is out of {who}'s memory, and stays out\n`fleet promote {done.id}` brings it back")
+            output.say(
+                f"{done.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns`"
+                f" and `fleet search` find it\n`fleet promote {done.id}` brings it back"
+            )
 
 
 @app.command("stats")
@@ -385,6 +414,8 @@ def _stats(as_json: output.Json = False, directory: output.Directory = "") -> No
         if as_json:
             output.say_json(output.cleaned(found.as_found() | {"decisions": {"number": decided, "median_days": days}}))
             return
+        whose = ", ".join(workspace.agents_here()) or "nobody yet"
+        output.say(f"Of the whole clan, as this machine knows it (agents here: {whose})\n")
         output.say(found.render(_width(), readable))
         if decided:
             output.say(f"\nInbox: {output.counted(decided, 'decision')}, each after {days:g} days in the median")

@@ -1,5 +1,6 @@
 """What every command shares: its workspace and agent, common options, and output that is safe to print."""
 
+import difflib
 import json
 import os
 import re
@@ -101,8 +102,20 @@ def root_for(directory: str) -> Path:
 
 
 def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -> str:
-    """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored one, else a guest if it may."""
-    return workspace.agent(agent_named(named), or_guest=or_guest)
+    """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored one, else a guest if it may.
+
+    A name that nobody here has, and that looks like a slip of the pen, is asked about; where nobody can be asked, said:
+    nothing that is logged is lost for it.
+    """
+    who = workspace.agent(agent_named(named), or_guest=or_guest)
+    here = workspace.agents_here()
+    is_known = not agent_named(named) or who in here or workspace.home(who).exists()
+    meant = "" if is_known else next(iter(difflib.get_close_matches(who, here, n=1, cutoff=0.8)), "")
+    if meant and sys.stdin.isatty():
+        confirm(f"{who} is no member here. Make it one? ({meant} is: did you mean that?)", yes=False)
+    elif meant:
+        note(f"{who} is new here, and {meant} is not: if that was meant, pass `--agent {meant}` from now on")
+    return who
 
 
 def agent_named(named: str = "") -> str:

@@ -3,7 +3,9 @@
 An edit is a last-writer-wins register with a stamp and a writer; it beats every first wording (DESIGN, section 3).
 """
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,6 +20,12 @@ STATES = ("candidate", "published")
 """What ``state`` may be set to; out is no state but a remove."""
 
 _WORDS = frozenset({"category", "correct", "scope", "state", "text", "title"})  # never read as JSON
+ALIASES = {"right": "correct", "pattern": "text", "lesson": "text", "tag": "tags"}
+"""What a field is called where a lesson is logged, and what it is called here."""
+KNOWN = frozenset(
+    {"category", "correct", "importance", "scope", "source", "state", "tags", "text", "title", "trigger", "wrong"}
+)
+"""Fields that mean something to fleet. Others come from newer versions, and can be changed where they are."""
 _RESERVED = {
     "merged_into": "`fleet merge A B` sets it, `fleet unmerge A` clears it",
     "id": "an id is computed once, from the first text, and never again",
@@ -46,7 +54,7 @@ def parse(said: str) -> Change:
         RefusedError: beyond a limit.
     """
     field, equals, given = said.partition("=")
-    field = field.strip()
+    field = ALIASES.get(field.strip(), field.strip())
     if not equals or not field:
         raise UsageError(f"--set takes field=value, not {said[:60]!r}. Nothing was changed")
     _check_name(field)
@@ -69,6 +77,20 @@ def _check_name(field: str) -> None:
             f"{field[:60]!r} cannot be a field's name: up to {limits.NAME_CHARS_MAX} of a-z, 0-9, '.', '_' and '-'. "
             "Nothing was changed"
         )
+
+
+def check_known(known: Pattern, changes: Iterable[Change]) -> None:
+    """Check that each field means something, or is there already.
+
+    Raises:
+        UsageError: one does not; the nearest that does is named.
+    """
+    for field in (each.field for each in changes):
+        if field in KNOWN or field in known.fields:
+            continue
+        near = difflib.get_close_matches(field, sorted({*KNOWN, *ALIASES, *known.fields}), n=1)
+        meant = f"; did you mean '{near[0]}'?" if near else f": one of {', '.join(sorted(KNOWN))}."
+        raise UsageError(f"a lesson has no field '{field}'{meant} Nothing was changed")
 
 
 def _as_json(given: str) -> Any:
@@ -135,4 +157,5 @@ def history(known: Pattern) -> dict[str, dict[str, Any]]:
             "by": known.edited[field][1] if field in known.edited else None,
         }
         for field, value in sorted(known.fields.items())
+        if value != "" or field in KNOWN  # an unknown field is unset by an empty value
     }

@@ -39,14 +39,11 @@ def test_an_edit_wins_over_the_first_word_everywhere_and_tells_who_and_when(stag
         ("text=42", "42"),
         ("title=true", "true"),
         ("importance=0.75", 0.75),
-        ("pinned=true", True),
-        ("weight=12", 12),
-        ('paths=["a","b"]', ["a", "b"]),
         ('tags=["x y","z"]', ["x y", "z"]),
         ("tags=", []),
         ("correct=a=b", "a=b"),
-        ('note={"a":1}', '{"a":1}'),
-        ("weight=NaN", "NaN"),
+        ('source={"a":1}', '{"a":1}'),
+        ("source=NaN", "NaN"),
         ("trigger=null", "null"),
         ("state=published", "published"),
     ],
@@ -94,7 +91,7 @@ def test_a_pattern_that_is_not_there_is_a_no(stage):
 def test_what_enters_by_an_edit_is_screened(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
-    done = stage.run("velma", "edit", pattern, "--set", f"correct=use {TOKEN}\u202e", "--set", f'list=["{TOKEN}"]')
+    done = stage.run("velma", "edit", pattern, "--set", f"correct=use {TOKEN}\u202e", "--set", f'source=["{TOKEN}"]')
     assert "secret was taken out" in done.stderr
     assert TOKEN not in done.stderr
     for path in (stage.folder / "velma").rglob("*.jsonl"):
@@ -161,3 +158,50 @@ def test_a_private_lesson_is_retired_and_restored_where_it_is(stage):
     stage.run("velma", "sync")
     assert stage.git("for-each-ref", where="clan.git") == ""
     assert json.loads(stage.run("velma", "show", pattern, "--json").stdout)["state"] == "candidate"
+
+
+def test_a_field_is_set_by_the_name_that_logging_has_for_it(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", "right=by hand", "--set", "pattern=Never by hand again")
+    found = fields(stage, "velma", pattern)
+    assert (found["correct"]["value"], found["text"]["value"]) == ("by hand", "Never by hand again")
+
+
+def test_a_field_that_means_nothing_is_refused_with_the_one_that_was_meant(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    assert "did you mean 'category'?" in stage.run("velma", "edit", pattern, "--set", "categry=x", expect=2).stderr
+    assert "one of category, correct," in stage.run("velma", "edit", pattern, "--set", "zzz=x", expect=2).stderr
+    assert not {"categry", "zzz"} & fields(stage, "velma", pattern).keys()
+
+
+def test_all_that_is_known_of_a_lesson_and_of_a_discovery_is_shown(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", "title=a title")
+    shown = json.loads(stage.run("velma", "show", pattern, "--json").stdout)
+    assert [replica.partition(".")[0] for replica in shown["counts"]["seen"]] == ["velma"]
+    assert shown["fields"]["title"] == "a title"
+    assert shown["edited"]["title"]["by"].startswith("velma.")
+    found = json.loads(stage.run("velma", "discover", "--problem", "it hangs", "--solution", "s", "--json").stdout)[
+        "id"
+    ]
+    assert "it hangs" in stage.run("velma", "show", found[:8]).stdout
+    assert json.loads(stage.run("velma", "show", found, "--json").stdout)["solution"] == "s"
+
+
+def test_a_name_like_a_members_is_said_to_be_new_and_the_lesson_is_logged_all_the_same(stage):
+    stage.join("velma")
+    words = ("correct", "--agent", "velmaa", "--wrong", "w", "--right", "r", "--pattern", "Never lose what was said")
+    assert "velmaa is new here" in stage.run("velma", *words).stderr
+    assert stage.seen("velma") == {"Never lose what was said": 1}
+
+
+def test_the_page_is_written_anew_by_the_name_that_other_fleets_have_for_it(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    page = stage.folder / "velma/clan-learnings/patterns.md"
+    page.unlink(missing_ok=True)
+    stage.run("velma", "render-patterns")
+    assert LESSON in page.read_text()
