@@ -228,7 +228,7 @@ def _compact(
             raise typer.Exit(EXIT_REFUSED)
 
 
-@app.command("render-patterns", hidden=True)
+@app.command("render-patterns")
 def _render_patterns(as_json: output.Json = False, directory: output.Directory = "") -> None:
     """Write patterns.md anew, without a sync: what other fleets call it."""
     with output.opened(directory) as workspace:
