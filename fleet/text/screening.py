@@ -177,7 +177,7 @@ _TOKEN = re.compile(
     r"""(?<![A-Za-z0-9])(?:
       (?P<slack_config>xoxe(?:\.xox[bp])?-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
     | (?P<slack_bot>xoxb-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
-    | (?P<slack_user>(?:xox[acdoprs]|xwfp)-(?=[A-Za-z%-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9%-]{10,})
+    | (?P<slack_user>(?:xox[acdprs]|xoxo(?=-[0-9])|xwfp)-(?=[A-Za-z%-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9%-]{10,})
     | (?P<slack_app>xapp-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
     | (?P<slack_webhook>hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,})
     | (?P<github_fine_grained>github_pat_[A-Za-z0-9_]{22,})
@@ -210,7 +210,7 @@ _AWS_SECRET = re.compile(
 _AWS_SECRET_ALONE = re.compile(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
 _URL_PASSWORD = re.compile(
     r"""://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+):
-    (?!\$\{|\$[A-Z_]+@|<[^\s<>]*>@|\{+[^\s{}]*\}+@|[*.]+@|\[REDACTED:[a-z-]+\]@|[0-9]{1,5}[?\#,])
+    (?!\$\{|\$[A-Z_]+@|<[^\s<>]*>@|\{+[^\s{}]*\}+@|[*.]+@|\[REDACTED:[a-z-]+\]@|[0-9]{1,5}[?\#,'";)])
     (?P<secret>[^\s/"`]{1,256})@""",
     re.VERBOSE,
 )
