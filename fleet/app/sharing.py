@@ -37,6 +37,9 @@ from fleet.store.tree import MEMBERS, GitTree, emoji_of, members_of
 from fleet.store.workspace import Workspace
 
 _LEFT = "left"
+_LOOKED = "looked_for_secrets"
+"""Where it is kept up to which generation lessons were looked at for secrets; and while a look goes on, its last id."""
+_LOOKED_AT_MAX = 20_000
 _LOGIN = "login:"
 """What goes before an address in the key under which its user, password and query are kept, in ``local.db`` alone."""
 
@@ -254,13 +257,9 @@ def _note_answer(workspace: Workspace, **when: str) -> None:
 
 
 def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
-    since = workspace.patterns.generation
-
     def settle() -> None:
-        nonlocal since
         promoted.extend(_settled(workspace))
-        came, since = workspace.patterns.changed(since), workspace.patterns.generation
-        _drop_secrets(workspace, came)
+        _drop_secrets(workspace)
 
     return Hooks(
         settle=settle,
@@ -269,13 +268,27 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
     )
 
 
-def _drop_secrets(workspace: Workspace, came: list[str]) -> None:
-    """Purge certain secrets that somebody's lines carried raw, for everybody, and say so."""
+def _drop_secrets(workspace: Workspace) -> None:
+    """Purge certain secrets that somebody's lines carried raw, for everybody, and say so.
+
+    Looks at what changed since the last look, so many at a time: the sync after goes on where this one stopped.
+    """
     agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
-    if workspace.is_read_only or not agents or not came:
+    if workspace.is_read_only or not agents:
         return
-    with workspace.writing(agents[0]) as writer:
-        dropped = purging.purge_secrets(writer, came)
+    now, noted = workspace.patterns.generation, workspace.state.get(_LOOKED)
+    since, until, last = (*noted.split(" "), "0", "0", "")[:3] if noted else ("0", str(now), "")
+    if int(since) > now:
+        since, until, last = "0", str(now), ""  # the database is another one
+    until = until if last else str(now)
+    came = [each for each in workspace.patterns.changed(int(since)) if each > last]
+    dropped: dict[str, list[str]] = {}
+    if came:
+        with workspace.writing(agents[0]) as writer:
+            dropped, last = purging.purge_secrets(writer, came[:_LOOKED_AT_MAX])
+    looked = f"{since} {until} {last}" if came and last != came[-1] else f"{until} {until} "
+    if looked != noted:
+        workspace.state.put(**{_LOOKED: looked})
     for pattern, kinds in dropped.items():
         workspace.warn(
             f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the "

@@ -13,7 +13,7 @@ whoever has it. People's own files are theirs: they are told where it still stan
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from fleet.text import screening
 REDACTED = "[REDACTED:purged]"
 _NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
 SECRETS_AT_ONCE_MAX = 200
-"""So many lessons are purged of secrets by one look: the others by the next ones, and none is shown meanwhile."""
+"""So many lessons are purged of secrets by one look: the others by the next one, and none is shown meanwhile."""
 _NEEDLE_CHARS_MIN = 6  # shorter ones stand everywhere, and hide nothing
 _FILE_BYTES_MAX = 100 * 1024 * 1024
 _LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
@@ -81,27 +81,29 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
     return codec.join(made, edits.retire(line, writer.name)) if fold(line).is_present else made
 
 
-def purge_secrets(writer: Writer, patterns: Iterable[str]) -> dict[str, list[str]]:
-    """Mark, for everybody, the texts of lessons that carry a certain secret as it stands; return the kinds by lesson.
+def purge_secrets(writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
+    """Mark, for everybody, the texts of lessons that carry a certain secret as it stands.
 
-    What is left of each text is said instead, with the secret redacted. The lesson stays in. Doubtful secrets are left
+    Returns the kinds by lesson, and the last lesson that was looked at: after ``SECRETS_AT_ONCE_MAX`` finds it stops.
+    What is left of each text is said instead, with the secret redacted; the lesson stays in. Doubtful secrets are left
     to the screening of whoever shows them: a mark cannot be taken back.
     """
-    workspace, found = writer.workspace, dict[str, list[str]]()
-    for pattern in patterns:
-        line = workspace.patterns.line(pattern)
+    workspace, found, last = writer.workspace, dict[str, list[str]](), ""
+    for last in patterns:
+        line = workspace.patterns.line(last)
         kinds = {field: each for field, value in codec.said(line) if (each := _certain(value))} if line else {}
-        if line is None or not kinds or len(found) == SECRETS_AT_ONCE_MAX:
-            continue
-        shown = fold(line).fields
-        redacted = {field: _redacted(shown.get(field)) for field in kinds}
-        writer.append(PATTERNS, [edits.purge(line, redacted, writer.name, writer.tick())])
-        found[pattern] = sorted({kind for each in kinds.values() for kind in each})
+        if line is not None and kinds:
+            shown = fold(line).fields
+            redacted = {field: _redacted(shown.get(field)) for field in kinds}
+            writer.append(PATTERNS, [edits.purge(line, redacted, writer.name, writer.tick())])
+            found[last] = sorted({kind for each in kinds.values() for kind in each})
+            if len(found) == SECRETS_AT_ONCE_MAX:
+                break
     if found:
         workspace.take(workspace.tree.head())
         for pattern in found:
             _strip(workspace, pattern)
-    return found
+    return found, last
 
 
 def _certain(value: Any) -> list[str]:

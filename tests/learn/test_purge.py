@@ -263,3 +263,48 @@ def test_a_purge_twice_is_one(leaked):
     assert SECRET not in leaked.tip()
     assert leaked["velma"].patterns.get(leaked.pattern).count("seen") == 2
     assert "[REDACTED:purged]" in before
+
+
+# --- a peer's secret, dropped by whoever sees it first --------------------------------------------------------------
+
+TOKEN = "gh" + "p_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+
+
+def push_raw(clan, count):
+    """Push lines with a token as somebody does whose fleet screens nothing."""
+    work = clan.folder / "raw"
+    subprocess.run(["git", "clone", "-q", "-b", "fleet", str(clan.remote), str(work)], check=True)
+    shard = work / "patterns.d/mallory.0badcafe.jsonl"
+    shard.parent.mkdir(exist_ok=True)
+    rows = [
+        {
+            "id": f"p-{n:016x}",
+            "w": {"mallory.0badcafe": {"add": "2026-01-02T00:00:00.000Z-0000", "first": {"text": text}}},
+        }
+        for n, text in enumerate([f"Push {n} with {TOKEN}{n}" for n in range(count)])
+    ]
+    shard.write_text("".join(json.dumps(row, separators=(",", ":"), sort_keys=True) + "\n" for row in rows))
+    who = ("-c", "user.name=m", "-c", "user.email=m@localhost")
+    for words in (["add", "-A"], [*who, "commit", "-q", "-m", "raw"], ["push", "-q", "origin", "fleet"]):
+        subprocess.run(["git", *words], cwd=work, check=True)
+
+
+def test_many_are_dropped_by_and_by_and_none_is_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr("fleet.learn.purge.SECRETS_AT_ONCE_MAX", 2)
+    monkeypatch.setattr("fleet.app.sharing._LOOKED_AT_MAX", 3)
+    clan = Clan(tmp_path)
+    clan.correct("velma", OTHER)
+    clan.sync("velma", "tank")
+    push_raw(clan, 5)
+    left = [clan.tip().count(TOKEN)]
+    for _ in range(4):
+        clan.sync("velma")
+        left.append(clan.tip().count(TOKEN))
+    assert left[0] == 5
+    assert left[-1] == 0, left
+    clan.sync("tank")
+    texts = {each.text for each in clan["tank"].patterns.some([f"p-{n:016x}" for n in range(5)])}
+    assert texts == {f"Push {n} with [REDACTED:github-classic]" for n in range(5)}
+    clan.correct("tank", "Read the log first")
+    clan.sync("tank", "velma")
+    assert len(clan["velma"].warnings) == 5, "each was said once"
