@@ -25,6 +25,7 @@ def test_a_correction_is_found_at_once_and_a_retired_lesson_no_more(stage):
         "seen": 1,
         "at": found["at"],
         "who": "velma",
+        "changed": "",
         "retired": False,
     }
     assert found["where"].startswith("clan-learnings/patterns.d/velma.")

@@ -42,8 +42,8 @@ MUTANTS = [
     Mutant(
         "a peer's certain secret is left to who shows it",
         "fleet/app/sharing.py",
-        "        _drop_secrets(workspace, came)\n",
-        "        _drop_secrets(workspace, came[:0])\n",
+        "        _drop_secrets(workspace)\n",
+        "        _drop_secrets(workspace) if promoted is None else None\n",
         ("tests/cli/test_sync_secrets.py",),
     ),
     Mutant(
