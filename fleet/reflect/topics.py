@@ -26,7 +26,7 @@ TYPES = ("pattern", "gotcha", "preference")
 _FIELD = re.compile(r"(?P<key>type|created|updated)[ \t]*:[ \t]*[\"']?(?P<value>[^\"'\s#]+)[\"']?[ \t]*(?:#.*)?")
 _TITLE = re.compile(r"#[ \t]+(.*?)[ \t]*#*[ \t]*")
 _MERGED = re.compile(r"merged from session[ \t]+(?P<session>[^)\s](?:[^)]*[^)\s])?)[ \t]*\)")
-_FIRST = re.compile(r"[ \t]*(?P<session>\S+[ \t]\S+)[ \t]*")
+_FIRST = re.compile(r"[ \t]*(?P<session>\S+(?:[ \t]\S+)+)[ \t]*")
 _POINTER = re.compile(
     r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)(?P<hook>.*)"
 )

@@ -9,7 +9,7 @@ import pytest
 
 from crdt import clock
 from fleet import RELEASED_MS
-from fleet.app import learning, sleeping, undoing
+from fleet.app import consolidating, learning, sleeping, undoing
 from fleet.app.learning import Correction
 from fleet.model.errors import BusyError, DiskError, UsageError
 from fleet.model.line import Column, Line
@@ -262,6 +262,14 @@ def test_two_sleeps_at_once_are_one(workspace):
     ):
         sleeping.sleep(workspace, "velma")
     assert sleeping.sleep(workspace, "velma").run
+
+
+def test_consolidating_again_changes_nothing_also_where_logs_name_no_session(workspace):
+    daily_logs(workspace)
+    assert by_name(sleeping.sleep(workspace, "velma"))["consolidation"].changed == 1
+    after = pages(workspace)
+    assert consolidating.consolidate(workspace, "velma", force=True).run == ""
+    assert pages(workspace) == after
 
 
 # --- killed at any write --------------------------------------------------------------------------------------------

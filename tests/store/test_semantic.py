@@ -270,3 +270,21 @@ def test_texts_go_to_no_address_that_is_neither_encrypted_nor_this_machine(tmp_p
     workspace = at_endpoint(tmp_path, url, *LESSONS)
     workspace.state.agree(consent.SEMANTIC, url, clock.pack(NOW_MS))
     assert semantic.source(workspace) is None or url.startswith("https:")
+
+
+def test_the_cosines_of_texts_that_nothing_is_stored_of(model, tmp_path):
+    workspace = workspace_in(tmp_path, toml=with_model(model))
+    found = semantic.cosines(workspace, ["Rotate", "Renew", "Drain the queue"], [(0, 1), (0, 2)])
+    assert found is not None
+    assert found[0, 1] == pytest.approx(1.0)
+    assert found[0, 2] < 0.5
+    assert semantic.cosines(workspace, [], []) == {}
+    workspace.close()
+
+
+def test_texts_of_an_agent_alone_go_to_no_endpoint_beyond_this_machine(libraries, tmp_path):
+    workspace = workspace_in(tmp_path, toml='[semantic]\nurl = "https://embed.example.org/v1"\n')
+    workspace.state.agree("semantic", "https://embed.example.org/v1", workspace.wall())
+    assert semantic.source(workspace) is not None
+    assert semantic.cosines(workspace, ["Rotate", "Renew"], [(0, 1)]) is None
+    workspace.close()
