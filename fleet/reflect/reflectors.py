@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from fleet.store import consent
+from fleet.text.screening import inert
 
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 _STDERR_BYTES = 2_000
@@ -118,7 +119,11 @@ def prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
         mark: drawn at random, between which the record stands.
         known: lessons that are known already, one line each.
     """
-    told = f"\n\nKnown already, say nothing of it anew:\n{chr(10).join(f'- {each}' for each in known)}" if known else ""
+    told = (
+        f"\n\nKnown already, say nothing of it anew:\n{chr(10).join(f'- {inert(each)}' for each in known)}"
+        if known
+        else ""
+    )
     return f"{_SHAPE}{told}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import sys
 
 import pytest
 
@@ -383,6 +384,36 @@ def test_the_days_cap_is_never_overshot_and_what_is_deferred_runs_the_next_day(w
     assert not session_end.reflect_due(w)
     assert not records.deferred(w, "velma")
     assert times_asked(tmp_path) == 4
+
+
+def test_money_counts_for_the_day_on_which_it_was_reserved_however_the_clock_jumps(w, clock, tmp_path, monkeypatch):
+    monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
+    clock.ms = 1_778_371_200_000 - 5  # five milliseconds before midnight, UTC
+    scripted(w, tmp_path, answer(), cost=0.3)
+    first, second, third = (taught(tmp_path / "t" / f"{n}.jsonl", f"session-{n}").path for n in range(3))
+    session_end.reflect(w, "velma", first)
+    assert w.wall().startswith("2026-05-10")
+    assert records.spent(w, "2026-05-09") == pytest.approx(0.3)
+    assert not session_end.reflect(w, "velma", second).is_deferred
+    clock.ms -= DAY_MS  # somebody sets it back
+    assert session_end.reflect(w, "velma", third).is_deferred
+    assert records.spent(w, "2026-05-09") <= 0.5
+    assert records.spent(w, "2026-05-10") <= 0.5
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_an_endpoint_without_its_sdk_is_a_record_that_says_how_to_get_it(w, talk, monkeypatch, api):
+    monkeypatch.setitem(sys.modules, api, None)
+    settings(w, reflector="endpoint", api=api, url="http://127.0.0.1:9/v1", model="m")
+    session_end.agree(w)
+    done = session_end.reflect(w, "velma", talk.path)
+    assert f"fleet-learnings[{api}]" in done.record.why
+
+
+def test_an_endpoint_beyond_this_machine_is_asked_by_https_alone(w, talk):
+    settings(w, reflector="endpoint", url="http://example.org/v1", model="m")
+    session_end.agree(w)
+    assert "no address that lessons may go to" in session_end.reflect(w, "velma", talk.path).record.why
 
 
 def test_a_crash_after_the_answer_costs_no_second_answer(w, talk, tmp_path):
