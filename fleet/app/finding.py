@@ -10,7 +10,7 @@ from fleet.learn import private
 from fleet.learn.counting import reconcile_all
 from fleet.model import limits
 from fleet.model import line as codec
-from fleet.model.errors import FleetError, NoError
+from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.pattern import Pattern, Policy, fold, groups, united
 from fleet.recall.session_context import ROW_CHARS_MAX, lesson_row
 from fleet.recall.wording import not_working
@@ -19,7 +19,7 @@ from fleet.reflect.housekeeping import STAGE, Stage
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import Relevant
 from fleet.store.workspace import Workspace
-from fleet.text import mentions
+from fleet.text import dates, mentions
 from fleet.text.screening import screened
 from fleet.text.similarity import Near, near
 
@@ -127,6 +127,27 @@ def listed(
     shown = grouped(found, clusters, patterns.lesson)
     total = _count(patterns, mine) - spare + len(clusters.groups)
     return Listing([(each, "") for each in shown[:count]], total, refused)
+
+
+def narrowed(listing: Listing, *, category: str, tag: str, agent: str, since: str, count: int | None) -> Listing:
+    """Return those of a list that have this category and tag, that this agent logged, and that were seen since a day.
+
+    Raises:
+        UsageError: the day is none.
+    """
+    since_ms = dates.to_ms(since) if since else 0
+    if since_ms is None:
+        raise UsageError(f"--since takes a day, YYYY-MM-DD, not {since[:40]!r}")
+    first = clock.pack(since_ms)
+    kept = [
+        (each, into)
+        for each, into in listing.lessons
+        if (not category or each.lesson.category.casefold() == category.casefold())
+        and (not tag or tag.casefold() in {word.casefold() for word in each.lesson.tags})
+        and (not agent or agent in each.lesson.agents())
+        and (not since or each.lesson.last_seen >= first)
+    ]
+    return listing._replace(lessons=kept[:count], total=len(kept))
 
 
 def counted(workspace: Workspace) -> int:

@@ -49,6 +49,10 @@ def _patterns(
         int | None,
         typer.Option("-n", "--count", min=1, help=f"The first so many. On a terminal {ON_A_TERMINAL} unless told."),
     ] = None,
+    category: Annotated[str, typer.Option("--category", metavar="NAME", help="Only those of this category.")] = "",
+    tag: Annotated[str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.")] = "",
+    by: Annotated[str, typer.Option("--agent", metavar="NAME", help="Only those that this agent logged.")] = "",
+    since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only those seen since that day.")] = "",
     as_json: output.Json = False,
     directory: output.Directory = "",
 ) -> None:
@@ -56,7 +60,12 @@ def _patterns(
     if count is None and not as_json and sys.stdout.isatty():
         count = ON_A_TERMINAL
     with output.opened(directory) as workspace:
-        found = finding.listed(workspace, count, reflecting.weighed(workspace), everything=everything)
+        is_narrowed = any((category, tag, by, since))
+        found = finding.listed(
+            workspace, None if is_narrowed else count, reflecting.weighed(workspace), everything=everything
+        )
+        if is_narrowed:
+            found = finding.narrowed(found, category=category, tag=tag, agent=by, since=since, count=count)
         if as_json:
             rows = [finding.wordings_as_json(each, is_merged=bool(into)) for each, into in found.lessons]
             output.say_json({"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": found.refused})
@@ -70,7 +79,9 @@ def _patterns(
         if found.total > len(found.lessons):
             more = found.total - len(found.lessons)
             output.note(f"{more:,} more: -n {found.total} lists all of them, `fleet search` looks for some")
-        if not found.lessons:
+        if not found.lessons and is_narrowed:
+            output.say("no lesson is like that; without the filters there may be some")
+        elif not found.lessons:
             output.say("no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first")
         if found.refused:
             output.note(f"{output.counted(found.refused, 'line')} could not be read; `fleet status` tells why")

@@ -205,3 +205,19 @@ def test_the_page_is_written_anew_by_the_name_that_other_fleets_have_for_it(stag
     page.unlink(missing_ok=True)
     stage.run("velma", "render-patterns")
     assert LESSON in page.read_text()
+
+
+def test_a_list_is_narrowed_by_category_tag_agent_and_day(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.correct("velma", "Never ship on a Friday afternoon")
+    stage.run("velma", "edit", pattern, "--set", "category=shell", "--set", "tags=awk")
+
+    def listed(*words):
+        return [each["id"] for each in json.loads(stage.run("velma", "patterns", "--json", *words).stdout)["patterns"]]
+
+    assert listed("--category", "Shell") == listed("--tag", "awk") == [pattern]
+    assert len(listed("--agent", "velma")) == 2
+    assert listed("--agent", "tank") == listed("--since", "2099-01-01") == []
+    assert "no lesson is like that" in stage.run("velma", "patterns", "--tag", "none").stdout
+    stage.run("velma", "patterns", "--since", "soon", expect=2)
