@@ -140,9 +140,14 @@ def unagreed(workspace: Workspace) -> str:
     return _consented(workspace, named)
 
 
-def agree(workspace: Workspace) -> None:
-    """Note a person's yes to the reflector that is named: sessions are sent there, screened."""
-    workspace.state.agree(consent.REFLECT, _consented(workspace, chosen(workspace)), workspace.wall())
+def agree(workspace: Workspace) -> list[str]:
+    """Note a person's yes to the reflector that is named, and to Honcho where it is; return what is new in that."""
+    named = [_consented(workspace, chosen(workspace))] if chosen(workspace) != RULES else []
+    named += [writing.honcho_consented(workspace)] if workspace.config.reflect.honcho else []
+    fresh = [each for each in named if not workspace.state.agrees(consent.REFLECT, each)]
+    for each in fresh:
+        workspace.state.agree(consent.REFLECT, each, workspace.wall())
+    return fresh
 
 
 def _consented(workspace: Workspace, reflector: str) -> str:

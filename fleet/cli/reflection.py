@@ -101,9 +101,8 @@ def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
         costs = f", for at most ${cap.max_usd:g} a session and ${cap.daily_usd:g} a day" if use != "rules" else ""
         say(f"{use} reflects on this machine from now on{costs}")
     if agrees:
-        named = session_end.unagreed(workspace)
-        session_end.agree(workspace)
-        say(f"agreed: {for_terminal(named)}" if named else "nothing waits for a yes")
+        named = session_end.agree(workspace)
+        say(f"agreed: {for_terminal('; '.join(named))}" if named else "nothing waits for a yes")
 
 
 def _days(given: str) -> float:
