@@ -307,4 +307,5 @@ def test_many_are_dropped_by_and_by_and_none_is_forgotten(tmp_path, monkeypatch)
     assert texts == {f"Push {n} with [REDACTED:github-classic]" for n in range(5)}
     clan.correct("tank", "Read the log first")
     clan.sync("tank", "velma")
-    assert len(clan["velma"].warnings) == 5, "each was said once"
+    said = [each for each in clan["velma"].warnings if "came with a secret" in each]
+    assert len(said) == 5, "each was said once"
