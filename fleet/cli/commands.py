@@ -68,10 +68,10 @@ MODULES = {
     "uninstall": "hosts",
     "hook": "hosts",
     "poll": "serve",
-    "who": "serve",
+    "who": "live",
     "completion": "hosts",
     "sidecar": "serve",
-    "live": "serve",
+    "live": "live",
 }
 """Command to module of this folder, in the order of ``fleet --help``."""
 

@@ -41,6 +41,7 @@ THIRD_PARTY = {
 STARTS = {
     "fleet.cli.main": {"fleet.hook"},
     "fleet.cli.hosts": {"fleet.hook"},
+    "fleet.cli.live": {"fleet.serve"},
     "fleet.cli.serve": {"fleet.serve"},
 }
 """Commands that start another face, and do nothing else with it."""

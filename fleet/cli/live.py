@@ -1,0 +1,174 @@
+"""Live rooms: serve one, join or leave one, and see who is online. It loads the libraries of live sync."""
+
+import asyncio
+import os
+import signal
+import ssl
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli import output
+from fleet.cli.output import say
+from fleet.model import limits
+from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.serve.room import Rooms, Rules, serving
+from fleet.share.live import access, wire
+from fleet.share.live.client import Online, Where, who
+from fleet.store.workspace import Workspace
+from fleet.text import screening
+
+app = output.commands()
+
+live_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Serve live sync.", name="live")
+
+
+@live_app.callback()
+def _live() -> None:
+    """Serve live sync: neighbours hear of a lesson in a moment."""
+
+
+@live_app.command("serve")
+def _serve(
+    host: Annotated[str, typer.Option("--host", help="Where to listen; beyond this machine, a token and TLS.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = limits.LIVE_PORT,
+    token_file: Annotated[str, typer.Option("--token-file", metavar="FILE", help="What clients must know.")] = "",
+    tls_cert: Annotated[str, typer.Option("--tls-cert", metavar="FILE", help="The certificate, with its chain.")] = "",
+    tls_key: Annotated[str, typer.Option("--tls-key", metavar="FILE", help="Its private key.")] = "",
+    origin: Annotated[
+        list[str] | None, typer.Option("--origin", metavar="URL", help="A web page that may connect; several times.")
+    ] = None,
+) -> None:
+    """Serve live rooms until interrupted. Nothing is kept: clients bring what they have."""
+    token = _token_in(token_file) or (access.fresh_token() if wire.is_loopback(host) else "")
+    rules, certificate = Rules(host, token, tuple(origin or ())), _certificate_of(tls_cert, tls_key)
+    rules.check(has_certificate=certificate is not None)
+    asyncio.run(_served(rules, port, certificate))
+
+
+@live_app.command("join")
+def _join(
+    url: Annotated[
+        str, typer.Argument(metavar="[URL]", help="wss://HOST, or ws:// here; none: fleet.toml's, or your own server.")
+    ] = "",
+    room: Annotated[str, typer.Option("--room", metavar="NAME", help="The clan's room there; 'clan'.")] = "",
+    token_env: Annotated[
+        str, typer.Option("--token-env", metavar="NAME", help="The variable FLEET_* with its token.")
+    ] = "",
+    directory: output.Directory = "",
+) -> None:
+    """Agree to a live room on this machine: lessons go there as they are logged, and come from there."""
+    with output.opened(directory) as workspace:
+        joined = access.join(workspace, url, room, token_env)
+        served = ", which the sidecar serves itself" if joined.serve else ""
+        say(f"this folder is in room {joined.room} at {access.address(joined)}{served}")
+        say("`fleet sidecar` goes there, and `fleet who` shows who is there; `fleet live leave` withdraws it")
+
+
+@live_app.command("leave")
+def _leave(directory: output.Directory = "") -> None:
+    """Withdraw the yes to a live room on this machine. What was sent stays with the clan."""
+    with output.opened(directory) as workspace:
+        if not access.leave(workspace):
+            raise NoError("this folder is in no live room. Nothing was changed")
+        say("this folder is in no live room any more; what was sent stays with the clan")
+
+
+def _token_in(path: str) -> str:
+    """Return the token that a file holds, "" for no file."""
+    if not path:
+        return ""
+    try:
+        token = Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as why:
+        raise UsageError(f"{path} cannot be read ({why}); nothing was started") from why
+    if not token:
+        raise UsageError(f"{path} is empty: a token is one line of random text. Nothing was started")
+    return token
+
+
+def _certificate_of(cert: str, key: str) -> ssl.SSLContext | None:
+    """Return what TLS needs, from two files; None for no files."""
+    if not cert and not key:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, key or None)
+    except OSError as why:
+        raise UsageError(f"{cert} and {key} are no certificate with its key ({why}); nothing was started") from why
+    return context
+
+
+async def _served(rules: Rules, port: int, certificate: ssl.SSLContext | None) -> None:
+    ending = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, ending.set)
+    async with AsyncExitStack() as stack:
+        try:
+            found = await stack.enter_async_context(serving(Rooms(rules, os.urandom), port, certificate))
+        except OSError as why:
+            raise FleetError(
+                f"cannot listen on {rules.host}:{port} ({why.strerror}); nothing was started. "
+                "Another one may run already; else name another --port"
+            ) from why
+        stack.enter_context(access.published(found, rules.token))
+        scheme = "ws" if certificate is None else "wss"
+        shown = f"[{rules.host}]" if ":" in rules.host else rules.host
+        print(f"serving on {scheme}://{shown}:{found}", flush=True)
+        await ending.wait()
+
+
+app.add_typer(live_app)
+
+
+@app.command("who")
+def _who(
+    on: Annotated[str | None, typer.Option("--on", metavar="TEXT", help="Say what you are on, for others.")] = None,
+    as_json: output.Json = False,
+    agent: output.Agent = "",
+    directory: output.Directory = "",
+) -> None:
+    """Show who is online, since when, and on what."""
+    with output.opened(directory) as workspace:
+        told_on = "" if on is None else _say_on(workspace, output.agent_in(workspace, agent), on)
+        here = {replica.name: replica.agent for replica in workspace.replicas().replicas}
+        found = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]
+        for each in found:  # our own sidecar tells the others in a moment
+            if on is not None and here.get(str(each["replica"])) == output.agent_in(workspace, agent):
+                each["on"] = told_on
+        if as_json:
+            output.say_json({"online": output.cleaned(found)})
+            return
+        for each in found:
+            told = output.cleaned(each)
+            mine = " (here)" if told["here"] else ""
+            say(f"{told['agent']:<16} since {output.when(told['since'])}  {told['on'] or '-'}{mine}")
+        if not found:
+            say("nobody is online. `fleet sidecar` joins the room")
+
+
+def _say_on(workspace: Workspace, agent: str, text: str) -> str:
+    """Note what an agent is on, for its sidecar to tell; return it as it is told."""
+    told = screening.one_line(screening.screen(text).text)[: limits.ON_CHARS_MAX]
+    workspace.state.put(**{f"on:{agent}": told})
+    return told
+
+
+def _online(workspace: Workspace) -> list[Online]:
+    """Ask the room that the configuration names.
+
+    Raises:
+        UsageError: it names none.
+        RemoteUnavailable: no answer.
+    """
+    settings = access.agreed(workspace)
+    if settings is None:
+        raise UsageError(
+            "no live room is named: `fleet live join URL` joins one, for instance that of `fleet live serve`"
+        )
+
+    return asyncio.run(who(Where.named(settings)))
