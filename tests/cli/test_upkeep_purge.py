@@ -110,7 +110,7 @@ def test_without_an_answer_from_the_remote_it_is_purged_here_and_the_exit_code_t
 def test_every_text_field_goes_and_what_is_no_text_stays(stage):
     stage.run("alone", "init", "--agent", "velma")
     pattern = stage.correct("alone", "x", "--category", SECRET, "--tag", SECRET)
-    stage.run("alone", "edit", pattern, "--set", "importance=0.5", "--set", f'list=["{SECRET}"]')
+    stage.run("alone", "edit", pattern, "--set", "importance=0.5", "--set", f'source=["{SECRET}"]')
     stage.run("alone", "sync")
     stage.run("alone", "purge", pattern, "--yes")
     found = json.loads(stage.run("alone", "edit", pattern, "--json").stdout)["fields"]

@@ -81,7 +81,7 @@ def test_a_lesson_that_names_no_step_guards_none(place):
 def test_nobody_elses_line_makes_a_guard_or_moves_its_step(place, lesson):
     """An edit may come from anybody: it changes the lesson, and not what was decided here."""
     place.fleet("edit", lesson, "--set", "trigger=Bash:*")
-    place.fleet("edit", lesson, "--set", "guard=deny")
+    place.fleet("edit", lesson, "--set", "guard=deny", expect=2)
     place.context("SessionStart")
     assert decided(place)[0] == ""
     place.fleet("edit", lesson, "--set", "trigger=Bash:git push*")
