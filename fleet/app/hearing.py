@@ -19,12 +19,14 @@ from fleet.hosts.answers import Reply
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, GUEST, Alarm, Call, TimeUpError, explained, is_own
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload
 from fleet.learn import attempts
-from fleet.model.errors import BusyError
 from fleet.recall import ready, triggers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
-    from fleet.app.session_end import Reflected
+    from types import ModuleType
+
+    from fleet.store.config import Config
+    from fleet.store.database import Local
     from fleet.store.workspace import Workspace
 
 STATE_WAIT_S = 1.0
@@ -41,8 +43,8 @@ _ASKED_OF_AGENTS = frozenset(
 _ABOUT_S = 0.3
 """Limit of the search for what is known about a prompt, seconds."""
 _LOGGING = frozenset(("learn", "correct", "discover"))
-_PROMOTED, _SAID = "promoted", "said"
-_TEXT_CHARS_MAX = 120
+PROMOTED, _SAID = "promoted", "said"
+"""Words of what an agent's memory took in when its sessions ended, and of what a person was told of it."""
 _ASKED = "asked"
 _MEMORY_SEEN = "memory"
 _ASK_AGAIN_MS = 60_000
@@ -81,11 +83,9 @@ def _before_anything_is_logged(call: Call) -> str:
 
 def _promoted_since(call: Call) -> str:
     """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
-    told = local.Told(call.root, f"{_PROMOTED}-{call.agent}")
+    told = local.Told(call.root, f"{PROMOTED}-{call.agent}")
     words = told.words()
-    new = [
-        word[len(_PROMOTED) + 1 :] for word in words[_after_last(words, _SAID) :] if word.startswith(f"{_PROMOTED} ")
-    ]
+    new = [word[len(PROMOTED) + 1 :] for word in words[_after_last(words, _SAID) :] if word.startswith(f"{PROMOTED} ")]
     if not new:
         return ""
     told.note(_SAID)
@@ -102,11 +102,7 @@ def _is_quiet(call: Call) -> bool:
     """Return True where a person wants no line about what fleet does."""
     if not call.sets("hook"):
         return False
-    from pathlib import Path
-
-    from fleet.store import config
-
-    return config.load(Path(call.root) / CONFIG).hook.quiet
+    return _config(call).hook.quiet
 
 
 def _answered(call: Call, payload: Payload) -> Reply:
@@ -155,7 +151,7 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     is_lost = since is not None and since != lies_ready.seen() and payload.source not in ("startup", "resume")
     made, is_whole = None if is_lost else lies_ready.start(), True
     if made is None:
-        with _opened(call) as workspace:
+        with opened(call) as workspace:
             made, is_whole = _made_in_time(call, workspace, since if is_lost else None)
     # Asked last: of two calls at once each can answer, should the other one fail.
     if payload.session and not told.is_first(f"start {payload.source or '-'}", began_ms, TWICE_MS):
@@ -195,7 +191,7 @@ def _at_hand(source: str, shown: int, new: int) -> str:
     """Return the line that tells the person what the agent was given at a start, "" for what it had before."""
     if not shown or source == "compact":
         return ""
-    return f"fleet gave this session {_counted(shown, 'lesson')}, {new:,} of them new"
+    return f"fleet gave this session {counted(shown, 'lesson')}, {new:,} of them new"
 
 
 def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tuple[ready.Start, bool]:
@@ -232,37 +228,13 @@ def _may_ask(call: Call) -> bool:
     """Tell whether the clan's remote may be asked now: a person here agreed to it, and nobody asked a moment ago."""
     if local.now_ms() - local.marked_ms(call.root, _ASKED) < _ASK_AGAIN_MS:
         return False
-    from pathlib import Path
-
-    from fleet.store.database import Local
-
     with call.guarded("the clan was not asked for news"):
-        state = Local(Path(local.path_of(call.root, "local.db")), wait_s=STATE_WAIT_S)
-        try:
+        with _local(call) as state:
             may = bool(state.agreed("remote"))
-        finally:
-            state.close()
         if may:
             local.mark(call.root, _ASKED, word=call.event)
         return may
     return False
-
-
-def make_ready(call: Call) -> str:
-    """Ask the clan for news, and make ready what the next session starts with; return what the log says of it."""
-    from fleet.app import sharing, starting
-
-    with _opened(call) as workspace:
-        with call.guarded("the clan was not asked for news"):
-            came = sharing.fetch(workspace, call.agent)
-            if came.patterns_in or came.discoveries_in:
-                call.told.note(f"came {came.patterns_in + came.discoveries_in}")
-        try:
-            with workspace.files.lock(workspace.local / "locks" / "ready.lock", 0):
-                size = len(starting.session_start(workspace, call.agent, may_tidy=True).text)
-        except BusyError:
-            return "another process is making the next session's start ready"
-    return f"the next session's start is ready: {size:,} characters"
 
 
 # --- a prompt ---------------------------------------------------------------------------------------------------------
@@ -324,11 +296,7 @@ def _at_prompts(call: Call) -> int:
     """Return how many lessons a prompt is shown at most."""
     if not call.sets("recall"):
         return triggers.SHOWN_MAX
-    from pathlib import Path
-
-    from fleet.store import config
-
-    return config.load(Path(call.root) / CONFIG).recall.at_prompts
+    return _config(call).recall.at_prompts
 
 
 def _told(call: Call, ids: Sequence[str]) -> None:
@@ -439,20 +407,23 @@ def _after_a_tool(call: Call, payload: Payload) -> Reply:
 def _observe(call: Call, payload: Payload) -> None:
     """Note a commit that was made, and a lesson whose command was run after it was shown and succeeded."""
     if reflog.has_grown(call.root, payload.cwd or call.root):
-        from fleet.app import observing
-
-        observing.committed(call, payload.cwd)
+        _observing().committed(call, payload.cwd)
     used = f"use {crc32(payload.command.encode('utf-8', 'replace')):08x} "
     for word in call.told.words() if payload.has_ended else ():
         if word.startswith(used) and call.told.claim(f"used {word.split()[2]}"):
-            from fleet.app import observing
-
             known = ready.Ready(call.root, call.agent).rows()
             listed = known if isinstance(known, list) else []
             row = next(
                 (str(each[2]) for each in listed if isinstance(each, list) and each[:1] == [word.split()[2]]), ""
             )
-            observing.note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
+            _observing().note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
+
+
+def _observing() -> "ModuleType":
+    """Return the module that notes what happened in a session; most calls need none of it."""
+    from fleet.app import observing
+
+    return observing
 
 
 def _note_use(call: Call, payload: Payload, rows: object, known: Sequence[str]) -> None:
@@ -466,9 +437,7 @@ def _note_use(call: Call, payload: Payload, rows: object, known: Sequence[str]) 
         else []
     )
     for pattern, row in triggers.due(about, (), payload.tool, payload.command, payload.path):
-        from fleet.app import observing
-
-        if observing.recommends(row, payload.command):
+        if _observing().recommends(row, payload.command):
             call.told.note(f"use {crc32(payload.command.encode('utf-8', 'replace')):08x} {pattern}")
 
 
@@ -497,13 +466,11 @@ def _judged(call: Call, payload: Payload) -> Reply:
             won = attempts.note_success(call.root, call.agent, call.thread, payload.command)
             if red:
                 with call.guarded("what was fixed is not noted"):
-                    from fleet.app import observing
-
-                    observing.note(call, "fix", f"Fixed: {red}")
+                    _observing().note(call, "fix", f"Fixed: {red}")
             if won:
                 from fleet.learn import mutations
 
-                with _opened(call) as workspace:
+                with opened(call) as workspace:
                     for mutation in won:
                         mutations.record_success(workspace, call.agent, mutation, payload.command)
         return reply
@@ -540,57 +507,12 @@ def _unstated(call: Call) -> str:
     return flagging.unstated(call)
 
 
-def work_at_the_end(call: Call) -> str:
-    """Settle, promote, and sync when somebody here has agreed to a remote; return what the log says of it."""
-    from fleet.app import sharing, starting
-
-    with call.guarded("old sessions are still remembered"):
-        local.prune(call.root)
-    if call.agent == GUEST:
-        _close_session(call, ())
-        return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"
-    reflected: list[Reflected] = []
-    with _opened(call) as workspace, call.guarded("the session was not reflected on"):
-        from fleet.app import session_end
-
-        reflected += session_end.reflect_due(workspace, only=call.session)
-        for came in reflected:
-            call.log(f"reflected on {came.session}: {came.told()}")
-    _close_session(call, reflected)
-    with _opened(call) as workspace:
-        if workspace.config.hook.sync_at_end:
-            done = sharing.exchange(workspace, call.agent)
-            why = done.why
-        else:
-            done, why = None, "[hook] sync_at_end is false in fleet.toml"
-        promoted = sharing.settle(workspace, call.agent).promoted if why or done is None else done.promoted
-        for text in promoted:
-            local.Told(call.root, f"{_PROMOTED}-{call.agent}").note(f"{_PROMOTED} {json.dumps(text[:_TEXT_CHARS_MAX])}")
-        with call.guarded("the next session's start is not ready"):
-            starting.session_start(workspace, call.agent)
-    if done is None or why:
-        return f"settled; nothing was sent: {why}"
-    part = ", in part" if done.is_partial else ""
-    return f"synced{part}: {_counted(done.out, 'line')} out, {_counted(done.patterns_in, 'lesson')} in"
-
-
-def _close_session(call: Call, reflected: "Iterable[Reflected]") -> None:
-    """Log what the session did, and suggest, promote and consolidate what has come up in several."""
-    with call.guarded("what this session did is in no daily log"):
-        from fleet.app import consolidating
-
-        plans = (each.plan for each in reflected if each.session == call.session)
-        said = next((plan.reflection for plan in plans if plan is not None), None)
-        with _opened(call) as workspace:
-            if told := consolidating.close_session(workspace, call.agent, call.session, said).told():
-                call.log(told)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 # --- what they share --------------------------------------------------------------------------------------------------
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _leave(call: Call, which: str) -> None:
@@ -612,20 +534,38 @@ def _leave(call: Call, which: str) -> None:
 def _note_shown(call: Call, ids: Iterable[str]) -> None:
     """Note which lessons the session has been shown: what happens afterwards can be told from what happened before."""
     with call.guarded("what was shown is not noted"):
-        from pathlib import Path
-
         from fleet.reflect import exposure
-        from fleet.store.database import Local
 
-        state = Local(Path(local.path_of(call.root, "local.db")), wait_s=STATE_WAIT_S)
-        try:
+        with _local(call) as state:
             exposure.note(state, call.agent, call.session, ids, local.now_ms())
-        finally:
-            state.close()
 
 
 @contextmanager
-def _opened(call: Call) -> Iterator["Workspace"]:
+def _local(call: Call) -> Iterator["Local"]:
+    """Open the local database while a ``with`` block runs."""
+    from pathlib import Path
+
+    from fleet.store.database import Local
+
+    state = Local(Path(local.path_of(call.root, "local.db")), wait_s=STATE_WAIT_S)
+    try:
+        yield state
+    finally:
+        state.close()
+
+
+def _config(call: Call) -> "Config":
+    """Return what ``fleet.toml`` says."""
+    from pathlib import Path
+
+    from fleet.store import config
+
+    return config.load(Path(call.root) / CONFIG)
+
+
+@contextmanager
+def opened(call: Call) -> Iterator["Workspace"]:
+    """Open the workspace while a ``with`` block runs; what it warns of is logged."""
     from pathlib import Path
 
     from fleet.store.workspace import Workspace

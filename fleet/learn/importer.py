@@ -18,6 +18,7 @@ from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery, discovery_id
 from fleet.model.line import BadLineError, Line, Refused, check_value, join
 from fleet.model.pattern import fold
+from fleet.store.files import modified_ms
 from fleet.store.lines import DISCOVERIES, PATTERNS
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
@@ -186,7 +187,7 @@ class _Import:
         """Begin a file."""
         self.done.files[str(path)] = 0
         try:
-            self._file_ms = int(path.stat().st_mtime * 1000)
+            self._file_ms = modified_ms(path)
         except OSError:
             self._file_ms = UNDATED_MS
 

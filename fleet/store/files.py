@@ -318,6 +318,15 @@ def age_s(path: Path) -> float:
         return 0.0
 
 
+def modified_ms(path: Path) -> int:
+    """Return when a file was written last, milliseconds since 1970.
+
+    Raises:
+        OSError: nobody can say.
+    """
+    return int(path.stat().st_mtime * 1000)
+
+
 def inode(path: Path) -> int:
     """Return the number of the file at a path; 0 where there is none."""
     try:
