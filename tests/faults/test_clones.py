@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fleet.app import sharing
+from fleet.app import sharing, trusting
 from fleet.learn.corrections import Correction, correct
 from fleet.learn.replica_conflict import is_foreign
 from fleet.model.names import pattern_id
@@ -63,6 +63,8 @@ class Clan:
             pass
         remote = remote or MemoryRemote(self.server)
         done = sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
+        for each in trusting.waiting(workspace):  # what came back under a name of ours is ours
+            trusting.answer(workspace, each.name, trusting.TAKE)
         return workspace, done
 
     def seen(self, name, lesson):
@@ -229,6 +231,11 @@ def test_an_entry_that_a_person_copied_within_one_log_counts_again(tmp_path):
 # --- a folder that was put back from a snapshot -----------------------------------------------------------------------
 
 
+def take_own(bench: Bench, replica: str) -> None:
+    """Say that what came back under a name of the folder is its own."""
+    bench.run("velma", "review", "--answer", f"own:{replica}=take")
+
+
 def test_a_correction_that_others_folded_meanwhile_is_counted_after_the_folder_was_put_back(tmp_path):
     bench = Bench(tmp_path)
     for agent in ("velma", "tank"):
@@ -243,8 +250,9 @@ def test_a_correction_that_others_folded_meanwhile_is_counted_after_the_folder_w
     (bench.folder / "snapshot").rename(bench.folder / "velma")
     before = bench.replica("velma")
     bench.correct("velma", LESSON)
-    told = bench.run("velma", "sync").stderr
+    told = bench.run("velma", "sync", expect=3).stderr
     assert "restored or copied" in told
+    take_own(bench, before)
     assert bench.replica("velma") != before
     bench.sync("tank", "velma")
     assert bench.seen("velma") == bench.seen("tank") == {LESSON: 2, "Another lesson": 1}
@@ -265,9 +273,12 @@ def test_a_folder_put_back_counts_on_from_what_it_had_sent(tmp_path):
     bench.sync("tank")
     shutil.rmtree(bench.folder / "velma")
     (bench.folder / "snapshot").rename(bench.folder / "velma")
+    before = bench.replica("velma")
     for _ in range(2):
         bench.correct("velma", LESSON)
-    bench.sync("velma", "tank", "velma")
+    bench.run("velma", "sync", expect=3)
+    take_own(bench, before)
+    bench.sync("tank", "velma")
     assert bench.seen("velma") == bench.seen("tank") == {LESSON: 6}
 
 
