@@ -772,6 +772,9 @@ class Bare:
 
 def _is_fit(path: str, mode: str) -> bool:
     """Tell whether an entry stands at a path that leads nowhere else: no ``..``, and no ``.git`` in any disguise."""
+    low = path.casefold()
+    if low.isascii() and not low.startswith(".") and not any(odd in low for odd in ("/.", "//", ".git", "git~")):
+        return True  # as nearly all are
     for part in path.split("/"):
         plain = "".join(each for each in part.casefold() if each.isascii()).rstrip(". ")
         if (not plain and part.strip(". ") == "") or plain in (".git", "git~1"):
