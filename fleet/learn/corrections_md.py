@@ -29,6 +29,10 @@ TO_BE_INFERRED = "_to be inferred at promotion time_"
 
 PART = ("part", "1")
 """Marks the record of an entry that was written by hand: it counts as a part, which no replica owns."""
+MOVED = ("moved", "1")
+"""Marks the record that went to another name after a folder was put back: it counts as a part, by the entry's own id.
+
+Older copies of the folder have the record under the old name still, and may be put back as well."""
 RELAPSED = ("relapsed", "1")
 """Marks the record of a mistake whose lesson the agent had been shown before."""
 

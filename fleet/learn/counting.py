@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from crdt import clock
 from fleet.learn import corrections_md, echoes, private, signals
-from fleet.learn.corrections_md import PART, RELAPSED, Bound, Entry, Log, Record
+from fleet.learn.corrections_md import MOVED, PART, RELAPSED, Bound, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
 from fleet.model.errors import BusyError
@@ -379,7 +379,7 @@ def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:
     keys: dict[str, str] = {}
     times: dict[tuple[str, str], int] = defaultdict(int)
     for record in records:
-        if PART not in record.extra:
+        if PART not in record.extra or MOVED in record.extra:
             keys[record.id] = record.id.removeprefix("c-")
         elif record.id not in keys:
             head = dict(record.extra).get("head", "")

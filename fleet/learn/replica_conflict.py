@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from fleet.learn import corrections_md, counting
-from fleet.learn.corrections_md import Record
+from fleet.learn.corrections_md import MOVED, PART, Record
 from fleet.model import names
 from fleet.model.line import Line, add_of
 from fleet.store.lines import PATTERNS, Read, entries
@@ -102,11 +102,16 @@ def resolve(workspace: Workspace, conflicts: Sequence[Conflict]) -> None:
 
 
 def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, str]) -> None:
-    """Record anew, under the new name, what is newer than the clan's add. The newest record of an entry counts."""
+    """Record anew, under the new name, what is newer than the clan's add. The newest record of an entry counts.
+
+    As parts, which count once whoever brings them: a folder may be put back a second time, to before this.
+    """
     agent = names.agent_of(old)
     with workspace.log_lock(agent):
         moved = [
-            record._replace(replica=fresh, at=workspace.clock.tick())
+            record._replace(
+                replica=fresh, at=workspace.clock.tick(), extra=tuple(dict.fromkeys((*record.extra, PART, MOVED)))
+            )
             for record in corrections_md.latest(counting.read_log(workspace, agent).records)
             if record.replica == old and record.at > adds.get(record.pattern, "~")
         ]

@@ -259,6 +259,27 @@ def test_a_correction_that_others_folded_meanwhile_is_counted_after_the_folder_w
     assert "restored or copied" not in bench.run("velma", "sync").stderr
 
 
+def test_a_folder_put_back_twice_to_before_its_records_went_to_another_name_counts_each_once(tmp_path):
+    bench = Bench(tmp_path)
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    shutil.copytree(bench.folder / "velma", bench.folder / "first", symlinks=True)
+    bench.correct("velma", "the lesson")
+    bench.sync("velma", "tank")
+    shutil.rmtree(bench.folder / "velma")
+    (bench.folder / "first").rename(bench.folder / "velma")
+    bench.correct("velma", "the lesson")  # under the old name, before anything was fetched
+    shutil.copytree(bench.folder / "velma", bench.folder / "second", symlinks=True)
+    for _ in range(2):
+        bench.run("velma", "sync", expect=None)
+        bench.sync("tank")
+        shutil.rmtree(bench.folder / "velma")
+        shutil.copytree(bench.folder / "second", bench.folder / "velma", symlinks=True)
+    bench.run("velma", "sync", expect=None)
+    bench.sync("tank")
+    assert bench.seen("tank") == {"the lesson": 2}
+
+
 def test_a_folder_put_back_counts_on_from_what_it_had_sent(tmp_path):
     bench = Bench(tmp_path)
     for agent in ("velma", "tank"):
