@@ -7,7 +7,8 @@ parts of a run that did not come to its end are told by the next one.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -96,7 +97,7 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
 
     Raises:
         UsageError: there is no such phase.
-        BusyError: another sleep is at it.
+        BusyError: another sleep is at it; the record says so.
     """
     if only and only not in PHASES:
         raise UsageError(f"there is no phase {only[:40]!r}: {', '.join(PHASES)}. Nothing was changed")
@@ -105,7 +106,7 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
         return Slept("", tuple(_done(name, act, workspace, agent, is_trial=True) for name, act in chosen.items()))
     if not only and workspace.state.get(f"{_IDLE}.{agent}") == _mark(workspace, agent):
         return Slept("", ())
-    with workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S):
+    with _alone(workspace, agent):
         runs.recover(workspace)
         recovered = _recover(workspace)
         run_id, at = runs.name(workspace, KIND), workspace.wall()
@@ -121,6 +122,30 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
         if not only and not slept.run and not any(each.error for each in phases):
             workspace.state.put(**{f"{_IDLE}.{agent}": _mark(workspace, agent)})
     return slept
+
+
+@contextmanager
+def _alone(workspace: Workspace, agent: str) -> Iterator[None]:
+    """Hold the lock of a checkout's sleeps; where another one holds it, say whose it is, in the record too."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S))
+        except BusyError as why:
+            other, whose, since = _begun(workspace) or ("another sleep", "somebody", "")
+            said = f"{other} of {whose} is at work here{f' since {since[:16]}Z' if since else ''}"
+            record = Record(run=runs.name(workspace, KIND), kind=KIND, outcome="skipped", why=f"busy: {said}")
+            records.append(workspace, agent, record)
+            raise BusyError(f"{said}; nothing was changed by this one. Run it again when that one is done") from why
+        yield
+
+
+def _begun(workspace: Workspace) -> tuple[str, str, str] | None:
+    """Return the sleep that began and has not ended: its id, its agent, and when it began; None for none."""
+    try:
+        run_id, agent, at = json.loads(workspace.state.get(_PENDING) or "[]")
+    except ValueError:
+        return None
+    return str(run_id), str(agent), str(at)
 
 
 def told(phases: Sequence[Phase]) -> str:
@@ -152,10 +177,10 @@ def _note_parts(workspace: Workspace, run_id: str, agent: str, at: str, phases: 
 
 def _recover(workspace: Workspace) -> str:
     """Make one run of the parts of a sleep that a crash cut short; return its id, "" where there was none."""
-    try:
-        run_id, agent, at = json.loads(workspace.state.get(_PENDING) or "[]")
-    except ValueError:
+    begun = _begun(workspace)
+    if begun is None:
         return ""
+    run_id, agent, at = begun
     known = next((each for each in runs.listed(workspace) if each.id == run_id), None)
     owned = {each.id for run in runs.listed(workspace) if run.kind == KIND for each in run.fields}
     found = [each.id for each in runs.listed(workspace) if each.kind in PARTS and each.at >= at]
@@ -169,7 +194,7 @@ def _recover(workspace: Workspace) -> str:
         record = Record(run=run_id, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
         records.append(workspace, agent, record)
     workspace.state.put(**{_PENDING: ""})
-    return str(run_id) if fresh or known is not None else ""
+    return run_id if fresh or known is not None else ""
 
 
 def _record(run_id: str, phases: Sequence[Phase]) -> Record:

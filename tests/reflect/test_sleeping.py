@@ -254,16 +254,6 @@ def test_a_plan_that_changes_too_much_waits_and_the_rest_is_done(workspace):
     assert told["consolidation"].changed >= 1
 
 
-def test_two_sleeps_at_once_are_one(workspace):
-    notes(workspace)
-    with (
-        workspace.files.lock(workspace.local / "locks" / "sleep.lock"),
-        pytest.raises(BusyError),
-    ):
-        sleeping.sleep(workspace, "velma")
-    assert sleeping.sleep(workspace, "velma").run
-
-
 def test_consolidating_again_changes_nothing_also_where_logs_name_no_session(workspace):
     daily_logs(workspace)
     assert by_name(sleeping.sleep(workspace, "velma"))["consolidation"].changed == 1
@@ -341,6 +331,59 @@ def test_kill_9_at_every_write_of_a_sleep_is_harmless(tmp_path, wall):
         assert (pages(again), texts(again)) == (before, said), left
         again.close()
     raise AssertionError("it never came to its end")
+
+
+class Waiting(Files):
+    """Files that tell of their Nth write, and go on only when somebody says so."""
+
+    def __init__(self, root: Path, left: int, told: int, go: int) -> None:
+        super().__init__(root)
+        self.left, self.told, self.go = left, told, go
+
+    def replace(self, *given, **more):
+        """Replace, sooner or later."""
+        self.left -= 1
+        if self.left == 0:
+            os.write(self.told, b".")
+            os.read(self.go, 1)
+        return super().replace(*given, **more)
+
+
+@pytest.mark.parametrize("write", [1, 6, 12])
+def test_of_two_machines_asleep_at_once_on_one_checkout_one_says_that_it_was_busy(tmp_path, wall, write):
+    root = tmp_path / "w"
+    root.mkdir()
+    first = opened(root, wall)
+    notes(first)
+    daily_logs(first)
+    (hears, told), (waits, go) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            sleeping.sleep(opened(root, wall, Waiting(root, write, told, waits)), "velma")
+        finally:
+            os._exit(0)
+    assert os.read(hears, 1) == b"."
+    whole = pages(first)
+    other = Workspace(root, World(wall_ms=wall, machine=lambda: "another machine", durable=False))
+    with pytest.raises(
+        BusyError, match=r"sleep-\d{8}-[0-9a-f]{6} of velma is at work here since 20\d\d-.*nothing was ch"
+    ):
+        sleeping.sleep(other, "velma")
+    done = Stage(tmp_path).run("w", "sleep", "--agent", "velma", expect=4)
+    assert "is at work here" in done.stderr
+    assert pages(first) == whole
+    os.write(go, b".")
+    os.waitpid(child, 0)
+    said = [each.record for each in records.passes(first, "velma") if each.record.kind == "sleep"]
+    assert [each.outcome for each in said] == ["skipped", "skipped", "success"]
+    assert said[0].why.startswith(f"busy: {said[2].run} of velma is at work here")
+    assert {each.name for each in said[2].writers} >= {"consolidation", "tidy"}
+    assert [each.id for each in runs.listed(first) if each.kind == "sleep"] == [said[2].run]
+    again = sleeping.sleep(other, "velma")
+    assert again.run == "", "nothing was left half done"
+    first.close()
+    other.close()
 
 
 # --- by itself: the sidecar's schedule, systemd, cron ---------------------------------------------------------------
