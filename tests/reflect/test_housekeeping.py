@@ -51,7 +51,9 @@ def stages(found):
     return {each.id: each.after for each in found.changes if each.field == "stage"}
 
 
-# --- "walks a single agent's memories and applies four normalising sweeps in order" -----------------------------------
+# --- "run_reflection_pass walks a single agent's memories and applies four normalising sweeps in order: 1. rewrite
+# relative temporal phrases ("yesterday", "last week", "N days ago", "tomorrow") into ISO-8601 dates anchored on each
+# record's created_at" -------------------------------------------------------------------------------------------------
 
 
 def test_the_four_sweeps_run_in_the_seeds_order():
@@ -178,7 +180,8 @@ def test_words_alone_are_at_least_as_precise_as_the_cosine_on_the_labelled_pairs
     assert len(joined) >= 9
 
 
-# --- "for any conflict where both sides have importance < 0.3, apply ResolutionStrategy::KeepNewest" ------------------
+# --- "run detect_conflicts and, for any conflict where both sides have importance < 0.3, apply
+# ResolutionStrategy::KeepNewest" --------------------------------------------------------------------------------------
 
 SQUASH = ("Always squash commits before a merge", "Never squash commits before a merge")
 
@@ -234,9 +237,10 @@ def test_what_rests_is_not_looked_at(stage):
 
 
 # --- "Minimum interval (in hours) between Coordinated passes for one agent. Matches Auto Dream's 24h cadence."
-# "Minimum number of newly-written records (since last_reflection_at) that must exist before a Coordinated pass runs."
-# "Controls when the reflection pass runs its expensive phases." "Why a Coordinated pass decided to skip, when it did."
-# "safe to schedule on a periodic tick (default cadence 24h, driven from the CLI)" ------------------------------------
+# "Minimum number of newly-written records (since last_reflection_at) that must exist before a Coordinated pass runs.
+# Matches Auto Dream's floor." "Controls when the reflection pass runs its expensive phases." "Why a Coordinated pass
+# decided to skip, when it did." "The pass is exposed as MnemoEngine::run_reflection_pass and is safe to schedule on a
+# periodic tick (default cadence 24h, driven from the CLI)" ------------------------------------------------------------
 
 
 def test_3_records_give_not_enough_new_records():
@@ -259,11 +263,14 @@ def test_after_the_hosts_own_pass_a_coordinated_one_is_skipped():
 
 
 def test_run_reflection_pass_runs_unconditionally_in_the_mode_always():
-    """ "Back-compat entry point — runs the reflection pass unconditionally"; `..._with_mode`: "honouring mode"."""
+    """ "Back-compat entry point — runs the reflection pass unconditionally (equivalent to
+    run_reflection_pass_with_mode(_, _, Always, true))."
+    """
     assert skip_reason(Mode.ALWAYS, NOW_MS, NOW_MS, 0, NOW_MS) is None
 
 
 def test_the_names_are_the_seeds():
+    """ "Result of a single reflection pass." "Auto Dream organization-report trailer." """
     assert [each.value for each in SkipReason] == ["TooSoon", "NotEnoughNewRecords", "AutoDreamAlreadyRan"]
     assert {each.name.title() for each in Stage} == {
         "Raw",
@@ -303,6 +310,9 @@ def test_the_trailer_of_the_original_is_read():
     ],
 )
 def test_returns_none_when_no_organization_report_header_is_present(text, wanted):
+    """ "Parse an Auto Dream organization-report trailer from free text. Returns None when no ## Organization Report
+    header is present."
+    """
     assert parse_organization_report(text) == wanted
 
 

@@ -235,6 +235,7 @@ def test_a_skipped_pass_changes_nothing_and_scans_0(workspace):
 
 
 def test_a_coordinated_pass_runs_with_5_new_notes_and_then_waits(workspace, wall):
+    """ "Run a reflection pass honouring mode." """
     for number in range(5):
         note(workspace, number, f"It broke yesterday, for the {number}th time", START_MS - 5)
     assert tidy(workspace, Mode.COORDINATED).report.absolutized_dates == 5

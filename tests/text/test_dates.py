@@ -99,6 +99,7 @@ SEED = [
 
 @pytest.mark.parametrize(("text", "wanted"), SEED)
 def test_absolutize_dates_absolutizes_relative_temporal_expressions_in_content(text, wanted):
+    """ "Absolutize relative temporal expressions in content. Returns Some when the content was modified." """
     assert absolutize(text, AT) == wanted
 
 
