@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.learn import private
 from fleet.learn.counting import reconcile_all
-from fleet.model import limits
+from fleet.model import limits, names
 from fleet.model import line as codec
+from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.pattern import Pattern, Policy, fold, groups, united
 from fleet.recall.session_context import ROW_CHARS_MAX, lesson_row
@@ -135,10 +137,7 @@ def narrowed(listing: Listing, *, category: str, tag: str, agent: str, since: st
     Raises:
         UsageError: the day is none.
     """
-    since_ms = dates.to_ms(since) if since else 0
-    if since_ms is None:
-        raise UsageError(f"--since takes a day, YYYY-MM-DD, not {since[:40]!r}")
-    first = clock.pack(since_ms)
+    first = _day(since)
     kept = [
         (each, into)
         for each, into in listing.lessons
@@ -148,6 +147,31 @@ def narrowed(listing: Listing, *, category: str, tag: str, agent: str, since: st
         and (not since or each.lesson.last_seen >= first)
     ]
     return listing._replace(lessons=kept[:count], total=len(kept))
+
+
+def _day(since: str) -> clock.Stamp:
+    since_ms = dates.to_ms(since) if since else 0
+    if since_ms is None:
+        raise UsageError(f"--since takes a day, YYYY-MM-DD, not {since[:40]!r}")
+    return clock.pack(since_ms)
+
+
+def discovered(workspace: Workspace, count: int, *, type_: str, tag: str, agent: str, since: str) -> list[Discovery]:
+    """Return the newest discoveries of a type, with a tag, of an agent, since a day; "" for any. Newest first.
+
+    Raises:
+        UsageError: the day is none.
+    """
+    first, is_narrowed = _day(since), any((type_, tag, agent, since))
+    kept = (
+        each
+        for each in reversed(workspace.discoveries.shown() if is_narrowed else workspace.discoveries.newest(count))
+        if (not type_ or each.type == type_)
+        and (not tag or tag.casefold() in {word.casefold() for word in each.tags})
+        and (not agent or names.agent_of(each.by) == agent)
+        and (not since or each.at >= first)
+    )
+    return list(islice(kept, count))
 
 
 def counted(workspace: Workspace) -> int:

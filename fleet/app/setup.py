@@ -20,7 +20,8 @@ from fleet.learn import restore
 from fleet.model import names
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.share.git import check_branch, check_remote, without_login
-from fleet.store import config, git, ignored, replica
+from fleet.store import config, git, ignored, replica, runs
+from fleet.store.config import Setting
 from fleet.store.doctor import Finding
 from fleet.store.files import Files
 from fleet.store.tree import FORMAT, FORMAT_TEXT
@@ -103,6 +104,34 @@ def _name_remote(files: Files, path: Path, remote: str, branch: str) -> bool:
         return False
     files.replace(path, config.with_remote(text, *wanted).encode())
     return True
+
+
+def configure(workspace: Workspace, name: str, said: str) -> Setting:
+    """Set one setting of ``fleet.toml``; every other line of it stays as it is.
+
+    Raises:
+        UsageError: there is no such setting, it cannot have that value, or the file has it in a form of its own.
+    """
+    section, key = config.find(name)
+    value = config.parsed(section, key, said)
+    path = workspace.config_file
+    if (section, key) == ("share", "remote"):
+        value = without_login(check_remote(value)) if value else ""
+    if (section, key) == ("share", "branch"):
+        check_branch(value)
+    with workspace.locked(), runs.noting(workspace, workspace.agent(or_guest=True), "config", [path]) as noted:
+        text = workspace.files.read(path).decode("utf-8")
+        try:
+            after = config.with_value(text, section, key, value)
+            wanted = tomllib.loads(text.removeprefix("\ufeff"))
+            wanted.setdefault(section, {})[key] = value
+            if tomllib.loads(after.removeprefix("\ufeff")) != wanted:
+                raise ValueError(f"[{section}] {key} stands there in a form of its own")
+        except (ValueError, AttributeError) as why:
+            raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
+        workspace.files.replace(path, after.encode())
+        noted.told = f"set {section}.{key}"
+    return Setting(f"{section}.{key}", value, is_set=True)
 
 
 def _lend(workspace: Workspace, agent: str, done: list[str]) -> None:

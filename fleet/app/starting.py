@@ -16,13 +16,12 @@ from fleet.app import finding, guarding, reflecting
 from fleet.app.finding import sources
 from fleet.learn import attempts, counting, mutations
 from fleet.model import names
-from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError
 from fleet.model.pattern import Pattern
 from fleet.recall import page, ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
-from fleet.recall.wording import STANDING, counted, newest_first, render_gossip
+from fleet.recall.wording import STANDING, counted
 from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, notes, promotion, witnesses
 from fleet.reflect.clusters import grouped
 from fleet.store import git, trust
@@ -222,16 +221,6 @@ def at_once(workspace: Workspace, agent: str) -> Start:
         standing=STANDING,
     )
     return Start(text, ids=ready.ids(text))
-
-
-def gossip(workspace: Workspace, count: int) -> str:
-    """Return the clan's newest discoveries as text, newest first, or how to log the first."""
-    return render_gossip(newest(workspace, count), members=workspace.emoji())
-
-
-def newest(workspace: Workspace, count: int) -> list[Discovery]:
-    """Return the clan's newest discoveries, newest first."""
-    return newest_first(workspace.discoveries.newest(count))
 
 
 def rendered_page(workspace: Workspace) -> bytes:

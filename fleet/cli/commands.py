@@ -3,77 +3,103 @@
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from fleet import __version__
-from fleet.cli.output import COMPLETING, Agent, Directory, Session, chosen, note
-from fleet.model.errors import FleetError
+from fleet.cli.output import COMPLETING, Agent, Directory, Session, chosen, note, painted
+from fleet.model.errors import FleetError, UsageError
 
 EXIT_INTERRUPTED = 130
+ALL = "fleet.all"
+"""The key in a context's ``meta`` under which the help of all commands is asked for."""
 
-MODULES = {
-    "correct": "corrections",
-    "discover": "corrections",
-    "gossip": "lessons",
-    "start": "lessons",
-    "learn": "corrections",
-    "mutate": "journal",
-    "journal": "journal",
-    "handover": "journal",
-    "observe": "consolidation",
-    "consolidate": "consolidation",
-    "migrate": "consolidation",
-    "patterns": "lessons",
-    "show": "lessons",
-    "tidy": "sleep",
-    "sleep": "sleep",
-    "retire": "lessons",
-    "restore": "lessons",
-    "import": "moving",
-    "search": "journal",
-    "stats": "lessons",
-    "feedback": "lessons",
-    "guard": "lessons",
-    "edit": "lessons",
-    "merge": "lessons",
-    "unmerge": "lessons",
-    "reflect": "reflection",
-    "done": "reflection",
-    "review": "review",
-    "inbox": "inbox",
-    "records": "records",
-    "block": "trust",
-    "unblock": "trust",
-    "undo": "undo",
-    "promote": "lessons",
-    "demote": "lessons",
-    "init": "clan",
-    "sync": "clan",
-    "status": "clan",
-    "compact": "clan",
-    "render-patterns": "clan",
-    "doctor": "clan",
-    "pause": "clan",
-    "resume": "clan",
-    "export": "moving",
-    "backup": "moving",
-    "restore-backup": "moving",
-    "upgrade": "moving",
-    "purge": "moving",
-    "leave": "clan",
-    "install": "hosts",
-    "uninstall": "hosts",
-    "hook": "hosts",
-    "poll": "serve",
-    "who": "live",
-    "completion": "hosts",
-    "sidecar": "serve",
-    "live": "live",
+GROUPS = {
+    "every day": {
+        "correct": "corrections",
+        "learn": "corrections",
+        "discover": "corrections",
+        "search": "journal",
+        "patterns": "lessons",
+        "show": "lessons",
+        "gossip": "lessons",
+        "inbox": "inbox",
+        "review": "review",
+        "undo": "undo",
+        "start": "lessons",
+    },
+    "learn": {
+        "edit": "lessons",
+        "retire": "lessons",
+        "restore": "lessons",
+        "merge": "lessons",
+        "unmerge": "lessons",
+        "feedback": "lessons",
+        "guard": "lessons",
+        "mutate": "journal",
+        "journal": "journal",
+        "handover": "journal",
+        "observe": "consolidation",
+        "stats": "lessons",
+    },
+    "share": {
+        "sync": "clan",
+        "who": "live",
+        "live": "live",
+        "pause": "clan",
+        "resume": "clan",
+        "block": "trust",
+        "unblock": "trust",
+        "purge": "moving",
+        "leave": "clan",
+    },
+    "memory": {
+        "promote": "lessons",
+        "demote": "lessons",
+        "reflect": "reflection",
+        "done": "reflection",
+        "records": "records",
+        "consolidate": "consolidation",
+        "migrate": "consolidation",
+        "tidy": "sleep",
+        "sleep": "sleep",
+    },
+    "upkeep": {
+        "status": "clan",
+        "doctor": "clan",
+        "compact": "clan",
+        "render-patterns": "clan",
+        "export": "moving",
+        "backup": "moving",
+        "restore-backup": "moving",
+        "upgrade": "moving",
+        "poll": "serve",
+        "sidecar": "serve",
+    },
+    "setup": {
+        "init": "clan",
+        "install": "hosts",
+        "uninstall": "hosts",
+        "import": "moving",
+        "config": "config",
+        "completion": "hosts",
+        "hook": "hosts",
+        "help": "help",
+    },
 }
-"""Command to module of this folder, in the order of ``fleet --help``."""
+"""Group to its commands, each with its module of this folder, in the order of ``fleet help all``."""
+MODULES = {name: module for group in GROUPS.values() for name, module in group.items()}
+FIRST = (
+    *("correct", "discover", "search", "patterns", "show", "inbox", "undo"),
+    *("promote", "sync", "status", "init", "install"),
+)
+"""The commands of the first screen, ``fleet --help``."""
+
+_MARGINS = 6
+_EXAMPLES = Path(__file__).with_name("data") / "examples.txt"
 
 
 class _Commands(TyperGroup):
@@ -88,9 +114,26 @@ class _Commands(TyperGroup):
                 self.get_command(ctx, name)
             return None
         if cmd_name not in self.commands:
-            module = importlib.import_module(f"fleet.cli.{MODULES[cmd_name]}")
-            self.commands.update(typer.main.get_group(module.app).commands)
+            self.commands.update(typer.main.get_group(_module(MODULES[cmd_name]).app).commands)
+            for name, command in self.commands.items():
+                command.epilog = _epilog(name)
         return self.commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for group, names in GROUPS.items():
+            shown = [name for name in names if name in FIRST or ctx.meta.get(ALL)]
+            found = [(name, self.get_command(ctx, name)) for name in shown]
+            if found:
+                room = formatter.width - max(map(len, shown)) - _MARGINS
+                with formatter.section(painted(group.capitalize(), "bold")):
+                    formatter.write_dl([(name, each.get_short_help_str(room)) for name, each in found])
+        if not ctx.meta.get(ALL):
+            more = len(MODULES) - len(FIRST)
+            formatter.write_paragraph()
+            formatter.write_text(
+                f"`fleet` alone shows what is new and what waits. `fleet help all` lists {more} more commands, "
+                "`fleet help COMMAND` tells of one, and `fleet help TOPIC` prints a page of the documentation."
+            )
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -101,6 +144,17 @@ class _Commands(TyperGroup):
             raise _InterruptedError("interrupted; what was acknowledged is kept") from stop
         except BrokenPipeError as gone:  # here, since the parser would leave with a code that says "no"
             raise _NobodyReadsError from gone
+
+
+def _module(name: str) -> Any:
+    """Return a module of this folder, imported now."""
+    return importlib.import_module(f"fleet.cli.{name}")
+
+
+def _epilog(name: str) -> str:
+    """Return what stands below the help of a command: its examples."""
+    found = [f"  {row}" for row in _EXAMPLES.read_text("utf-8").splitlines() if row.split()[:2] == ["fleet", name]]
+    return "\n".join(["\b", "Example:" if len(found) == 1 else "Examples:", *found]) if found else ""
 
 
 def _naming_all(why: typer.BadParameter) -> typer.BadParameter:
@@ -123,7 +177,7 @@ class _NobodyReadsError(Exception):
 app = typer.Typer(
     cls=_Commands,
     name="fleet",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -141,15 +195,23 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _before(
+    ctx: typer.Context,
     directory: Directory = "",
     agent: Agent = "",
     session: Session = "",
     version: Annotated[  # noqa: ARG001 - read by its callback
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Without a command: what `fleet` alone shows, as JSON.")
+    ] = False,
 ) -> None:
     """Every correction one agent gets becomes knowledge for all of them."""
     chosen.directory, chosen.agent, chosen.session = directory, agent, session
+    if ctx.invoked_subcommand is None:
+        _module("dashboard").show(as_json=as_json)
+    elif as_json:
+        raise UsageError(f"--json goes behind the command: fleet {ctx.invoked_subcommand} --json. Nothing was done")
 
 
 def run(words: list[str]) -> int:

@@ -8,10 +8,11 @@ import msgspec
 import typer
 
 from fleet.app import finding, guarding, learning, reflecting, starting, trusting
-from fleet.cli import output
+from fleet.cli import completing, output
+from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import author, edits, not_working
+from fleet.recall.wording import author, edits, not_working, render_gossip
 from fleet.text.screening import one_line, readable
 
 ON_A_TERMINAL = 100
@@ -22,6 +23,16 @@ WIDTH_PIPED = 100
 
 _SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
+_Tag = Annotated[
+    str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.", autocompletion=completing.tags)
+]
+_By = Annotated[
+    str,
+    typer.Option(
+        "--agent", metavar="NAME", help="Only those that this agent logged.", autocompletion=completing.agents
+    ),
+]
+
 app = output.commands()
 
 
@@ -31,15 +42,27 @@ app = output.commands()
 @app.command("gossip")
 def _gossip(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 20,
+    type_: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=completing.types)
+    ] = "",
+    tag: _Tag = "",
+    by: _By = "",
+    since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only those found since that day.")] = "",
     as_json: output.Json = False,
     directory: output.Directory = "",
 ) -> None:
     """Show the newest discoveries of the whole clan."""
+    if type_ and type_ not in TYPES:
+        raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {type_[:40]!r}")
     with output.opened(directory) as workspace:
+        found = finding.discovered(workspace, count, type_=type_, tag=tag, agent=by, since=since)
         if as_json:
-            output.say_json({"discoveries": output.cleaned(msgspec.to_builtins(starting.newest(workspace, count)))})
+            output.say_json({"discoveries": output.cleaned(msgspec.to_builtins(found))})
+        elif not found and any((type_, tag, by, since)):
+            output.say("no discovery is like that; without the filters there may be some")
         else:
-            output.say(starting.gossip(workspace, count).rstrip())
+            for row in render_gossip(found, members=workspace.emoji()).rstrip().splitlines():
+                output.say_row((row, "" if row.startswith(" ") else "bold"))
 
 
 @app.command("patterns")
@@ -49,9 +72,14 @@ def _patterns(
         int | None,
         typer.Option("-n", "--count", min=1, help=f"The first so many. On a terminal {ON_A_TERMINAL} unless told."),
     ] = None,
-    category: Annotated[str, typer.Option("--category", metavar="NAME", help="Only those of this category.")] = "",
-    tag: Annotated[str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.")] = "",
-    by: Annotated[str, typer.Option("--agent", metavar="NAME", help="Only those that this agent logged.")] = "",
+    category: Annotated[
+        str,
+        typer.Option(
+            "--category", metavar="NAME", help="Only those of this category.", autocompletion=completing.categories
+        ),
+    ] = "",
+    tag: _Tag = "",
+    by: _By = "",
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only those seen since that day.")] = "",
     as_json: output.Json = False,
     directory: output.Directory = "",
@@ -71,11 +99,12 @@ def _patterns(
             output.say_json({"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": found.refused})
             return
         for each, into in found.lessons:
-            output.say(_as_row(each.lesson, into))
+            output.say_row(*_as_row(each.lesson, into))
             for other in each.wordings[1:]:
-                output.say(f"{'':<18}  {other.count('seen'):>3}x  also said: {output.cleaned(other.text)} ({other.id})")
+                said = f"also said: {output.cleaned(other.text)} ({other.id})"
+                output.say_row((f"{'':<18}  {other.count('seen'):>3}x  ", ""), (said, "dim"))
             for against in each.opposites:
-                output.say(f"{'':<18}        contradicts {against}: `fleet review` decides")
+                output.say_row((f"{'':<18}        ", ""), (f"contradicts {against}: `fleet review` decides", "yellow"))
         if found.total > len(found.lessons):
             more = found.total - len(found.lessons)
             output.note(f"{more:,} more: -n {found.total} lists all of them, `fleet search` looks for some")
@@ -87,7 +116,7 @@ def _patterns(
             output.note(f"{output.counted(found.refused, 'line')} could not be read; `fleet status` tells why")
 
 
-def _as_row(each: Pattern, into: str) -> str:
+def _as_row(each: Pattern, into: str) -> tuple[tuple[str, str], ...]:
     gone = "" if each.is_present else "  (retired)"
     if into:
         gone += f"  (merged into {into})"
@@ -95,11 +124,24 @@ def _as_row(each: Pattern, into: str) -> str:
         gone += f"  (not working: {why})"
     told = "; ".join(filter(None, [author(each.by, {}), edits(each, {})]))
     filed = f"  ({output.cleaned(told)})" if told else ""
-    return f"{each.id}  {each.count('seen'):>3}x  {output.cleaned(each.text)}{filed}{gone}"
+    said = f"{output.cleaned(each.text)}{filed}{gone}"
+    style = "red" if why else "" if each.is_present and not into else "dim"
+    return (f"{each.id}  ", "dim"), (f"{each.count('seen'):>3}x  ", "bold"), (said, style)
 
 
 @app.command("show")
-def _show(pattern: output.PatternId, as_json: output.Json = False, directory: output.Directory = "") -> None:
+def _show(
+    pattern: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The id of a lesson or a discovery; a unique beginning is enough.",
+            autocompletion=completing.entries,
+        ),
+    ],
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
     """Show all that is known of one lesson, or of one discovery (d-...)."""
     with output.opened(directory) as workspace:
         if pattern.startswith("d-"):
@@ -195,7 +237,12 @@ def _retire(
 
 @app.command("restore")
 def _restore(
-    pattern: Annotated[str, typer.Argument(metavar="[ID]", help="A pattern's id; a unique beginning is enough.")] = "",
+    pattern: Annotated[
+        str,
+        typer.Argument(
+            metavar="[ID]", help="A pattern's id; a unique beginning is enough.", autocompletion=completing.retired
+        ),
+    ] = "",
     everything: Annotated[bool, typer.Option("--all", help="All that one writer removed; with --removed-by.")] = False,
     removed_by: Annotated[
         str, typer.Option("--removed-by", metavar="AGENT|REPLICA", help="Whose removes are taken back.")
@@ -269,8 +316,18 @@ def _tell_history(pattern: str, fields: dict[str, Any], *, as_json: bool) -> Non
 
 @app.command("merge")
 def _merge(
-    one: Annotated[str, typer.Argument(metavar="A", help="A pattern's id; a unique beginning is enough.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="The id of the same lesson in other words.")],
+    one: Annotated[
+        str,
+        typer.Argument(
+            metavar="A", help="A pattern's id; a unique beginning is enough.", autocompletion=completing.lessons
+        ),
+    ],
+    other: Annotated[
+        str,
+        typer.Argument(
+            metavar="B", help="The id of the same lesson in other words.", autocompletion=completing.lessons
+        ),
+    ],
     force: Annotated[
         bool, typer.Option("--force", help="Also if the two texts seem to differ in what they say.")
     ] = False,
@@ -330,8 +387,18 @@ def _feedback(
 
 @app.command("guard")
 def _guard(
-    pattern: Annotated[str, typer.Argument(metavar="[ID]", help="A lesson's id; none: list the guards.")] = "",
-    decision: Annotated[str, typer.Argument(metavar="ask|deny|off", help="What its step needs from now on.")] = "",
+    pattern: Annotated[
+        str,
+        typer.Argument(metavar="[ID]", help="A lesson's id; none: list the guards.", autocompletion=completing.lessons),
+    ] = "",
+    decision: Annotated[
+        str,
+        typer.Argument(
+            metavar="ask|deny|off",
+            help="What its step needs from now on.",
+            autocompletion=lambda: ["ask", "deny", "off"],
+        ),
+    ] = "",
     until: Annotated[str, typer.Option("--until", metavar="DATE", help="The last day of it, YYYY-MM-DD.")] = "",
     as_json: output.Json = False,
     directory: output.Directory = "",

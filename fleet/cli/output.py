@@ -4,7 +4,9 @@ import difflib
 import json
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from fleet.cli import completing
 from fleet.hosts.calls import CONFIG, root_around
 from fleet.model.errors import NoError, UsageError
 from fleet.store.workspace import Workspace, check_version
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 COMPLETING = "_FLEET_COMPLETE"
 """The environment variable with which a shell's completion script asks ``fleet`` itself."""
 
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_ROOM_MIN = 20
+
 EXIT_NO = 1
 EXIT_REFUSED = 3
 
@@ -31,11 +37,18 @@ Directory = Annotated[
     str, typer.Option("--dir", metavar="DIR", help="Workspace; else FLEET_DIR, else the nearest fleet.toml upward.")
 ]
 Agent = Annotated[
-    str, typer.Option("--agent", metavar="NAME", help="Agent to act as; else FLEET_AGENT, else the stored default.")
+    str,
+    typer.Option(
+        "--agent",
+        metavar="NAME",
+        help="Agent to act as; else FLEET_AGENT, else the stored default.",
+        autocompletion=completing.agents,
+    ),
 ]
 Session = Annotated[str, typer.Option("--session", metavar="ID", help="The host's session; else FLEET_SESSION.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
-PatternId = Annotated[str, typer.Argument(metavar="ID", help="A pattern's id; a unique beginning is enough.")]
+_A_BEGINNING = "A pattern's id; a unique beginning is enough."
+PatternId = Annotated[str, typer.Argument(metavar="ID", help=_A_BEGINNING, autocompletion=completing.lessons)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote that was guessed.")]
 
@@ -94,6 +107,11 @@ def find_root(directory: str = "") -> Path:
     return Path(found)
 
 
+def is_inside() -> bool:
+    """Tell whether the folder that we are in is a workspace, or inside one."""
+    return bool(root_around(str(Path.cwd())))
+
+
 def root_for(directory: str) -> Path:
     """Return the folder that a command means which can make a workspace: a named one, the one around, or this one."""
     if named := directory or chosen.directory or os.environ.get("FLEET_DIR", ""):
@@ -135,6 +153,31 @@ def session_named(named: str = "") -> str:
 def say(text: str) -> None:
     """Print to stdout, safe for a terminal, and for a model that reads it there."""
     print(screening.for_terminal(screening.inert(text)))
+
+
+def say_row(*parts: tuple[str, str]) -> None:
+    """Print a row of texts, each with a style of ``STYLES`` or "". Safe for a terminal as ``say`` is.
+
+    On a terminal the last text goes on below itself where a line ends, and styles are colours; into a pipe a row is one
+    plain line.
+    """
+    shown = [(screening.for_terminal(screening.inert(text)), style) for text, style in parts]
+    (last, style), hang = shown[-1], sum(len(text) for text, _ in shown[:-1])
+    if sys.stdout.isatty() and (room := shutil.get_terminal_size().columns - hang) >= _ROOM_MIN:
+        wrapped = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
+        shown[-1] = (f"\n{' ' * hang}".join(wrapped), style)
+    print("".join(painted(text, style) for text, style in shown))
+
+
+def painted(text: str, style: str) -> str:
+    """Return a text in one of ``STYLES``, where the terminal shows colours and nobody asked for none (``NO_COLOR``)."""
+    code = STYLES.get(style, "") if text.strip() and has_colours() else ""
+    return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+
+def has_colours() -> bool:
+    """Tell whether what is printed may be coloured."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 
 
 def note(text: str) -> None:

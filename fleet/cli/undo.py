@@ -6,7 +6,7 @@ import typer
 
 from fleet.app import undoing
 from fleet.app.undoing import Listed, Undone
-from fleet.cli import output
+from fleet.cli import completing, output
 from fleet.model.errors import UsageError
 from fleet.text.screening import one_line
 
@@ -17,7 +17,12 @@ _LISTED = 20
 
 @app.command("undo")
 def _undo(
-    run: Annotated[str, typer.Argument(metavar="[RUN]", help="A run's id; none: the last command here.")] = "",
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUN]", help="A run's id; none: the last command here.", autocompletion=completing.past_runs
+        ),
+    ] = "",
     listing: Annotated[bool, typer.Option("--list", help="List the runs that can be taken back.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --list: all of them.")] = False,

@@ -110,6 +110,12 @@ def shown_to(state: "Local", agent: str, *, but: str = "") -> set[str]:
     return {row[0] for row in _rows(state, asked, agent, but, but)}
 
 
+def last_ms(state: "Local") -> int:
+    """Return when a lesson was shown to anybody here last, milliseconds since 1970; 0 for never."""
+    [[found]] = _rows(state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}") or [(0,)]
+    return int(found or 0)
+
+
 def note_found(state: "Local", agent: str, ids: Iterable[str], now_ms: int) -> bool:
     """Note that these lessons were found by a search of an agent's: that is an access, and no showing."""
     return note(state, f"{agent}{_SEARCHES}", "", ids, now_ms)

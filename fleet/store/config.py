@@ -3,13 +3,17 @@
 A mistake in it costs the setting that it is about, never a command: a correction that is refused is lost.
 """
 
+import difflib
+import re
 import tomllib
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
 from fleet.model import limits
+from fleet.model.errors import UsageError
 
 FILE_NAME = "fleet.toml"
 
@@ -336,8 +340,7 @@ _SECTIONS: dict[str, Any] = {
 def load(path: Path) -> Config:
     """Return the configuration that a file gives; what it does not say, or says wrongly, has its default."""
     try:
-        text = path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-        found = tomllib.loads(text)
+        found = tomllib.loads(_text(path))
     except FileNotFoundError:
         return Config()
     except (ValueError, OSError) as why:
@@ -349,6 +352,10 @@ def load(path: Path) -> Config:
         else:
             setattr(config, name, _section(path, name, table, config.problems))
     return config
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) -> Any:
@@ -371,36 +378,155 @@ def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) 
     return msgspec.convert(good, _SECTIONS[name])
 
 
+# --- settings by name -----------------------------------------------------------------------------------------------
+
+
+class Setting(NamedTuple):
+    """One setting as it holds here: ``section.key``, its value, and whether the file says it, as it may any default."""
+
+    name: str
+    value: Any
+    is_set: bool
+
+
+def settings(path: Path) -> list[Setting]:
+    """Return every setting, in the order of the file that ``fleet init`` writes."""
+    config = load(path)
+    try:
+        said = tomllib.loads(_text(path))
+    except (ValueError, OSError):
+        said = {}
+    return [
+        Setting(f"{section}.{key.name}", getattr(getattr(config, section), key.name), key.name in said.get(section, ()))
+        for section, kind in _SECTIONS.items()
+        for key in msgspec.structs.fields(kind)
+    ]
+
+
+def names() -> list[str]:
+    """Return the names of all settings."""
+    return [f"{section}.{key.name}" for section, kind in _SECTIONS.items() for key in msgspec.structs.fields(kind)]
+
+
+def find(name: str) -> tuple[str, str]:
+    """Return the section and the key of a setting, which may be named by its key alone where no other is called so.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    known = names()
+    found = [each for each in known if name in (each, each.partition(".")[2])]
+    if len(found) != 1:
+        ends = {each.partition(".")[2]: each for each in known}
+        close = difflib.get_close_matches(name, [*known, *ends], n=3, cutoff=0.6)
+        meant = dict.fromkeys(found or [ends.get(each, each) for each in close])
+        told = f"Did you mean {' or '.join(meant)}?" if meant else "`fleet config` lists the settings."
+        what = "names several settings" if found else "is no setting"
+        raise UsageError(f"{name[:60]!r} {what}. {told} Nothing was changed")
+    section, _, key = found[0].partition(".")
+    return section, key
+
+
+def parsed(section: str, key: str, text: str) -> Any:
+    """Return the value of a setting that a person typed: as TOML, or a bare word, or words with commas for a list.
+
+    Raises:
+        UsageError: it cannot have that value.
+    """
+    tried: list[Any] = []
+    with suppress(ValueError):
+        tried.append(tomllib.loads(f"value = {text}")["value"])
+    for value in (*tried, text, [word.strip() for word in text.split(",")]):
+        with suppress(msgspec.ValidationError):
+            return getattr(msgspec.convert({key: value}, _SECTIONS[section]), key)
+    try:
+        msgspec.convert({key: tried[0] if tried else text}, _SECTIONS[section])
+    except msgspec.ValidationError as why:
+        told = str(why).partition(" - at ")[0]
+        raise UsageError(f"{section}.{key} cannot be {text[:60]!r}: {told}. Nothing was changed") from why
+    raise UsageError(f"{section}.{key} cannot be {text[:60]!r}. Nothing was changed")
+
+
+# --- the file with another value ------------------------------------------------------------------------------------
+
+
 def render(remote: str, branch: str) -> str:
     """Return the text of a new file: what was chosen, and every default as a comment."""
     text = Path(__file__).with_name("data").joinpath(FILE_NAME).read_text("utf-8")
-    return with_remote(text, remote, branch) if remote else _with(text, "branch", branch)
+    return with_remote(text, remote, branch) if remote else with_value(text, "share", "branch", branch)
 
 
 def with_remote(text: str, remote: str, branch: str) -> str:
     """Return the text of the file with another remote and branch, every other line as it was."""
-    return _with(_with(text, "branch", branch), "remote", remote)
+    return with_value(with_value(text, "share", "branch", branch), "share", "remote", remote)
 
 
-def _with(text: str, key: str, value: str) -> str:
-    """Return the text of the file with another value of a key in the section about sharing."""
-    lines = text.splitlines(keepends=True)
-    start = next((i for i, line in enumerate(lines) if line.strip() == "[share]"), None)
+def with_value(text: str, section: str, key: str, value: Any) -> str:
+    """Return the text of the file with another value of a setting; comments, and every other line, are as they were.
+
+    What stands there as a comment, as each default does in a new file, becomes the setting.
+    """
+    eol = "\r\n" if "\r\n" in text else "\n"
+    lines = text.replace("\r\n", "\n").split("\n")
+    start = next(
+        (at for at, line in enumerate(lines) if _COMMENT.sub("", line).strip("\ufeff \t") == f"[{section}]"), None
+    )
     if start is None:
-        lines += ["" if not lines or lines[-1].endswith("\n") else "\n", "[share]\n"]
-        start = len(lines) - 1
-    end = next((i for i in range(start + 1, len(lines)) if lines[i].lstrip().startswith("[")), len(lines))
-    wanted = f"{key} = {_quoted(value)}\n"
-    at = next((i for i in range(start + 1, end) if _is_key(lines[i], key)), None)
-    if at is None:
-        lines.insert(start + 1, wanted)
-    else:
-        lines[at] = wanted
-    return "".join(lines)
+        while lines and not lines[-1].strip():
+            lines.pop()
+        lines += [*([""] if lines else []), f"[{section}]", ""]
+        start = len(lines) - 2
+    end = next((at for at in range(start + 1, len(lines)) if lines[at].lstrip().startswith("[")), len(lines))
+    said = f"{key} = {as_toml(value)}"
+    at, behind = _place(lines, start + 1, end, key)
+    if behind == at + 1 and (comment := _comment(lines[at])):  # in the column where it stood, if there is room
+        said = f"{said:<{len(lines[at]) - len(comment) - 1}} {comment}"
+    lines[at:behind] = [said]
+    return eol.join(lines)
 
 
-def _is_key(line: str, key: str) -> bool:
-    return line.lstrip("# \t").partition("=")[0].strip() == key and "=" in line
+_COMMENT = re.compile(r"#.*")
+
+
+def _place(lines: list[str], start: int, end: int, key: str) -> tuple[int, int]:
+    """Return the lines that a setting takes or may take, as a slice: its own, else those of its default, else none."""
+    is_key = re.compile(rf"[ \t]*{re.escape(key)}[ \t]*=")
+    for at in range(start, end):
+        if is_key.match(lines[at]):
+            whole = (n for n in range(at + 1, end + 1) if _is_toml("\n".join(lines[at:n])))
+            return at, next(whole, at + 1)
+    for at in range(start, end):
+        bare = lines[at].lstrip("# \t")
+        if lines[at].lstrip().startswith("#") and is_key.match(bare):
+            return (at, at + 1) if _is_toml(bare) else (at, at)  # the default of several lines stays behind it
+    return start, start
+
+
+def _comment(line: str) -> str:
+    """Return the comment behind a setting, "" for none."""
+    bare = line.lstrip("# \t")
+    for found in re.finditer("#", bare):
+        if _is_toml(bare[: found.start()]):
+            return bare[found.start() :]
+    return ""
+
+
+def _is_toml(text: str) -> bool:
+    try:
+        return bool(tomllib.loads(text))
+    except ValueError:
+        return False
+
+
+def as_toml(value: Any) -> str:
+    """Return a value as the file has it."""
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_toml, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_quoted(name)} = {as_toml(each)}' for name, each in value.items())} }}"
+    return msgspec.json.encode(value).decode()
 
 
 def _quoted(text: str) -> str:

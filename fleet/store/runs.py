@@ -28,7 +28,7 @@ UNDO = "undo"
 COMMANDS = frozenset(
     (
         *("correct", "learn", "discover", "retire", "retract", "restore", "edit", "merge", "unmerge"),
-        *("promote", "demote", "import", "guard", "decide"),
+        *("promote", "demote", "import", "guard", "decide", "config"),
     )
 )
 """Kinds of the runs that a person's own commands leave (``noting``)."""

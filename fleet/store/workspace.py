@@ -38,6 +38,9 @@ VERSION_1_FILES = (
 )
 """What lies in ``.fleet`` of fleet 0.1 and of no later version."""
 
+ONLINE = "online.json"
+"""Below ``.fleet``: who is in the live room, as the sidecar heard it last, with the time."""
+
 
 def _lent_by_environment() -> str:
     """Return the replica that ``FLEET_REPLICA`` lends, or "": a short-lived job mints none of its own."""

@@ -2,7 +2,11 @@
 
 import json
 import os
+import pty
 import subprocess
+import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,6 +44,35 @@ class Stage:
         if expect is not None:
             assert done.returncode == expect, f"exit {done.returncode}: {done.stdout}{done.stderr}"
         return done
+
+    def on_a_terminal(self, *words: str, stream: str = "stdout", columns: int = 120, **env: str) -> str:
+        """Run a command in ``w`` with one of its streams on a terminal; return what it wrote there."""
+        ours, theirs = pty.openpty()
+        parts: list[bytes] = []
+
+        def read() -> None:
+            with suppress(OSError):  # nobody writes to it any more
+                while part := os.read(ours, 65_536):
+                    parts.append(part)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
+        plain = {name: value for name, value in self.environment().items() if name != "NO_COLOR"}
+        done = subprocess.run(
+            [sys.executable, "-m", "fleet", *words],
+            cwd=self.folder / "w",
+            env=plain | {"TERM": "xterm", "COLUMNS": str(columns), **env},
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+            check=False,
+            **streams,
+        )
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+        assert done.returncode == 0
+        return b"".join(parts).decode().replace("\r\n", "\n")
 
     def git(self, *words: str, where: str = ".") -> str:
         """Run git and return what it says."""

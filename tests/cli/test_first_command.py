@@ -2,14 +2,12 @@
 
 import json
 import os
-import pty
 import re
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 
 import pytest
 
@@ -184,45 +182,16 @@ def test_a_disk_that_can_only_be_read(large, tmp_path):
 # --- on a terminal ---------------------------------------------------------------------------------------------------
 
 
-def on_a_terminal(stage: Stage, *words: str, stream: str) -> str:
-    """Run a command with one of its streams on a terminal; return what it wrote there."""
-    ours, theirs = pty.openpty()
-    parts: list[bytes] = []
-
-    def read() -> None:
-        with suppress(OSError):  # nobody writes to it any more
-            while part := os.read(ours, 65_536):
-                parts.append(part)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
-    done = subprocess.run(
-        [sys.executable, "-m", "fleet", *words],
-        cwd=stage.folder / "w",
-        env=stage.environment(TERM="xterm", COLUMNS="120"),
-        stdin=subprocess.DEVNULL,
-        timeout=120,
-        check=False,
-        **streams,
-    )
-    os.close(theirs)
-    reader.join()
-    os.close(ours)
-    assert done.returncode == 0
-    return b"".join(parts).decode()
-
-
 @pytest.mark.parametrize("words", [("sync",), ("search", "twice")], ids=" ".join)
 def test_a_bar_tells_that_lessons_are_indexed(unindexed, words):
-    assert "Indexing the clan's lessons" in on_a_terminal(unindexed, *words, stream="stderr")
-    assert "Indexing" not in on_a_terminal(unindexed, *words, stream="stderr")
+    assert "Indexing the clan's lessons" in unindexed.on_a_terminal(*words, stream="stderr")
+    assert "Indexing" not in unindexed.on_a_terminal(*words, stream="stderr")
 
 
 def test_a_terminal_is_not_flooded(large):
-    shown = on_a_terminal(large, "patterns", stream="stdout")
+    shown = large.on_a_terminal("patterns", NO_COLOR="1")
     assert len(shown.splitlines()) == 100
-    assert len(on_a_terminal(large, "patterns", "-n", "120", stream="stdout").splitlines()) == 120
+    assert len(large.on_a_terminal("patterns", "-n", "120", stream="stdout").splitlines()) == 120
     piped = large.run("w", "patterns").stdout.splitlines()
     assert len(piped) > PATTERNS
     assert shown.splitlines() == piped[:100]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet import RELEASED_MS
-from fleet.app.starting import gossip
+from fleet.app.finding import discovered
 from fleet.model.discovery import Discovery, discovery_id, retraction_id
 from fleet.recall.wording import in_one_line, render_gossip
 from fleet.store.lines import DISCOVERIES
@@ -58,6 +58,10 @@ def workspace(tmp_path):
     opened.close()
 
 
+def shown(workspace: Workspace) -> str:
+    return render_gossip(discovered(workspace, 20, type_="", tag="", agent="", since=""))
+
+
 def log(workspace: Workspace, *entries: Discovery) -> None:
     with workspace.writing("velma") as writer:
         writer.append(DISCOVERIES, entries)
@@ -71,16 +75,16 @@ def real(number: int) -> Discovery:
 def test_no_more_are_told_than_asked(workspace):
     entries = [real(number) for number in range(25)]
     log(workspace, *entries)
-    ids = [row.rpartition(" · ")[2] for row in gossip(workspace, 20).splitlines() if row[0] != " "]
+    ids = [row.rpartition(" · ")[2] for row in shown(workspace).splitlines() if row[0] != " "]
     assert ids == [each.id for each in entries[24:4:-1]]
 
 
 def test_what_is_retracted_is_not_told(workspace):
     target = real(1)
     log(workspace, target)
-    assert target.id in gossip(workspace, 20)
+    assert target.id in shown(workspace)
     log(workspace, Discovery(id=retraction_id(target.id), at=target.at, by=target.by, retracts=target.id))
-    assert "No discoveries" in gossip(workspace, 20)
+    assert "No discoveries" in shown(workspace)
 
 
 def test_nothing_to_tell_tells_how_to_log():

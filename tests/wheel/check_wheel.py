@@ -30,7 +30,7 @@ def main() -> None:
         run(python, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), folder=ROOT)
         [wheel] = folder.glob("fleet_learnings-*.whl")
         packed = {path.split("/")[0] for path in zipfile.ZipFile(wheel).namelist()}
-        packed = {path for path in packed if not path.endswith(".dist-info")}
+        packed = {path for path in packed if not path.endswith((".dist-info", ".data"))}
         if packed != {"crdt", "fleet"}:
             sys.exit(f"the wheel holds {sorted(packed)}, not crdt and fleet alone")
         plugin = "fleet/hosts/claude_code"
@@ -38,6 +38,8 @@ def main() -> None:
             f"{plugin}/.claude-plugin/plugin.json",
             f"{plugin}/hooks/hooks.json",
             f"{plugin}/skills/fleet/SKILL.md",
+            "fleet/docs/concepts.md",
+            "fleet/cli/data/examples.txt",
         }
         if missing := wanted - set(zipfile.ZipFile(wheel).namelist()):
             sys.exit(f"the wheel lacks a part of the plugin: {sorted(missing)}")
@@ -53,6 +55,10 @@ def main() -> None:
             sys.exit("the installed fleet tells a session nothing")
         if "The wheel works" not in run(fleet, "patterns", folder=work):
             sys.exit("the installed fleet does not know what it was told")
+        if "# Concepts" not in run(fleet, "help", "concepts", folder=work):
+            sys.exit("the installed fleet has no documentation")
+        if not (folder / "env/share/man/man1/fleet.1").is_file():
+            sys.exit("the installed fleet has no manual page")
         whose = run(fresh, "-c", "import agents; print(agents.Agent.__module__)", folder=work)
         if not whose.startswith("agents."):
             sys.exit(f"the import name `agents` is not openai-agents' own: {whose}")

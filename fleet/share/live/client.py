@@ -5,6 +5,7 @@ says what it has, and gets the rest. Who is here is told by awareness, which nob
 """
 
 import asyncio
+import json
 import logging
 import random
 from collections import defaultdict
@@ -31,7 +32,7 @@ from fleet.share.remote import RemoteUnavailable
 from fleet.store import consent
 from fleet.store.config import Live as Settings
 from fleet.store.database import Pause
-from fleet.store.workspace import Workspace
+from fleet.store.workspace import ONLINE, Workspace
 
 BACKOFF_S = 0.25
 BACKOFF_S_MAX = 30.0
@@ -180,7 +181,8 @@ class Live:
 
     async def _look_after(self) -> None:
         """Renew what we say of ourselves, mind a pause, and try again what could not be written."""
-        renewed_s = 0.0
+        renewed_s = noted_s = 0.0
+        noted: list[Online] = []
         while True:
             await asyncio.sleep(LOOK_S)
             self._is_paused, on = await self._do(self._looked)  # at once: to wake the thread costs more than to look
@@ -190,6 +192,10 @@ class Live:
             if self.problem:
                 self._bell.set()
             self._presence.forget_stale()
+            noted_s += LOOK_S
+            if noted_s >= wire.RENEWED_S or _online(self._presence) != noted:
+                noted, noted_s = _online(self._presence), 0.0
+                await self._do(self._note_online, noted)
             renewed_s += LOOK_S
             is_due = renewed_s >= wire.RENEWED_S or on != self._on
             if is_due and BASE in self._sockets:
@@ -265,6 +271,13 @@ class Live:
     def _paused(self) -> Pause | None:
         workspace = self.bridge.workspace
         return workspace.state.paused(workspace.wall())
+
+    def _note_online(self, found: "list[Online]") -> None:
+        """Write down who is here, for whoever cannot wait for a server's answer."""
+        workspace = self.bridge.workspace
+        said = json.dumps({"at_ms": workspace.world.wall_ms(), "online": found}).encode()
+        with suppress(FleetError):
+            workspace.files.replace(workspace.local / ONLINE, said, is_durable=False)
 
     def _read_on(self) -> str:
         return self.bridge.workspace.state.get(f"on:{self._agent}")[: limits.ON_CHARS_MAX]

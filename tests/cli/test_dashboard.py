@@ -1,0 +1,171 @@
+"""``fleet`` alone: what is new, what waits, whether the loop runs, and the next step; little where nothing is up."""
+
+import json
+import re
+import time
+
+import pytest
+
+from fleet.reflect import inbox
+from fleet.reflect.inbox import Item
+from fleet.store.database import Local
+from fleet.store.workspace import ONLINE, Workspace
+
+LESSON = "Quote every variable in a shell script"
+OTHER = "Pin the version of every action"
+
+
+@pytest.fixture
+def w(stage):
+    stage.run("w", "init", "--agent", "velma")
+    return stage
+
+
+def look(stage, where: str = "w", **env: str) -> dict:
+    return json.loads(stage.run(where, "--json", **env).stdout)
+
+
+def fired(stage, ms: int | None = None) -> None:
+    folder = stage.folder / "w/.fleet/fired"
+    folder.mkdir(parents=True)
+    (folder / "Stop").write_text(f"claude-code {time.time_ns() // 1_000_000 if ms is None else ms}\n")
+
+
+def test_outside_a_workspace_it_says_what_fleet_is_and_how_to_begin(stage):
+    shown = stage.run("empty").stdout
+    assert "every correction one agent gets" in shown
+    assert "fleet init --agent NAME" in shown
+    assert list((stage.folder / "empty").iterdir()) == []
+    assert "fleet init" in stage.run("empty", "--json", expect=1).stderr
+    assert "no fleet workspace" in stage.run("empty", "--dir", "elsewhere", expect=1).stderr
+
+
+def test_each_step_on_the_way_is_the_next_one(w):
+    assert look(w)["next"]["command"] == "fleet install claude-code"
+    fired(w)
+    assert look(w)["next"]["command"].startswith("fleet correct")
+    w.correct("w", LESSON)
+    assert look(w)["next"]["command"] == "fleet init --remote URL"
+    w.git("init", "--quiet", "--bare", str(w.remote))
+    w.run("w", "init", "--remote", str(w.remote), "--yes")
+    w.run("w", "sync")
+    assert look(w)["next"] == {"command": "", "why": ""}
+    shown = w.run("w").stdout
+    assert "nothing new, nothing waits; hooks fired just now (Stop)" in shown
+    assert len(shown.splitlines()) == 2, "quiet when nothing is up"
+
+
+def test_what_came_is_new_until_a_person_has_looked(w):
+    w.correct("w", LESSON)
+    assert look(w)["new"]["lessons"] == [], "at the first look all is there, and nothing new"
+    w.on_a_terminal()
+    w.correct("w", OTHER)
+    w.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
+    for _ in range(2):  # neither JSON nor a pipe is a person
+        found = look(w)
+        assert [(each["text"], each["by"], each["is_first"]) for each in found["new"]["lessons"]] == [
+            (OTHER, "velma", True)
+        ]
+        assert [each["text"] for each in found["new"]["discoveries"]] == ["the cache is stale"]
+        assert OTHER in w.run("w").stdout
+    shown = w.on_a_terminal()
+    assert "1 lesson, 1 discovery since you looked" in shown
+    assert OTHER not in w.on_a_terminal()
+    w.correct("w", OTHER)
+    assert not look(w)["new"]["lessons"][0]["is_first"]
+    assert "1 lesson met or changed again" in w.run("w").stdout
+
+
+def test_what_entered_a_memory_since_is_named(w):
+    first = w.correct("w", OTHER)
+    w.run("w", "promote", first)
+    w.on_a_terminal()
+    w.run("w", "promote", w.correct("w", LESSON))
+    assert [(each["agent"], each["text"]) for each in look(w)["promoted"]] == [("velma", LESSON)]
+    assert re.search(rf"promoted +{LESSON} \(velma, p-", w.run("w").stdout)
+
+
+def test_what_waits_for_a_person_is_counted_with_the_command_for_it(w):
+    fired(w)
+    workspace = Workspace(w.folder / "w")
+    inbox.put(workspace, "velma", Item(kind="plan", title="Tidy the notes"))
+    workspace.close()
+    log = w.folder / "w/agents/velma/corrections.md"
+    log.write_text(
+        "## 2026-11-20 14:30Z — a person objected\n**What I got wrong:** used sed\n**Correct approach:** awk\n"
+        "**Source:** user prompt\n**Pattern:** TODO\n"
+    )
+    w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", "Always use tabs in a Makefile")
+    w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", "Never use tabs in a Makefile")
+    w.run("w", "status")  # compares them
+    waits = look(w)["waits"]
+    assert waits["decisions"]["kinds"] == {"plan": 1}
+    assert waits["contradictions"] == 1
+    shown = w.run("w").stdout
+    assert "1 decision since" in shown
+    assert "1 pair of lessons that contradict each other: fleet review" in shown
+    assert look(w)["next"]["command"] == "fleet inbox"
+
+
+def test_a_correction_without_a_lesson_is_asked_for(w):
+    fired(w)
+    payload = {"hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": str(w.folder / "w")}
+    payload["prompt"] = "No, that's wrong. You should have used awk, not sed."
+    w.run("w", "hook", "UserPromptSubmit", text=json.dumps(payload))
+    assert look(w)["waits"]["to_state"] == 1
+    assert look(w)["next"]["command"] == "fleet learn --waiting"
+    assert "1 correction without a lesson: fleet learn --waiting" in w.run("w").stdout
+
+
+def test_days_of_silence_are_told_and_whether_hooks_fire(w):
+    assert look(w)["silent"] == [], "a workspace of today has been silent for no day"
+    w.correct("w", LESSON)
+    days_ago = (time.time_ns() // 1_000_000) - 9 * 86_400_000
+    fired(w, days_ago)
+    register = w.folder / "w/.fleet/replica.toml"
+    minted = re.search(r'minted = "(\d{4})', register.read_text())
+    assert minted
+    register.write_text(register.read_text().replace(f'minted = "{minted[1]}', 'minted = "2025'))
+    state = Local(w.folder / "w/.fleet/local.db")
+    state.connection().execute(
+        "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, number, replica, total, said) "
+        "VALUES ('velma', 'p-3f9c1a2b7d4e5f60', 's', ?, ?, 1, '', 0, 0)",
+        (days_ago, days_ago),
+    )
+    state.close()
+    found = look(w)
+    assert found["silent"] == ["nothing was shown for 9 days"]
+    shown = w.run("w").stdout
+    assert "nothing was shown for 9 days" in shown
+    assert "fired 9 days ago (Stop)" in shown
+
+
+def test_who_is_online_is_what_the_sidecar_heard_a_moment_ago(w):
+    heard = w.folder / "w/.fleet" / ONLINE
+    who = [["tank", "tank.c0ffee42", "2026-11-22T10:00:00.000Z-0000", "the parser \x1b[2J"]]
+    heard.write_text(json.dumps({"at_ms": time.time_ns() // 1_000_000, "online": who}))
+    [found] = look(w)["online"]
+    assert (found["agent"], "\x1b" in found["on"]) == ("tank", False)
+    assert "tank, since 2026-11-22 10:00Z, on the parser" in w.run("w").stdout
+    for said in (json.dumps({"at_ms": 1, "online": who}), "rubbish", '{"at_ms": "x"}', "[]"):
+        heard.write_text(said)
+        assert look(w)["online"] == []
+
+
+def test_json_belongs_behind_a_command(w):
+    assert "fleet patterns --json" in w.run("w", "--json", "patterns", expect=2).stderr
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}], ids=str)
+def test_colours_are_for_a_terminal_that_wants_them_and_never_for_a_pipe(w, env):
+    w.correct("w", LESSON + ", and " * 5 + "brace it where letters follow, or the shell reads another name")
+    for words in ((), ("patterns",)):
+        assert "\x1b" not in w.run("w", *words, TERM="xterm", **env).stdout
+    above = w.on_a_terminal("patterns", columns=60, **env)
+    assert ("\x1b[" in above) is (not env)
+    plain = re.sub(r"\x1b\[\d*m", "", above)
+    rows = plain.strip().splitlines()
+    assert len(rows) > 1
+    assert all(len(row) <= 60 for row in rows)
+    assert all(row.startswith(" " * 26) for row in rows[1:]), "a long lesson goes on below itself"
+    assert len(w.run("w", "patterns").stdout.splitlines()) == 1, "into a pipe a lesson is one line"

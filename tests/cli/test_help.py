@@ -1,0 +1,232 @@
+"""Help: groups, examples that hold, topics, the page of a manual, what a shell completes; and ``fleet config``."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from fleet.cli import commands
+from fleet.store import config
+
+ROOT = Path(__file__).resolve().parents[2]
+GROUP = typer.main.get_command(commands.app)
+LESSON = "Quote every variable in a shell script"
+
+
+@pytest.fixture
+def w(stage):
+    stage.run("w", "init", "--agent", "velma")
+    return stage
+
+
+# --- help -----------------------------------------------------------------------------------------------------------
+
+
+def listed(shown: str) -> list[str]:
+    """Return the commands that a help screen lists, in its groups."""
+    below = shown.partition("Every day:")[2].partition("\n\n`fleet`")[0]
+    return re.findall(r"(?m)^  ([a-z-]+)  +\S", below)
+
+
+def test_the_first_screen_has_twelve_commands_at_most_and_the_second_has_all_in_groups(stage):
+    first, every = stage.run(".", "--help").stdout, stage.run(".", "help", "all").stdout
+    assert listed(first) == list(filter(set(listed(first)).__contains__, commands.MODULES))
+    assert set(listed(first)) == set(commands.FIRST)
+    assert len(listed(first)) <= 12
+    assert listed(every) == list(commands.MODULES)
+    assert [group for group in commands.GROUPS if f"\n{group.capitalize()}:\n" in every] == list(commands.GROUPS)
+    assert stage.run(".", "help").stdout == first
+    assert len(first.splitlines()) <= 60
+
+
+def examples() -> list[str]:
+    rows = (ROOT / "fleet/cli/data/examples.txt").read_text("utf-8").splitlines()
+    return [row for row in rows if not row.startswith("#")]
+
+
+def test_each_command_has_an_example_and_its_help_shows_it(stage):
+    assert {row.split()[1] for row in examples()} == set(commands.MODULES)
+    for name in ("correct", "live", "config"):
+        shown = stage.run(".", name, "--help").stdout
+        wanted = [row for row in examples() if row.split()[1] == name]
+        assert all(f"  {row}\n" in shown for row in wanted)
+        assert shown == stage.run(".", "help", name).stdout
+
+
+def test_each_example_is_understood(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in ("clan.tar.gz", "tasks/lessons.md"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    for row in examples():
+        _, name, *words = shlex.split(re.split(" [<>] ", row)[0])
+        command = GROUP.get_command(None, name)
+        context = command.make_context(name, words)  # raises for what it does not know
+        if words and hasattr(command, "commands"):
+            name, command, words = command.resolve_command(context, words)
+            command.make_context(name, words)
+
+
+def test_a_topic_is_a_page_of_the_documentation(stage):
+    pages = sorted(each.stem for each in (ROOT / "docs").glob("*.md") if each.stem != "README")
+    assert ", ".join(pages) in stage.run(".", "help", "all").stdout
+    assert stage.run(".", "help", "concepts").stdout == (ROOT / "docs/concepts.md").read_text("utf-8")
+    both = stage.run(".", "help", "inbox").stdout
+    assert both.startswith("Usage: fleet inbox")
+    assert "fleet help inbox.md" in both
+    assert stage.run(".", "help", "inbox.md").stdout.startswith("# ")
+    assert "live serve" in stage.run(".", "help", "live", "serve").stdout
+    wrong = stage.run(".", "help", "concept", expect=2).stderr
+    assert "Did you mean concepts" in wrong
+
+
+def test_the_index_of_the_documentation_names_every_page_and_leads_nowhere_else():
+    text = (ROOT / "docs/README.md").read_text("utf-8")
+    linked = set(re.findall(r"\]\(([^)#]+)\)", text))
+    assert {each for each in linked if "://" not in each and not (ROOT / "docs" / each).exists()} == set()
+    pages = {each.relative_to(ROOT / "docs").as_posix() for each in (ROOT / "docs").rglob("*.md")} - {"README.md"}
+    assert pages <= linked
+
+
+def test_the_manual_is_what_the_commands_say():
+    made = subprocess.run([sys.executable, "demo/manual.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert made.stdout == (ROOT / "docs/fleet.1").read_text("utf-8"), "python demo/manual.py > docs/fleet.1"
+    assert all(f".SS {name}\n" in made.stdout.replace("\\-", "-") for name in commands.MODULES)
+
+
+# --- completion -----------------------------------------------------------------------------------------------------
+
+
+def completed(stage, *words: str) -> list[str]:
+    """Return what bash is offered for the last of some words."""
+    asked = {"COMP_WORDS": " ".join(["fleet", *words]), "COMP_CWORD": str(len(words))}
+    done = stage.run("w", _FLEET_COMPLETE="complete_bash", **asked)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_ids_agents_types_and_the_like_are_completed(w):
+    lesson = w.correct("w", LESSON)
+    retired = w.correct("w", "Pin the version of every action")
+    w.run("w", "edit", lesson, "--set", "category=shell", "--set", "tags=bash")
+    w.run("w", "retire", retired)
+    w.run("w", "discover", "--problem", "p", "--solution", "s")
+    assert completed(w, "edit", "p-") == [lesson]
+    assert completed(w, "edit", lesson[:9]) == [lesson]
+    assert completed(w, "restore", "p-") == [retired]
+    assert [each[:2] for each in completed(w, "show", "d-")] == ["d-"]
+    assert completed(w, "patterns", "--agent", "v") == ["velma"]
+    assert completed(w, "patterns", "--category", "") == ["shell"]
+    assert completed(w, "patterns", "--tag", "b") == ["bash"]
+    assert completed(w, "gossip", "--type", "g") == ["gotcha"]
+    assert completed(w, "install", "") == ["claude-code"]
+    assert completed(w, "config", "set", "recall.at") == ["recall.at_prompts"]
+    assert completed(w, "help", "conce") == ["concepts"]
+    assert completed(w, "undo", "discover-")[0].startswith("discover-")
+    assert completed(w, "prom") == ["promote"]
+
+
+def test_where_nothing_can_be_read_nothing_is_offered_and_nothing_is_said(stage):
+    (stage.folder / "w").mkdir()
+    assert completed(stage, "edit", "p-") == []
+    assert list((stage.folder / "w").iterdir()) == []
+
+
+# --- filters --------------------------------------------------------------------------------------------------------
+
+
+def test_gossip_is_narrowed_by_type_tag_agent_and_day(w):
+    w.run("w", "init", "--agent", "tank")
+    w.run("w", "discover", "--problem", "one", "--solution", "s", "--type", "gotcha", "--tag", "ci")
+    w.run("w", "discover", "--problem", "two", "--solution", "s", "--type", "tip", "--agent", "tank")
+
+    def told(*words: str) -> list[str]:
+        found = json.loads(w.run("w", "gossip", "--json", *words).stdout)["discoveries"]
+        return [each["problem"] for each in found]
+
+    assert told() == ["two", "one"]
+    assert told("--type", "gotcha") == told("--tag", "CI") == told("--agent", "velma") == ["one"]
+    assert told("--since", "2020-01-01", "-n", "1") == ["two"]
+    assert told("--since", (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%d")) == []
+    assert "no discovery is like that" in w.run("w", "gossip", "--tag", "none").stdout
+    assert "takes a day" in w.run("w", "gossip", "--since", "yesterweek", expect=2).stderr
+    assert "gotcha" in w.run("w", "gossip", "--type", "rumour", expect=2).stderr
+
+
+# --- config ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_setting_is_read_set_and_taken_back_and_the_rest_of_the_file_stays(w):
+    path = w.folder / "w/fleet.toml"
+    path.write_text("# mine\n" + path.read_text() + "\n# the end\n")
+    before = path.read_text()
+    assert w.run("w", "config", "get", "recall.at_prompts").stdout == "3\n"
+    w.run("w", "config", "set", "at_prompts", "2")
+    after = path.read_text()
+    changed = [(a, b) for a, b in zip(before.splitlines(), after.splitlines(), strict=True) if a != b]
+    assert changed == [
+        (
+            "# at_prompts = 3                 # lessons at a prompt that they are about, at most; 0: none",
+            "at_prompts = 2                   # lessons at a prompt that they are about, at most; 0: none",
+        )
+    ]
+    assert w.run("w", "config", "get", "recall.at_prompts").stdout == "2\n"
+    shown = json.loads(w.run("w", "config", "--changed", "--json").stdout)["settings"]
+    assert {each["name"] for each in shown} == {"recall.at_prompts", "share.branch"}
+    assert "recall.at_prompts" in w.run("w", "config", "get", "recall").stdout
+    w.run("w", "undo")
+    assert path.read_text() == before
+
+
+def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
+    path = w.folder / "w/fleet.toml"
+    before = path.read_bytes()
+    for words, told in (
+        (("recal.at_promts", "1"), "Did you mean recall.at_prompts"),
+        (("recall.at_prompts", "7"), "cannot be '7': Expected `int` <= 3"),
+        (("recall.at_prompts", "many"), "cannot be 'many'"),
+        (("off", "true"), "names several settings. Did you mean attempts.off"),
+        (("promotion.mode", "sometimes"), "cannot be 'sometimes'"),
+        (("share.branch", "a..b"), ""),
+        (("live.token_env", "HOME"), "cannot be 'HOME'"),
+    ):
+        assert told in w.run("w", "config", "set", *words, expect=2).stderr
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_has_a_setting_in_a_form_of_its_own_is_left_alone(w):
+    path = w.folder / "w/fleet.toml"
+    for text in ("recall.at_prompts = 1\n", "recall = { at_prompts = 1 }\n", "[recall\n"):
+        path.write_text(text)
+        assert "edit it. Nothing was changed" in w.run("w", "config", "set", "at_prompts", "2", expect=2).stderr
+        assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("", "share.fields", ["wrong", 'a"b']),
+        ("[hook]\n[recall]\nat_prompts = 1 # 2\n[live]\n", "recall.at_prompts", 3),
+        ('[attempts]\nbuilds = [ # all\n  "make", # [x]\n  "tox",\n]\nlimit = 4\n', "attempts.builds", ["just"]),
+        ("\ufeff[hook]\r\n# quiet = false # so\r\n", "hook.quiet", True),
+        ("[share] # travels\n", "share.wait_s", 1.5),
+        ("[keep]\nprivate = true", "triggers.strong", ["nein", "#"]),
+        ("[attempts]\n", "attempts.names", {"M4": "Change the tool"}),
+    ],
+)
+def test_any_file_keeps_all_else_that_it_says(text, name, value):
+    section, key = config.find(name)
+    after = config.with_value(text, section, key, value)
+    said, wanted = (tomllib.loads(each.removeprefix("\ufeff")) for each in (after, text))
+    wanted.setdefault(section, {})[key] = value
+    assert said == wanted
+    for comment in ("# 2", "# so", "# travels"):
+        assert (comment in text) == (comment in after)
+    assert ("\r\n" in text) == ("\r\n" in after)
