@@ -64,6 +64,7 @@ REWRITTEN = "another's rewritten edition of N that brings nothing new, `fleet sy
 REWRITTEN_MEMORY = f"{REWRITTEN}: peak memory"
 AFTER_CHANGE = "`fleet hook`, session start, N, after a change"
 HOOKS = ("nothing to do", "session start, N", "logging a failure")
+DASHBOARD_SMALL, DASHBOARD = "`fleet` alone, whole process, 100", "`fleet` alone, whole process, N"
 PASS = "`python -I -c pass`"
 
 
@@ -149,6 +150,15 @@ def whole_process(bench: Bench) -> Iterator[Row]:
     took = processes.alternated(calls)
     yield at_most(BYTECODE, took["with"], took["python"], PASS, 12)
     yield at_most(NO_BYTECODE, took["without"], took["python"], PASS, 18)
+
+
+def dashboard(bench: Bench) -> Iterator[Row]:
+    """``fleet`` alone, as a person types it, in a large clan and in a small one."""
+    folders = {size: bench.clans.of(size) / "velma" for size in (100, bench.count)}
+    calls = {f"{size}": Call(SCRIPT, folder) for size, folder in folders.items()}
+    took = processes.alternated(calls | {"python": Call(PYTHON, folders[100])})
+    for size, work in ((100, DASHBOARD_SMALL), (bench.count, DASHBOARD)):
+        yield under(work, took[f"{size}"] * 1000, 200, "ms", f"{PASS} {told(took['python'])}")
 
 
 def missing_database(bench: Bench, *, name: str) -> Iterator[Row]:
@@ -265,6 +275,7 @@ GROUPS = (
     Group((SYNC_LARGE, SYNC_SHARDS), sync_large),
     Group((SYNC_SMALL,), sync_small),
     Group((BYTECODE, NO_BYTECODE), whole_process),
+    Group((DASHBOARD_SMALL, DASHBOARD), dashboard),
     *(Group((f"`fleet hook`, {work}", f"`python -m fleet hook`, {work}"), partial(hook, work=work)) for work in HOOKS),
     Group((AFTER_CHANGE,), start_after_change),
     Group((LOGGING,), in_process),

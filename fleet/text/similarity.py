@@ -429,8 +429,7 @@ def _stems(words: Iterable[str]) -> dict[str, str]:
     return {word: found.get(word, word) for word in given}
 
 
-_LEXEME = re.compile(
-    r"""
+_LEXEME = r"""
       (?P<code>`+[^`]+`+)
     | (?P<flag>(?<![\w`-])--?[A-Za-z][\w-]*)
     | (?P<path>(?<![\w.])(?:~|\.{1,2})?/[\w.@-]+(?:/[\w.@-]+)*/? | (?<!\w)[\w-]+(?:/[\w.-]+)+\.[A-Za-z]\w*
@@ -440,9 +439,7 @@ _LEXEME = re.compile(
     | (?P<cjk>[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+)
     | (?P<word>[^\W\d_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+(?:['’-][^\W\d_]+)*)
     | (?P<mark>[.;:!?,()—–…、。，；：！？（）])
-    """,
-    re.VERBOSE,
-)
+    """
 _CJK_NUMBER = re.compile("([一二两三四五六七八九十百千]+)[次秒分小天个张行层位倍遍轮条周月年级]")
 _CJK_DIGITS = str.maketrans("一二两三四五六七八九", "1223456789")
 _CHOOSING = frozenset(
@@ -459,8 +456,13 @@ def _read(texts: Sequence[str]) -> list[_Wording]:
     return [_wording(pieces, stems) for pieces in cut]
 
 
+@cache  # compiled with the first text: it takes 5 ms, and most commands compare none
+def _lexeme() -> re.Pattern[str]:
+    return re.compile(_LEXEME, re.VERBOSE)
+
+
 def _lexemes(text: str) -> Iterator[tuple[str, str]]:
-    for found in _LEXEME.finditer(text):
+    for found in _lexeme().finditer(text):
         kind, said = str(found.lastgroup), found[0].replace("’", "'")
         if kind == "word" and said.casefold().endswith("n't"):
             yield kind, said[:-3]
