@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from fleet.reflect import observations, scratchpad
+from fleet.reflect import agents_md, observations, scratchpad
 from fleet.reflect.daily_log import Told
 from fleet.reflect.recurring import recurring
 from tests.reflect.grounds import DAY, MINUTE, SESSION, Project
@@ -510,6 +510,32 @@ def test_an_agents_md_of_any_kind_stays_whole(project, what):
             assert project.read("docs/RULES.md") == RULES
         elif what == "conflict":
             assert file.read_text() == text
+
+
+def test_what_a_person_writes_while_it_runs_wins_and_it_is_planned_anew(project, monkeypatch):
+    project.write(".agents.local.md", scratchpad.fresh().replace("suggest", "auto"))
+    project.write("AGENTS.md", RULES)
+    written: list[str] = []
+
+    def written_meanwhile(module, name, file):
+        real = getattr(module, name)
+
+        def act(text, *words):
+            if file not in written:
+                written.append(file)
+                project.write(file, f"{project.read(file)}\nA person's line.\n")
+            return real(text, *words)
+
+        monkeypatch.setattr(module, name, act)
+
+    written_meanwhile(agents_md, "with_rule", "AGENTS.md")
+    written_meanwhile(scratchpad, "with_promoted", ".agents.local.md")
+    three_sessions(project)
+    assert sorted(written) == [".agents.local.md", "AGENTS.md"]
+    assert project.read("AGENTS.md").count("A person's line.") == 1
+    assert project.read("AGENTS.md").count(f"- {GOTCHA}") == 1
+    assert project.page.count("A person's line.") == 1
+    assert project.page.count(f"| Gotcha | {GOTCHA} |") == 1
 
 
 # --- safety -----------------------------------------------------------------------------------------------------------
