@@ -15,7 +15,7 @@ from fleet.learn.editing import Change
 from fleet.learn.signals import Waiting
 from fleet.model import edits
 from fleet.model.discovery import Discovery
-from fleet.model.errors import NoError, UsageError
+from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import MERGED_INTO, Pattern, merging, united, unmerging
@@ -152,14 +152,17 @@ def _note_logged(noted: Noted, logged: Logged) -> None:
 def _promote(workspace: Workspace, agent: str, logged: Logged) -> None:
     """Take a lesson into memory at once if this was the occurrence that it takes."""
     settings = workspace.config.promotion
-    if logged.is_echo or workspace.is_guest(agent):
+    if not logged.entry or workspace.is_guest(agent):
         return
-    # What says the same counts with it, and what says the opposite keeps it out.
-    near_ = [each.id for each in logged.near if TURNS.issuperset(each.differs)]
-    if near_ or logged.seen >= min(settings.own, settings.clan_seen):
-        from fleet.app import reflecting  # 40 ms that most corrections need not spend
+    try:
+        # What says the same counts with it, and what says the opposite keeps it out.
+        near_ = [each.id for each in logged.near if TURNS.issuperset(each.differs)]
+        if near_ or logged.seen >= min(settings.own, settings.clan_seen):
+            from fleet.app import reflecting  # 40 ms that most corrections need not spend
 
-        logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, near_)
+            logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, near_)
+    except FleetError as why:  # it is in the log, whatever the memory says
+        workspace.warn(f"{logged.id} is logged, and was not looked at for the memory: {why}")
 
 
 def state_lesson(
@@ -211,10 +214,13 @@ def dismiss(workspace: Workspace, agent: str, prefix: str) -> list[Waiting]:
 
 
 def discover(workspace: Workspace, agent: str, told: Finding, session: str = "") -> tuple[Discovery, bool]:
-    """Log a discovery; return it, and whether it was new."""
+    """Log a discovery; return it, and whether it was new.
+
+    Where nobody may write it, for whatever is wrong elsewhere, it waits among the agent's own files.
+    """
     with runs.noting(workspace, agent, "discover") as noted:
         entry, is_new = discoveries.discover(workspace, agent, told)
-        noted.told, noted.lessons = f"logged {entry.id}", [entry.id] if is_new else []
+        noted.told, noted.lessons = f"logged {entry.id}", [entry.id] if is_new and entry.by else []
     if is_new and entry.type == "workaround":
         said = f"Workaround: {entry.problem} — {entry.solution}"
         observing.noted(workspace, agent, session, "workaround", said)

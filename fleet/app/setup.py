@@ -16,7 +16,7 @@ from fleet.app import sharing
 from fleet.hosts import install as settings
 from fleet.hosts import local
 from fleet.hosts.answers import CONTEXT_CHARS_MAX
-from fleet.learn import restore
+from fleet.learn import discoveries, restore
 from fleet.model import names
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.share.git import check_branch, check_remote, without_login
@@ -27,7 +27,10 @@ from fleet.store.files import Files
 from fleet.store.tree import FORMAT, FORMAT_TEXT
 from fleet.store.workspace import Workspace
 
-_AGENT_FILES = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl")
+_AGENT_FILES = (
+    *("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl"),
+    discoveries.WAITING,
+)
 OWN_IGNORES = (
     *(f"/agents/*/{name}" for name in (*_AGENT_FILES, "journals/*.md")),
     *(f"/clan-learnings/{name}.{end}" for name in ("patterns", "discoveries") for end in ("jsonl", "d/*.jsonl")),
@@ -164,6 +167,7 @@ def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
         elif register.default_agent != agent:
             done.append(f"{agent} works here too; the default agent stays {register.default_agent}")
         done.append(f"{agent} writes as {writer.name}")
+    discoveries.take_waiting(workspace, agent)
 
 
 # --- the project's own git ------------------------------------------------------------------------------------------

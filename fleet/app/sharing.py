@@ -12,7 +12,7 @@ import msgspec
 
 from crdt import clock
 from fleet.app import inbox, reflecting, starting, undoing
-from fleet.learn import counting, replica_conflict
+from fleet.learn import counting, discoveries, replica_conflict
 from fleet.learn import purge as purging
 from fleet.model import limits
 from fleet.model import line as codec
@@ -300,6 +300,8 @@ def _drop_secrets(workspace: Workspace) -> None:
 def _settled(workspace: Workspace) -> list[str]:
     """Count the logs, and let the memories here follow; return what was promoted."""
     counting.reconcile_all(workspace)
+    for agent in workspace.agents_here():
+        discoveries.take_waiting(workspace, agent)
     semantic.embed_new(workspace)  # what is compared for a promotion is compared by its meaning, too
     promoted = [each.text for each in reflecting.promote_all(workspace)]
     if not workspace.is_read_only:

@@ -45,7 +45,7 @@ def _correct(
     heard = " — ".join(filter(None, [told_by, source]))
     told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()), trigger)
     with output.opened(directory) as workspace:
-        who = output.agent_in(workspace, agent, or_guest=True)
+        who = output.agent_to_log(workspace, agent)
         logged = learning.correct(workspace, who, told, session=output.session_named(session), same=same)
         _tell_logged(logged, {}, as_json=as_json)
 
@@ -69,7 +69,7 @@ def _discover(
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
     told = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
     with output.opened(directory) as workspace:
-        who, named = output.agent_in(workspace, agent), output.session_named(session)
+        who, named = output.agent_to_log(workspace, agent), output.session_named(session)
         entry, is_new = learning.discover(workspace, who, told, named)
         advice = learning.advice(entry) if is_new else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"

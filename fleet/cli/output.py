@@ -16,8 +16,9 @@ import msgspec
 import typer
 
 from fleet.cli import completing
-from fleet.hosts.calls import CONFIG, root_around
-from fleet.model.errors import NoError, UsageError
+from fleet.hosts.calls import CONFIG, is_root, root_around
+from fleet.model import names
+from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.store.workspace import Workspace, check_version
 from fleet.text import screening
 
@@ -98,7 +99,7 @@ def find_root(directory: str = "") -> Path:
     """
     if named := directory or chosen.directory or os.environ.get("FLEET_DIR", ""):
         root = Path(named).expanduser().absolute()
-        if not (root / CONFIG).is_file():
+        if not is_root(str(root)):
             raise NoError(f"{root} is no fleet workspace: it has no {CONFIG}. Run `fleet init` there")
         return root
     start = Path.cwd()
@@ -134,6 +135,21 @@ def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -
     elif meant:
         note(f"{who} is new here, and {meant} is not: if that was meant, pass `--agent {meant}` from now on")
     return who
+
+
+def agent_to_log(workspace: Workspace, named: str = "") -> str:
+    """Return the agent to log as; where what is wrong lies elsewhere, and not in the words, a guest: nothing is lost.
+
+    Raises:
+        UsageError: ``--agent`` itself names none.
+    """
+    try:
+        return agent_in(workspace, named, or_guest=True)
+    except FleetError as why:
+        if named or chosen.agent:
+            raise
+        workspace.warn(f"logged as the guest {names.GUEST}, and `fleet init` hands it over once this is mended: {why}")
+        return names.GUEST
 
 
 def agent_named(named: str = "") -> str:

@@ -13,13 +13,13 @@ from fleet.hosts import answers, local, reflog
 from fleet.hosts.calls import (
     AT_THE_END,
     AT_THE_START,
-    CONFIG,
     GUEST,
     Alarm,
     Call,
     TimeUpError,
     explained,
     is_own,
+    is_root,
     root_around,
 )
 from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload, parse
@@ -176,7 +176,7 @@ def find_root(cwd: str, environment: Mapping[str, str]) -> str:
     """Return the workspace's root, or "": ``FLEET_DIR``, else the one around the folder where the host is."""
     if named := environment.get("FLEET_DIR", ""):
         root = os.path.abspath(os.path.expanduser(named))
-        return root if os.path.isfile(os.path.join(root, CONFIG)) else ""
+        return root if is_root(root) else ""
     for start in (cwd, environment.get("CLAUDE_PROJECT_DIR", ""), environment.get("GEMINI_CWD", ""), _here()):
         if os.path.isabs(start) and (root := root_around(start)):
             return root

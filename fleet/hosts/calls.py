@@ -39,9 +39,18 @@ def root_around(start: str) -> str:
     return (_upward(checkout) if checkout else "") or around
 
 
+def is_root(folder: str) -> bool:
+    """Tell whether a folder is a workspace's root: it has the file, or something damaged in its place."""
+    path = os.path.join(folder, CONFIG)
+    if os.path.isfile(path):
+        return True
+    is_damaged = os.path.isdir(path) or (os.path.islink(path) and not os.path.exists(path))
+    return is_damaged and os.path.exists(os.path.join(folder, local.FOLDER, "replica.toml"))
+
+
 def _upward(folder: str) -> str:
     while folder:
-        if os.path.isfile(os.path.join(folder, CONFIG)):
+        if is_root(folder):
             return folder
         above = os.path.dirname(folder)
         folder = above if above != folder else ""

@@ -81,7 +81,7 @@ class Logged:
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were taken out.
         is_echo: it told nothing but a lesson that this agent was shown, so nothing was logged.
-        entry: id of the entry in the log; "" where nothing was logged.
+        entry: id of the entry in the log; "" where nothing was logged, or nobody could count it yet.
         is_first: the lesson was not known, or was retired: it is in through this occurrence.
         promoted: the file where the lesson stands from now on, if this was the occurrence that it takes.
         advice: what would make it a better lesson, in a sentence; "" for nothing.
@@ -161,19 +161,29 @@ def correct(
         return _as_echo(workspace, echo, entry.pattern, secrets)
     extra = (RELAPSED,) if was_shown(target.members, now_ms) else ()
     named, trouble = _session(workspace, agent, session)
-    writer = _writer(workspace, agent)
+    writer, missing = _writer_or_why(workspace, agent)
     path = log_file(workspace, agent)
     with workspace.log_lock(agent):
-        page, at = workspace.files.read(path), writer.tick()
+        page, at = workspace.files.read(path), ""
+        if writer is not None:
+            try:
+                at = writer.tick()
+            except FleetError as why:
+                missing = str(why)
         body, content = _written(entry, workspace.wall())
-        record = Record(corrections_md.next_id(page, body, content), target.id, writer.name, at, named, extra)
-        head = "" if page else f"# Corrections — {agent}\n"
-        block = f"{head}\n{body.rstrip()}\n{corrections_md.format_record(record)}\n"
+        entry_id = corrections_md.next_id(page, body, content) if at else ""
+        block = f"\n{body.rstrip()}\n" if page else f"# Corrections — {agent}\n\n{body.rstrip()}\n"
+        if writer is not None and at:
+            record = Record(entry_id, target.id, writer.name, at, named, extra)
+            block += f"{corrections_md.format_record(record)}\n"
         workspace.files.append(path, block.encode())
+    if missing:  # it counts like an entry that a person wrote, as soon as somebody may count here
+        workspace.warn(f"the correction is logged in {path}, and counts once this is mended: {missing}")
+        return _answered(workspace, target, page, entry.pattern, secrets, "")
     if trouble:
         workspace.warn(f"the correction is logged without a session: {trouble}")
     _count_now(workspace, agent)
-    return _answered(workspace, target, page, entry.pattern, secrets, record.id)
+    return _answered(workspace, target, page, entry.pattern, secrets, entry_id)
 
 
 def state_lesson(
@@ -281,6 +291,20 @@ def _writer(workspace: Workspace, agent: str) -> Writer:
         return writer
 
 
+def _writer_or_why(workspace: Workspace, agent: str) -> tuple[Writer | None, str]:
+    """Return the agent's writer, or why there is none: what is wrong elsewhere costs no correction.
+
+    Raises:
+        UsageError: the workspace is only read, as somebody wanted it.
+    """
+    try:
+        return _writer(workspace, agent), ""
+    except FleetError as why:
+        if workspace.is_only_read():
+            raise
+        return None, str(why)
+
+
 def _session(workspace: Workspace, agent: str, named: str) -> tuple[str, str]:
     """Return the session of an occurrence: the host's, else the replica's own until it has been idle for a while.
 
@@ -377,7 +401,7 @@ def _answered(
         page: the log before it: what stands in there and is not counted in ``target`` came earlier.
         text: of the lesson, as it was told.
         secrets: that were taken out.
-        entry: its id in the log.
+        entry: its id in the log, "" where it is not counted yet.
     """
     whole = target.lesson
     seen = 1 + _uncounted(target, page) + (whole.count("seen") if whole is not None else 0)

@@ -1,14 +1,21 @@
 """Discoveries: non-obvious findings, and the gate before them. Not routine fixes, and never secrets."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from fleet.learn import inputs
 from fleet.model import limits
-from fleet.model.discovery import CONFIDENCES, PREFIX, TYPES, Discovery, discovery_id, retraction_id
-from fleet.model.errors import NoError, RefusedError, UsageError
+from fleet.model.discovery import CONFIDENCES, PREFIX, TYPES, Discovery, decode, discovery_id, retraction_id
+from fleet.model.errors import FleetError, NoError, RefusedError, UsageError
+from fleet.model.line import BadLineError, Refused
 from fleet.store.lines import DISCOVERIES
-from fleet.store.workspace import Workspace
+from fleet.store.workspace import Workspace, Writer
+
+WAITING = "discoveries.jsonl"
+"""An agent's own file, of what it found while nobody could write here."""
 
 
 class Finding(NamedTuple):
@@ -26,6 +33,8 @@ class Finding(NamedTuple):
 def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery, bool]:
     """Log a discovery; return it, and whether it was new.
 
+    Where nobody may write it, for whatever is wrong elsewhere, it waits among the agent's own files.
+
     Raises:
         UsageError: an unknown type or confidence, or a workaround that was found too fast to be one.
         RefusedError: it holds a secret, or a text is too long. Nothing is written.
@@ -41,23 +50,66 @@ def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery
     problem, solution, context = (texts[name].text for name in ("problem", "solution", "context"))
     if not problem or not solution:
         raise UsageError("a discovery needs a --problem and a --solution with words in them; nothing was written")
-    with workspace.writing(agent) as writer:
-        entry = Discovery(
-            id=discovery_id(told.type, context, problem, solution),
-            at=writer.tick(),
-            by=writer.name,
-            type=told.type,
-            context=context,
-            problem=problem,
-            solution=solution,
-            tags=tuple(tag.text for tag in tags if tag.text),
-            confidence=told.confidence,
-            minutes=told.minutes,
-        )
-        if (known := workspace.discoveries.get(entry.id)) is not None:
-            return known, False
-        writer.append(DISCOVERIES, [entry])
+    entry = Discovery(
+        id=discovery_id(told.type, context, problem, solution),
+        type=told.type,
+        context=context,
+        problem=problem,
+        solution=solution,
+        tags=tuple(tag.text for tag in tags if tag.text),
+        confidence=told.confidence,
+        minutes=told.minutes,
+    )
+    try:
+        if workspace.is_guest(agent):
+            raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`")
+        take_waiting(workspace, agent)
+        with workspace.writing(agent) as writer:
+            return _written(writer, entry)
+    except FleetError as why:
+        if workspace.is_only_read():
+            raise
+        return entry, _keep_waiting(workspace, agent, entry, str(why))
+
+
+def _written(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
+    if (known := writer.workspace.discoveries.get(entry.id)) is not None:
+        return known, False
+    entry = msgspec.structs.replace(entry, at=writer.tick(), by=writer.name)
+    writer.append(DISCOVERIES, [entry])
     return entry, True
+
+
+def _keep_waiting(workspace: Workspace, agent: str, entry: Discovery, why: str) -> bool:
+    """Keep a discovery among the agent's own files until somebody may write here; tell whether it is new there."""
+    path, line = _waiting_file(workspace, agent), DISCOVERIES.encode(entry)
+    with workspace.log_lock(agent):
+        is_new = line not in workspace.files.read(path).split(b"\n")
+        if is_new:
+            workspace.files.append(path, line + b"\n")
+    workspace.warn(f"{entry.id} waits in {path}, and goes to the clan once this is mended: {why}")
+    return is_new
+
+
+def take_waiting(workspace: Workspace, agent: str) -> None:
+    """Log what waits among an agent's own files. Stopped half-way it is done again, and nothing counts twice."""
+    path = _waiting_file(workspace, agent)
+    if not workspace.files.read(path):
+        return
+    with workspace.log_lock(agent), workspace.writing(agent) as writer:
+        refused: list[Refused] = []
+        for number, line in enumerate(workspace.files.read(path).splitlines(), 1):
+            try:
+                if isinstance(entry := decode(line), Discovery):
+                    _written(writer, entry)
+            except BadLineError as why:  # torn by a crash, or written by a person
+                refused.append(Refused(f"{agent}/{WAITING}", number, str(why), line))
+        workspace.quarantine.keep(refused, workspace.wall())
+        workspace.files.remove(path)
+
+
+def _waiting_file(workspace: Workspace, agent: str) -> Path:
+    return workspace.home(agent) / WAITING
 
 
 def _check(told: Finding) -> None:

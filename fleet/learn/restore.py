@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from crdt import clock
-from fleet.learn import corrections_md
+from fleet.learn import corrections_md, discoveries
 from fleet.learn.corrections_md import Log
 from fleet.model import line as codec
 from fleet.model import names
@@ -98,6 +98,8 @@ def take_over(workspace: Workspace, agent: str) -> int:
             for name, other in renamed.items():
                 data = data.replace(f" replica={name} ".encode(), f" replica={other} ".encode())
             join._join_log(path, data.replace(b" guest\n", f" {agent}\n".encode(), 1))
+        elif file.name == discoveries.WAITING:
+            workspace.files.append(workspace.root / path, data)
         else:
             join._place(path, data)
         workspace.files.remove(file)

@@ -4,6 +4,7 @@ A mistake in it costs the setting that it is about, never a command: a correctio
 """
 
 import difflib
+import os
 import re
 import tomllib
 from contextlib import suppress
@@ -339,6 +340,8 @@ _SECTIONS: dict[str, Any] = {
 
 def load(path: Path) -> Config:
     """Return the configuration that a file gives; what it does not say, or says wrongly, has its default."""
+    if os.path.lexists(path) and not path.is_file():
+        return Config(problems=[f"{path} is no plain file; every setting has its default until it is one"])
     try:
         found = tomllib.loads(_text(path))
     except FileNotFoundError:

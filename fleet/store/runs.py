@@ -176,9 +176,15 @@ def noting(workspace: Workspace, agent: str, kind: str, files: Iterable[Path] = 
         files: that the block may write.
     """
     paths = [each.relative_to(workspace.root).as_posix() for each in files]
-    before = {path: _read(workspace, path) for path in paths}
-    noted = Noted()
+    noted, before, trouble = Noted(), dict[str, bytes | None](), ""
+    try:
+        before = {path: _read(workspace, path) for path in paths}
+    except FleetError as why:
+        trouble = str(why)
     yield noted
+    if trouble:
+        workspace.warn(f"`fleet undo` cannot take this {kind} back: {trouble}")
+        return
     try:
         edits = [Edit(path, was, now) for path, was in before.items() if (now := _read(workspace, path)) != was]
         if edits or noted.lessons or noted.fields or noted.retired:

@@ -233,6 +233,13 @@ class Workspace:
         """Whether nobody may write here: an ephemeral folder, and no lease."""
         return self.replicas().ephemeral and not self.lease()
 
+    def is_only_read(self) -> bool:
+        """Tell whether nobody may write here because somebody wanted it so, and not because something is damaged."""
+        try:
+            return self.is_read_only
+        except FleetError:
+            return False
+
     def check_lease(self) -> None:
         """Check that what earlier jobs wrote under our lease was read: else its counts would be taken for zero.
 

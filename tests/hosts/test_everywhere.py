@@ -173,7 +173,8 @@ def test_what_a_guest_logged_leaves_this_machine_only_under_a_name(clone, tmp_pa
     remote = tmp_path / "clan.git"
     git(tmp_path, "init", "-q", "--bare", str(remote))
     clone.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Pin the version of every action")
-    for words in (("sync", "--yes"), ("discover", "--problem", "p", "--solution", "s"), ("compact",)):
+    clone.fleet("discover", "--problem", "It hangs", "--solution", "s")
+    for words in (("sync", "--yes"), ("compact",)):
         assert "fleet init --agent NAME" in clone.fleet(*words, expect=2).stderr
     assert not [*clone.folder.glob("clan-learnings/*.d/*")]
     done = clone.fleet("init", "--agent", "velma", "--remote", str(remote), "--yes").stdout
@@ -183,6 +184,7 @@ def test_what_a_guest_logged_leaves_this_machine_only_under_a_name(clone, tmp_pa
         ["git", "grep", "-h", "", "fleet"], cwd=remote, check=True, capture_output=True, text=True
     ).stdout
     assert "Pin the version" in shown
+    assert "It hangs" in shown
     assert "velma." in shown
     assert "guest" not in shown
 

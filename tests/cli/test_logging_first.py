@@ -1,0 +1,119 @@
+"""What is wrong elsewhere never costs a correction: it is logged first, complained of after, and the exit code is 0."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fleet.model.line import decode
+from fleet.model.pattern import fold
+from tests.cli.conftest import Stage
+
+JUNK = b"\0junk\xff" * 500
+
+
+def config(text: str):
+    """Return what writes another ``fleet.toml``."""
+    return lambda root: (root / "fleet.toml").write_bytes(text.encode("latin-1"))
+
+
+def junk(name: str, data: bytes = JUNK):
+    """Return what writes rubbish into a file."""
+    return lambda root: (root / name).write_bytes(data)
+
+
+def folder(name: str):
+    """Return what puts a folder in a file's place."""
+
+    def harm(root: Path) -> None:
+        (root / name).unlink(missing_ok=True)
+        (root / name).mkdir()
+
+    return harm
+
+
+def link(name: str):
+    """Return what puts a link to nothing in a file's place."""
+
+    def harm(root: Path) -> None:
+        (root / name).unlink()
+        (root / name).symlink_to("nowhere")
+
+    return harm
+
+
+# What does the harm, what stands in the environment, and a word of the complaint, if there is any.
+FAULTS = {
+    "a key that nobody knows": (config('[share]\nremot = "x"\n'), {}, "remot"),
+    "a value of another kind": (config('[recall]\nsession_idle_minutes = "x"\n'), {}, "session_idle_minutes"),
+    "no TOML": (config("[share\n"), {}, "fleet.toml"),
+    "no UTF-8": (config("# \xe9\n"), {}, "fleet.toml"),
+    "a link to nothing for the configuration": (link("fleet.toml"), {}, "fleet.toml"),
+    "a remote that git does not take": (config('[share]\nremote = "ext::sh -c x"\n'), {}, ""),
+    "a damaged database": (junk(".fleet/state-3.db"), {}, ""),
+    "a damaged local database": (junk(".fleet/local.db"), {}, ""),
+    "a folder for the memory": (folder("agents/velma/memory.md"), {}, ""),
+    "a clock far ahead": (junk(".fleet/clock", b"2099-01-01T00:00:00.000Z-0000\n"), {}, "clock"),
+    "a folder for the clock": (folder(".fleet/clock"), {}, "clock"),
+    "a damaged register": (junk(".fleet/replica.toml"), {}, "replica.toml is damaged"),
+    "no register": (lambda root: (root / ".fleet/replica.toml").unlink(), {}, ""),
+    "a lease that is none": (lambda _: None, {"FLEET_REPLICA": "x"}, "FLEET_REPLICA"),
+    "an agent that is none": (lambda _: None, {"FLEET_AGENT": "Popa Shot"}, "Popa Shot"),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Stage:
+    """A stage with a workspace in ``w``, and a copy of it in ``whole``."""
+    stage = Stage(tmp_path_factory.mktemp("first"))
+    stage.run("w", "init", "--agent", "velma")
+    shutil.copytree(stage.folder / "w", stage.folder / "whole")
+    return stage
+
+
+@pytest.fixture
+def stage(made: Stage) -> Stage:
+    shutil.rmtree(made.folder / "w")
+    shutil.copytree(made.folder / "whole", made.folder / "w")
+    return made
+
+
+def mend(whole: Path, root: Path) -> None:
+    """Put back what was damaged, and leave all that was logged."""
+    for name in ("fleet.toml", ".fleet/replica.toml", ".fleet/clock", ".fleet/local.db", "agents/velma/memory.md"):
+        path = root / name
+        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+        if (whole / name).exists():
+            shutil.copyfile(whole / name, path)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_elsewhere_costs_nothing_that_is_logged(stage: Stage, name: str):
+    harm, env, complaint = FAULTS[name]
+    root = stage.folder / "w"
+    harm(root)
+    told = stage.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", "Quote every path", **env).stderr
+    told += stage.run("w", "discover", "--problem", "It hangs on arm64", "--solution", "Wait for it", **env).stderr
+    said = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": str(root)}
+    said["prompt"] = "No, that is wrong: use tabs, not spaces."
+    stage.run("w", "hook", "UserPromptSubmit", text=json.dumps(said), **env)
+    assert complaint in told
+    logs = "".join(path.read_text() for path in (root / "agents").rglob("corrections.md"))
+    assert logs.count("Quote every path") == 1
+    assert "use tabs, not spaces" in logs
+    # Mended, all of it is the clan's to know, and counts once.
+    mend(stage.folder / "whole", root)
+    stage.run("w", "init", "--agent", "velma")
+    stage.run("w", "sync")
+    clan = root / "clan-learnings"
+    [line] = (clan / "patterns.jsonl").read_bytes().splitlines()
+    assert fold(decode(line)).count("seen") == 1
+    assert "It hangs on arm64" in (clan / "discoveries.jsonl").read_text()
+    assert not list((root / "agents").rglob("discoveries.jsonl"))
+
+
+def test_what_is_wrong_with_the_words_themselves_is_refused(stage: Stage):
+    stage.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", "...", expect=2)
+    stage.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", "x", "--agent", "Popa Shot", expect=2)
+    assert not (stage.folder / "w/agents/velma/corrections.md").exists()
