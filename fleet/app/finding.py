@@ -137,7 +137,7 @@ def narrowed(listing: Listing, *, category: str, tag: str, agent: str, since: st
     Raises:
         UsageError: the day is none.
     """
-    first = _day(since)
+    first = first_stamp(since)
     kept = [
         (each, into)
         for each, into in listing.lessons
@@ -149,7 +149,12 @@ def narrowed(listing: Listing, *, category: str, tag: str, agent: str, since: st
     return listing._replace(lessons=kept[:count], total=len(kept))
 
 
-def _day(since: str) -> clock.Stamp:
+def first_stamp(since: str) -> clock.Stamp:
+    """Return the first stamp of a day that a person typed; that of all time for "".
+
+    Raises:
+        UsageError: the day is none.
+    """
     since_ms = dates.to_ms(since) if since else 0
     if since_ms is None:
         raise UsageError(f"--since takes a day, YYYY-MM-DD, not {since[:40]!r}")
@@ -162,7 +167,7 @@ def discovered(workspace: Workspace, count: int, *, type_: str, tag: str, agent:
     Raises:
         UsageError: the day is none.
     """
-    first, is_narrowed = _day(since), any((type_, tag, agent, since))
+    first, is_narrowed = first_stamp(since), any((type_, tag, agent, since))
     kept = (
         each
         for each in reversed(workspace.discoveries.shown() if is_narrowed else workspace.discoveries.newest(count))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from fleet.app.finding import first_stamp
 from fleet.learn import journal
 from fleet.learn.corrections_md import parse_log
 from fleet.learn.counting import log_file
@@ -20,6 +21,8 @@ _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
 
 __all__ = ["Answer", "Embedding", "agree_to_embed", "embedding", "render", "search"]
 
+_NARROWED = 200
+_DAY_CHARS = 10
 INSTALL = "in a checkout of fleet: `uv tool install '.[semantic]'`, or pipx or pip install with the same words"
 
 
@@ -43,6 +46,8 @@ def search(
     everything: bool = False,
     limit: int = 20,
     agent: str = "",
+    by: str = "",
+    since: str = "",
 ) -> Answer:
     """Return what is known about a query: lessons, discoveries, corrections and journals, best first.
 
@@ -53,11 +58,18 @@ def search(
         everything: retired lessons, too.
         limit: at most so many.
         agent: who searches, as far as it is known: what it found counts as looked at.
+        by: only what this agent wrote, of the best ``_NARROWED``; "": anybody's.
+        since: only what is of this day or later; "": of any, and what bears no date.
 
     Raises:
-        UsageError: there is nothing to look for in it, or no such kind.
+        UsageError: there is nothing to look for in it, or no such kind or day.
     """
-    found = recall.search(workspace, query, _pages(workspace), kinds=kinds, everything=everything, limit=limit)
+    first, is_narrowed = first_stamp(since)[:_DAY_CHARS], bool(by or since)
+    most = max(limit, _NARROWED) if is_narrowed else limit
+    found = recall.search(workspace, query, _pages(workspace), kinds=kinds, everything=everything, limit=most)
+    if is_narrowed:
+        hits = [hit for hit in found.hits if by in ("", hit.who) and (not since or hit.at[:_DAY_CHARS] >= first)]
+        found = found._replace(hits=tuple(hits[:limit]), is_more=len(hits) > limit)
     if agent:
         ids = [hit.id for hit in found.hits if hit.kind == PATTERN]
         exposure.note_found(workspace.state, agent, ids, workspace.world.wall_ms())

@@ -21,6 +21,8 @@ from fleet.store.workspace import Workspace, check_version
 QUARANTINED_SHOWN = 20
 WAITING_SHOWN = 20
 LEFT_SHOWN = 5
+_LABEL = 12
+_LEVELS = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 
 T = TypeVar("T")
 
@@ -299,7 +301,8 @@ def _status(as_json: output.Json = False, agent: output.Agent = "", directory: o
         if as_json:
             output.say_json(found)
         else:
-            say("\n".join(_as_rows(found)))
+            for row in _as_rows(found):
+                output.say_row((row[:_LABEL], "bold"), (row[_LABEL:], ""))
 
 
 def _as_rows(found: dict[str, Any]) -> list[str]:
@@ -422,9 +425,10 @@ def _doctor(
             output.say_json(output.cleaned({"worst": worst, "findings": [asdict(each) for each in found]}))
         else:
             for each in found:
-                say(f"{'mended' if each.fixed else each.level:<8}{each.check + ':':<12}{each.what}")
+                level, style = ("mended", "green") if each.fixed else (each.level, _LEVELS.get(each.level, ""))
+                output.say_row((f"{level:<8}", style), (f"{each.check + ':':<12}", ""), (each.what, ""))
                 for part in (each.means, each.do) if each.level != "ok" else ():
                     if part:
-                        say(f"{'':<20}{part}")
+                        output.say_row((f"{'':<20}", ""), (part, ""))
     if findings.LEVELS.index(worst) > findings.LEVELS.index("note"):
         raise typer.Exit(EXIT_NO)

@@ -6,7 +6,7 @@ import typer
 
 from fleet.app import journaling, searching
 from fleet.app.journaling import Handover
-from fleet.cli import output
+from fleet.cli import completing, output
 from fleet.learn import journal as log
 from fleet.learn import mutations
 from fleet.learn.mutations import Declared, Open, Proposal
@@ -30,8 +30,18 @@ def _search(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="At most so many.")] = 20,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="KIND", help="Only pattern, discovery, correction or journal. May be repeated."),
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="Only pattern, discovery, correction or journal. May be repeated.",
+            autocompletion=lambda: ["pattern", "discovery", "correction", "journal"],
+        ),
     ] = None,
+    by: Annotated[
+        str,
+        typer.Option("--agent", metavar="NAME", help="Only what this agent wrote.", autocompletion=completing.agents),
+    ] = "",
+    since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only what is of this day or later.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Retired lessons too.")] = False,
     as_json: output.Json = False,
     directory: output.Directory = "",
@@ -42,7 +52,14 @@ def _search(
         with output.waiting("Searching", workspace):
             agent = output.agent_in(workspace, or_guest=True)
             found = searching.search(
-                workspace, query, kinds=tuple(kind or ()), everything=everything, limit=count, agent=agent
+                workspace,
+                query,
+                kinds=tuple(kind or ()),
+                everything=everything,
+                limit=count,
+                agent=agent,
+                by=by,
+                since=since,
             )
         _tell_found(found, query, count, as_json=as_json)
     if not found.hits:
@@ -71,7 +88,8 @@ def _tell_found(found: searching.Answer, query: str, count: int, *, as_json: boo
     elif found.hits:
         if found.is_near:
             output.note(f"nothing has all words of {asked[:80]!r}; nearest:")
-        output.say(searching.render(found))
+        for row in searching.render(found).splitlines():
+            output.say_row((row, "" if row.startswith(" ") else "bold"))
     if not found.hits:
         output.note(
             f"nothing is known about {asked[:80]!r}. Try fewer or shorter words; --all looks at retired lessons too"

@@ -58,7 +58,10 @@ def _list(found: list[Listed], about: list[str], total: int, *, as_json: bool) -
     for each, text in zip(found, about, strict=True):
         state = f"  (taken back by {each.undone_by})" if each.undone_by else ""
         said = output.cleaned(": ".join(filter(None, (each.run.told, one_line(text)))))
-        output.say(f"{each.run.id:<26}  {output.when(each.run.at)}  {said}{state}")
+        style = "dim" if each.undone_by else ""
+        output.say_row(
+            (f"{each.run.id:<26}  ", style), (f"{output.when(each.run.at)}  ", style), (f"{said}{state}", style)
+        )
     if not found:
         output.say("no run is noted here yet")
     elif total > len(found):

@@ -160,6 +160,21 @@ def test_gossip_is_narrowed_by_type_tag_agent_and_day(w):
     assert "gotcha" in w.run("w", "gossip", "--type", "rumour", expect=2).stderr
 
 
+def test_a_search_is_narrowed_by_agent_and_day(w):
+    w.run("w", "init", "--agent", "tank")
+    first = w.correct("w", LESSON)
+    second = w.correct("w", "Quote every path in a shell script", "--agent", "tank")
+
+    def told(*words: str) -> set[str]:
+        done = w.run("w", "search", "quote", "--kind", "pattern", "--json", *words, expect=None)
+        return {each["id"] for each in json.loads(done.stdout)["results"]}
+
+    assert told() == {first, second}
+    assert told("--agent", "tank") == {second}
+    assert told("--since", "2020-01-01") == {first, second}
+    assert told("--since", (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%d")) == set()
+
+
 # --- config ---------------------------------------------------------------------------------------------------------
 
 

@@ -74,6 +74,12 @@ def test_a_lesson_appears_at_the_others_without_any_command(crew: Crew, server: 
     assert "velma" in shown
     assert "(here)" in next(line for line in shown.splitlines() if line.startswith("tank"))
 
+    def others() -> list[tuple[str, str]]:  # the dashboard asks no server: the sidecar wrote it down
+        found = json.loads(crew.run(one, "--json").stdout)["online"]
+        return [(each["agent"], each["on"]) for each in found]
+
+    assert until(lambda: others() == [("slash", ""), ("velma", "the parser")])
+
 
 def test_a_sidecar_serves_where_it_is_told_to(crew: Crew, server: Server):
     port = int(server.url.rpartition(":")[2])
