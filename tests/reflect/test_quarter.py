@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
 from fleet.app.learning import Correction
 from fleet.reflect import agents_md, consolidation, inbox, records, scratchpad, topics
@@ -22,7 +23,7 @@ from tests.reflect.quarter import BEGIN_MS, DAY_MS, HOUR_MS, Machine, Sat, Seen
 from tests.reflect.test_sleeping import Dying
 
 ALL = os.environ.get("FLEET_QUARTER") == "all"
-EVERY, NIGHTS, KILLS = (1, 1, 1) if ALL else (9, 5, 11)
+EVERY, NIGHTS, KILLS = (1, 1, 1) if ALL else (12, 6, 11)
 """Of each seat's sessions, of the nights, and of the writes that a sleep is killed at: each so many-th."""
 
 QUOTED = "Workaround: quoted the glob in release.sh, zsh expands it"
@@ -195,14 +196,14 @@ def planted(found: list[Sat]) -> None:
     west = [each for each in found if each.machine == "west"]
     late = [each for each in east if each.end_ms > BEGIN_MS + 50 * DAY_MS]
     hours = [
-        Sat(BEGIN_MS + 80 * DAY_MS + at * 2 * HOUR_MS, "west", "kai", f"{at:010x}-0", [], [], []) for at in range(34)
+        Sat(BEGIN_MS + 80 * DAY_MS + at * 3 * HOUR_MS, "west", "kai", f"{at:010x}-0", [], [], []) for at in range(24)
     ]
-    for each in hours[18:]:
+    for each in hours[12:]:
         each.seen.append(Seen(each.end_ms - 1, "commit", f"Commit: tagged build {each.id}"))
     found += hours
     found.sort(key=lambda each: (each.end_ms, each.id))
     for text, said_by in (
-        (BUSY, hours[:18]),
+        (BUSY, hours[:12]),
         (QUOTED, [east[1], east[4], east[9], east[12]]),
         (SPLIT, [east[2], east[5], west[1]]),
         (ORDER, [*east[3:8], *west[:4]]),
@@ -305,10 +306,10 @@ def night(book: Book, kill_in: Path | None) -> int:
 
 
 def kill_everywhere(machine: Machine, saved: Path, began: int) -> int:
-    """Kill the sleep that has just been, in copies of the checkout as it was; run again, each has the same end."""
+    """Kill a sleep, in copies of the checkout as it was; run again, each has the same end, and the same undo."""
     wanted, aside, now_ms = as_read(machine.root), machine.root.with_name("aside"), machine.wall.ms
     machine.root.rename(aside)
-    number = 0
+    before, at, number = as_read(saved), clock.nearest(began), 0
     for left in range(1, 10_000, KILLS):
         shutil.copytree(saved, machine.root, symlinks=True)
         machine.wall.ms = began
@@ -321,10 +322,14 @@ def kill_everywhere(machine: Machine, saved: Path, began: int) -> int:
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 99:
             break
         machine.wall.ms += 60_000
+        machine.random.seed(left)  # or it draws what the one that was killed drew
         again = machine.opened()
         sleeping.sleep(again, "velma")
         assert as_read(machine.root) == wanted, left
         assert json.loads(again.files.read(machine.root / consolidation.LOCK))["locked_at"] is None
+        for run in [each for each in runs.listed(again) if each.kind == sleeping.KIND and each.at >= at]:
+            undoing.undo(again, run.id)
+        assert as_read(machine.root) == before, left
         again.close()
         shutil.rmtree(machine.root)
         number += 1
