@@ -111,7 +111,8 @@ def undo(workspace: Workspace, run_id: str = "", *, is_trial: bool = False) -> U
         if any(each.startswith("d-") for each in run.retired):
             raise NoError(
                 f"{run.id} took a discovery back, which is for good: nobody can bring it back. Nothing was changed; "
-                "`fleet discover` logs it anew in other words"
+                "`fleet discover` logs it anew in other words, and `fleet undo RUN` takes an earlier run of "
+                "`fleet undo --list` back"
             )
         if is_trial:
             return _foreseen(workspace, run)

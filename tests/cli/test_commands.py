@@ -71,13 +71,6 @@ def test_a_word_that_is_nearly_a_command_is_told(one):
     assert "No such command 'patern'. Did you mean 'patterns'?" in done.stderr
 
 
-def test_the_help_lists_all_commands_in_order(one):
-    rows = one.run("one", "--help").stdout.partition("Commands:\n")[2].splitlines()
-    assert [row.split()[0] for row in rows if row[:2] == "  " and row[2:3].strip()][: len(commands.MODULES)] == list(
-        commands.MODULES
-    )
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_asks_fleet_itself(one, shell):
     assert "_FLEET_COMPLETE" in one.run("one", "completion", shell).stdout

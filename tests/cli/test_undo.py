@@ -157,6 +157,19 @@ def test_a_discovery_is_taken_back_for_good_and_that_cannot_be_undone(w):
     assert "Nothing was changed" in told
 
 
+def test_a_discovery_that_was_retired_is_gone_for_good_and_what_came_before_can_be_named(w):
+    w.correct("w", LESSON)
+    before = listed(w)[0]["id"]
+    w.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
+    [found] = json.loads(w.run("w", "gossip", "--json").stdout)["discoveries"]
+    w.run("w", "retire", found["id"])
+    told = w.run("w", "undo", expect=1).stderr
+    assert "for good" in told
+    assert "fleet undo --list" in told
+    undo(w, before)
+    assert known(w) == {LESSON: "retired"}
+
+
 def test_an_import_is_taken_back_but_not_what_was_known_before_it(w):
     w.correct("w", LESSON)
     page = w.folder / "lessons.jsonl"
