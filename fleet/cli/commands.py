@@ -10,12 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 from fleet import __version__
-from fleet.cli.output import COMPLETING, Agent, Directory, Session, chosen, note, painted
+from fleet.cli.output import COMPLETING, WIDTH_MAX, Agent, Directory, Session, chosen, note, painted
 from fleet.model.errors import FleetError, UsageError
 
 EXIT_INTERRUPTED = 130
 ALL = "fleet.all"
-"""The key in a context's ``meta`` under which the help of all commands is asked for."""
+"""The key in a context's ``meta`` for a group whose commands are asked for, or "all"; else the first screen is."""
 
 GROUPS = {
     "every day": {
@@ -117,17 +117,20 @@ class _Commands(TyperGroup):
             self.commands.update(typer.main.get_group(_module(MODULES[cmd_name]).app).commands)
             for name, command in self.commands.items():
                 command.epilog = _epilog(name)
+                for inner, each in getattr(command, "commands", {}).items():
+                    each.epilog = _epilog(name, inner)
         return self.commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        wanted = ctx.meta.get(ALL, "")
         for group, names in GROUPS.items():
-            shown = [name for name in names if name in FIRST or ctx.meta.get(ALL)]
+            shown = [name for name in names if wanted in ("all", group) or (not wanted and name in FIRST)]
             found = [(name, self.get_command(ctx, name)) for name in shown]
             if found:
                 room = formatter.width - max(map(len, shown)) - _MARGINS
                 with formatter.section(painted(group.capitalize(), "bold")):
                     formatter.write_dl([(name, each.get_short_help_str(room)) for name, each in found])
-        if not ctx.meta.get(ALL):
+        if not wanted:
             more = len(MODULES) - len(FIRST)
             formatter.write_paragraph()
             formatter.write_text(
@@ -151,9 +154,11 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"fleet.cli.{name}")
 
 
-def _epilog(name: str) -> str:
+def _epilog(*words: str) -> str:
     """Return what stands below the help of a command: its examples."""
-    found = [f"  {row}" for row in _EXAMPLES.read_text("utf-8").splitlines() if row.split()[:2] == ["fleet", name]]
+    wanted = ["fleet", *words]
+    rows = _EXAMPLES.read_text("utf-8").splitlines()
+    found = [f"  {row}" for row in rows if row.split()[: len(wanted)] == wanted]
     return "\n".join(["\b", "Example:" if len(found) == 1 else "Examples:", *found]) if found else ""
 
 
@@ -181,7 +186,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH_MAX},
     help="Every correction one agent gets becomes knowledge for all of them.",
     epilog="Exit codes: 0 ok, 1 no, 2 usage, 3 refused or quarantined, 4 busy, 5 remote unavailable, 6 other error.",
 )

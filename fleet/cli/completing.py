@@ -9,7 +9,6 @@ import typer
 from fleet.hosts.calls import root_around
 from fleet.model import names
 from fleet.model.discovery import TYPES
-from fleet.store import runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
 
@@ -20,7 +19,7 @@ Complete = Callable[[typer.Context, str], list[Offer]]
 _MAX = 100
 
 
-def _of(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
+def of(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     """Return the function that a shell's completion calls; it never fails, and writes nothing."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:
@@ -76,17 +75,12 @@ def _tags(workspace: Workspace) -> Iterable[Offer]:
     return [(each, "") for each in sorted(used.union(*(each.tags for each in workspace.discoveries.newest(1_000))))]
 
 
-def _runs(workspace: Workspace) -> Iterable[Offer]:
-    return [(each.id, each.told) for each in runs.listed(workspace)]
-
-
-lessons = _of(_lessons)
-retired = _of(_retired)
-entries = _of(_any)
-agents = _of(lambda workspace, _: _writers(workspace))
-categories = _of(lambda workspace, _: _categories(workspace))
-tags = _of(lambda workspace, _: _tags(workspace))
-past_runs = _of(lambda workspace, _: _runs(workspace))
+lessons = of(_lessons)
+retired = of(_retired)
+entries = of(_any)
+agents = of(lambda workspace, _: _writers(workspace))
+categories = of(lambda workspace, _: _categories(workspace))
+tags = of(lambda workspace, _: _tags(workspace))
 types = _words(*TYPES)
 hosts = _words("claude-code")
 shells = _words("bash", "zsh", "fish")

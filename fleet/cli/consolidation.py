@@ -17,7 +17,14 @@ _EXIT_CLOSED = 1
 
 @app.command("observe")
 def _observe(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="commit, fix, reuse, dead-end or workaround.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="commit, fix, reuse, dead-end or workaround.",
+            autocompletion=lambda: ["commit", "fix", "reuse", "dead-end", "workaround"],
+        ),
+    ],
     text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What happened, in one line.")],
     session: output.Session = "",
     agent: output.Agent = "",

@@ -7,15 +7,19 @@ import typer
 
 from fleet.app import learning
 from fleet.app.learning import Correction, Finding, Logged
-from fleet.cli import output
+from fleet.cli import completing, output
 from fleet.model import names
 from fleet.model.errors import UsageError
+from fleet.store.workspace import Workspace
 
 app = output.commands()
 
 Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, so that it helps elsewhere.")]
 Right = Annotated[str, typer.Option("--right", help="The correct approach.")]
-Same = Annotated[str, typer.Option("--same", metavar="ID", help="Count it as this existing pattern.")]
+Same = Annotated[
+    str,
+    typer.Option("--same", metavar="ID", help="Count it as this existing pattern.", autocompletion=completing.lessons),
+]
 Trigger = Annotated[
     str, typer.Option("--trigger", metavar="STEP", help="Show it before this: 'Bash:git push*', 'Edit:*.sql'.")
 ]
@@ -56,9 +60,23 @@ def _discover(
     solution: Annotated[str, typer.Option("--solution", help="What to do about it.")],
     context: Annotated[str, typer.Option("--context", help="Where it holds.")] = "",
     type_: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help="discovery, gotcha, tip or workaround.")
+        str,
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="discovery, gotcha, tip or workaround.",
+            autocompletion=completing.types,
+        ),
     ] = "discovery",
-    confidence: Annotated[str, typer.Option("--confidence", metavar="LEVEL", help="low, medium or high.")] = "medium",
+    confidence: Annotated[
+        str,
+        typer.Option(
+            "--confidence",
+            metavar="LEVEL",
+            help="low, medium or high.",
+            autocompletion=lambda: ["low", "medium", "high"],
+        ),
+    ] = "medium",
     minutes: Annotated[int | None, typer.Option("--minutes", help="What it cost; a workaround needs over 15.")] = None,
     tag: Tag = None,
     session: output.Session = "",
@@ -80,7 +98,12 @@ def _discover(
 @app.command("learn")
 def _learn(
     correction: Annotated[
-        str, typer.Argument(metavar="[ID]", help="A correction's id, c-...; a unique beginning is enough.")
+        str,
+        typer.Argument(
+            metavar="[ID]",
+            help="A correction's id, c-...; a unique beginning is enough.",
+            autocompletion=completing.of(lambda workspace, _: _unstated(workspace)),
+        ),
     ] = "",
     pattern: Pattern = "",
     right: Right = "",
@@ -121,6 +144,11 @@ def _learn(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
         )
         _tell_logged(done.logged, {"entry": done.entry}, as_json=as_json)
+
+
+def _unstated(workspace: Workspace) -> list[completing.Offer]:
+    found = [each for agent in workspace.agents_here() for each in learning.waiting(workspace, agent)]
+    return [(each.id, output.cleaned(each.title)) for each in found]
 
 
 def _tell_waiting(found: list[learning.Waiting], *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fleet.cli import output
-from fleet.cli.commands import ALL, MODULES
+from fleet.cli.commands import ALL, GROUPS, MODULES
 from fleet.model.errors import UsageError
 
 app = output.commands()
@@ -22,17 +22,17 @@ def _help(
         list[str] | None,
         typer.Argument(
             metavar="[COMMAND|TOPIC|all]",
-            help="A command, a page of the documentation, or all commands.",
-            autocompletion=lambda: ["all", *MODULES, *topics()],
+            help="A command, a group of them, a page of the documentation, or all commands.",
+            autocompletion=lambda: ["all", *MODULES, *GROUPS, *topics()],
         ),
     ] = None,
 ) -> None:
     """Show the commands, the help of one, or a page of the documentation."""
     asked, above = " ".join(words or ()), ctx.find_root()
-    if asked in ("", "all"):
-        above.meta[ALL] = asked == "all"
+    if asked in ("", "all") or (asked in GROUPS and asked not in MODULES):
+        above.meta[ALL] = asked
         print(above.get_help())
-        if asked:
+        if asked == "all":
             output.say(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
         return
     if (words or [""])[0] in MODULES:
@@ -42,7 +42,7 @@ def _help(
         return
     name = asked.removesuffix(".md")
     if name not in topics():
-        known = ["all", *MODULES, *topics()]
+        known = ["all", *MODULES, *GROUPS, *topics()]
         close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         meant = (
             f"Did you mean {' or '.join(close)}?" if close else "`fleet help all` lists the commands and the topics."

@@ -7,10 +7,10 @@ import typer
 
 from fleet.app import inbox
 from fleet.app.inbox import Decided, Listing
-from fleet.cli import output
+from fleet.cli import completing, output
 from fleet.cli.review import key_by_key, read_key
 from fleet.model.errors import FleetError, UsageError
-from fleet.reflect.inbox import Entry
+from fleet.reflect.inbox import KINDS, Entry, agents, waiting
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line
 
@@ -30,9 +30,31 @@ _WHICH = "  1 the first holds   2 the second   b both, each in its own context  
 
 @app.command("inbox")
 def _inbox(
-    action: Annotated[str, typer.Argument(metavar="[approve|reject]", help="Without it: what waits, a key each.")] = "",
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Of items; i-...")] = None,
-    kind: Annotated[str, typer.Option("--all", metavar="KIND", help="All that wait of a kind; 'every': of all.")] = "",
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="[approve|reject]",
+            help="Without it: what waits, a key each.",
+            autocompletion=lambda: [_APPROVE, _REJECT],
+        ),
+    ] = "",
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID...]",
+            help="Of items; i-...",
+            autocompletion=completing.of(lambda workspace, _: _offers(workspace)),
+        ),
+    ] = None,
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--all",
+            metavar="KIND",
+            help="All that wait of a kind; 'every': of all.",
+            autocompletion=lambda: ["every", *KINDS],
+        ),
+    ] = "",
     why: Annotated[str, typer.Option("--why", help="Why not; whoever proposes it again is told.")] = "",
     answer: Annotated[str, typer.Option("--answer", help="Of a contradiction: which holds, first or second.")] = "",
     agent: output.Agent = "",
@@ -63,6 +85,11 @@ def _inbox(
         _tell(done, failed, as_json=as_json)
         if failed:
             raise typer.Exit(failed[0].exit_code)
+
+
+def _offers(workspace: Workspace) -> list[completing.Offer]:
+    found = waiting(workspace, agents(workspace))
+    return [(each.item.id, output.cleaned(each.item.title)) for each in found]
 
 
 def _all_of(workspace: Workspace, kind: str) -> list[str]:

@@ -18,7 +18,6 @@ from fleet.text.screening import one_line, readable
 ON_A_TERMINAL = 100
 """So many lessons a person is shown who asked for no number of them; into a pipe all of them go."""
 
-WIDTH_MAX = 120
 WIDTH_PIPED = 100
 
 _SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
@@ -501,4 +500,4 @@ def _stats(as_json: output.Json = False, directory: output.Directory = "") -> No
 
 def _width() -> int:
     """Return the terminal's width; into a pipe the same everywhere."""
-    return min(shutil.get_terminal_size().columns, WIDTH_MAX) if sys.stdout.isatty() else WIDTH_PIPED
+    return min(shutil.get_terminal_size().columns, output.WIDTH_MAX) if sys.stdout.isatty() else WIDTH_PIPED

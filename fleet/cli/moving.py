@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fleet.app import moving, past, starting
-from fleet.cli import output
+from fleet.cli import completing, output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
@@ -251,7 +251,12 @@ def _upgrade(yes: output.Confirmed = False, directory: output.Directory = "") ->
 
 @app.command("purge")
 def _purge(
-    wanted: Annotated[str, typer.Argument(metavar="ID", help="Of a lesson or a discovery; a beginning is enough.")],
+    wanted: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="Of a lesson or a discovery; a beginning is enough.", autocompletion=completing.entries
+        ),
+    ],
     yes: output.Yes = False,
     agent: output.Agent = "",
     as_json: output.Json = False,

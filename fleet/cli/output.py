@@ -29,6 +29,7 @@ COMPLETING = "_FLEET_COMPLETE"
 """The environment variable with which a shell's completion script asks ``fleet`` itself."""
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+WIDTH_MAX = 120
 _ROOM_MIN = 20
 
 EXIT_NO = 1

@@ -20,7 +20,11 @@ def _undo(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="[RUN]", help="A run's id; none: the last command here.", autocompletion=completing.past_runs
+            metavar="[RUN]",
+            help="A run's id; none: the last command here.",
+            autocompletion=completing.of(
+                lambda workspace, _: [(each.run.id, each.run.told) for each in undoing.listed(workspace)]
+            ),
         ),
     ] = "",
     listing: Annotated[bool, typer.Option("--list", help="List the runs that can be taken back.")] = False,

@@ -43,6 +43,8 @@ def test_the_first_screen_has_twelve_commands_at_most_and_the_second_has_all_in_
     assert listed(every) == list(commands.MODULES)
     assert [group for group in commands.GROUPS if f"\n{group.capitalize()}:\n" in every] == list(commands.GROUPS)
     assert stage.run(".", "help").stdout == first
+    one = stage.run(".", "help", "memory").stdout.partition("Memory:")[2]
+    assert re.findall(r"(?m)^  ([a-z-]+)  +\S", one) == list(commands.GROUPS["memory"])
     assert len(first.splitlines()) <= 60
 
 
@@ -82,7 +84,7 @@ def test_a_topic_is_a_page_of_the_documentation(stage):
     assert both.startswith("Usage: fleet inbox")
     assert "fleet help inbox.md" in both
     assert stage.run(".", "help", "inbox.md").stdout.startswith("# ")
-    assert "live serve" in stage.run(".", "help", "live", "serve").stdout
+    assert "  fleet live serve --port" in stage.run(".", "help", "live", "serve").stdout
     wrong = stage.run(".", "help", "concept", expect=2).stderr
     assert "Did you mean concepts" in wrong
 
@@ -129,6 +131,8 @@ def test_ids_agents_types_and_the_like_are_completed(w):
     assert completed(w, "install", "") == ["claude-code"]
     assert completed(w, "config", "set", "recall.at") == ["recall.at_prompts"]
     assert completed(w, "help", "conce") == ["concepts"]
+    assert completed(w, "inbox", "r") == ["reject"]
+    assert completed(w, "discover", "--type", "w") == ["workaround"]
     assert completed(w, "undo", "discover-")[0].startswith("discover-")
     assert completed(w, "prom") == ["promote"]
 

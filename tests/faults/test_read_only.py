@@ -20,11 +20,20 @@ READS = {
     "start --json": ("start", "--json"),
     "gossip": ("gossip",),
     "gossip --json": ("gossip", "--json"),
+    "dashboard": (),
+    "dashboard --json": ("--json",),
     "status": ("status",),
     "status --json": ("status", "--json"),
     "export": ("export", "--json"),
 }
-SHOWN = {"gossip": "a finding", "gossip --json": "a finding", "status": "velma", "status --json": "velma"}
+SHOWN = {
+    "dashboard": "velma",
+    "dashboard --json": "velma",
+    "gossip": "a finding",
+    "gossip --json": "a finding",
+    "status": "velma",
+    "status --json": "velma",
+}
 WRITES = {
     "correct": ("correct", "--wrong", "w", "--right", "r", "--pattern", "Another lesson"),
     "discover": ("discover", "--problem", "another finding", "--solution", "s"),
