@@ -10,7 +10,7 @@ N ?= 10000
 COUNT ?= 100000
 LASTS ?= 1200
 
-.PHONY: setup test test-wheel test-hosts test-interop laws sim hour mutants house check demo bench replay lock format clean
+.PHONY: setup test test-wheel test-hosts test-interop laws sim hour mutants house check demo bench replay lock manual format clean
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "fleet needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
@@ -80,6 +80,10 @@ bench: setup
 # Plays recorded sessions through the real hooks: which errors had their lesson put before the agent in time.
 replay: setup
 	$(BIN)/python -m benchmarks.replay.play $(ARGS)
+
+# After a change of a command, an option or an example: the page that `man fleet` shows.
+manual: setup
+	$(BIN)/python demo/manual.py > docs/fleet.1
 
 # After a change of the dependencies in pyproject.toml.
 lock: setup

@@ -99,7 +99,7 @@ def test_the_index_of_the_documentation_names_every_page_and_leads_nowhere_else(
 
 def test_the_manual_is_what_the_commands_say():
     made = subprocess.run([sys.executable, "demo/manual.py"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert made.stdout == (ROOT / "docs/fleet.1").read_text("utf-8"), "python demo/manual.py > docs/fleet.1"
+    assert made.stdout == (ROOT / "docs/fleet.1").read_text("utf-8"), "make manual writes it anew"
     assert all(f".SS {name}\n" in made.stdout.replace("\\-", "-") for name in commands.MODULES)
 
 
