@@ -25,6 +25,7 @@ NEW_MAX = 100
 """So many new lessons are looked at."""
 
 _DAY_MS = 86_400_000
+_YEAR_9999_MS = 253_370_764_800_000
 _HEARD_MS = 60_000
 """Who is online is known for so long after the sidecar wrote it down."""
 _ONLINE_BYTES_MAX = 1024 * 1024
@@ -135,7 +136,7 @@ def _online(workspace: Workspace) -> list[dict[str, str]]:
             for agent, replica, begun, on in said["online"]
             if replica not in here
         ]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
 
 
@@ -194,5 +195,6 @@ def _ms(stamp: str) -> int:
 
 
 def _stamp(at_ms: int) -> str:
-    """Return a moment as RFC 3339, "" for never."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000)) if at_ms else ""
+    """Return a moment as RFC 3339, "" for never, and for one that no calendar has: a mark may be damaged."""
+    is_sane = 0 < at_ms < _YEAR_9999_MS
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000)) if is_sane else ""

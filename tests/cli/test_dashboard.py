@@ -147,9 +147,19 @@ def test_who_is_online_is_what_the_sidecar_heard_a_moment_ago(w):
     [found] = look(w)["online"]
     assert (found["agent"], "\x1b" in found["on"]) == ("tank", False)
     assert "tank, since 2026-11-22 10:00Z, on the parser" in w.run("w").stdout
-    for said in (json.dumps({"at_ms": 1, "online": who}), "rubbish", '{"at_ms": "x"}', "[]"):
+    for said in (json.dumps({"at_ms": 1, "online": who}), "rubbish", '{"at_ms": "x"}', "[]", "[" * 100_000):
         heard.write_text(said)
         assert look(w)["online"] == []
+
+
+def test_damaged_marks_are_passed_over(w):
+    fired(w, 10**30)
+    state = Local(w.folder / "w/.fleet/local.db")
+    state.put(looked="9 rubbish")
+    state.close()
+    found = look(w)
+    assert (found["hooks"]["fired"], found["looked"]) == ("", "")
+    assert "velma" in w.run("w").stdout
 
 
 def test_json_belongs_behind_a_command(w):
