@@ -97,7 +97,6 @@ def test_what_waits_for_a_person_is_counted_with_the_command_for_it(w):
     )
     w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", "Always use tabs in a Makefile")
     w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", "Never use tabs in a Makefile")
-    w.run("w", "status")  # compares them
     waits = look(w)["waits"]
     assert waits["decisions"]["kinds"] == {"plan": 1}
     assert waits["contradictions"] == 1
@@ -105,6 +104,9 @@ def test_what_waits_for_a_person_is_counted_with_the_command_for_it(w):
     assert "1 decision since" in shown
     assert "1 pair of lessons that contradict each other: fleet review" in shown
     assert look(w)["next"]["command"] == "fleet inbox"
+    [pair] = json.loads(w.run("w", "review", "--json").stdout)["pairs"]
+    w.run("w", "review", "--answer", f"{pair['pair']}=both")
+    assert look(w)["waits"]["contradictions"] == 0, "what was decided waits no longer"
 
 
 def test_a_correction_without_a_lesson_is_asked_for(w):
