@@ -16,7 +16,7 @@ import pytest
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
 from fleet.app.learning import Correction
-from fleet.reflect import agents_md, consolidation, inbox, records, scratchpad, topics
+from fleet.reflect import agents_md, consolidation, inbox, migration, records, scratchpad, topics
 from fleet.store import runs
 from tests.reflect import quarter
 from tests.reflect.quarter import BEGIN_MS, DAY_MS, HOUR_MS, Machine, Sat, Seen
@@ -152,6 +152,11 @@ class Book:
         self.check_rows()
         self.counted["sleeps"] += bool(slept.run)
 
+    def migrate(self) -> None:
+        """Move the scratchpad to daily logs and topics: the hours to the first consolidation count from then on."""
+        assert consolidating.migrate(self.machine.workspace, self.machine.agents[0]).run
+        self.last_ms = self.last_ms or json.loads(self.machine.text(consolidation.LOCK))["last_consolidated_at"]
+
     # --- a person
 
     def write(self, path: str, line: str, behind: str = "") -> None:
@@ -264,6 +269,8 @@ def test_a_quarter_keeps_its_promises_and_is_undone_to_the_byte(corpus, tmp_path
         while (at_ms := BEGIN_MS + day * DAY_MS + 15 * HOUR_MS) < until:
             wall.ms = max(wall.ms, at_ms)
             a_persons_day(day, books["east"])
+            if day == 60:
+                books["west"].migrate()
             for book in books.values():
                 if day % NIGHTS == 0 or book.is_open(at_ms):
                     killed = night(book, None if killed else tmp_path) or killed
@@ -399,6 +406,7 @@ def undo_all(book: Book) -> None:
 def check_as_before(book: Book, first: dict[str, bytes]) -> None:
     """Check that the files are the first day's, byte for byte, but for a person's later lines, and observations."""
     now = markdown(book.machine.root)
+    assert not (book.machine.root / migration.BACKUP).exists()
     for path in {*now, *first}:
         kept = now.get(path, b"").decode()
         if path == scratchpad.FILE:
