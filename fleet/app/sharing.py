@@ -269,7 +269,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
 
 
 def _drop_secrets(workspace: Workspace) -> None:
-    """Purge certain secrets that somebody's lines carried raw, for everybody, and say so.
+    """Purge certain secrets that lines of the branch carried raw, for everybody, and say so.
 
     Looks at what changed since the last look, so many at a time: the sync after goes on where this one stopped.
     """

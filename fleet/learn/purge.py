@@ -82,7 +82,9 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
 
 
 def purge_secrets(writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
-    """Mark, for everybody, the texts of lessons that carry a certain secret as it stands.
+    """Mark, for everybody, the texts of shared lessons that carry a certain secret as it stands.
+
+    What the branch does not have yet is not marked: it is held back here, and a person can still mend it.
 
     Returns the kinds by lesson, and the last lesson that was looked at: after ``SECRETS_AT_ONCE_MAX`` finds it stops.
     What is left of each text is said instead, with the secret redacted; the lesson stays in. Doubtful secrets are left
@@ -90,8 +92,8 @@ def purge_secrets(writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, li
     """
     workspace, found, last = writer.workspace, dict[str, list[str]](), ""
     for last in patterns:
-        line = workspace.patterns.line(last)
-        kinds = {field: each for field, value in codec.said(line) if (each := _certain(value))} if line else {}
+        line, shared = workspace.patterns.line(last), workspace.patterns.shared(last)
+        kinds = {field: each for field, value in codec.said(shared) if (each := _certain(value))} if shared else {}
         if line is not None and kinds:
             shown = fold(line).fields
             redacted = {field: _redacted(shown.get(field)) for field in kinds}

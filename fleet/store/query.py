@@ -87,6 +87,14 @@ class Patterns:
         found = self._lines(f"{_LINE} WHERE id = ?", each)
         return found[0] if found else None
 
+    def shared(self, each: str) -> Line | None:
+        """Return what the tree has of a record; None for nothing."""
+        waits = self._rows("SELECT base FROM outbox WHERE id = ?", each)
+        if not waits:
+            return self.line(each)
+        found = codec.decode(waits[0][0], limits.RECORD_BYTES_MAX) if waits[0][0] else None
+        return found if isinstance(found, Line) else None
+
     def get(self, each: str) -> Pattern | None:
         """Return the folded record of one id."""
         found = self.line(each)
