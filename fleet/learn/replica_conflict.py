@@ -85,15 +85,18 @@ def _written(workspace: Workspace, replica: str, pattern: str) -> set[str]:
 def resolve(workspace: Workspace, conflicts: Sequence[Conflict]) -> None:
     """Give up the names in conflict: what the clan did not count of our log counts under new ones.
 
+    A name that is lent to all runs of a job stays theirs: parts of two runs do not swallow each other.
     The caller holds the write lock, and takes the tree in afterwards.
     """
     for old in sorted({conflict.replica for conflict in conflicts}):
-        workspace.warn(
-            f"somebody else writes as {old}: this machine was restored or copied. It writes under a new replica id "
-            "from now on; nothing is lost or counted twice"
+        agent, is_lent = names.agent_of(old), old == workspace.lease()
+        why = (
+            "another run of this job does. Both count"
+            if is_lent
+            else "this machine was restored or copied. It writes under a new replica id from now on"
         )
-        agent = names.agent_of(old)
-        fresh = workspace.mint(agent).name
+        workspace.warn(f"somebody else writes as {old}: {why}; nothing is lost or counted twice")
+        fresh = old if is_lent else workspace.mint(agent).name
         adds = {conflict.pattern: conflict.add for conflict in conflicts if conflict.replica == old}
         _move_records(workspace, old, fresh, adds)
         for pattern in adds:
