@@ -1,5 +1,6 @@
 """What agents type when they are stuck, and when they hand over: search, mutations, the journal, what is open."""
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from fleet.cli import completing, output
 from fleet.learn import journal as log
 from fleet.learn import mutations
 from fleet.learn.mutations import Declared, Open, Proposal
-from fleet.model.errors import UsageError
+from fleet.model.errors import DiskError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
 
@@ -50,7 +51,9 @@ def _search(
     query = " ".join(words)
     with output.opened(directory) as workspace:
         with output.waiting("Searching", workspace):
-            agent = output.agent_in(workspace, or_guest=True)
+            agent = ""
+            with suppress(DiskError):  # who looks is noted where that can be known
+                agent = output.agent_in(workspace, or_guest=True)
             found = searching.search(
                 workspace,
                 query,

@@ -104,9 +104,9 @@ def take_over(workspace: Workspace, agent: str) -> int:
             join._place(path, data)
         workspace.files.remove(file)
     if mine and agent != names.GUEST:
-        taken = [msgspec.structs.replace(each, name=renamed[name]) for name, each in mine.items()]
+        taken = [each._replace(name=renamed[name]) for name, each in mine.items()]
         rest = [each for each in register.replicas if each.name not in mine]
-        fresh = msgspec.structs.replace(register, replicas=(*taken, *rest))
+        fresh = register._replace(replicas=(*taken, *rest))
         workspace.files.replace(workspace.replica_file, fresh.render())
     return len(files)
 
@@ -246,9 +246,7 @@ def _join_replicas(workspace: Workspace, data: bytes) -> None:
     mine = workspace.replicas()
     known = {r.name for r in mine.replicas}
     older = tuple(r for r in theirs.replicas if r.name not in known and not r.is_lease)
-    joined = msgspec.structs.replace(
-        mine, default_agent=mine.default_agent or theirs.default_agent, replicas=(*older, *mine.replicas)
-    )
+    joined = mine._replace(default_agent=mine.default_agent or theirs.default_agent, replicas=(*older, *mine.replicas))
     if joined != mine:
         workspace.files.replace(workspace.replica_file, joined.render())
 

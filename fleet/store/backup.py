@@ -228,12 +228,13 @@ def join_local(state: Local, data: bytes, machine: str) -> None:
             columns, marks = ", ".join(_TABLES[table]), ", ".join("?" * len(values))
             same = " AND ".join(f"{column} = ?" for column in _TABLES[table])
             unless = f"WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 - our own names
-            connection.execute(
+            came = connection.execute(
                 f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {marks} {unless}",
                 (*values, *values),
             )
-        moved = "INSERT INTO value VALUES ('trust', '1') ON CONFLICT (key) DO UPDATE SET value = value + 1"
-        connection.execute(moved)
+            if table == "trust" and came.rowcount:  # folds follow
+                moved = "INSERT INTO value VALUES ('trust', '1') ON CONFLICT (key) DO UPDATE SET value = value + 1"
+                connection.execute(moved)
 
     state.in_one_go(write)
 

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-
-import msgspec
+from typing import NamedTuple
 
 from crdt import clock
 from crdt.clock import Stamp
@@ -28,7 +27,7 @@ from fleet.store.files import Files
 _HEADER = "# Who writes in this folder on this machine. Made by fleet; copying it to another machine does no harm.\n"
 
 
-class Replica(msgspec.Struct, frozen=True):
+class Replica(NamedTuple):
     """One agent's install on one machine; or a lease, which is bound to no machine and no folder."""
 
     name: str
@@ -47,7 +46,7 @@ class Replica(msgspec.Struct, frozen=True):
         return names.agent_of(self.name)
 
 
-class Register(msgspec.Struct, frozen=True):
+class Register(NamedTuple):
     """The content of ``replica.toml``: later replicas of one agent replace earlier ones.
 
     In an ``ephemeral`` folder no id is ever minted: it is read, or written under a lease.
@@ -66,7 +65,7 @@ class Register(msgspec.Struct, frozen=True):
 
     def with_replica(self, replica: Replica) -> "Register":
         """Return the register with one more replica."""
-        return msgspec.structs.replace(self, replicas=(*self.replicas, replica))
+        return self._replace(replicas=(*self.replicas, replica))
 
     def render(self) -> bytes:
         """Return the bytes of the file."""

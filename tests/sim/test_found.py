@@ -70,6 +70,13 @@ class Agent:
             power.steps_left = -1
             workspace.close()
 
+    def take_own(self) -> None:
+        """Answer that what came back under names of this folder is its own."""
+        workspace = self.open()
+        for held in workspace.trust.held():
+            workspace.trust.decide(held.kind, held.group, is_taken=True)
+        workspace.close()
+
     def lose_database(self) -> None:
         for each in (self.root / ".fleet").glob("state-*.db*"):
             each.unlink()
@@ -159,6 +166,7 @@ def counted_after_a_snapshot(folder: Path) -> int:
     velma.sync()
     tank.sync()
     velma.sync()
+    velma.take_own()
     assert tank.seen(LESSON) == velma.seen(LESSON)
     return tank.seen(LESSON)
 
