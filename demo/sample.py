@@ -9,7 +9,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 AGENTS = sorted(path.name for path in (ROOT / "agents").iterdir() if path.is_dir())
-SHARED = ("patterns.jsonl", "patterns.md", "discoveries.jsonl", "members.toml", ".gitattributes", ".fleet-format")
+SHARED = (
+    "README.md",
+    "patterns.jsonl",
+    "patterns.md",
+    "discoveries.jsonl",
+    "discoveries.md",
+    "members.toml",
+    ".gitattributes",
+    ".fleet-format",
+)
 
 
 def main() -> None:

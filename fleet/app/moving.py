@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fleet.app import guarding, reflecting, sharing, starting
+from fleet.app import guarding, pages, reflecting, sharing, starting
 from fleet.app.finding import find, lesson_as_json
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn import purge as purging
@@ -181,7 +181,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
     for named in workspace.agents_here():
         starting.session_start(workspace, named)  # what lay ready held the old words
     with workspace.locked():
-        workspace.files.replace(workspace.clan / PAGE, starting.rendered_page(workspace))
+        workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
     shared, why_not = _share(workspace, agent, yes=yes)
     if shared:
         # Until now the tree that was fetched had the words, and so had the rows beside it.
@@ -280,7 +280,7 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
             if found.exposures:
                 done.append("kept in .fleet/local.db: what was shown to whom, and when")
             # The old page may show what is private by now.
-            workspace.files.replace(workspace.clan / PAGE, starting.rendered_page(workspace))
+            workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
             converting.finish(workspace, done)
         else:
             done.append("the files here have this version's format already")

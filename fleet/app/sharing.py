@@ -3,24 +3,19 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import reduce
 from hashlib import blake2b
-from itertools import groupby
 from random import Random
 
 import msgspec
 
 from crdt import clock
-from fleet.app import inbox, reflecting, starting, undoing
+from fleet.app import inbox, pages, reflecting, starting, undoing
 from fleet.learn import counting, discoveries, replica_conflict
 from fleet.learn import purge as purging
-from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, fold, groups, united
-from fleet.recall import page
 from fleet.reflect import witnesses
 from fleet.share import outgoing, policy
 from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, is_tracked, redact_url, without_login
@@ -31,9 +26,8 @@ from fleet.share.sync import exchange as exchange_with
 from fleet.share.sync import fetch as fetch_from
 from fleet.store import config, consent, semantic
 from fleet.store.database import Pause
-from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
-from fleet.store.query import ranked
-from fleet.store.tree import MEMBERS, GitTree, emoji_of, members_of
+from fleet.store.lines import DISCOVERIES, KINDS, Entry, Kind, Read, entries, kind_of
+from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace
 
 _LEFT = "left"
@@ -176,7 +170,7 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
             workspace.warn(warning)
         _note_answer(workspace, fetched=workspace.wall())
         policy.note_seen(workspace, done.came, done.lost)
-        starting.write_page(workspace)
+        pages.write_page(workspace)
     return Synced(
         remote=remote.name,
         patterns_in=sum(each.startswith("p-") for each in done.came),
@@ -189,7 +183,7 @@ def settle(workspace: Workspace, agent: str) -> Settled:
     """Bring everything here up to date with what was written by hand, and with what came in. Nobody is asked."""
     _take_seat(workspace, agent)
     promoted = _settled(workspace)
-    return Settled(tuple(promoted), starting.write_page(workspace))
+    return Settled(tuple(promoted), pages.write_page(workspace))
 
 
 def synced(
@@ -229,7 +223,7 @@ def synced(
         _note_answer(workspace, last_sync=workspace.wall())
         policy.note_seen(workspace, done.came, done.lost)
         witnesses.look_up(workspace)
-    starting.write_page(workspace)
+    pages.write_page(workspace)
     return Synced(
         remote=remote.name if remote is not None else "",
         out=done.count,
@@ -264,7 +258,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
     return Hooks(
         settle=settle,
         look=lambda lines, before: _give_up_names(workspace, lines, before),
-        render=lambda lessons: _branch_page(workspace, lessons),
+        render=pages.of_branch,
     )
 
 
@@ -333,45 +327,6 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 
 
 # --- pages and editions here ----------------------------------------------------------------------------------------
-
-
-def _branch_page(workspace: Workspace, lessons: bytes) -> bytes:
-    """Return the page that goes with an edition: made of the tree alone, so that no policy of this machine is in it."""
-    tree = workspace.tree
-    paths = tree.paths(tree.head())
-    named = members_of(tree.read(paths[MEMBERS][0])) if MEMBERS in paths else {}
-    best, total = _best(lessons, limits.PAGE_LESSONS_MAX)
-    return page.render_page(best, members=emoji_of(named), total=total).encode()
-
-
-def _best(lessons: bytes, count: int) -> tuple[list[Pattern], int]:
-    """Return the best lessons of an edition, merged records as one, and how many are listed. Holds few at a time."""
-    pointing: dict[str, Pattern] = {}
-    best: list[Pattern] = []
-    total = 0
-    for each in _folded(lessons):
-        if each.merged_into:
-            pointing[each.id] = each
-        elif each.is_listed:
-            total += 1
-            best.append(each)
-            if len(best) > 4 * count:
-                best = ranked(best, "sight")[: 2 * count]
-    sets = groups({each.id: each.merged_into for each in pointing.values()})
-    ends = {member for group in sets for member in group} - pointing.keys()
-    known = pointing | {each.id: each for each in (_folded(lessons) if ends else ()) if each.id in ends}
-    whole = [united(here) for group in sets if (here := [known[each] for each in group if each in known])]
-    listed = [each for each in whole if each.is_listed]
-    total += len(listed) - sum(known[each].is_listed for each in ends if each in known)
-    return ranked([*(each for each in best if each.id not in ends), *listed], "sight")[:count], total
-
-
-def _folded(lessons: bytes) -> Iterator[Pattern]:
-    """Yield the records of an edition, folded without any policy."""
-    found = (entry for _, entry in entries(PATTERNS, [lessons], "", Read()))
-    records = (entry for entry in found if isinstance(entry, Line))
-    for _, parts in groupby(records, key=lambda record: record.id):  # a long one stands on several lines
-        yield fold(reduce(codec.join, parts))
 
 
 def has_remote(workspace: Workspace) -> bool:

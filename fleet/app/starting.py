@@ -18,7 +18,7 @@ from fleet.learn import attempts, counting, mutations
 from fleet.model import names
 from fleet.model.errors import DiskError
 from fleet.model.pattern import Pattern
-from fleet.recall import page, ready, triggers
+from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, counted
@@ -26,7 +26,6 @@ from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, no
 from fleet.reflect.clusters import grouped
 from fleet.store import git, trust
 from fleet.store.query import Patterns, ranked
-from fleet.store.tree import FORMAT, FORMAT_TEXT, PAGE
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
 
@@ -221,38 +220,6 @@ def at_once(workspace: Workspace, agent: str) -> Start:
         standing=STANDING,
     )
     return Start(text, ids=ready.ids(text))
-
-
-def rendered_page(workspace: Workspace) -> bytes:
-    """Return ``patterns.md``: the best lessons, and how many more there are."""
-    count, patterns, found = workspace.config.recall.page_lessons, workspace.patterns, reflecting.weighed(workspace)
-    spare = sum(map(len, found.groups))  # behind the first wordings of clusters others move up
-    shown = grouped(patterns.best("sight", count + spare), found, patterns.lesson)
-    opposed = [
-        (one, other) for a, b, *_ in found.opposed if (one := patterns.lesson(a)) and (other := patterns.lesson(b))
-    ]
-    return page.render_page(
-        [each.lesson for each in shown],
-        members=workspace.emoji(),
-        lessons_max=count,
-        total=patterns.count() - spare + len(found.groups) - len({each.id for pair in opposed for each in pair}),
-        wordings={each.lesson.id: each.wordings[1:] for each in shown},
-        opposed=opposed,
-    ).encode()
-
-
-def write_page(workspace: Workspace) -> bool:
-    """Render ``patterns.md`` anew; tell whether it is another one now."""
-    data = rendered_page(workspace)
-    with workspace.locked():
-        workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # gone where the folder was deleted
-        return workspace.files.replace(workspace.clan / PAGE, data)
-
-
-def everything(workspace: Workspace) -> str:
-    """Return a page with every lesson and every discovery of the clan."""
-    lessons, found = list(workspace.patterns.lessons()), workspace.discoveries.shown()
-    return page.render_all(lessons, found, members=workspace.emoji())
 
 
 def _memory(workspace: Workspace, agent: str) -> str:

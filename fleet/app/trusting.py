@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from crdt import clock
-from fleet.app import guarding, reflecting, starting
+from fleet.app import guarding, pages, reflecting
 from fleet.learn import private
 from fleet.learn.counting import reconcile_all
 from fleet.model import edits, limits, names
@@ -221,7 +221,7 @@ def _follow(workspace: Workspace) -> None:
     for agent in workspace.agents_here():
         reflecting.take_out_retired(workspace, agent)
     guarding.make_ready(workspace)
-    starting.write_page(workspace)
+    pages.write_page(workspace)
 
 
 # --- what one removed -----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import finding, recording, reflecting, searching, setup, sharing, starting, status
+from fleet.app import finding, pages, recording, reflecting, searching, setup, sharing, starting, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
@@ -234,7 +234,7 @@ def _compact(
 def _render_patterns(as_json: output.Json = False, directory: output.Directory = "") -> None:
     """Write patterns.md anew, without a sync: what other fleets call it."""
     with output.opened(directory) as workspace:
-        starting.write_page(workspace)
+        pages.write_page(workspace)
         path = str(workspace.clan / PAGE)
         output.tell({"page": path}, f"wrote {path}", as_json=as_json)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.app import moving, past, starting
+from fleet.app import moving, pages, past
 from fleet.cli import completing, output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.learn.importer import Imported, Piece
@@ -180,7 +180,7 @@ def _export(
     if as_json and as_page:
         raise UsageError("--json and --md are two forms of one export: name one of them")
     with output.opened(directory) as workspace:
-        text = starting.everything(workspace).rstrip("\n") if as_page else _as_json(moving.exported(workspace))
+        text = pages.everything(workspace).rstrip("\n") if as_page else _as_json(moving.exported(workspace))
         if output_file is None:
             say(text) if as_page else print(text)
             return

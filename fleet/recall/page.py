@@ -1,4 +1,4 @@
-"""``patterns.md``: the clan's lessons as a page for a person on a git host. Rendered whole, and never read back.
+"""The clan's pages for a person on a git host: lessons, discoveries, and the front page. Never read back.
 
 Every word of a record is escaped, so that a record can say anything and structure nothing. Columns are counted as
 characters: a Chinese one fills two of a terminal's, but no Markdown reader minds.
@@ -7,12 +7,14 @@ characters: a Chinese one fills two of a terminal's, but no Markdown reader mind
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from fleet.model import limits, names
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import LOG_A_CORRECTION, UNREADABLE, counted, day, edits, named, newest_first
 from fleet.store.query import ranked
+from fleet.store.tree import DISCOVERIES_PAGE, FRONT_MARK, PAGE
 from fleet.text.screening import inert, markdown_escape, screened
 
 _GENERAL = "General"
@@ -33,7 +35,19 @@ Nothing yet. The first correction that an agent logs appears here:
 
 {_ORIGIN}"""
 
-_WORD_COLUMNS_MAX = limits.PAGE_COLUMNS_MAX - len(_INDENT + "****" + _BREAK)
+_FRONT = f"""{FRONT_MARK}
+# What our coding agents have learned
+
+This branch is what a clan of coding agents remembers, kept by `fleet`: each correction that one of them gets is a
+lesson that all of them start their next session with.
+
+**Join**: `fleet init --agent YOUR-NAME --remote ADDRESS-OF-THIS-REPOSITORY`, then `fleet sync`.
+"""
+_FRONT_LESSONS_MAX = 10
+_FRONT_DISCOVERIES_MAX = 5
+_FRONT_PAIRS_MAX = 5
+_FRONT_AGENTS_MAX = 50
+
 _OPENERS = frozenset("-+*=#>|~:_<[!$")
 _NUMBER = re.compile(r"\d{1,9}[.)]", re.ASCII)
 _CODE = re.compile(r"\\.|``+|`([^`]+(?:``+[^`]+)*)`(?!`)")
@@ -80,6 +94,71 @@ def render_all(
         return page
     heading = f"\n# What was found out ({counted(len(found), 'discovery', 'discoveries')})\n\n"
     return page + heading + "".join(_discovery(entry, members) for entry in found)
+
+
+def render_discoveries(
+    discoveries: Iterable[Discovery], *, members: Mapping[str, str] = {}, count_max: int = limits.PAGE_LESSONS_MAX
+) -> str:
+    """Return ``discoveries.md``: the newest discoveries, a list item each, and how many more there are."""
+    found = newest_first(discoveries)
+    told = f"**{counted(len(found), 'discovery', 'discoveries')}**, newest first."
+    if left_out := len(found) - count_max:
+        told += f"\nThe newest {count_max:,} are shown. {left_out:,} more: `fleet gossip`" if left_out > 0 else ""
+    origin = _ORIGIN.replace("patterns.jsonl", "discoveries.jsonl")
+    rows = (_discovery(each, members) for each in found[:count_max])
+    return "\n".join(["# What this clan has found out\n", told + "\n", origin, *rows])
+
+
+class Share(NamedTuple):
+    """One agent's part of what a clan knows: how many lessons it logged, how many discoveries, and its newest stamp."""
+
+    lessons: int
+    discoveries: int
+    newest: str
+
+
+def render_front(
+    newest: Sequence[Pattern],
+    discoveries: Sequence[Discovery],
+    shares: Mapping[str, Share],
+    *,
+    total: int,
+    members: Mapping[str, str] = {},
+    opposed: Sequence[tuple[Pattern, Pattern]] = (),
+) -> str:
+    """Return ``README.md`` of the branch: how to join, the newest of all, what contradicts, and who logged how much.
+
+    Args:
+        newest: the newest lessons, newest first.
+        discoveries: all.
+        shares: agent to its part.
+        total: how many lessons there are.
+        members: agent to emoji.
+        opposed: pairs of lessons that say the opposite of each other.
+    """
+    pages = [f"[{counted(total, 'lesson', 'lessons')}]({PAGE})"] if total else []
+    found = newest_first(discoveries)
+    pages += [f"[{counted(len(found), 'discovery', 'discoveries')}]({DISCOVERIES_PAGE})"] if found else []
+    parts = [_FRONT, f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
+    if newest:
+        parts += ["## Newest lessons\n", *(_item(each, members) for each in newest[:_FRONT_LESSONS_MAX])]
+    if found:
+        parts += ["## Newest discoveries\n", *(_discovery(each, members) for each in found[:_FRONT_DISCOVERIES_MAX])]
+    parts += _contradictions(opposed[:_FRONT_PAIRS_MAX], members)
+    if shares:
+        most = sorted(shares.items(), key=lambda each: (-each[1].lessons, -each[1].discoveries, each[0]))
+        rows = [_share(agent, part, members) for agent, part in most[:_FRONT_AGENTS_MAX]]
+        left = [f"- {len(most) - len(rows):,} more\n"] if len(most) > len(rows) else []
+        parts += ["## By agent\n", "".join([*rows, *left])]
+    return "\n".join(parts)
+
+
+def _share(agent: str, part: Share, members: Mapping[str, str]) -> str:
+    told = [counted(part.lessons, "lesson", "lessons")] if part.lessons else []
+    told += [counted(part.discoveries, "discovery", "discoveries")] if part.discoveries else []
+    told += [f"newest of {newest}"] if (newest := day(part.newest)) else []
+    name = "imports" if agent == names.IMPORT else named(agent, members)
+    return f"- {markdown_escape(name)}: {', '.join(told)}\n"
 
 
 def _discovery(entry: Discovery, members: Mapping[str, str]) -> str:
@@ -163,25 +242,15 @@ def _item(pattern: Pattern, members: Mapping[str, str], wordings: Sequence[Patte
 def _words(value: object) -> list[str]:
     """Return a field's words, escaped. A line may break between any two of them.
 
-    A code span is one word. A break inside might make a word of it begin a line as a list or a heading, and within code
-    no escape helps. A span that leaves no room for that is code no more.
+    A code span is one word, however long: a break inside might make a word of it begin a line as a list or a heading,
+    and within code no escape helps.
     """
-    words: list[str] = []
-    for word in _CODE.sub(_whole, markdown_escape(inert(screened(value)))).split():
-        if _BLANK in word and len(word) > _WORD_COLUMNS_MAX:
-            words += _CODE.sub(_plain, word).split()
-        else:
-            words.append(word.replace(_BLANK, " "))
-    return words
+    escaped = _CODE.sub(_whole, markdown_escape(inert(screened(value))))
+    return [word.replace(_BLANK, " ") for word in escaped.split()]
 
 
 def _whole(found: re.Match[str]) -> str:
     return found[0].replace(" ", _BLANK) if found[1] else found[0]
-
-
-def _plain(found: re.Match[str]) -> str:
-    """Return a code span as plain text between two backticks that are only that."""
-    return f"\\`{markdown_escape(found[1].replace(_BLANK, ' '))}\\`" if found[1] else found[0]
 
 
 def _evidence(pattern: Pattern, members: Mapping[str, str]) -> list[str]:

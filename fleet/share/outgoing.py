@@ -271,12 +271,11 @@ def _id_in(raw: bytes) -> bytes:
 # --- editions -------------------------------------------------------------------------------------------------------
 
 
-def edition(workspace: Workspace, *, always: bool) -> tuple[Files, bytes]:
-    """Return the files of a new edition, and the bytes of that of patterns, whose page is to be rendered.
+def edition(workspace: Workspace, *, always: bool) -> Files:
+    """Return the files of a new edition, made of what the fetched tree says, to be pushed as a commit of its own.
 
-    Made of what the fetched tree says, to be pushed as a commit of its own; no files and b"" when none is due, unless
-    ``always``. Below a size it is due whenever the tree's edition is not the join of the tree; above, when a good part
-    of the tree is not covered by it.
+    None when none is due, unless ``always``. Below a size it is due whenever the tree's edition is not the join of the
+    tree; above, when a good part of the tree is not covered by it.
     """
     tree = workspace.tree
     paths = tree.paths(tree.head())
@@ -289,10 +288,7 @@ def edition(workspace: Workspace, *, always: bool) -> tuple[Files, bytes]:
             )
             if data and not is_same:
                 files[kind.edition] = data
-    lessons = files.get(PATTERNS.edition, b"")
-    if always and not lessons and PATTERNS.edition in paths:
-        lessons = _content(workspace, paths, PATTERNS.edition)
-    return (files | _marks(workspace, paths) if files else files), lessons
+    return files | _marks(workspace, paths) if files else files
 
 
 def _is_due(workspace: Workspace, paths: Paths, kind: Kind) -> bool:

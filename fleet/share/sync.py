@@ -19,7 +19,7 @@ from fleet.share import outgoing, policy
 from fleet.share.outgoing import Outgoing, Withheld
 from fleet.share.remote import Files, Mark, Mirrored, Moved, Remote, RemoteRefused, Whole
 from fleet.store.lines import PATTERNS, Entry, Read, entries, kind_of
-from fleet.store.tree import MEMBERS, PAGE, Members, Paths, members_file, members_of
+from fleet.store.tree import FRONT_MARK, FRONT_PAGE, MEMBERS, Members, Paths, members_file, members_of
 from fleet.store.workspace import Workspace
 
 BACKOFF_S = 0.05
@@ -36,12 +36,12 @@ class Hooks(msgspec.Struct, frozen=True):
         look: looks at the fetched lines that name replicas of ours, given the record of an id in the tree before: a
             folder that was put back from a snapshot, or runs on two machines, gives up its replicas' names. The write
             lock is held, and nothing of the fetched tree is taken in yet.
-        render: makes the page that goes with an edition of patterns.
+        render: makes the pages that go with an edition, given what reads a path of the tree as it will be.
     """
 
     settle: Callable[[], object]
     look: Callable[[list[Line], Callable[[str], Line | None]], object]
-    render: Callable[[bytes], bytes]
+    render: Callable[[Callable[[str], bytes]], Files]
 
 
 class Exchanged(msgspec.Struct):
@@ -258,11 +258,10 @@ class _Exchange:
     def _push_edition(self, *, always: bool) -> None:
         workspace, tree = self.workspace, self.workspace.tree
         with workspace.locked():
-            files, lessons = outgoing.edition(workspace, always=always)
+            files = outgoing.edition(workspace, always=always)
             paths = tree.paths(tree.head())
-            there = tree.read(paths[PAGE][0]) if PAGE in paths else b""
-            if lessons and (page := self.hooks.render(lessons)) != there:
-                files[PAGE] = page
+            if files or always:
+                files |= self._pages(files, paths)
             mark = tree.head() if isinstance(self.remote, Mirrored) else self._mark()
         for _ in range(self._attempts_max if files else 0):
             pushed = self.remote.push(files, mark)
@@ -274,6 +273,18 @@ class _Exchange:
             now = tree.paths(tree.head())
             if any(now.get(path) != paths.get(path) for path in files):
                 return  # made from an edition that is not there any more: whoever replaced it saw at least as much
+
+    def _pages(self, files: Files, paths: Paths) -> Files:
+        """Return the pages that go with new files, where the tree's are others. A person's front page stays."""
+        tree = self.workspace.tree
+
+        def read(path: str) -> bytes:
+            return files[path] if path in files else tree.read(paths[path][0]) if path in paths else b""
+
+        def is_ours(path: str) -> bool:
+            return path != FRONT_PAGE or not tree.has(path) or read(path).startswith(FRONT_MARK.encode())
+
+        return {path: page for path, page in self.hooks.render(read).items() if page != read(path) and is_ours(path)}
 
 
 def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:

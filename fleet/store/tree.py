@@ -29,6 +29,12 @@ FETCHED = "refs/fleet/fetched"
 """The ref of the tree that is taken in."""
 MEMBERS = "members.toml"
 PAGE = "patterns.md"
+DISCOVERIES_PAGE = "discoveries.md"
+FRONT_PAGE = "README.md"
+FRONT_MARK = (
+    "<!-- Rendered by fleet from the lines of this branch. Without this comment the page is yours, and stays. -->"
+)
+"""First line of the front page that fleet writes. One without it is a person's, and is never replaced."""
 ATTRIBUTES = ".gitattributes"
 FORMAT = ".fleet-format"
 """Names the number of the lines' format, so that a fleet of an older one knows that it must not write."""
@@ -42,7 +48,8 @@ TREE_BYTES_MAX = 512 * 1024 * 1024
 
 _SMALL_MAX = 16
 _SMALL_BYTES_MAX = 16 * 1024
-_FILES = frozenset({"patterns.jsonl", "discoveries.jsonl", PAGE, MEMBERS, ATTRIBUTES, FORMAT})
+_NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, FORMAT})
+_FILES = frozenset({"patterns.jsonl", "discoveries.jsonl"}) | _NO_LINES
 _FOLDERS = frozenset({"patterns.d", "discoveries.d"})
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
@@ -113,7 +120,7 @@ def _held(path: str, size: int) -> str:
 
 def too_much(path: str, data: bytes) -> str:
     """Return why a file of the tree is held, going by its lines; "" where it is read. Costs a few passes in C."""
-    if len(data) <= limits.UNREADABLE_MAX or path in (PAGE, MEMBERS, ATTRIBUTES, FORMAT):
+    if len(data) <= limits.UNREADABLE_MAX or path in _NO_LINES:
         return ""
     count = data.count(b"\n")
     is_edition, is_lessons = "/" not in path, path.startswith("patterns")
@@ -189,6 +196,15 @@ class GitTree:
         with suppress(TreeGoneError), _gone():
             return self._sorted(self.head()).held
         return {}
+
+    def has(self, path: str) -> bool:
+        """Tell whether anything stands at a path of the tree that is taken in, readable or not.
+
+        Raises:
+            TreeGoneError: the tree is not here.
+        """
+        with _gone():
+            return path in self._bare.listing(self.head())
 
     @contextmanager
     def reading(self) -> Iterator[None]:

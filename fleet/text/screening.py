@@ -446,8 +446,8 @@ _OTHER_BRACKETS = str.maketrans("<>＜＞﹤﹥[]", "‹›‹›‹›⟦⟧")
 
 # --- Markdown -------------------------------------------------------------------------------------------------------
 
-# A pipe splits a table's cell even within a code span, so a span with one is escaped instead.
-_PIECE = re.compile(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`|]{2,}|[^`|\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]")
+# A pipe splits a table's cell even within a code span: what is escaped here goes into paragraphs and lists alone.
+_PIECE = re.compile(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`]{2,}|[^`\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]")
 _SPECIAL = re.compile(r"[\\*\[\]<_~&|`:@]")
 _LINK = re.compile(r"://|www\.|mailto:|xmpp:|\w@\w", re.IGNORECASE)
 _BEFORE_LINK = "([<{\"'*_~"

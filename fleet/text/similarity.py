@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -220,9 +220,15 @@ def alike(texts: Sequence[str], also: Iterable[tuple[int, int]] = (), least: flo
         also: pairs to be compared whatever their words are, each as (smaller number, larger).
         least: score below which a pair of the first kind is left out.
     """
+    return list(_alike(tuple(texts), tuple(dict.fromkeys(also)), least))
+
+
+@lru_cache(maxsize=2)
+def _alike(texts: tuple[str, ...], also: tuple[tuple[int, int], ...], least: float) -> tuple[Alike, ...]:
+    """Return what ``alike`` does. Kept: one sync compares a small clan's lessons for its memories and its pages."""
     read = dict(enumerate(_read(texts)))
     asked = dict.fromkeys(also)
-    return _compared(read, sorted({*_partners(list(read.values())), *asked}), asked, least)
+    return tuple(_compared(read, sorted({*_partners(list(read.values())), *asked}), asked, least))
 
 
 def compared(texts: Sequence[str], pairs: Iterable[tuple[int, int]], least: float = NEAR_MIN) -> list[Alike]:

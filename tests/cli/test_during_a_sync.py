@@ -63,7 +63,7 @@ class Clan:
         remote = Happening(self.server, happens)
         done = sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
         page = (workspace.clan / PAGE).read_bytes()
-        assert page == starting.rendered_page(workspace)
+        assert page == pages.rendered_page(workspace)
         return done, page
 
 

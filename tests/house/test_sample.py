@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import starting
+from fleet.app import pages, starting
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import Read, entries
 from fleet.store.workspace import Workspace, check_version
@@ -40,7 +40,7 @@ def test_the_sample_is_a_workspace_that_can_be_read(sample):
 
 
 def test_the_sample_page_is_what_fleet_renders_today(sample):
-    assert starting.rendered_page(sample) == (sample.clan / "patterns.md").read_bytes(), "run demo/sample.py"
+    assert pages.rendered_page(sample) == (sample.clan / "patterns.md").read_bytes(), "run demo/sample.py"
 
 
 @pytest.mark.parametrize("agent", AGENTS)

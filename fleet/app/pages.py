@@ -1,0 +1,206 @@
+"""Use cases of pages: ``patterns.md`` here, under this machine's policy, and the pages that the branch holds.
+
+Those of the branch are made of its lines alone: whatever is installed, blocked or configured on a machine, the same
+tree gives the same pages. Their lessons are grouped by merges and by words, never by an embedding.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import chain, groupby
+
+from fleet.app import reflecting
+from fleet.model import limits, names
+from fleet.model import line as codec
+from fleet.model.discovery import Discovery
+from fleet.model.line import Line
+from fleet.model.pattern import Pattern, fold, groups, united
+from fleet.recall import page
+from fleet.recall.page import Share
+from fleet.reflect.clusters import Clusters, clustered, grouped
+from fleet.share.remote import Files
+from fleet.store.lines import DISCOVERIES, PATTERNS, Read, entries
+from fleet.store.query import ranked
+from fleet.store.tree import (
+    DISCOVERIES_PAGE,
+    FORMAT,
+    FORMAT_TEXT,
+    FRONT_PAGE,
+    MEMBERS,
+    PAGE,
+    emoji_of,
+    members_of,
+)
+from fleet.store.workspace import Workspace
+
+_SPARE = 2
+"""So many times the lessons of a page are looked at: behind the first wordings of clusters others move up."""
+_NEWEST_MAX = 20
+
+
+def rendered_page(workspace: Workspace) -> bytes:
+    """Return ``patterns.md`` as it reads here: the best lessons, and how many more there are."""
+    count, patterns = workspace.config.recall.page_lessons, workspace.patterns
+    best = patterns.best("sight", _SPARE * count)
+    found = reflecting.weighed(workspace)
+    return _page(best, found, patterns.lesson, patterns.count() - _inside(found), workspace.emoji(), count)
+
+
+def write_page(workspace: Workspace) -> bool:
+    """Render ``patterns.md`` here anew; tell whether it is another one now."""
+    data = rendered_page(workspace)
+    with workspace.locked():
+        workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # gone where the folder was deleted
+        return workspace.files.replace(workspace.clan / PAGE, data)
+
+
+def everything(workspace: Workspace) -> str:
+    """Return a page with every lesson and every discovery of the clan."""
+    lessons, found = list(workspace.patterns.lessons()), workspace.discoveries.shown()
+    return page.render_all(lessons, found, members=workspace.emoji())
+
+
+def _page(
+    best: Sequence[Pattern],
+    found: Clusters,
+    look: Callable[[str], Pattern | None],
+    total: int,
+    members: Mapping[str, str],
+    count: int,
+) -> bytes:
+    shown, opposed = grouped(best, found, look), _opposed(found, look)
+    return page.render_page(
+        [each.lesson for each in shown],
+        members=members,
+        lessons_max=count,
+        total=total - len({each.id for pair in opposed for each in pair}),
+        wordings={each.lesson.id: each.wordings[1:] for each in shown},
+        opposed=opposed,
+    ).encode()
+
+
+def _inside(found: Clusters) -> int:
+    """Return how many wordings stand under others."""
+    return sum(len(group) - 1 for group in found.groups)
+
+
+def _opposed(found: Clusters, look: Callable[[str], Pattern | None]) -> list[tuple[Pattern, Pattern]]:
+    pairs = ((look(one), look(other)) for one, other, *_ in found.opposed)
+    return [(one, other) for one, other in pairs if one is not None and other is not None]
+
+
+# --- of the branch ----------------------------------------------------------------------------------------------------
+
+
+def of_branch(read: Callable[[str], bytes]) -> Files:
+    """Return the pages of a branch, made of nothing but its own files.
+
+    Args:
+        read: returns the bytes at a path of the tree, ``b""`` where nothing is.
+    """
+    lessons, told = read(PATTERNS.edition), read(DISCOVERIES.edition)
+    if not lessons and not told:
+        return {}
+    members = emoji_of(members_of(read(MEMBERS)))
+    clan = _Clan(lessons)
+    found = _discoveries(told)
+    best = {each.id: each for each in clan.best}
+    alike = clustered(best.values())
+    total = clan.total - _inside(alike)
+    pages: Files = {}
+    if lessons:
+        pages[PAGE] = _page(clan.best, alike, best.get, total, members, limits.PAGE_LESSONS_MAX)
+    if told:
+        pages[DISCOVERIES_PAGE] = page.render_discoveries(found, members=members).encode()
+    pages[FRONT_PAGE] = page.render_front(
+        clan.newest,
+        found,
+        _shares(clan, found),
+        total=total,
+        members=members,
+        opposed=_opposed(alike, best.get),
+    ).encode()
+    return pages
+
+
+class _Clan:
+    """What an edition's lessons amount to, merged records as one. Holds few of them at a time.
+
+    Attributes:
+        best: the best lessons, twice as many as a page shows.
+        newest: those that were logged last, newest first.
+        total: how many are listed.
+        logged: agent to how many of them it logged.
+        last: agent to the newest stamp of the lessons that it logged first.
+    """
+
+    def __init__(self, lessons: bytes) -> None:
+        self.total = 0
+        self.logged = Counter[str]()
+        self.last: dict[str, str] = {}
+        self._best: list[Pattern] = []
+        self._newest: list[Pattern] = []
+        pointing: dict[str, Pattern] = {}
+        for each in _folded(lessons):
+            if each.merged_into:
+                pointing[each.id] = each
+            elif each.is_listed:
+                self._count(each, 1)
+                self._best.append(each)
+                self._newest.append(each)
+                self._trim(4)
+        sets = groups({each.id: each.merged_into for each in pointing.values()})
+        ends = {member for group in sets for member in group} - pointing.keys()
+        known = pointing | {each.id: each for each in (_folded(lessons) if ends else ()) if each.id in ends}
+        for each in known.values():
+            if each.id in ends and each.is_listed:
+                self._count(each, -1)
+        whole = [united(here) for group in sets if (here := [known[each] for each in group if each in known])]
+        listed = [each for each in whole if each.is_listed]
+        for each in listed:
+            self._count(each, 1)
+        self._best = [*(each for each in self._best if each.id not in ends), *listed]
+        self._newest = [*(each for each in self._newest if each.id not in ends), *listed]
+        self._trim(0)
+        self.best, self.newest = self._best, self._newest
+
+    def _count(self, each: Pattern, by: int) -> None:
+        self.total += by
+        for agent in each.loggers:
+            self.logged[agent] += by
+        if by > 0 and each.at > self.last.get(agent := names.agent_of(each.by), ""):
+            self.last[agent] = each.at
+
+    def _trim(self, beyond: int) -> None:
+        """Let go of lessons that are neither among the best nor the newest, once there are so many times too many."""
+        count = _SPARE * limits.PAGE_LESSONS_MAX
+        if len(self._best) > beyond * count:
+            self._best = ranked(self._best, "sight")[: (2 * count if beyond else count)]
+        if len(self._newest) > beyond * _NEWEST_MAX:
+            self._newest = sorted(self._newest, key=lambda each: (each.at, each.id), reverse=True)[:_NEWEST_MAX]
+
+
+def _folded(lessons: bytes) -> Iterator[Pattern]:
+    """Yield the records of an edition, folded without any policy."""
+    found = (entry for _, entry in entries(PATTERNS, [lessons], "", Read()))
+    records = (entry for entry in found if isinstance(entry, Line))
+    for _, parts in groupby(records, key=lambda record: record.id):  # a long one stands on several lines
+        yield fold(reduce(codec.join, parts))
+
+
+def _discoveries(told: bytes) -> list[Discovery]:
+    """Return the discoveries of an edition that nobody retracted."""
+    found = [entry for _, entry in entries(DISCOVERIES, [told], "", Read()) if isinstance(entry, Discovery)]
+    retracted = {each.retracts for each in found}
+    return [each for each in found if not each.retracts and each.id not in retracted]
+
+
+def _shares(clan: _Clan, discoveries: Sequence[Discovery]) -> dict[str, Share]:
+    last = dict(clan.last)
+    told = Counter[str]()
+    for each in discoveries:
+        agent = names.agent_of(each.by)
+        told[agent] += 1
+        last[agent] = max(each.at, last.get(agent, ""))
+    agents = chain((agent for agent, number in clan.logged.items() if number > 0), told)
+    return {agent: Share(clan.logged[agent], told[agent], last.get(agent, "")) for agent in agents if agent}
