@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fleet.app import sharing, starting
+from fleet.app import pages, sharing
 from fleet.learn import corrections, counting
 from fleet.learn.corrections import Correction
 from fleet.share.remote import RemoteUnavailable

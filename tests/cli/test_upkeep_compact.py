@@ -62,7 +62,9 @@ def test_lines_go_first_and_the_edition_is_a_commit_of_its_own(big):
     big.run("velma", "compact")
     listed = big.git("log", "--format=", "--name-only", "-3", "fleet", where="clan.git").split()
     shard = next(path for path in listed if path.startswith("patterns.d/"))
-    assert listed == [shard, "patterns.jsonl", "patterns.md", shard], "newest first: dropped, edition, line"
+    assert listed == [shard, "README.md", "patterns.jsonl", "patterns.md", shard], (
+        "newest first: dropped, edition, line"
+    )
 
 
 def test_without_a_remote_the_edition_is_written_and_the_shards_stay(stage):

@@ -135,7 +135,7 @@ def test_of_a_tree_only_plain_files_at_the_clans_paths_are_read(monkeypatch: pyt
         "members.toml": Entry("100755", "d", 1),
         "discoveries.jsonl": Entry("100644", "e", 101),
         "link": Entry("120000", "f", 1),
-        "README.md": Entry("100644", "g", 1),
+        "NOTES.md": Entry("100644", "g", 1),
     }
     found = sort_entries(listing)
     assert found.files == {ONE: ("a", 60), "patterns.jsonl": ("c", 50)}

@@ -686,7 +686,7 @@ def test_names_that_are_not_the_clans_are_not_read_and_stay(server: Server):
     mark = server.commit(
         server.tree(
             ("100644", server.blob(b'[submodule "x"]\n\tpath = x\n\turl = y\n'), ".gitmodules"),
-            ("100644", blob, "README.md"),
+            ("100644", blob, "NOTES.md"),
             ("100755", blob, "build.sh"),
             ("40000", shards, "patterns.d"),
             ("40000", deep, "patterns.jsonl"),
@@ -697,7 +697,7 @@ def test_names_that_are_not_the_clans_are_not_read_and_stay(server: Server):
     assert not remote.warnings
     after = pushed(remote, {ONE: b"1\n", "patterns.jsonl": b"{}\n"}, mark)
     kept = server.git("-c", "core.quotePath=false", "ls-tree", "-r", "--name-only", "-z", after).split("\0")
-    theirs = {".gitmodules", "README.md", "build.sh", "patterns.d/sub/tank.c0ffee42.jsonl"}
+    theirs = {".gitmodules", "NOTES.md", "build.sh", "patterns.d/sub/tank.c0ffee42.jsonl"}
     assert {*kept} - {""} == theirs | {f"patterns.d/{name}" for name in names} | {ONE, "patterns.jsonl"}
     assert machine(server, "two").pull("")[0] == {ONE: b"1\n", "patterns.jsonl": b"{}\n"}
 
