@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from fleet.model import edits
+from fleet.model import edits, names
 from fleet.model.errors import BusyError, NoError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern
@@ -33,7 +33,7 @@ LEFT_MAX = 50
 """So many lessons that left are remembered: far more than a memory holds."""
 
 _READS_MAX = 5
-_APPROVED = re.compile(r"\(a person's yes, seen [\d,]+; p-[0-9a-f]{16}\)[ \t]*$")
+_APPROVED = re.compile(r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+; p-[0-9a-f]{16}\)[ \t]*$")
 
 
 class Lessons:
@@ -223,7 +223,7 @@ def _planned(
         if known.intersection(kin) or lessons.clusters.opposite(kin):
             continue  # it was promoted under another record or in other words; or `fleet review` asks which one holds
         right = next(filter(None, (rights().get(part) for part in kin)), "")
-        more = plan.memory if memory.trouble else plan.memory.with_lesson(_row(by_id[due.id], right, due), agent)
+        more = plan.memory if memory.trouble else plan.memory.with_lesson(_row(by_id[due.id], right, due, agent), agent)
         words = next((each for each in said if each.id == due.id), by_id[due.id])
         doubt = evidence.doubt(words, parts, agent)
         if not doubt and len(said) > 1:
@@ -252,8 +252,11 @@ def _records(lessons: Lessons, pattern_id: str) -> list[Pattern]:
     return [pattern for member in members if (pattern := lessons.get(member)) is not None]
 
 
-def _row(pattern: Pattern, right: str, due: Due) -> str:
-    return memory_md.lesson_row(pattern.text, right, due.evidence, due.id)
+def _row(pattern: Pattern, right: str, due: Due, agent: str) -> str:
+    """Return a lesson's line, with its author where that is another than whose memory it enters."""
+    author = names.agent_of(pattern.by)
+    told = due.evidence if author in ("", agent) else f"{author}: {due.evidence}"
+    return memory_md.lesson_row(pattern.text, right, told, due.id)
 
 
 def _obstacle(workspace: Workspace, more: Memory, doubt: str, due: Due) -> str:
@@ -309,7 +312,7 @@ def promote(
             raise NoError(f"{each} is not in {FILE_NAME}, so nothing can stand there instead; nothing changed")
     due = Due(pattern.id, readable(pattern.text), PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
     more = memory.without(instead_of, agent) if instead_of else memory
-    more = more.with_lesson(_row(pattern, right, due), agent)
+    more = more.with_lesson(_row(pattern, right, due, agent), agent)
     if more.size() > chars_max:
         raise NoError(f"{_no_room(more, chars_max, pattern.id)}. Nothing was changed")
     _publish(writer, [pattern])

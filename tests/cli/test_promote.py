@@ -172,7 +172,7 @@ def test_a_lesson_of_others_is_proposed_with_the_sync_and_enters_a_third_agents_
     status = json.loads(stage.run("slash", "status", "--json").stdout)
     assert [(each["id"], each["evidence"]) for each in status["memory"]["waiting"]] == [(pattern, "seen 3 by 2 agents")]
     stage.run("slash", "promote", pattern)
-    assert f"- {LESSON} — right: r (a person's yes, seen 3; {pattern})\n" in memory(stage, "slash")
+    assert f"- {LESSON} — right: r (velma: a person's yes, seen 3; {pattern})\n" in memory(stage, "slash")
 
 
 def test_a_lesson_that_was_shown_and_comes_again_is_a_relapse_and_no_evidence_for_others(stage):
@@ -184,7 +184,7 @@ def test_a_lesson_that_was_shown_and_comes_again_is_a_relapse_and_no_evidence_fo
     assert LESSON in stage.run("tank", "start", "--session", "s1").stdout
     for _ in range(3):
         stage.correct("tank", LESSON, "--session", "s1")
-    assert "(seen 3 by tank; " in memory(stage, "tank")
+    assert "(velma: seen 3 by tank; " in memory(stage, "tank")
     stage.run("tank", "sync")
     stage.run("slash", "sync")
     [lesson] = [lesson for lesson in stage.edition() if lesson.id == pattern]

@@ -448,7 +448,7 @@ def test_a_right_way_that_anybody_may_have_set_does_not_ride_along(w, said):
     w.config.promotion.others = "auto"
     tell(w, line({"cantona.00000001": 2, "tank.00000001": 1}, correct=said))
     assert len(promote(w).promoted) == 1
-    assert f"- {LESSON} (seen 3 by 2 agents; {pattern_id(LESSON)})" in memory(w)
+    assert f"- {LESSON} (cantona: seen 3 by 2 agents; {pattern_id(LESSON)})" in memory(w)
     assert "right" not in memory(w)
 
 
@@ -465,4 +465,4 @@ def test_a_person_may_take_in_what_is_in_doubt_and_sees_it_screened(w):
     slipped = line({"tank.00000001": 1}, "Use <b>x</b>\n## Notes", correct="<!-- y")
     tell(w, slipped)
     by_hand(w, "velma", slipped.id, right="<!-- y")
-    assert f"- Use ‹b›x‹/b› ## Notes — right: ‹!-- y (a person's yes, seen 1; {slipped.id})" in memory(w)
+    assert f"- Use ‹b›x‹/b› ## Notes — right: ‹!-- y (tank: a person's yes, seen 1; {slipped.id})" in memory(w)
