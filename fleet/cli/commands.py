@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fleet import __version__
 from fleet.cli.output import COMPLETING, WIDTH_MAX, Agent, Directory, Session, chosen, note, painted
 from fleet.model.errors import FleetError, UsageError
 
@@ -194,7 +193,9 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"fleet {__version__}")
+        from fleet.cli.version import version  # asks an installer's notes, or git
+
+        print(version())
         raise typer.Exit
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -22,13 +23,38 @@ def run(*words: str, folder: Path) -> str:
     return done.stdout
 
 
+def built_twice(folder: Path) -> Path:
+    """Return the wheel, built twice from copies of what is committed, at other places and times: the same bytes."""
+    found = []
+    for name in ("one", "two"):
+        copy, out = folder / name, folder / f"dist-{name}"
+        run("git", "clone", "--quiet", str(ROOT), str(copy), folder=folder)
+        run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out), folder=copy)
+        found += out.glob("fleet_learnings-*.whl")
+        time.sleep(2.1)  # a zip file's times have steps of two seconds
+    one, two = found
+    if one.read_bytes() != two.read_bytes():
+        sys.exit("two builds of one commit gave two wheels")
+    return one
+
+
+def from_git(folder: Path) -> None:
+    """Install from a git address, as who has no checkout does, and ask which commit it is."""
+    run(sys.executable, "-m", "venv", str(folder / "git-env"), folder=folder)
+    python = str(folder / "git-env" / "bin" / "python")
+    run(python, "-m", "pip", "install", "--quiet", f"git+file://{ROOT}", folder=folder)
+    commit = run("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD", folder=folder).strip()
+    said = run(str(folder / "git-env" / "bin" / "fleet"), "--version", folder=folder)
+    if f"commit {commit}" not in said or "Python 3." not in said:
+        sys.exit(f"`fleet --version` names neither commit nor Python: {said}")
+
+
 def main() -> None:
     """Fail with a message when the wheel is not what it must be."""
     with tempfile.TemporaryDirectory(prefix="fleet-wheel-") as name:
         folder = Path(name)
         python = sys.executable
-        run(python, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), folder=ROOT)
-        [wheel] = folder.glob("fleet_learnings-*.whl")
+        wheel = built_twice(folder)
         packed = {path.split("/")[0] for path in zipfile.ZipFile(wheel).namelist()}
         packed = {path for path in packed if not path.endswith((".dist-info", ".data"))}
         if packed != {"crdt", "fleet"}:
@@ -62,7 +88,8 @@ def main() -> None:
         whose = run(fresh, "-c", "import agents; print(agents.Agent.__module__)", folder=work)
         if not whose.startswith("agents."):
             sys.exit(f"the import name `agents` is not openai-agents' own: {whose}")
-        print(f"{wheel.name}: installs, runs, and leaves `agents` to openai-agents")
+        from_git(folder)
+        print(f"{wheel.name}: is the same bytes twice, installs, runs, and leaves `agents` to openai-agents")
 
 
 if __name__ == "__main__":
