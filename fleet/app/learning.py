@@ -419,7 +419,9 @@ def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> lis
 
 
 def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> Changed:
-    """Make two lessons one: both records are kept, their counts add up. Unmerging the changed record undoes it.
+    """Make two lessons one, in the words of the first: both records are kept, their counts add up.
+
+    Unmerging the changed record undoes it.
 
     Raises:
         NoError: they are one lesson already; or they read alike and differ, and ``force`` is not set.
@@ -427,6 +429,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
     corrections.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         first, second = find(workspace, one), find(workspace, other)
+        before = _members(workspace, first)
         pointing = workspace.patterns.pointing()
         source, into = merging(pointing, {first.id, second.id, *_here(workspace, pointing)}, first.id, second.id)
         if not force:
@@ -436,9 +439,42 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
             private.append(writer, [edits.merge_into(_line(writer, source), into, writer.name, stamp, cut)])
             noted.told = f"merged {source} into {into}"
             noted.fields = [Field(source, MERGED_INTO, "", into)]
+            noted.fields += _keep_words(writer, united(before), first.id)
     members = _members(workspace, find(workspace, first.id))
     whole = united(members)
     return Changed(whole, [each.id for each in members if each.id != whole.id], source)
+
+
+_WORDS = ("text", "correct")
+
+
+def _keep_words(writer: Writer, said: Pattern, id_: str) -> list[Field]:
+    """Have a merged lesson read as the one that was named first did; return what changed in the record that speaks."""
+    known = united(_members(writer.workspace, find(writer.workspace, id_)))
+    cut, line = writer.workspace.policy().cut, _line(writer, known.id)
+    wanted = {each: said.fields[each] for each in _WORDS if said.fields.get(each)}
+    other = {each: value for each, value in wanted.items() if known.fields.get(each) != value}
+    private.append(
+        writer, [edits.set_field(line, each, other[each], writer.name, writer.tick(), cut) for each in other]
+    )
+    return [Field(known.id, each, known.fields.get(each), value) for each, value in other.items()]
+
+
+def _own_words_back(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
+    """Give each record its first words again that reads as another one that it was merged with."""
+    back: list[Field] = []
+    for each in parted:
+        twin = any(other.id != each.id and other.text == each.text for other in parted)
+        line = _line(writer, each.id)
+        first = next((c.first for c in line.w.values() if pattern_id(str(c.first.get("text", ""))) == each.id), None)
+        if not twin or first is None or first["text"] == each.text:
+            continue
+        for field in _WORDS:
+            if (value := first.get(field, "")) != each.fields.get(field, ""):
+                cut = writer.workspace.policy().cut
+                private.append(writer, [edits.set_field(line, field, value, writer.name, writer.tick(), cut)])
+                back.append(Field(each.id, field, each.fields.get(field), value))
+    return back
 
 
 def _here(workspace: Workspace, pointing: Collection[str]) -> list[str]:
@@ -472,12 +508,14 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
         cleared = unmerging(pointing, known.id)
         with runs.noting(workspace, agent, "unmerge") as noted:
             private.append(writer, [edits.unmerge(_line(writer, each), writer.name, stamp, cut) for each in cleared])
+            changed = _own_words_back(writer, [each for id_ in before if (each := workspace.patterns.get(id_))])
             members = _members(workspace, find(workspace, known.id))
             mine = [each.id for each in members]
             apart = [(one, other) for one in mine for other in before if other not in mine]
             clusters.keep_apart(workspace, apart)
             noted.told = f"unmerged {known.id}"
             noted.fields = [Field(each, MERGED_INTO, pointing.get(each, ""), "") for each in cleared]
+            noted.fields += changed
             noted.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in apart]
     return Changed(united(members), [each.id for each in members if each.id != known.id], known.id)
 

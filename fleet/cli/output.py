@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from crdt import clock
 from fleet.cli import completing
 from fleet.hosts.calls import CONFIG, is_root, root_around
 from fleet.model import names
@@ -31,6 +32,9 @@ COMPLETING = "_FLEET_COMPLETE"
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 WIDTH_MAX = 120
 _ROOM_MIN = 20
+
+_TIME_CHARS = 24
+"""Length of the time in a stamp: what follows is ``-`` and the counter."""
 
 EXIT_NO = 1
 EXIT_REFUSED = 3
@@ -223,8 +227,22 @@ def say_json(found: Any) -> None:
 
 def as_json(found: Any) -> str:
     """Return one line of JSON that no terminal can stumble over, nor a model that reads it there."""
-    text = screening.inert(json.dumps(found, ensure_ascii=False, indent=None, separators=(",", ":")))
+    text = screening.inert(json.dumps(_timed(found), ensure_ascii=False, indent=None, separators=(",", ":")))
     return _UNSAFE_IN_JSON.sub(lambda char: json.dumps(char[0])[1:-1], text)
+
+
+def _timed(found: Any) -> Any:
+    """Return a value with each stamp as a time of RFC 3339, and its logical counter, where it has one, beside it."""
+    if isinstance(found, str):
+        return found[:_TIME_CHARS] if clock.is_stamp(found) else found
+    if isinstance(found, Mapping):
+        counters = {
+            f"{key}_counter": int(value[_TIME_CHARS + 1 :], 16)
+            for key, value in found.items()
+            if isinstance(value, str) and clock.is_stamp(value) and not value.endswith("-0000")
+        }
+        return {key: _timed(value) for key, value in found.items()} | counters
+    return [_timed(each) for each in found] if isinstance(found, list | tuple) else found
 
 
 def cleaned(found: Any) -> Any:

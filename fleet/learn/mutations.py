@@ -216,8 +216,8 @@ def declare(workspace: Workspace, agent: str, session: str, code: str, failed: s
         raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
     limit = workspace.config.attempts.limit
     stuck = _stuck(attempts.state(workspace.root, agent).of(session), limit)
-    times = max((streak.count for streak in stuck), default=limit)
-    block = _block(strategy, max(times, limit), texts["failed"], texts["switch"], texts["why"])
+    times = max((streak.count for streak in stuck), default=0)
+    block = _block(strategy, times, texts["failed"], texts["switch"], texts["why"])
     path, _ = journal.append(workspace, agent, block)
     declared = Declared(
         id=f"m-{workspace.world.entropy(4).hex()}",
@@ -252,7 +252,8 @@ def _stuck(streaks: "list[Streak]", limit: int) -> "list[Streak]":
 
 def _block(strategy: Strategy, times: int, failed: str, switch: str, why: str) -> str:
     rows = [f"## MUTATION: {strategy.code} ({strategy.name})"]
-    for label, text in ((f"Failed {times}x on: ", failed), ("Switching to: ", switch), ("Rationale: ", why)):
+    often = f"{times}x " if times else ""  # what nobody counted is not said to have been
+    for label, text in ((f"Failed {often}on: ", failed), ("Switching to: ", switch), ("Rationale: ", why)):
         indent = " " * len(label)
         rows += textwrap.wrap(
             label + text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False

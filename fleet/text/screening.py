@@ -118,8 +118,11 @@ _JOINING = (
     r"\u0620-\u0dff\u1000-\u109f\u1780-\u17b3\u17b6-\u17df\u1b00-\u1bff\ua8e0-\ua8ff\ua980-\ua9df\uabc0-\uabff"
     r"\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00011000-\U00011a9f\U0001e900-\U0001e95f"
 )
+# What emoji are made of: a joiner between two, and one selector behind one, belong to them.
+_EMOJI = r"\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _HIDDEN_MARK = re.compile(
-    rf"[{_HIDDEN}]|[\u200c\u200d](?:(?![{_JOINING}])|(?<![{_JOINING}].))",
+    rf"[{_HIDDEN}](?<![{_EMOJI}]\ufe0f)"
+    rf"|[\u200c\u200d](?:(?![{_JOINING}])|(?<![{_JOINING}].))(?:(?![{_EMOJI}])|(?<![{_EMOJI}]\u200d)(?<![{_EMOJI}]\ufe0f\u200d))",
 )
 _BREAK = re.compile(r"[\u2028\u2029]")
 _CSI = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
@@ -131,7 +134,8 @@ def strip_controls(text: str) -> str:
     Gone: C0 and C1 controls but ``\n`` and ``\t``, so ESC and 0x9b; bidi controls, zero-width and tag characters,
     variation selectors, fillers, interlinear annotation, lone surrogates, noncharacters. U+2028 and U+2029 become
     ``\n``. The joiners U+200C and U+200D stay between two letters or vowel signs of a script that spells with them
-    (Arabic, Persian, Hindi, ...); elsewhere they go, so an emoji sequence comes apart, as do flags made of tags.
+    (Arabic, Persian, Hindi, ...), and U+200D between two emoji, with one U+FE0F behind each; elsewhere they go, as do
+    flags made of tags.
     """
     return text if _is_plain(text) else _BREAK.sub("\n", _HIDDEN_MARK.sub("", text))
 

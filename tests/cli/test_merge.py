@@ -1,6 +1,7 @@
 """One lesson in two wordings through the real command line: told at once, merged, shared, taken apart."""
 
 import json
+from datetime import datetime
 
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
@@ -86,3 +87,21 @@ def test_retiring_a_merged_lesson_retires_all_of_it_and_says_so(stage):
     stage.run("velma", "retire", larger, expect=1)
     stage.run("velma", "restore", smaller)
     assert list(stage.seen("velma").values()) == [2]
+
+
+def test_a_merge_keeps_the_words_of_the_first_and_unmerge_gives_each_its_own_back(stage):
+    stage.join("velma")
+    texts = {stage.correct("velma", each): each for each in (AWK, AGAIN)}
+    smaller, larger = sorted(texts)
+    stage.run("velma", "merge", larger, smaller)
+    [found] = stage.patterns("velma")["patterns"]
+    assert (found["id"], found["text"]) == (smaller, texts[larger])
+    stage.run("velma", "unmerge", larger)
+    assert {each["id"]: each["text"] for each in stage.patterns("velma")["patterns"]} == texts
+
+
+def test_times_in_json_are_rfc_3339(stage):
+    stage.join("velma")
+    each = json.loads(stage.run("velma", "show", stage.correct("velma", AWK), "--json").stdout)
+    assert datetime.fromisoformat(each["first"]).tzinfo is not None
+    assert all(datetime.fromisoformat(at) for at in each["last_by"].values())

@@ -238,9 +238,14 @@ def declare(workspace, code="M5", session="", texts=SEED):
 
 
 def test_a_declaration_is_the_block_of_the_format(workspace):
+    fail(workspace, 3)
     declared = declare(workspace)
     assert text_of(declared.path) == "# JOURNAL — main\n\n" + SEED_BLOCK
     assert declared.block + "\n" == SEED_BLOCK
+
+
+def test_a_declaration_tells_no_count_that_nobody_counted(workspace):
+    assert "\nFailed on: getting" in declare(workspace).block
 
 
 def test_a_declaration_opens_the_door_once(workspace):

@@ -379,11 +379,12 @@ def test_ordinary_text_of_any_script_stays(text: str) -> None:
         ("\u200cم", "م"),
         ("م\u200c\u200cم", "مم"),
         ("م\u200c\u202eم", "مم"),
-        ("👨\u200d👩\u200d👧", "👨👩👧"),
-        ("❤\ufe0f", "❤"),
+        ("👨\u200d👩\u200d👧 🏳\ufe0f\u200d🌈", "👨\u200d👩\u200d👧 🏳\ufe0f\u200d🌈"),
+        ("❤\ufe0f\ufe0f", "❤\ufe0f"),
+        ("a\ufe0f\u200d😀 😀\u200d", "a😀 😀"),
     ],
 )
-def test_a_joiner_stays_only_between_letters_that_need_it(text: str, seen: str) -> None:
+def test_a_joiner_stays_only_between_letters_and_emoji_that_need_it(text: str, seen: str) -> None:
     assert strip_controls(text) == seen
 
 
