@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -18,7 +19,17 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.reflect import witnesses
 from fleet.share import outgoing, policy
-from fleet.share.git import GitRemote, check_branch, check_remote, guess_remote, is_tracked, redact_url, without_login
+from fleet.share.git import (
+    GitRemote,
+    check_branch,
+    check_remote,
+    guess_remote,
+    identity,
+    is_tracked,
+    redact_url,
+    signing,
+    without_login,
+)
 from fleet.share.outgoing import Outgoing
 from fleet.share.remote import Remote
 from fleet.share.sync import Exchanged, Hooks
@@ -26,6 +37,7 @@ from fleet.share.sync import exchange as exchange_with
 from fleet.share.sync import fetch as fetch_from
 from fleet.store import config, consent, semantic
 from fleet.store.database import Pause
+from fleet.store.git import Author, is_identity
 from fleet.store.lines import DISCOVERIES, KINDS, Entry, Kind, Read, entries, kind_of
 from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace
@@ -436,10 +448,53 @@ def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
     )
 
 
-def _author(workspace: Workspace, url: str) -> str:
-    """Return the word that stands for this machine in a clan's history: another one in each clan."""
+def _author(workspace: Workspace, url: str) -> Author:
+    """Return as whom to commit: who a person agreed to, or who the project names, and a word for this machine.
+
+    The word is another one in each clan. Signed is only under the name that a person agreed to.
+    """
     told = f"{workspace.world.machine()} {redact_url(url)}"
-    return blake2b(told.encode(), digest_size=6, person=b"fleet").hexdigest()
+    word = blake2b(told.encode(), digest_size=6, person=b"fleet").hexdigest()
+    agreed = next(iter(workspace.state.agreed(consent.AUTHOR)), "")
+    return Author(word, workspace.config.share.author or agreed, signing(workspace.root) if agreed else None)
+
+
+def is_author_settled(workspace: Workspace) -> bool:
+    """Return True where a person was asked in whose name commits are made, or the project says it."""
+    return bool(workspace.config.share.author or workspace.state.get("author_asked"))
+
+
+def author_of(workspace: Workspace) -> str:
+    """Return ``Name <address>`` as git knows the person here, "" where it does not."""
+    return identity(workspace.root)
+
+
+def origin(root: Path) -> str:
+    """Return the address of the ``origin`` of the project around a folder, "" where there is none."""
+    return guess_remote(root) or ""
+
+
+def shown(url: str) -> str:
+    """Return an address without what lets one in."""
+    return redact_url(url)
+
+
+def name_author(workspace: Workspace, named: str) -> str:
+    """Note a person's yes to an author of the commits: ``git``, ``none`` or ``Name <address>``; return who it is.
+
+    Raises:
+        UsageError: it is none, or git knows no name and address here.
+    """
+    wanted = identity(workspace.root) if named == "git" else "" if named == "none" else named
+    if named == "git" and not wanted:
+        raise UsageError("git knows no user.name and user.email here: git config --global user.name 'Your Name'")
+    if wanted and not is_identity(wanted):
+        raise UsageError(f"{wanted[:80]!r} is no author: 'Name <address>', git or none")
+    workspace.state.disagree(consent.AUTHOR)
+    if wanted:
+        workspace.state.agree(consent.AUTHOR, wanted, workspace.wall())
+    workspace.state.put(author_asked=workspace.wall())
+    return wanted
 
 
 def agree(workspace: Workspace, url: str) -> None:

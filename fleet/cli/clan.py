@@ -3,18 +3,19 @@
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import finding, pages, recording, reflecting, searching, setup, sharing, starting, status
+from fleet.app import finding, moving, pages, past, recording, reflecting, searching, setup, sharing, starting, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.model.errors import FleetError, UsageError
 from fleet.share.outgoing import Outgoing
+from fleet.store import config, ignored
 from fleet.store import doctor as findings
-from fleet.store import ignored
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace, check_version
 
@@ -32,18 +33,42 @@ app = output.commands()
 @app.command("init")
 def _init(
     agent: output.Agent = "",
-    remote: Annotated[str, typer.Option("--remote", metavar="URL", help="The clan's git remote.")] = "",
+    remote: Annotated[
+        str, typer.Option("--remote", metavar="URL", help="The clan's git remote; 'origin': this project's own.")
+    ] = "",
     branch: Annotated[str, typer.Option("--branch", help="Its branch; 'fleet' unless told otherwise.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Answer every question with yes.")] = False,
+    author: Annotated[
+        str, typer.Option("--author", metavar="WHO", help="Who commits there: git, none, or 'Name <address>'.")
+    ] = "",
+    take_in: Annotated[
+        bool | None, typer.Option("--take-in/--no-take-in", help="Take in CLAUDE.md, lessons.md and their like here.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--install", metavar="HOST", help="Install an agent host too: claude-code, or none.")
+    ] = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Answer yes, but to what --author, --take-in and --install say.")
+    ] = False,
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
     ] = False,
     directory: output.Directory = "",
 ) -> None:
-    """Make a workspace here, or join the one that is here. Doing it twice changes nothing."""
+    """Make a workspace here, or join the one that is here. Doing it twice changes nothing.
+
+    On a terminal it asks one thing after the other; a flag is an answer.
+    """
     root = output.root_for(directory)
     check_version(root)
-    made = setup.found(root, output.agent_named(agent), remote, branch, ephemeral=ephemeral)
+    if host not in ("", "none"):
+        setup.check_host(host)
+    named = output.agent_named(agent)
+    if _is_asked() and not ephemeral:
+        named = named or _ask_agent(root)
+        remote = remote or _ask_remote(root)
+    if remote == "origin" and not (remote := sharing.origin(root)):
+        raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
+    made = setup.found(root, named, remote, branch, ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
     if local := ignored.add(workspace.files, ignored.LOCAL):
         done.append(f".gitignore: {', '.join(local)}")
@@ -55,15 +80,105 @@ def _init(
         done.append(f".gitignore: {len(added)} single files of agents/ and clan-learnings/, which fleet writes")
     for line in done:
         say(line)
+    _offer_author(workspace, author)
     _offer_embedding(workspace, yes=yes)
     _offer_webhook(workspace, yes=yes)
     if not remote and not workspace.config.share.remote:
         say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
     elif starting.is_unasked(workspace):
         _tell_found(workspace)
+    if not ephemeral:
+        who = workspace.agent(named)
+        _offer_files(workspace, who, take_in=take_in)
+        _offer_host(workspace, host)
+        _tell_next(workspace)
     for warning in workspace.warnings:
         note(f"warning: {warning}")
     workspace.close()
+
+
+def _is_asked() -> bool:
+    """Return True where a person sits at a terminal and answers."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _ask_agent(root: Path) -> str:
+    """Return the name for the agent that works here; "" where one is stored."""
+    if (root / ".fleet/replica.toml").exists():
+        return ""
+    return str(typer.prompt("Name of the agent that works here", default="agent")).strip()
+
+
+def _ask_remote(root: Path) -> str:
+    """Return the remote that a person wants to share through; "" for none, or where one is named."""
+    if config.load(root / config.FILE_NAME).share.remote:
+        return ""
+    if (found := sharing.origin(root)) and typer.confirm(
+        f"Share lessons through {sharing.shown(found)}, on a branch `fleet` of its own?", default=True
+    ):
+        return found
+    return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
+
+
+def _offer_author(workspace: Workspace, named: str) -> None:
+    """Settle once in whose name commits are made; where nobody is asked it is nobody's."""
+    if not named and _is_asked() and workspace.config.share.remote and not sharing.is_author_settled(workspace):
+        if not (known := sharing.author_of(workspace)):
+            return
+        is_named = typer.confirm(f"Commit lessons as {known}? Everybody who reads the branch sees it", default=True)
+        named = "git" if is_named else "none"
+    if named:
+        who = sharing.name_author(workspace, named)
+        say(f"commits are made as {who}" if who else "commits bear no person's name")
+
+
+def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> None:
+    """Take in what lies here: the files of a project that hold lessons; of past sessions, say what they propose."""
+    if take_in is None and (not _is_asked() or workspace.state.get("files_asked")):
+        return
+    workspace.state.put(files_asked=workspace.wall())
+    files = moving.files_in([workspace.root]) if take_in is not False else []
+    own = (
+        workspace.clan,
+        workspace.local,
+        *map(workspace.home, workspace.agents_here()),
+    )  # fleet wrote what lies there
+    there = moving.preview([each for each in files if not any(each.is_relative_to(folder) for folder in own)])
+    kept = [Path(path) for path, number in there.files.items() if number]
+    if kept:
+        told = ", ".join(each.relative_to(workspace.root).as_posix() for each in kept[:LEFT_SHOWN])
+        more = f" and {len(kept) - LEFT_SHOWN} more" if len(kept) > LEFT_SHOWN else ""
+        lessons = counted(there.patterns + there.discoveries, "lesson")
+        if take_in or typer.confirm(f"Take in {lessons} from {told}{more}?", default=True):
+            done = moving.import_files(workspace, agent, kept)
+            say(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {told}{more}")
+    if found := past.proposals(workspace, agent, [], 30).proposals:
+        say(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
+
+
+def _offer_host(workspace: Workspace, host: str) -> None:
+    path = setup.project_settings(workspace.root)
+    is_settled = workspace.state.get("host_asked") or setup.callers(workspace.root)[0]
+    if not host and _is_asked() and not is_settled:
+        workspace.state.put(host_asked=workspace.wall())
+        told = f"Let Claude Code call fleet by itself ({path.relative_to(workspace.root)})?"
+        host = setup.CLAUDE_CODE if typer.confirm(told, default=True) else "none"
+    if host in ("", "none"):
+        return
+    changed = any(each.is_other for each in setup.install(path))
+    say(f"{path} calls fleet {'now, from the next session on' if changed else 'already'}")
+
+
+def _tell_next(workspace: Workspace) -> None:
+    """Name the two commands that come next."""
+    is_called = bool(setup.callers(workspace.root)[0])
+    first = (
+        "`fleet start` shows what a session starts with"
+        if is_called
+        else "`fleet install claude-code` lets each \
+session start with what is known"
+    )
+    say(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')
 
 
 def _tell_found(workspace: Workspace) -> None:
@@ -79,11 +194,11 @@ def _tell_found(workspace: Workspace) -> None:
         return
     lessons, found = finding.counted(workspace), workspace.discoveries.count()
     if lessons or found:
-        say(f"{done.remote} knows {counted(lessons, 'lesson')} and {counted(found, 'discovery', 'discoveries')}")
-        say("next: `fleet start` shows what a session starts with, `fleet install claude-code` lets each start with it")
+        agents = {each for lesson in workspace.patterns.lessons() for each in lesson.agents()}
+        whose = f" from {counted(len(agents), 'agent')}" if agents else ""
+        say(f"{done.remote} knows {counted(lessons, 'lesson')}{whose} and {counted(found, 'discovery', 'discoveries')}")
     else:
         say(f"{done.remote} answers, and knows nothing yet")
-        say("next: `fleet install claude-code` lets each session start with what is learned here")
 
 
 def _offer_embedding(workspace: Workspace, *, yes: bool) -> None:

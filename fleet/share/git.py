@@ -26,7 +26,7 @@ from fleet.share.remote import (
     check_outgoing,
 )
 from fleet.store import git, tree
-from fleet.store.git import SCHEMES, SEEN, Bare, Done, Entry, GitDamaged, GitFailed, GitTimeout, GitTooMuch
+from fleet.store.git import SCHEMES, SEEN, Author, Bare, Done, Entry, GitDamaged, GitFailed, GitTimeout, GitTooMuch
 from fleet.text.screening import for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
@@ -74,7 +74,7 @@ class GitRemote:
         branch: its short name. It holds exactly the tree of ``clan-learnings/``.
         timeout_s: how long one pull or push may take in all.
         mirror: the tree store of the same repository, where there is one: so that trees are listed once.
-        author: as whom to commit: a word that stands for this machine in this clan, and says nothing else.
+        author: as whom to commit.
 
     Raises:
         BadRemote: the url or the branch is not one that we hand to git.
@@ -88,7 +88,7 @@ class GitRemote:
         *,
         timeout_s: float = 60,
         mirror: tree.GitTree | None = None,
-        author: str = "fleet",
+        author: Author | None = None,
     ) -> None:
         self.warnings: list[str] = []
         self.skipped = 0
@@ -342,7 +342,10 @@ class GitRemote:
 
     def _refused(self, what: str) -> RemoteRefused:
         then = "has put that right" if _UNFIT.search(what) else "allows that"
-        return RemoteRefused(f"{self.name} refused the push: {what}; {_SAFE} once whoever runs it {then}")
+        hint = (
+            "" if self._author and self._author.identity else ". If it wants a person's name: fleet init --author git"
+        )
+        return RemoteRefused(f"{self.name} refused the push: {what}; {_SAFE} once whoever runs it {then}{hint}")
 
 
 def _generated(files: Files) -> str:
@@ -372,6 +375,27 @@ def is_tracked(folder: Path, name: str) -> bool:
     with suppress(GitTimeout, GitTooMuch, OSError):
         return bool(_ask(folder, "ls-files", "--", name))
     return False
+
+
+def identity(folder: Path) -> str:
+    """Return ``Name <address>`` as git is set to here, "" where it is not."""
+    with suppress(GitTimeout, GitTooMuch, OSError):
+        found = f"{_ask(folder, 'config', '--get', 'user.name')} <{_ask(folder, 'config', '--get', 'user.email')}>"
+        return found if git.is_identity(found) else ""
+    return ""
+
+
+def signing(folder: Path) -> tuple[str, ...] | None:
+    """Return the settings with which git is set to sign commits in a folder, None where it is not.
+
+    A program that signs is taken from a person's own configuration alone: a folder's may come from anywhere.
+    """
+    with suppress(GitTimeout, GitTooMuch, OSError):
+        if _ask(folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
+            return None
+        told = ((key, _ask(folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
+        return tuple(f"{key}={value}" for key, value in told if value)
+    return None
 
 
 def _ask(folder: Path, *arguments: str) -> str:

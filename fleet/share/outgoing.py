@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from fleet.model import line as codec
+from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
@@ -20,8 +21,10 @@ from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of, raw_lines
 from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Paths, TreeGoneError, members_file, members_of
 from fleet.store.workspace import Workspace
+from fleet.text.screening import for_terminal
 
 ATTRIBUTES_TEXT = b"*.jsonl merge=union -text\n*.md merge=union\n*.toml merge=union\n"
+_SUBJECT_CHARS_MAX = 72
 _STRIPPED = "stripped"  # where the local database keeps up to which tree purged values were looked for
 
 
@@ -56,6 +59,31 @@ class Outgoing(msgspec.Struct):
     def count(self) -> int:
         """How many lines go out."""
         return sum(len(lines) for lines in self.lines.values())
+
+
+def subject(out: Outgoing) -> str:
+    """Return what a push says of itself, in a line: what was learned or found, by which agents, and how much more.
+
+    Its words are those of the lines that go out, which the gate has seen.
+    """
+    stems = (path.rpartition("/")[2].removesuffix(".jsonl") for path, lines in out.lines.items() if lines)
+    who = ", ".join(sorted({names.agent_of(stem) for stem in stems if names.is_replica(stem)})) or "fleet"
+    learned = [text for each in out.entries if isinstance(each, Line) and (text := _text_of(each))]
+    found = [each.problem or each.solution for each in out.entries if isinstance(each, Discovery) and not each.retracts]
+    said = [f"learned: {text}" for text in learned] + [f"found: {text}" for text in found]
+    if not said:
+        return f"{who}: {out.count:,} {'line' if out.count == 1 else 'lines'}"
+    first = said[0] if len(said[0]) <= _SUBJECT_CHARS_MAX else said[0][: _SUBJECT_CHARS_MAX - 1].rstrip() + "…"
+    more = f" (and {len(said) - 1:,} more)" if len(said) > 1 else ""
+    return f"{who} {for_terminal(first)}{more}"
+
+
+def _text_of(line: Line) -> str:
+    """Return the words of a lesson that a line tells for the first time."""
+    for column in line.w.values():
+        if column.add and "text" in column.first:
+            return str(column.first["text"])
+    return ""
 
 
 def planned(workspace: Workspace, *, drop_alone: bool = False) -> Outgoing:

@@ -235,7 +235,7 @@ class _Exchange:
             self.done.withheld = out.withheld
             if not out.files:
                 return out
-            pushed = self.remote.push(out.files, mark)
+            pushed = self.remote.push(out.files, mark, message=outgoing.subject(out))
             if not isinstance(pushed, Moved):
                 self._confirm(out.files, pushed)
                 for path, lines in out.lines.items():
@@ -263,8 +263,10 @@ class _Exchange:
             if files or always:
                 files |= self._pages(files, paths)
             mark = tree.head() if isinstance(self.remote, Mirrored) else self._mark()
+        number = lessons.count(b"\n")
+        told = f"fleet: edition of {number:,} {'lesson' if number == 1 else 'lessons'}" if lessons else "fleet: edition"
         for _ in range(self._attempts_max if files else 0):
-            pushed = self.remote.push(files, mark)
+            pushed = self.remote.push(files, mark, message=told)
             if not isinstance(pushed, Moved):
                 self._confirm(files, pushed)
                 self.done.edition = True

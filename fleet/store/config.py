@@ -25,6 +25,7 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         remote: git remote of the clan; "" means: the ``origin`` of the repository around, once confirmed.
         branch: its branch.
+        author: "Name <address>" that commits there bear, whoever makes them; "": who agreed to be named here.
         fields: fields of a correction that travel besides text, correct, category and tags: "wrong", "source".
         attempts: how often a refused push is tried anew.
         wait_s: how long one git command may take.
@@ -33,6 +34,7 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     remote: str = ""
     branch: str = "fleet"
+    author: Annotated[str, msgspec.Meta(pattern="^([^<>\\x00-\\x1f]*[^<>\\x00-\\x20] *<[^<>\\x00-\\x20]+>)?$")] = ""
     fields: list[str] = []
     attempts: int = 15
     wait_s: float = 60.0

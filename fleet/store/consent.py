@@ -22,7 +22,9 @@ REFLECT = "reflect"
 """The endpoint or command that reflects."""
 WEBHOOK = "webhook"
 """Where a message goes when something waits for a person."""
-KINDS = (REMOTE, LIVE, SEMANTIC, REFLECT, WEBHOOK)
+AUTHOR = "author"
+"""The ``Name <address>`` that commits to the clan's branch bear."""
+KINDS = (REMOTE, LIVE, SEMANTIC, REFLECT, WEBHOOK, AUTHOR)
 
 _OURS = re.compile(r"FLEET_[A-Z0-9_]{1,120}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

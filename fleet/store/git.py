@@ -281,7 +281,49 @@ SEEN = "refs/fleet/seen"
 """The remote's head as last seen."""
 NEXT = "refs/fleet/next"
 """The commit that is about to be pushed."""
-_AUTHOR = "fleet"
+_NAMELESS = "fleet"
+_MACHINE = "Fleet-Machine"
+"""The trailer of a commit that bears a person's identity: the word that stands for the machine."""
+
+_WORD = re.compile(r"[0-9a-f]{12}")
+_IDENTITY = re.compile(r"([^<>\x00-\x1f\x7f]{1,200}?) *<([^<>\x00-\x20\x7f]{1,200})>")
+
+
+class Author(NamedTuple):
+    """As whom to commit.
+
+    Attributes:
+        machine: a word that stands for this machine in this clan, and says nothing else.
+        identity: ``Name <address>`` that a person agreed to; "": the machine's word is all that is said.
+        signing: settings of git with which commits are signed; None: they are not.
+    """
+
+    machine: str = _NAMELESS
+    identity: str = ""
+    signing: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """The author's name."""
+        found = _IDENTITY.fullmatch(self.identity)
+        return found[1].strip() if found else _NAMELESS
+
+    @property
+    def email(self) -> str:
+        """The author's address."""
+        found = _IDENTITY.fullmatch(self.identity)
+        return found[2] if found else f"{self.machine}@localhost"
+
+    @property
+    def trailer(self) -> str:
+        """What stands behind a commit's message: the machine, where the address does not say it."""
+        return f"\n\n{_MACHINE}: {self.machine}\n" if _IDENTITY.fullmatch(self.identity) else ""
+
+
+def is_identity(text: str) -> bool:
+    """Tell whether a text is ``Name <address>``, as git takes it."""
+    return _IDENTITY.fullmatch(text) is not None and bool(text.partition("<")[0].strip())
+
 
 _CONNECT_S_MAX = 15.0
 _CONFIG = b"""\
@@ -503,18 +545,23 @@ class Bare:
         return found
 
     def pushers(self, commit: str, folder: str) -> dict[str, set[str]]:
-        """Return who committed to each file of a folder, by their addresses, in the newest commits of a history."""
-        listed = ("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", "--format=%x01%ae", commit)
+        """Return who committed to each file of a folder, in the newest commits of a history.
+
+        Each by an address: the author's, and that of the machine, which a commit in a person's name tells in a trailer.
+        """
+        told = f"--format=%x01%ae%x01%(trailers:key={_MACHINE},valueonly,separator=%x01)"
+        listed = ("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", told, commit)
         done = self.git(*listed, "--", f"{folder}/")
         if done.code:
             raise self.trouble(done)
         found: dict[str, set[str]] = {}
-        author = ""
+        who: list[str] = []
         for row in done.out.decode("utf-8", "backslashreplace").split("\n"):
             if row.startswith("\x01"):
-                author = row[1:]
+                email, *words = row[1:].split("\x01")
+                who = [email, *(f"{word}@localhost" for word in words if _WORD.fullmatch(word))]
             elif row:
-                found.setdefault(row, set()).add(author)
+                found.setdefault(row, set()).update(who)
         return found
 
     # --- trees and blobs --------------------------------------------------------------------------------------------
@@ -664,7 +711,7 @@ class Bare:
         *,
         message: str,
         at_s: float = 1.0,
-        author: str = _AUTHOR,
+        author: Author | None = None,
         kept: Mapping[str, Entry] | None = None,
     ) -> str:
         """Lay files over the tree of a commit, ``b""`` removes one; return the new commit, held by ``NEXT``.
@@ -675,11 +722,13 @@ class Bare:
         Raises:
             GitDamaged: the commit that it builds on is not here.
         """
-        who = f"{_AUTHOR} <{author}@localhost> {max(1, int(at_s))} +0000"
-        line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split()).encode("utf-8", "replace")
+        author = author or Author()
+        who = f"{author.name} <{author.email}> {max(1, int(at_s))} +0000"
+        line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split()) + author.trailer
+        said = line.encode("utf-8", "replace")
         with self.scratch() as script:
             script.write(f"feature done\ncommit {NEXT}\nmark :1\nauthor {who}\ncommitter {who}\n".encode())
-            script.write(b"data %d\n%b\n" % (len(line), line))
+            script.write(b"data %d\n%b\n" % (len(said), said))
             if on:
                 script.write(f"from {on}\n".encode())
             if kept is not None:
@@ -698,10 +747,33 @@ class Bare:
             done = self.git("fast-import", "--quiet", "--force", stdin=script)
         commit = done.out.decode("ascii", "replace").strip()
         if done.code == 0 and _ID.fullmatch(commit):
-            return commit
+            return commit if author.signing is None else self._signed(commit, on, author, said)
         for report in self.folder.glob("fast_import_crash_*"):
             report.unlink(missing_ok=True)
         raise self.trouble(done)
+
+    def _signed(self, commit: str, on: str, author: Author, said: bytes) -> str:
+        """Return the same commit with a signature, held by ``NEXT``; fast-import makes none.
+
+        Raises:
+            GitFailed: it cannot be signed.
+        """
+        settings = (f"user.name={author.name}", f"user.email={author.email}", *(author.signing or ()))
+        options = [part for each in settings for part in ("-c", each)]
+        parent = ["-p", on] if on else []
+        with self.scratch() as message:
+            message.write(said)
+            self._check()
+            done = self._run((*GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
+        signed = done.out.decode("ascii", "replace").strip()
+        if done.code or not _ID.fullmatch(signed):
+            raise GitFailed(
+                f"the commit could not be signed, as git is set to here ({self.words(done)}): see commit.gpgsign and "
+                "user.signingkey, or `fleet init --author none`"
+            )
+        if (held := self.git("update-ref", NEXT, signed)).code:
+            raise self.trouble(held)
+        return signed
 
     # --- running git ------------------------------------------------------------------------------------------------
 
