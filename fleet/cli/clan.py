@@ -142,7 +142,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
         workspace.clan,
         workspace.local,
         *map(workspace.home, workspace.agents_here()),
-    )  # fleet wrote what lies there
+    )  # fleet wrote it
     there = moving.preview([each for each in files if not any(each.is_relative_to(folder) for folder in own)])
     kept = [Path(path) for path, number in there.files.items() if number]
     if kept:
