@@ -758,3 +758,8 @@ def _stamps(columns: Iterable[Column]) -> Iterator[str]:
         for marks in (column.over, column.purge):
             for fields in marks.values():
                 yield from fields.values()
+
+
+def wordings(line: Line) -> list[dict[str, Any]]:
+    """Return what each writer of a line first called its fields."""
+    return [column.first for _, column in sorted(line.w.items()) if column.first]

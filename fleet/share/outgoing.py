@@ -14,7 +14,7 @@ import msgspec
 from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
-from fleet.model.line import Carried, Line
+from fleet.model.line import Carried, Line, wordings
 from fleet.model.pattern import fold
 from fleet.share import policy
 from fleet.share.remote import Files
@@ -80,10 +80,7 @@ def subject(out: Outgoing) -> str:
 
 def _text_of(line: Line) -> str:
     """Return the words of a lesson that a line tells for the first time."""
-    for column in line.w.values():
-        if column.add and "text" in column.first:
-            return str(column.first["text"])
-    return ""
+    return next((str(told["text"]) for told in wordings(line) if "text" in told), "")
 
 
 def planned(workspace: Workspace, *, drop_alone: bool = False) -> Outgoing:

@@ -263,8 +263,8 @@ class _Exchange:
             if files or always:
                 files |= self._pages(files, paths)
             mark = tree.head() if isinstance(self.remote, Mirrored) else self._mark()
-        number = lessons.count(b"\n")
-        told = f"fleet: edition of {number:,} {'lesson' if number == 1 else 'lessons'}" if lessons else "fleet: edition"
+        number = files.get("patterns.jsonl", b"").count(b"\n")
+        told = f"fleet: edition of {number:,} {'lesson' if number == 1 else 'lessons'}" if number else "fleet: edition"
         for _ in range(self._attempts_max if files else 0):
             pushed = self.remote.push(files, mark, message=told)
             if not isinstance(pushed, Moved):
