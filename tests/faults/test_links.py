@@ -108,6 +108,8 @@ def test_a_link_that_leads_nowhere_or_round_is_told_or_taken_for_nothing_and_wri
     if aside.exists() and not path.exists():
         aside.rename(path)
     bench.run("velma", "sync", expect=None)
+    # A database of before knows nothing of what was written meanwhile under our name: that is asked.
+    bench.run("velma", "review", "--answer", f"own:{bench.replica('velma')}=take", expect=None)
     bench.run("velma", "sync")
     found = {p["text"]: p["seen"] for p in bench.patterns("velma", "--all")["patterns"]}
     assert found[LESSON] == 2

@@ -258,12 +258,15 @@ class Bridge:
         name = parts_of(key)[0]
         if change.after == self._own.get(name):
             return []
-        if change.after is not None and name not in self._own and self._was_ours(key, change.after):
+        is_ours = self._was_ours(key, change.after)
+        if is_ours and name not in self._own and change.after is not None:
             self._own[name] = change.after
             self._note_writer(name, self.writer)
             return []
         self._again.add(key)
         self._lacking[name] = None
+        if is_ours:  # Yjs chose between what an earlier start of ours put and what this one did
+            return []
         self.counts.healed += 1
         return [_refused(key, change.after, _FORGED)] if change.after is not None else []
 
