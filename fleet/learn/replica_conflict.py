@@ -113,7 +113,9 @@ def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, st
     with workspace.log_lock(agent):
         moved = [
             record._replace(
-                replica=fresh, at=workspace.clock.tick(), extra=tuple(dict.fromkeys((*record.extra, PART, MOVED)))
+                replica=fresh,
+                at=workspace.clock.tick(),
+                extra=record.extra if PART in record.extra else (*record.extra, PART, MOVED),
             )
             for record in corrections_md.latest(counting.read_log(workspace, agent).records)
             if record.replica == old and record.at > adds.get(record.pattern, "~")

@@ -63,7 +63,7 @@ class Arrivals:
             if after == before:
                 continue
             if writer in self._policy.mine:
-                if in_tree or owner not in self._policy.mine:
+                if in_tree:  # files here are ours to write
                     self._note(self._own, whole.id, writer, before, after)
                 continue
             if owner and owner not in (writer, *self._policy.mine):

@@ -357,22 +357,30 @@ class Ingest:
         self._done_bytes, self._all_bytes = 0, _bytes(sources)
         fold.refold()
         if self.tree is not None and self._head() != get_meta(connection, "head"):
+            # Whoever took this tree has asked about it, before the ref went there. These rows are older than that.
+            arrivals, fold.arrivals = fold.arrivals, None
             self._fold_tree(fold, self.tree, self._head())
+            fold.arrivals = arrivals
         self._fold_files(fold, sources)
         self._end(fold)
 
     def _end(self, fold: Rows) -> None:
         """End a transaction's joins; tell and keep what could not be read, and what a person is asked about."""
-        if fold.arrivals is not None and self._withhold is not None:
-            known = fold.connection.execute("SELECT count(*) FROM pattern WHERE listed").fetchone()[0]
-            held = fold.arrivals.held(known)
-            if held or fold.arrivals.brought:
-                fold.follow(self._withhold(held, fold.arrivals.brought))
+        self._ask_about(fold)
         fold.end()
         if fold.read.markers:
             self._warn(f"{fold.read.markers} conflict-marker lines were dropped; both sides were read")
         if fold.read.refused:
             self._quarantine(fold.read.refused)
+
+    def _ask_about(self, fold: Rows) -> None:
+        """Leave out of the folds what a person is asked about. On the disk, whatever becomes of the transaction."""
+        if fold.arrivals is not None and self._withhold is not None:
+            known = fold.connection.execute("SELECT count(*) FROM pattern WHERE listed").fetchone()[0]
+            held = fold.arrivals.held(known)
+            if held or fold.arrivals.brought:
+                fold.follow(self._withhold(held, fold.arrivals.brought))
+        fold.arrivals = None
 
     def _fold_files(self, fold: Rows, sources: Sequence[Source]) -> None:
         connection = fold.connection
@@ -441,7 +449,7 @@ class Ingest:
     def take(self, commit: str, writer: str = "") -> Taken:
         """Go on to another fetched tree, and bring the files here in step with it. The caller holds the write lock.
 
-        In this order: the ref, the files that gain lines, those that lose lines, then the transaction.
+        In this order: what is to be asked, the ref, the files that gain lines, those that lose lines, the transaction.
 
         Args:
             commit: of the tree.
@@ -459,7 +467,6 @@ class Ingest:
         return self._taken(self.tree, commit, writer)
 
     def _taken(self, tree: GitTree, commit: str, writer: str) -> Taken:
-        tree.move(commit)
         taken = Taken()
         with self._changing() as fold:
             connection = fold.connection
@@ -467,6 +474,9 @@ class Ingest:
             before = dict(connection.execute("SELECT path, oid FROM tree"))
             if commit != get_meta(connection, "head"):
                 taken.lost = self._fold_tree(fold, tree, commit)
+            self._ask_about(fold)
+            if get_meta(connection, "head") == commit:
+                tree.move(commit)
             oids = _oids(tree, self._head())
             plans = self._plans(fold, tree, oids)
             taken.put_back = [
