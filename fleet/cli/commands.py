@@ -193,9 +193,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from fleet.cli.version import version  # asks an installer's notes, or git
-
-        print(version())
+        print(_module("version").version())
         raise typer.Exit
 
 
