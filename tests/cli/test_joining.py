@@ -138,3 +138,31 @@ def test_a_remote_that_does_not_answer_is_said_and_the_workspace_stands(stage: S
     assert "next: " in done.stdout
     assert json.loads(stage.run("velma", "status", "--json").stdout)["agent"] == "velma"
     assert "no git repository" in stage.run("bare", "init", "--remote", "origin", expect=2).stderr
+
+
+def test_from_nothing_to_a_lesson_in_another_agents_session_in_six_commands_and_under_five_minutes(stage: Stage):
+    for agent in ("tank", "velma"):
+        project(stage, agent)
+    began_s, commands = time.monotonic(), 0
+
+    def fleet(where: str, *words: str) -> str:
+        nonlocal commands
+        commands += 1
+        return stage.run(where, *words).stdout
+
+    fleet("tank", "init", "--agent", "tank", "--remote", "origin", "--install", "claude-code")
+    fleet("tank", "correct", "--wrong", "w", "--right", "look first", "--pattern", LESSON)
+    fleet("tank", "sync")
+    fleet("velma", "init", "--agent", "velma", "--remote", "origin", "--install", "claude-code")
+    assert commands <= 6
+    assert time.monotonic() - began_s < 300
+    settings = json.loads((stage.folder / "velma/.claude/settings.json").read_text())
+    assert "fleet hook SessionStart" in json.dumps(settings["hooks"]["SessionStart"])
+    began = {
+        "hook_event_name": "SessionStart",
+        "session_id": "s",
+        "source": "startup",
+        "cwd": str(stage.folder / "velma"),
+    }
+    assert LESSON in stage.run("velma", "hook", "SessionStart", text=json.dumps(began)).stdout
+    assert "router.py" in stage.git("ls-files", "agents", where="velma")
