@@ -255,6 +255,10 @@ class MemoryTree:
         self._commits[commit] = (tuple(parents), paths)
         return commit
 
+    def has(self, path: str) -> bool:
+        """Tell whether anything stands at a path of the tree that is taken in."""
+        return path in self.paths(self._head)
+
     def knows(self, commit: str) -> bool:
         """Tell whether a commit is here."""
         return commit in self._commits
