@@ -234,7 +234,7 @@ def _reflected(workspace: Workspace, agent: str, session: Session, run: str, *, 
         why = session.trouble or "the transcript tells of nothing"
         return _ended(workspace, agent, msgspec.structs.replace(record, outcome="skipped", why=f"not read: {why}"))
     made = digest.digest(session.events, workspace.config.reflect.tokens)
-    record = msgspec.structs.replace(record, left_out="; ".join(filter(None, [made.left_out, session.trouble])))
+    record = msgspec.structs.replace(record, left_out="; ".join(filter(None, [made.left_out.rstrip("."), session.trouble])))
     answer = _answer_of(lines, open_run)
     if answer is None:
         if deferred := _reserved(workspace, agent, record, lines):
@@ -275,7 +275,7 @@ def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
         host=session.host,
         transcript=session.path,
         reflector=who,
-        left_out="; ".join(filter(None, [made.left_out, session.trouble])),
+        left_out="; ".join(filter(None, [made.left_out.rstrip("."), session.trouble])),
         tokens_in=made.tokens,
         usd=0.0 if who == RULES else limits(workspace).max_usd,
     )

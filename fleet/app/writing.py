@@ -15,12 +15,13 @@ from typing import NamedTuple
 import msgspec
 
 from fleet.hosts.sessions import Session
-from fleet.learn import corrections, corrections_md, private
-from fleet.learn.corrections import Correction
+from fleet.learn import corrections, corrections_md, counting, private
+from fleet.learn.corrections import Correction, Logged
 from fleet.model import edits as lesson_edits
 from fleet.model.errors import DiskError, FleetError, NoError
 from fleet.model.line import Line
 from fleet.model.names import normalise
+from fleet.model.pattern import fold
 from fleet.reflect import inbox, notes, reflectors, rules
 from fleet.reflect.inbox import Item
 from fleet.reflect.records import Written
@@ -51,12 +52,14 @@ class Planned(NamedTuple):
         lesson: as the reflector said it.
         same: id of the known lesson that it says again; "" for a new one.
         entry: id of the entry of the log that waits for this lesson; "" for none.
+        is_logged: that entry has it: a pass logged it, and a crash ended that pass before it was recorded.
     """
 
     key: str
     lesson: Lesson
     same: str
     entry: str
+    is_logged: bool = False
 
 
 class Plan(NamedTuple):
@@ -264,7 +267,10 @@ def _lessons(about: _About) -> _Part:
         text = lesson.text
         key = rules.proposal_id(about.session.id, lesson.by, text)
         if key in about.page:
-            skipped.append(f"{text[:80]!r} was logged for this session before")
+            if (left := _left_by_a_crash(about.workspace, entries, key)) is not None:
+                planned.append(Planned(key, lesson, left.pattern, left.id, is_logged=True))
+            else:
+                skipped.append(f"{text[:80]!r} was logged for this session before")
             continue
         if why := about.support.of(lesson):
             items.append(_candidate(about, lesson, why))
@@ -280,6 +286,17 @@ def _lessons(about: _About) -> _Part:
             continue
         planned.append(Planned(key, lesson, same, entry))
     return _Part(Written(name="lessons", skipped=tuple(skipped)), lessons=tuple(planned), items=tuple(items))
+
+
+def _left_by_a_crash(
+    workspace: Workspace, entries: "Iterable[corrections_md.Bound]", key: str
+) -> corrections_md.Record | None:
+    """Return the record of an entry that a pass logged, if no run has it: then nothing could take it back."""
+    record = next((each.record for each in entries if each.record is not None and key in each.entry.source), None)
+    if record is None:
+        return None
+    known = {field.id for run in runs.listed(workspace) for field in run.fields if field.name == "entry"}
+    return None if record.id in known else record
 
 
 def _candidate(about: _About, lesson: Lesson, why: str) -> Item:
@@ -336,7 +353,9 @@ def _log(
     for each in planned:
         source = f"session-end reflection, {each.lesson.by or 'self'} {each.key}"
         try:
-            if each.entry:
+            if each.is_logged:
+                logged = _logged_before(workspace, agent, each)
+            elif each.entry:
                 stated = corrections.state_lesson(
                     workspace, agent, each.entry, each.lesson.text, f"{each.lesson.right} ({source})", same=each.same
                 )
@@ -361,6 +380,16 @@ def _log(
             firsts.append(logged.id)
     _note_origin(workspace, agent, firsts)
     return Written(name="lessons", ids=tuple(ids), count=len(ids), skipped=tuple(skipped), error=error), fields, firsts
+
+
+def _logged_before(workspace: Workspace, agent: str, planned: Planned) -> Logged:
+    """Return what became of a lesson that a pass logged before it crashed: counted by now, and first stated by it."""
+    counting.reconcile_all(workspace)
+    line = private.whole(workspace, agent, planned.same)
+    text, seen = (folded.text, folded.count("seen")) if line and (folded := fold(line)) else (planned.lesson.text, 1)
+    logged = Logged(planned.same, text, seen, ())
+    logged.entry, logged.is_first = planned.entry, seen == 1
+    return logged
 
 
 def _note_origin(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
@@ -430,14 +459,16 @@ def _skill(about: _About) -> _Part:
     if len(body) < _SKILL_CHARS_MIN:
         return _Part(Written(name="skill", skipped=(f"{slug}: its body has fewer than {_SKILL_CHARS_MIN} characters",)))
     draft, target = about.home("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
-    if os.path.lexists(workspace.root / draft):
-        return _Part(Written(name="skill", skipped=(f"{draft} is there already, and is never overwritten",)))
     known = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
     about_it = screening.one_line(said.skill_description or slug)
     if known:
         text = f"{known.rstrip()}\n\n## From a session\n\n{body}\n"
     else:
         text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(about_it).decode()}\n---\n\n{body}\n"
+    is_there = os.path.lexists(workspace.root / draft)
+    there = Written(name="skill", skipped=(f"{draft} is there already, and is never overwritten",))
+    if is_there and workspace.files.read(workspace.root / draft) != text.encode():
+        return _Part(there)
     until = (datetime.fromisoformat(workspace.wall()[:10]) + timedelta(days=SKILL_DAYS)).date().isoformat()
     item = about.item(
         "skill",
@@ -448,6 +479,8 @@ def _skill(about: _About) -> _Part:
         body={"draft": draft, "target": target, **({"before": jsonl.screened(known)} if known else {})},
         until=until,
     )
+    if is_there:  # a pass that a crash ended may have left it without its place in the inbox
+        return _Part(there, items=(item,))
     edit = _edit(workspace, draft, text.encode())
     return _Part(Written(name="skill", ids=(draft,), count=1), edits=(edit,), items=(item,))
 

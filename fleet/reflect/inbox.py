@@ -132,7 +132,7 @@ class Put(NamedTuple):
 
     Attributes:
         id: of the item, or of the one that it is the same as.
-        is_new: whether it waits now and did not before.
+        is_new: whether it waits now and did not before its run.
         why: why it is not new, in a sentence.
     """
 
@@ -180,7 +180,8 @@ def put_all(workspace: Workspace, agent: str, items: Sequence[Item]) -> list[Put
             named = _named(workspace, each)
             like = known.get(named.id) or _alike(named, known.values())
             if (why := _standing(like)) and like is not None:
-                done.append(Put(like.item.id, is_new=False, why=why))
+                is_again = like.waits and like.item.run == each.run != ""  # a crash ended that run, and it goes on
+                done.append(Put(like.item.id, is_new=is_again, why="" if is_again else why))
                 continue
             known[named.id] = Entry(agent, named)
             fresh.append(named)

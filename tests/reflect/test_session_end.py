@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import signal
 import stat
 import sys
 
@@ -446,6 +448,76 @@ def test_a_crash_between_the_files_and_the_record_writes_nothing_twice(w, talk, 
     assert (pages(w), (w.home("velma") / "corrections.md").read_bytes()) == (before, log)
     assert done.record.saved
     assert len(list(runs.listed(w))) == 1
+
+
+EVERYTHING = answer(
+    memory_notes=["never force-push to a shared branch"],
+    should_skill=True,
+    skill_slug="publish-branch",
+    skill_description="How a branch is published",
+    skill_body="1. Fetch.\n2. Rebase.\n3. `git push --force-with-lease`, and look at what it says.",
+    persona_observations=["says please first"],
+    next_check_at="2026-05-12T09:00:00Z",
+    user_model_updates={"dev1": ["never wants a force-push to a shared branch"]},
+    lessons=[{"text": "Use --force-with-lease", "quote": "never force-push to a shared branch", "by": "person"}],
+)
+
+
+def reopened(root, clock) -> Workspace:
+    return Workspace(root, World(durable=False, wall_ms=clock))
+
+
+def killed_at(root, clock, path, write: int) -> bool:
+    """Reflect in a process that is killed before its so many-th write; tell whether it came to that."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            left = iter(range(write))
+
+            def counted(real):
+                def call(*words, **more):
+                    if next(left, None) is None:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return real(*words, **more)
+
+                return call
+
+            Files._rename, Files._write_all = counted(Files._rename), counted(Files._write_all)
+            session_end.reflect(reopened(root, clock), "velma", path)
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert status == 0 or os.WTERMSIG(status) == signal.SIGKILL
+    return status != 0
+
+
+def test_a_reflection_that_is_killed_at_any_write_is_whole_when_it_runs_again(w, talk, tmp_path, clock):
+    (w.home("velma")).mkdir(parents=True, exist_ok=True)
+    (w.home("velma") / "memory.md").write_bytes(b"# Mine\n\nkeep this\n")
+    scripted(w, tmp_path, EVERYTHING)
+    before = pages(w)
+    w.close()
+    saved = shutil.copytree(w.root, tmp_path / "saved", symlinks=True)
+    wanted, write, is_killed = None, -1, True
+    while is_killed:
+        is_killed = write < 0 or killed_at(w.root, clock, talk.path, write)
+        again = reopened(w.root, clock)
+        session_end.reflect(again, "velma", talk.path)
+        (run,) = [each.id for each in runs.listed(again)]
+        kinds = sorted(each.item.kind for each in inbox.waiting(again, ["velma"]))
+        seen = {each.text: each.count("seen") for each in again.patterns.lessons()}
+        found = (pages(again), kinds, seen, [each.record.saved for each in records.passes(again, "velma")])
+        wanted = wanted or found
+        assert found == wanted, f"killed at write {write}"
+        undoing.undo(again, run)
+        assert pages(again) == before
+        again.close()
+        shutil.rmtree(w.root)
+        shutil.copytree(saved, w.root, symlinks=True)
+        write += 1
+    assert write > 15
 
 
 def test_two_processes_never_reflect_on_one_session_at_once(w, talk):

@@ -253,6 +253,7 @@ class Ledger:
     Attributes:
         seen: occurrences by lesson.
         maybe: further ones that may count.
+        merged: pairs of ids that somebody called one lesson.
         retired: ids of lessons that somebody retired.
         discoveries: ids.
         private: words of lessons that never leave.
@@ -265,6 +266,7 @@ class Ledger:
 
     seen: Counter[str] = field(default_factory=Counter)
     maybe: Counter[str] = field(default_factory=Counter)
+    merged: set[tuple[str, str]] = field(default_factory=set)
     retired: set[str] = field(default_factory=set)
     discoveries: set[str] = field(default_factory=set)
     private: set[str] = field(default_factory=set)
