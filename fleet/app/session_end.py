@@ -234,7 +234,9 @@ def _reflected(workspace: Workspace, agent: str, session: Session, run: str, *, 
         why = session.trouble or "the transcript tells of nothing"
         return _ended(workspace, agent, msgspec.structs.replace(record, outcome="skipped", why=f"not read: {why}"))
     made = digest.digest(session.events, workspace.config.reflect.tokens)
-    record = msgspec.structs.replace(record, left_out="; ".join(filter(None, [made.left_out.rstrip("."), session.trouble])))
+    record = msgspec.structs.replace(
+        record, left_out="; ".join(filter(None, [made.left_out.rstrip("."), session.trouble]))
+    )
     answer = _answer_of(lines, open_run)
     if answer is None:
         if deferred := _reserved(workspace, agent, record, lines):

@@ -175,8 +175,7 @@ def _tell_next(workspace: Workspace) -> None:
     first = (
         "`fleet start` shows what a session starts with"
         if is_called
-        else "`fleet install claude-code` lets each \
-session start with what is known"
+        else "`fleet install claude-code` lets each session start with what is known"
     )
     say(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')
 
