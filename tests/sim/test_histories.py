@@ -16,7 +16,7 @@ import pytest
 from tests.sim.simulator import Simulation, history
 
 ROOT = Path(__file__).resolve().parents[2]
-HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "400"))
+HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "200"))
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", "0"))
 TWICE = int(os.environ.get("FLEET_SIM_TWICE", "10"))
 BATCH = 10
