@@ -188,7 +188,7 @@ def _next(found: dict[str, Any]) -> tuple[str, str]:
         ),
         (waits["to_state"], "fleet learn --waiting", "corrections without a lesson count for nothing"),
         (waits["pairs"], "fleet review", "lessons may say the same"),
-        (not found["hooks"]["event"], "fleet install claude-code", "then the loop runs by itself"),
+        (not found["hooks"]["event"], "fleet install claude-code", "the loop runs by itself, from the next session on"),
         (not found["known"]["lessons"], LOG_A_CORRECTION, "logs the first lesson"),
         (not found["remote"], "fleet init --remote URL", "shares the lessons with the clan"),
         (

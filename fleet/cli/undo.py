@@ -92,7 +92,7 @@ def _rows(done: Undone) -> list[str]:
     rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in done.merged]
     rows += _some([f"  {each}" for each in done.did])
     rows += _some([f"  left: {each}" for each in done.left])
-    if done.by:
+    if done.by and not any(each.startswith("d-") for each in done.run.lessons):  # a discovery does not come back
         rows.append(f"`fleet undo {done.by}` does it again")
     return rows
 
