@@ -29,7 +29,7 @@ _COMPARED_MAX = 100
 _DAY_MS = 86_400_000
 _YEAR_9999_MS = 253_370_764_800_000
 _HEARD_MS = 60_000
-"""Who is online is known for so long after the sidecar wrote it down."""
+"""Time for which who is online counts as known, after the sidecar wrote it down."""
 _ONLINE_BYTES_MAX = 1024 * 1024
 _LOOKED = "looked"
 
@@ -66,7 +66,7 @@ def note_looked(workspace: Workspace) -> None:
 
 
 class _Looked(NamedTuple):
-    """When a person looked last: the generation of the rows, and the time; "" for never."""
+    """A person's last look: the generation of the rows, and the time; "" for never."""
 
     generation: int = 0
     at: str = ""

@@ -124,7 +124,7 @@ def of_branch(read: Callable[[str], bytes]) -> Files:
 
 
 class _Clan:
-    """What an edition's lessons amount to, merged records as one. Holds few of them at a time.
+    """Lessons of an edition, merged records as one. Holds few of them at a time.
 
     Attributes:
         best: the best lessons, twice as many as a page shows.

@@ -1,14 +1,16 @@
-"""What a shell completes: ids, agents, categories, tags, types. Where nothing can be read, nothing is offered."""
+"""Completion in a shell: ids, agents, categories, tags, types. Where nothing can be read, nothing is offered."""
 
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from sqlite3 import Error
 
 import typer
 
 from fleet.hosts.calls import root_around
 from fleet.model import names
 from fleet.model.discovery import TYPES
+from fleet.model.errors import FleetError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
 
@@ -30,7 +32,7 @@ def of(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
             return []
         try:
             return [each for each in ask(workspace, incomplete) if each[0].startswith(incomplete)][:_MAX]
-        except Exception:  # noqa: BLE001 - a person who presses a key wants no message in the middle of a line
+        except (FleetError, OSError, Error):  # who presses a key wants no message in the middle of a line
             return []
         finally:
             workspace.close()

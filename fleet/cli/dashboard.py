@@ -1,4 +1,4 @@
-"""What ``fleet`` alone prints: a dashboard of the workspace here, or how to begin where there is none."""
+"""Output of ``fleet`` alone: a dashboard of the workspace here, or how to begin where there is none."""
 
 import os
 import sys

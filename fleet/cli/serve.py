@@ -1,4 +1,4 @@
-"""What runs in the background, and what a person asks about it: polls and the sidecar."""
+"""Commands of what runs in the background: polls and the sidecar."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""What `fleet --version` says: which version, of which commit, and which Python runs it."""
+"""Text of ``fleet --version``: the version, its commit, and the Python that runs it."""
 
 import json
 import platform

@@ -21,7 +21,7 @@ STATES = ("candidate", "published")
 
 _WORDS = frozenset({"category", "correct", "scope", "state", "text", "title"})  # never read as JSON
 ALIASES = {"right": "correct", "pattern": "text", "lesson": "text", "tag": "tags"}
-"""What a field is called where a lesson is logged, and what it is called here."""
+"""Names of fields as `fleet correct` has them, each with its name in a record."""
 KNOWN = frozenset(
     {"category", "correct", "importance", "scope", "source", "state", "tags", "text", "title", "trigger", "wrong"}
 )

@@ -42,7 +42,7 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """When a whole edition is written, and for whom an agent's own files are.
+    """Settings of what is kept: when a whole edition is written, and for whom an agent's own files are.
 
     Attributes:
         edition_always_bytes: below this size of everything, with every sync that changes something.
