@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from crdt import clock
+from fleet.app import setup
 from fleet.hosts import local
 from fleet.learn import counting
 from fleet.model import names
+from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION, counted
 from fleet.reflect import clusters, exposure, inbox, promotion
 from fleet.store import trust
@@ -50,7 +52,7 @@ def look(workspace: Workspace, agent: str) -> dict[str, Any]:
         "promoted": list(_promoted(workspace, since)) if since.at else [],
         "waits": waits,
         "online": _online(workspace),
-        "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0))},
+        "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": _is_called(workspace)},
         "remote": bool(workspace.config.share.remote or workspace.state.agreed("remote")),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
@@ -125,6 +127,14 @@ def _waits(workspace: Workspace) -> dict[str, Any]:
     }
 
 
+def _is_called(workspace: Workspace) -> bool:
+    """Return True where a settings file switches our hooks on; ``fleet doctor`` tells of one that cannot be read."""
+    try:
+        return bool(setup.callers(workspace.root)[0])
+    except (FleetError, OSError):
+        return False
+
+
 def _compared(workspace: Workspace) -> clusters.Clusters:
     """Return which lessons may be one, and which contradict each other: in a large clan as of the last comparison."""
     if workspace.patterns.count() <= _COMPARED_MAX:
@@ -188,7 +198,11 @@ def _next(found: dict[str, Any]) -> tuple[str, str]:
         ),
         (waits["to_state"], "fleet learn --waiting", "corrections without a lesson count for nothing"),
         (waits["pairs"], "fleet review", "lessons may say the same"),
-        (not found["hooks"]["event"], "fleet install claude-code", "the loop runs by itself, from the next session on"),
+        (
+            not found["hooks"]["event"] and not found["hooks"]["installed"],
+            "fleet install claude-code",
+            "the loop runs by itself, from the next session on",
+        ),
         (not found["known"]["lessons"], LOG_A_CORRECTION, "logs the first lesson"),
         (not found["remote"], "fleet init --remote URL", "shares the lessons with the clan"),
         (

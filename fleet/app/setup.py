@@ -49,10 +49,11 @@ _DAY_MS = 86_400_000
 
 
 class Founded(NamedTuple):
-    """A workspace that was made or joined, and what was done for it, in words."""
+    """A workspace that was made or joined, what was done for it, in words, and whether it was made now."""
 
     workspace: Workspace
     done: list[str]
+    is_new: bool
 
 
 def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool = False) -> Founded:
@@ -73,11 +74,15 @@ def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool =
     path = root / config.FILE_NAME
     root.mkdir(parents=True, exist_ok=True)
     files = Files(root)
-    if not path.exists():
+    is_new = not path.exists()
+    if is_new:
         files.replace(path, config.render(without_login(remote), check_branch(branch or "fleet")).encode())
         done.append(f"made a workspace in {root}")
-    elif (remote or branch) and _name_remote(files, path, without_login(remote), branch):
-        done.append(f"{path.name} names another remote or branch now")
+    else:
+        done.append(f"{root} is a workspace already")
+        if (remote or branch) and _name_remote(files, path, without_login(remote), branch):
+            share = config.load(path).share
+            done.append(f"{path.name} names {share.remote or 'no remote'}, branch {share.branch}")
     workspace = Workspace(root)
     if not (workspace.clan / FORMAT).exists():
         files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
@@ -87,7 +92,7 @@ def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool =
         _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
     if remote:
         sharing.agree(workspace, remote)
-    return Founded(workspace, done)
+    return Founded(workspace, done, is_new)
 
 
 def _name_remote(files: Files, path: Path, remote: str, branch: str) -> bool:
@@ -262,8 +267,12 @@ def uninstall(path: Path, *, dry_run: bool = False) -> list[Changed]:
         if after != before:
             _put(_real(path), after, keep_empty=not is_gone)
         _put(kept, b"")
-    done = Changed(path, before, after)
-    return [done, *_change_pages(path.parent, dict.fromkeys(settings.pages(), b""), dry_run=dry_run)]
+    pages = _change_pages(path.parent, dict.fromkeys(settings.pages(), b""), dry_run=dry_run)
+    done = [Changed(path, before, after), *pages]
+    if is_gone and not dry_run:
+        with suppress(OSError):  # a folder that holds anything stays
+            path.parent.rmdir()
+    return done
 
 
 def _without_hooks(path: Path, before: bytes, known: settings.Before | None) -> bytes:

@@ -238,6 +238,7 @@ def synced(
     pages.write_page(workspace)
     return Synced(
         remote=remote.name if remote is not None else "",
+        why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
         out=done.count,
         patterns_in=sum(each.startswith("p-") for each in done.came),
         discoveries_in=sum(each.startswith("d-") for each in done.came),

@@ -81,7 +81,7 @@ def _init(
     for line in done:
         say(line)
     _offer_author(workspace, author)
-    _offer_embedding(workspace, yes=yes)
+    _offer_embedding(workspace, yes=yes, is_new=made.is_new)
     _offer_webhook(workspace, yes=yes)
     if not remote and not workspace.config.share.remote:
         say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
@@ -186,7 +186,7 @@ def _tell_found(workspace: Workspace) -> None:
         with output.waiting("Fetching", workspace):
             done = sharing.fetch(workspace, workspace.agent())
     except FleetError as why:
-        note(f"the clan's lessons are not here yet: {why}. Nothing is lost; `fleet sync` asks again")
+        note(f"the clan's lessons are not here yet: {why}")
         return
     if done.why:
         note(f"the clan's lessons are not here yet: {done.why}")
@@ -200,9 +200,9 @@ def _tell_found(workspace: Workspace) -> None:
         say(f"{done.remote} answers, and knows nothing yet")
 
 
-def _offer_embedding(workspace: Workspace, *, yes: bool) -> None:
+def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
     found = searching.embedding(workspace)
-    if found.state == "missing":
+    if found.state == "missing" and is_new:
         say(f"optional: lessons are also found by what they mean, with the extra `semantic`; {found.what}")
     if found.state == "unagreed":
         question = f"Send the clan's lessons to {found.what}, so that they are found by what they mean?"
@@ -248,7 +248,7 @@ def _sync(
         _tell_synced(done)
         for line in reflecting.to_review(reflecting.weighed(workspace)):
             output.say(line)
-        if done.is_partial:
+        if done.is_partial or (done.why and not done.remote):
             raise typer.Exit(EXIT_REFUSED)
 
 
@@ -286,7 +286,9 @@ def _tell_outgoing(out: Outgoing) -> None:
 
 
 def _tell_synced(done: Synced) -> None:
-    if not done.remote:
+    if not done.remote and done.why:
+        say(f"nothing was sent: {done.why}. All is kept here; mend the file, and `fleet sync` again")
+    elif not done.remote:
         say("nothing was sent: no remote is named. All is kept here; `fleet init --remote URL` names one")
     else:
         verb = "exchanged, in part," if done.is_partial else "put back and synced" if done.put_back else "synced"

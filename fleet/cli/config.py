@@ -34,9 +34,10 @@ def _config(
 ) -> None:
     """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""
     if action not in ("", "get", "set") or (action == "get" and (not name or value)):
-        raise UsageError(
-            "say `fleet config`, `fleet config get KEY`, or `fleet config set KEY VALUE`; nothing was changed"
-        )
+        known = action in {*config.names(), *(each.partition(".")[0] for each in config.names())}
+        meant = f"`fleet config {f'set {action} {name}' if name else f'get {action}'}`" if known else ""
+        told = f"Did you mean {meant}?" if meant else "`fleet config`, `fleet config get KEY` or `set KEY VALUE`."
+        raise UsageError(f"`fleet config` has no action {action[:40]!r}. {told} Nothing was changed")
     with output.opened(directory) as workspace:
         if action == "set":
             if not name:
@@ -61,6 +62,6 @@ def _config(
             output.say_json({"settings": output.cleaned([each._asdict() for each in found])})
             return
         for each in found:
-            shown = output.cleaned(config.as_toml(each.value))
+            shown = "not set" if each.value is None else output.cleaned(config.as_toml(each.value))
             cut = shown if len(shown) <= _VALUE_CHARS_MAX else f"{shown[:_VALUE_CHARS_MAX]}..."
             output.say_row((f"{each.name:<32} ", "bold" if each.is_set else ""), (cut, "" if each.is_set else "dim"))

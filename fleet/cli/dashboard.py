@@ -68,7 +68,8 @@ def _rows(found: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:
     if found["paused"]:
         rows.append(("paused", f"nothing is shared {found['paused']}: fleet resume", "yellow"))
     fired = found["hooks"]["fired"]
-    hooks = f"fired {_ago(fired, now_ms)} ({found['hooks']['event']})" if fired else "none has fired here yet"
+    waiting = "installed: the next session calls them" if found["hooks"]["installed"] else "none has fired here yet"
+    hooks = f"fired {_ago(fired, now_ms)} ({found['hooks']['event']})" if fired else waiting
     if len(rows) > 1 or not fired:
         rows.append(("hooks", hooks, ""))
     else:

@@ -42,15 +42,22 @@ def _help(
         return
     name = asked.removesuffix(".md")
     if name not in topics():
-        known = ["all", *MODULES, *GROUPS, *topics()]
-        close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        meant = (
-            f"Did you mean {' or '.join(close)}?" if close else "`fleet help all` lists the commands and the topics."
-        )
-        raise UsageError(f"there is no command and no topic {asked[:40]!r}. {meant}")
+        raise UsageError(f"there is no command and no topic {asked[:40]!r}. {_nearest(name)}")
     page = (_docs() / f"{name}.md").read_text("utf-8")
     for row in page.rstrip().splitlines():
         output.say_row((row, "bold" if row.startswith("#") else ""))
+
+
+def _nearest(name: str) -> str:
+    """Return what to ask for instead: what is spelt alike, else the pages that speak of it."""
+    known = dict.fromkeys(["all", *MODULES, *GROUPS, *topics()])
+    if close := difflib.get_close_matches(name, known, n=3, cutoff=0.75):
+        return f"Did you mean {' or '.join(close)}?"
+    word = name.casefold()
+    told = {topic: (_docs() / f"{topic}.md").read_text("utf-8").casefold().count(word) for topic in topics()}
+    if most := sorted((topic for topic in told if told[topic]), key=lambda topic: -told[topic])[:3]:
+        return f"These pages speak of it: {', '.join(f'`fleet help {topic}`' for topic in most)}"
+    return "`fleet help all` lists the commands and the topics."
 
 
 def topics() -> list[str]:

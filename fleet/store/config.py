@@ -317,6 +317,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         problems: what in the file could not be used, a sentence each; its default holds instead.
+        is_read: False where nothing in the file could be used.
     """
 
     share: _Share = msgspec.field(default_factory=_Share)
@@ -333,23 +334,26 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     notify: _Notify = msgspec.field(default_factory=_Notify)
     reflect: Reflect = msgspec.field(default_factory=Reflect)
     problems: list[str] = []
+    is_read: bool = True
 
 
 _SECTIONS: dict[str, Any] = {
-    field.name: field.type for field in msgspec.structs.fields(Config) if field.name != "problems"
+    field.name: field.type for field in msgspec.structs.fields(Config) if field.name not in ("problems", "is_read")
 }
 
 
 def load(path: Path) -> Config:
     """Return the configuration that a file gives; what it does not say, or says wrongly, has its default."""
     if os.path.lexists(path) and not path.is_file():
-        return Config(problems=[f"{path} is no plain file; every setting has its default until it is one"])
+        problem = f"{path} is no plain file; every setting has its default until it is one"
+        return Config(problems=[problem], is_read=False)
     try:
         found = tomllib.loads(_text(path))
     except FileNotFoundError:
         return Config()
     except (ValueError, OSError) as why:
-        return Config(problems=[f"{path} cannot be read ({why}); every setting has its default until it is mended"])
+        problem = f"{path} cannot be read ({why}); every setting has its default until it is mended"
+        return Config(problems=[problem], is_read=False)
     config = Config()
     for name, table in found.items():
         if name not in _SECTIONS or not isinstance(table, dict):

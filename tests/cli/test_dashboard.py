@@ -42,6 +42,10 @@ def test_outside_a_workspace_it_says_what_fleet_is_and_how_to_begin(stage):
 
 def test_each_step_on_the_way_is_the_next_one(w):
     assert look(w)["next"]["command"] == "fleet install claude-code"
+    w.run("w", "install", "claude-code")
+    assert look(w)["hooks"] == {"event": "", "fired": "", "installed": True}
+    assert "installed: the next session calls them" in w.run("w").stdout
+    assert look(w)["next"]["command"].startswith("fleet correct")
     fired(w)
     assert look(w)["next"]["command"].startswith("fleet correct")
     w.correct("w", LESSON)

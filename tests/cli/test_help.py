@@ -89,6 +89,12 @@ def test_a_topic_is_a_page_of_the_documentation(stage):
     assert "Did you mean concepts" in wrong
 
 
+def test_an_unknown_word_leads_to_what_is_spelt_alike_or_to_the_pages_that_speak_of_it(stage):
+    assert "Did you mean undo?" in stage.run("w", "help", "undoo", expect=2).stderr
+    assert "`fleet help concepts`" in stage.run("w", "help", "conflict", expect=2).stderr
+    assert "`fleet help all`" in stage.run("w", "help", "zzzz", expect=2).stderr
+
+
 def test_the_index_of_the_documentation_names_every_page_and_leads_nowhere_else():
     text = (ROOT / "docs/README.md").read_text("utf-8")
     linked = set(re.findall(r"\]\(([^)#]+)\)", text))
@@ -218,6 +224,27 @@ def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
     ):
         assert told in w.run("w", "config", "set", *words, expect=2).stderr
     assert path.read_bytes() == before
+
+
+def test_a_setting_named_without_an_action_is_answered_with_the_command_that_was_meant(w):
+    told = w.run("w", "config", "recall.start_chars", expect=2).stderr
+    assert "`fleet config get recall.start_chars`" in told
+    assert "`fleet config set recall.start_chars 3`" in w.run("w", "config", "recall.start_chars", "3", expect=2).stderr
+    assert re.search(r"attempts.builds +not set", w.run("w", "config").stdout)
+
+
+def test_a_file_that_cannot_be_read_may_name_a_remote_so_a_sync_does_not_say_that_none_is_named(w):
+    (w.folder / "w/fleet.toml").write_text('[share]\nremote = "')
+    told = w.run("w", "sync", expect=3).stdout
+    assert "fleet.toml cannot be read, and may name a remote. All is kept here" in told
+
+
+def test_init_in_a_workspace_says_that_it_is_one_and_advertises_nothing_again(w):
+    told = w.run("w", "init").stdout
+    assert "is a workspace already" in told
+    assert "optional:" not in told
+    told = w.run("w", "init", "--remote", "/nowhere/clan.git", "--yes").stdout
+    assert "fleet.toml names /nowhere/clan.git, branch fleet" in told
 
 
 def test_a_file_that_has_a_setting_in_a_form_of_its_own_is_left_alone(w):
