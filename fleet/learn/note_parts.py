@@ -161,7 +161,7 @@ class Form:
         title, lead = self.title, " ".join(self.lead)
         if not title:
             title, lead = lead, ""
-        is_titled = advice.is_sentence(title)
+        is_titled = advice.is_sentence(title) and advice.is_claim(title)
         wrong = " ".join(wrongs[:1] or self.told)
         if rules:
             text, more = rules[0], [*rules[1:], *rights[:2]]
@@ -201,7 +201,7 @@ class Form:
             (
                 one.rank,
                 number,
-                "; ".join(value.rstrip(".;") for value in values[:-1]) + ("; " if values[1:] else "") + values[-1],
+                joined(values),
             )
             for number, (one, values, _) in enumerate(self.fields)
             if one.role == role and values
@@ -210,6 +210,14 @@ class Form:
 
     def _one(self, role: str) -> str:
         return next((values[0] for one, values, _ in self.fields if one.role == role and values), "")
+
+
+def joined(values: list[str]) -> str:
+    """Return the items of a list on one line; what ends with a colon leads to the next."""
+    return "".join(
+        value if last else f"{value} " if value.endswith((":", "：")) else f"{value.rstrip('.;')}; "
+        for value, last in zip(values, [*[False] * (len(values) - 1), True], strict=True)
+    )
 
 
 def fields_of(block: Block) -> list[Field]:

@@ -41,6 +41,9 @@ TABLE = "no column of this table is known to hold lessons"
 NOTHING_LEARNED = "its fields say nothing that was learned"
 QUESTION = "it is a question"
 HEADING = "it is a heading with nothing under it"
+DONE = "it tells what was done, as a changelog does"
+STATUS = "it tells how far something is"
+POINTER = "it only says where to read"
 
 _TEXT_CHARS = 420
 _LOG = re.compile(
@@ -64,6 +67,31 @@ _IS_WRONG, _IS_RIGHT = re.compile(r"\s*(?:❌|✗|🚫|⛔)\s*"), re.compile(r"\
 _DESCRIBES = re.compile(
     r"(?:[\w &/-]+\s\(`[^`]+`\)|`[^`]+`|\[[^\]]+\]\([^)]+\)|[\w./-]+/)\s*(?:[-–—:：=|]|\(|→|is |are )"
 )
+_ABOUT_TEXT = re.compile(
+    r"[^.!?]{0,80}\b(?:this (?:entire |whole )?(?:file|document|page|log|guide)|entries|these guidelines)\b|"
+    r"[^.!?]{0,60}\b(?:add|write|log|append|record)\b[^.!?]{0,50}\b(?:here|below)\b",
+    re.IGNORECASE,
+)
+_STATUS = re.compile(
+    r"(?:✅\s*)?(?:status|total|roi|success rate|last updated|version|current (?:plan|state|status|phase)|progress|"
+    r"next steps?|phase \d+|branch|duration|time spent|files? (?:changed|modified))\s*[:：=]|"
+    r".*?\b(?:in progress|in place|on track|(?:fully|partially|not yet) implemented|all tests pass|coming soon|"
+    r"(?:is|are) (?:now )?(?:live|deferred|complete|deployed|operational)|will be (?:updated|added|documented))\b",
+    re.IGNORECASE,
+)
+_POINTER = re.compile(
+    r"(?:see|refer to|full|more|for (?:more|full)|details?|docs?|documentation|references?|source|read)\b"
+    r"[^.:]{0,60}[:：]?\s*(?:\S+\.md|`[^`]+`|https?://\S+|§\S+)[^.]{0,40}\.?$",
+    re.IGNORECASE,
+)
+_HALF = re.compile(
+    r"(?:.{0,80}?[:：]\s)?(?:[❌✅]\s)?(?:(?:when|if|after|before|while|once|during|because|whenever)\s[^,:;，：→=—–]*|"
+    r"(?:for )?examples?\b.*)",
+    re.IGNORECASE,
+)
+"""A condition without what follows from it, or an example."""
+_CHOICES = re.compile(r"[^.|]{1,40}(?:\s?\|\s?[\w -]{1,30}){2,}")
+_ENDS_OPEN = re.compile(r"(?:^|\W)(?:when|if|where|unless|because|until|while|for|to|by|only)$", re.IGNORECASE)
 _LINK_FIRST = re.compile(r"!?\[[^\]]+\]\([^)]+\)|https?://\S+$|see\s+[`\[]", re.IGNORECASE)
 _BOLD_LABEL = re.compile(r"\s*\*\*[^*]{1,30}(?:[:：]\s*\*\*|\*\*\s*[:：])")
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
@@ -75,7 +103,7 @@ _RULES_OF_PAGE = re.compile(
 _PURPOSE = re.compile(r"(?:to|when|if|before|after|for|in order to|while)\s", re.IGNORECASE)
 _SHORT_SAMPLE = 80
 _FIELDS_MIN = 2
-_SHORT_WORDS, _TOPIC_WORDS = 6, 9
+_WORDS_MIN, _SHORT_WORDS, _TOPIC_WORDS = 3, 6, 9
 _MIDDLE = re.compile(
     r"(?:only|not|must|without|with|or|and|also|it|this|these|that|they|same|both|enabled|disabled|needs?|already|"
     r"still|otherwise|default|works?|fails?|returns?|requires?|uses?|has|have|is|are|was|can|cannot|does|doesn't|"
@@ -353,7 +381,8 @@ class _Page:
                 self._leave(block, TEMPLATE if advice.is_placeholder(body) else NO_SENTENCE)
             return
         above = category if category != head.title else ""
-        if head.title and advice.is_sentence(head.title) and not any(b.kind != "paragraph" for b in section.blocks):
+        is_titled = advice.is_sentence(head.title) and advice.is_claim(head.title)
+        if is_titled and not any(b.kind != "paragraph" for b in section.blocks):
             self._put(Note(first, last, head.title, body, title=head.title, category=above, when=head.when))
         else:
             begin, rest = advice.lead(body, _TEXT_CHARS)
@@ -366,11 +395,14 @@ class _Page:
                 self._leave(each, ABOUT)
             return
         usable = [each for each in items if advice.is_sentence(each.text) or fields_of(each) or each.items]
-        if intro and len(items) > 1 and len(usable) * 2 < len(items) and not any(each.is_task for each in items):
+        is_open = _ENDS_OPEN.search(intro) is not None
+        is_one = len(usable) * 2 < len(items) or is_open
+        if intro and len(items) > 1 and is_one and not any(each.is_task for each in items):
             joined = f"{intro}: " + "; ".join(advice.plain(each.text).rstrip(".;") for each in items)
             if (
-                (advice.is_advice(intro) or _PURPOSE.match(intro))
+                (advice.is_advice(intro) or _PURPOSE.match(intro) or is_open)
                 and advice.is_sentence(joined)
+                and len(joined) <= _TEXT_CHARS
                 and not advice.is_placeholder(joined)
             ):
                 self._put(Note(items[0].line, items[-1].end, joined, category=category, when=head.when))
@@ -456,7 +488,7 @@ class _Page:
     def _below(self, item: Block, subs: list[Block], start: str, category: str, when: str, *, is_log: bool) -> None:
         """Take what stands below an item that only names it: together where that is short, else each for itself."""
         whole = f"{start}: " + "; ".join(advice.plain(each.text).rstrip(".;") for each in subs)
-        if len(whole) <= _TEXT_CHARS and (is_log or advice.is_advice(whole)):
+        if len(whole) <= _TEXT_CHARS and (advice.is_advice(whole) or (is_log and any(map(_is_told, subs)))):
             self._put(Note(item.line, item.end, whole, category=category, when=when))
             return
         for each in subs:
@@ -470,8 +502,9 @@ class _Page:
         if intro and is_whole:
             is_whole = advice.is_order(text) or len(text.split()) >= _SHORT_WORDS
         own = text if is_whole else standing(text, over)
-        if not advice.is_sentence(own) or (is_log and _LINK_FIRST.fullmatch(raw)):
-            self._leave(item, NO_SENTENCE)
+        is_name = own != text and not advice.is_claim(text) and not advice.is_advice(over)
+        if is_name or not advice.is_sentence(own) or (is_log and _LINK_FIRST.fullmatch(raw)):
+            self._leave(item, _fault(Note(item.line, item.end, text)) or NO_SENTENCE)
             return
         body = "; ".join(advice.plain(each.text) for each in subs)
         begin, rest = advice.lead(own, _TEXT_CHARS)
@@ -518,14 +551,37 @@ class _Page:
             correct=(rest + " " + note.correct).strip() if rest else note.correct.strip(),
             category=_category(note.category),
         )
-        if note.text.endswith(("?", "？")):
-            self.found.append(Left(note.line, note.end, QUESTION, note.text[:_SHORT_SAMPLE]))
-        elif advice.is_placeholder(note.text):
-            self.found.append(Left(note.line, note.end, TEMPLATE, note.text[:_SHORT_SAMPLE]))
-        elif _GONE.match(note.text) or (note.title and _GONE.search(note.title)):
-            self.found.append(Left(note.line, note.end, STRUCK, note.text[:_SHORT_SAMPLE]))
+        if reason := _fault(note):
+            self.found.append(Left(note.line, note.end, reason, note.text[:_SHORT_SAMPLE]))
         else:
             self.found.append(note)
+
+
+def _fault(note: Note) -> str:
+    """Return why a text is no lesson, "" if it is one."""
+    text = note.text
+    if text.endswith(("?", "？")):
+        return QUESTION
+    if advice.is_placeholder(text) or _CHOICES.fullmatch(text):
+        return TEMPLATE
+    if _GONE.match(text) or (note.title and _GONE.search(note.title)):
+        return STRUCK
+    if _POINTER.match(text):
+        return POINTER
+    if _ABOUT_TEXT.match(text):
+        return ABOUT
+    if _is_strict(text):
+        return ""
+    if advice.is_done(text):
+        return DONE
+    if _STATUS.match(text):
+        return STATUS
+    is_word = text.isascii() and len(text.split()) < _WORDS_MIN
+    return NO_SENTENCE if is_word or _HALF.fullmatch(text) else ""
+
+
+def _is_told(item: Block) -> bool:
+    return advice.is_claim(item.text) and not advice.is_done(item.text)
 
 
 def _is_bold_lead(block: Block) -> bool:

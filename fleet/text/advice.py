@@ -28,9 +28,13 @@ class _Words(NamedTuple):
     layout: frozenset[str]
     lessons: tuple[str, ...]
     advice: frozenset[str]
+    binding: frozenset[str]
     verbs: frozenset[str]
     imperatives: frozenset[str]
+    finite: frozenset[str]
+    done: frozenset[str]
     cjk: tuple[str, ...]
+    predicates: tuple[str, ...]
 
 
 @cache
@@ -47,10 +51,14 @@ def _words() -> _Words:
         about=frozenset(headings["about"]),
         layout=frozenset(headings["layout"]),
         lessons=tuple(headings["lessons"]),
-        advice=frozenset(cues["advice"]),
+        advice=frozenset([*cues["advice"], *cues["binding"]]),
+        binding=frozenset(cues["binding"]),
         verbs=frozenset(cues["verbs"]),
         imperatives=frozenset(cues["imperatives"]),
+        finite=frozenset({f"{verb}{end}" for verb in {*cues["imperatives"]} - {*cues["nouns"]} for end in ("s", "es")}),
+        done=frozenset(cues["done"]),
         cjk=tuple(cues["cjk"]),
+        predicates=(*cues["cjk"], *cues["predicates"]),
     )
 
 
@@ -88,6 +96,10 @@ _LAYOUT = re.compile(
     r"\b(?:overview|(?:project|directory|file|folder|repository|code) structure|tech(?:nology)? stack|entry points?|"
     r"components|data flow|environment variables?|project layout)\b"
 )
+_REQUIRED = re.compile(
+    r"^`[^`]+` (?:before|after|when|for)\b|\brequired(?=\s(?:for|to|by|in|on|when|before)\b|\s*[.,;)—–]|$)",
+    re.IGNORECASE,
+)
 _NOTHING = re.compile(
     r"(?:none|nothing|n/?a|tbd|todo|fixme|wip|empty|no \w+)(?: (?:yet|so far|recorded|logged|known|entries))*"
     r"|(?:暂无|无|待补充|未定|なし|keine?|ninguno|aucun)",
@@ -96,8 +108,9 @@ _NOTHING = re.compile(
 _NUMBERED = re.compile(r"\[[A-Z]{1,8}-\d[\w-]*\]")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=[^a-z\s])|(?<=[。！？])\s*(?=\S)")
 _PATHLIKE = re.compile(r"[/\\_=<>{}$]|\.\w{1,5}$|^\d")
-_SHORT_WORDS, _PLAIN_WORDS = 4, 8
-_CJK_CHARS_MIN = 7
+_SHORT_WORDS, _PLAIN_WORDS, _LONG_WORDS, _FINITE_WITHIN = 4, 8, 12, 7
+_ASCII_LAST = 127
+_CJK_CHARS_MIN, _CJK_LONG = 7, 18
 
 
 def plain(text: str) -> str:
@@ -194,12 +207,33 @@ def is_sentence(text: str) -> bool:
         return False
     unspaced = sum(ord(one) >= _FIRST_CJK and unicodedata.category(one)[0] == "L" for one in bare)
     if unspaced >= _CJK_CHARS_MIN:
-        return True
+        return unspaced >= _CJK_LONG or any(word in bare for word in _words().predicates)
     words = [word.strip(".'’-").casefold() for word in _WORD.findall(bare)]
     real = [word for word in words if not _PATHLIKE.search(word) and word != "code"]
     if len(real) < 2 or len(words) + 2 * unspaced < _SHORT_WORDS - is_order(said):
         return False
-    return len(words) >= _PLAIN_WORDS or is_advice(said) or not _words().verbs.isdisjoint(real) or unspaced > 2
+    is_foreign = not bare.isascii() and any(
+        ord(one) > _ASCII_LAST and one.isalpha() for one in bare
+    )  # its verbs are not listed
+    return len(words) >= (_PLAIN_WORDS if is_foreign else _LONG_WORDS) or is_claim(said) or unspaced > 2
+
+
+def is_claim(text: str) -> bool:
+    """Tell a text that says something of something, or what to do: it has a verb, and is no name of a thing."""
+    known = _words()
+    words = [
+        word.strip(".'’-").casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" code ", plain(text)))
+    ]
+    if is_ordered(text) or not (known.binding | known.verbs | known.finite).isdisjoint(words):
+        return True
+    return _REQUIRED.search(text) is not None or any(word in text for word in known.predicates)
+
+
+def is_done(text: str) -> bool:
+    """Tell what was done, as a changelog has it: "Added a guard", and not "Added fields are ignored"."""
+    words = [word.casefold() for word in _WORD.findall(_CODE.sub(" code ", plain(text))[:160])]
+    known = _words()
+    return bool(words) and words[0] in known.done and known.verbs.isdisjoint(words[1:_FINITE_WITHIN])
 
 
 def is_order(text: str) -> bool:
@@ -211,18 +245,22 @@ def is_order(text: str) -> bool:
 def is_advice(text: str) -> bool:
     """Tell a text that says what to do or not to do: it begins with an order, or has a word that binds."""
     said = plain(text)
-    bare = _CODE.sub(" ", said)
-    folded = [word.casefold().replace("’", "'") for word in _WORD.findall(bare)]
-    if not folded:
-        return False
+    folded = [word.casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" ", said))]
     known = _words()
+    return bool(folded) and (
+        is_ordered(said) or not known.advice.isdisjoint(folded) or any(word in said for word in known.cjk)
+    )
+
+
+def is_ordered(text: str) -> bool:
+    """Tell a text one of whose clauses begins with an order: "When it hangs, restart the daemon"."""
+    bare = _CODE.sub(" ", plain(text))
+    known = _words().imperatives
     names = re.match(r"\W*[^\s:：]+(?:\s+[^\s:：]+)?\s?[:：]", bare)  # "State file: ..." is no order
-    if (folded[0] in known.imperatives and not names) or folded[0] == "no" or not known.advice.isdisjoint(folded):
-        return True
-    clauses = re.split(r"[.:;,—–→]\s*", bare)
-    if any((words := _WORD.findall(clause)) and words[0].casefold() in known.imperatives for clause in clauses[1:]):
-        return True
-    return any(word in said for word in known.cjk)
+    clauses = [words[0].casefold() for clause in re.split(r"[.:;,—–→]\s*", bare) if (words := _WORD.findall(clause))]
+    return bool(clauses) and (
+        (clauses[0] in known and not names) or clauses[0] == "no" or not known.isdisjoint(clauses[1:])
+    )
 
 
 def lead(text: str, chars_max: int) -> tuple[str, str]:

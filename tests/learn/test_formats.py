@@ -573,8 +573,8 @@ def test_an_entry_by_hand_that_names_the_right_way_only_is_a_lesson_all_the_same
 
 def test_a_line_that_nobody_wrote_as_text_is_left_out_and_stops_no_other():
     long = f"## t\n**Pattern:** {'x' * 9000}\n\n"
-    items = read(f"{long}## u\n**Pattern:** p\n", "corrections.md")
-    assert [item.text for item in items if isinstance(item, Lesson)] == ["p"]
+    items = read(f"{long}## u\n**Pattern:** Pin the port\n", "corrections.md")
+    assert [item.text for item in items if isinstance(item, Lesson)] == ["Pin the port"]
     assert (items[0].line, items[0].reason) == (2, "it is a line of more than 4,096 characters")
 
 

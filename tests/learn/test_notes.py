@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from fleet.learn import notes_md
 from fleet.learn.notes_md import Left, Note, read_notes
 
 
@@ -34,3 +35,45 @@ def test_nothing_is_dropped_without_a_word():
     found = list(read_notes(page, "lessons.md"))
     assert [each.line for each in found if isinstance(each, Note)] == [9]
     assert {each.line for each in found if isinstance(each, Left)} == {3, 6, 10, 11, 12}
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        ("Added finite-value guards and clamping in the audio view", notes_md.DONE),
+        ("Sensor layer (watch and fallback): in progress; quality states active", notes_md.STATUS),
+        ("`do_while:` fully implemented (section 27): validation, loop, variables", notes_md.STATUS),
+        ("When the same issue repeats three times without progress", notes_md.NO_SENTENCE),
+        ("Telegram keyboard buttons (fixed collection vs JSON)", notes_md.NO_SENTENCE),
+        ("Full rules: `docs/ARCHITECTURE.md`", notes_md.POINTER),
+        ("After every correction: add one line here.", notes_md.ABOUT),
+        ("Areas: frontend | backend | infra | tests", notes_md.TEMPLATE),
+        ("Should we pin the image by its digest?", notes_md.QUESTION),
+    ],
+)
+def test_what_is_no_lesson_is_named_with_its_reason(item, reason):
+    (left,) = read_notes(f"# Lessons\n\n## Deploying\n- {item}\n", "lessons.md")
+    assert isinstance(left, Left)
+    assert left.reason == reason
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "Added fields are ignored by the old parser",
+        "Deployed images must carry a digest",
+        "When it hangs, restart the daemon",
+        "`make lint` before every push",
+        "Imports from the shared package fail with the old loader",
+    ],
+)
+def test_what_only_looks_like_a_changelog_or_half_a_sentence_is_taken(item):
+    (note,) = read_notes(f"# Lessons\n\n## Deploying\n- {item}\n", "lessons.md")
+    assert isinstance(note, Note), note
+    assert note.text.endswith(item)
+
+
+def test_a_heading_that_only_names_its_entry_gives_way_to_what_its_fields_say():
+    page = "# Lessons\n\n### 2026-03-04 Missing parameters in tools\n**Fix:** Pass the user id to every tool\n"
+    (note,) = read_notes(page, "lessons.md")
+    assert note.text == "Missing parameters in tools: Pass the user id to every tool"
