@@ -1,4 +1,4 @@
-"""Runner of ``fleet`` commands for tests: a process of its own for each, forked from one that has imported the program.
+"""Runner of ``fleet`` commands and hooks for tests: a process of its own for each, forked from one that is ready.
 
 So a command meets what it meets in a shell (arguments, folder, environment, three descriptors, an exit code), and the
 suite does not pay for the same imports some thousands of times. ``FLEET_TEST_FORK=0`` starts an interpreter for each.
@@ -6,8 +6,11 @@ suite does not pay for the same imports some thousands of times. ``FLEET_TEST_FO
 
 import array
 import atexit
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import socket
 import subprocess
@@ -46,28 +49,52 @@ def run(
     Raises:
         subprocess.TimeoutExpired: it did not end; it was killed.
     """
+    done = _run("fleet", words, cwd, environment, text.encode("utf-8", "surrogateescape"), before, timeout_s)
+    return subprocess.CompletedProcess(done.args, done.returncode, _text(done.stdout), _text(done.stderr))
+
+
+def hook(
+    words: Sequence[str], cwd: Path, environment: Mapping[str, str], data: bytes, *, timeout_s: float = _TIMEOUT_S
+) -> subprocess.CompletedProcess[bytes]:
+    """Call ``python -m fleet.hook`` as a host does; return its exit code and what it wrote.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end; it was killed.
+    """
+    return _run("fleet.hook", words, cwd, environment, data, (), timeout_s)
+
+
+def _run(
+    program: str,
+    words: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    data: bytes,
+    before: Sequence[str],
+    timeout_s: float,
+) -> subprocess.CompletedProcess[bytes]:
     # Those that run at once, on threads, each have an interpreter: one process forks for one at a time.
     is_plain = not before and threading.current_thread() is threading.main_thread()
     is_plain = is_plain and os.environ.get("FLEET_TEST_FORK") != "0"
     if not is_plain or _read_at_start(environment) != _read_at_start(os.environ):
         return subprocess.run(
-            [*before, sys.executable, "-m", "fleet", *words],
+            [*before, sys.executable, "-m", program, *words],
             cwd=cwd,
             env=environment,
-            input=text,
+            input=data,
             capture_output=True,
-            text=True,
             timeout=timeout_s,
             check=False,
         )
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        given.write(text.encode("utf-8", "surrogateescape"))
+        given.write(data)
         given.seek(0)
-        asked = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(environment)}).encode()
-        code = _server().ask(asked, [given.fileno(), out.fileno(), err.fileno()], timeout_s)
+        asked = {"program": program, "words": list(words), "cwd": str(cwd), "env": dict(environment)}
+        handles = [given.fileno(), out.fileno(), err.fileno()]
+        code = _server().ask(json.dumps(asked).encode(), handles, timeout_s)
         out.seek(0)
         err.seek(0)
-        return subprocess.CompletedProcess(["fleet", *words], code, _text(out.read()), _text(err.read()))
+        return subprocess.CompletedProcess([program, *words], code, out.read(), err.read())
 
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
@@ -91,6 +118,7 @@ class _Server:
             env=kept | {"PYTHONPATH": str(ROOT)},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
         )
         theirs.close()
         self._socket = ours
@@ -131,34 +159,57 @@ def _server() -> _Server:
 # --- the process that forks -----------------------------------------------------------------------------------------
 
 
-def _serve(handle: int) -> bool:
-    """Fork a command for each request, one after another, until nobody asks any more; return True in a command."""
-    # What most commands need; whatever else one needs it imports for itself, after the fork.
-    import fleet.app.learning
-    import fleet.app.sharing
-    import fleet.cli.main  # noqa: F401
+def _serve(handle: int) -> str:
+    """Fork a command for each request, one after another, until nobody asks any more; return its program in a command.
 
+    Args:
+        handle: the socket that is asked by.
+    """
+    _get_ready()
     connection = socket.socket(fileno=handle)
     while True:
         word, sent, _, _ = connection.recvmsg(16, socket.CMSG_SPACE(4 * array.array("i").itemsize))
         if not word:
-            return False
+            return ""
         handles = array.array("i")
         for _, _, data in sent:
             handles.frombytes(data)
         pid = os.fork()
         if pid == 0:
             connection.close()
-            _become(list(handles))
-            return True
+            return _become(list(handles))
         connection.send(str(pid).encode())
         for each in handles:
             os.close(each)
         connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
 
 
-def _become(handles: list[int]) -> None:
-    """Turn this process into the command: it ends as any interpreter does."""
+def _get_ready() -> None:
+    """Import all of the program, and do once what each command would do again: lists of words, patterns, a parser."""
+    import fleet
+    from fleet.cli import main
+
+    for found in pkgutil.walk_packages(fleet.__path__, "fleet."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    mine, here = dict(os.environ), Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HOME"] = folder
+        os.chdir(folder)
+        learned = ["correct", "--wrong", "w", "--right", "r", "--pattern", "Always be ready"]
+        for words in (["init", "--agent", "tank", "--yes"], learned, ["patterns", "--json"], ["start"]):
+            sys.argv = ["fleet", *words]
+            main.run()
+        os.chdir(here)
+    os.environ.clear()
+    os.environ.update(mine)
+    sys.stdout.flush()
+    gc.collect()
+    gc.freeze()  # a collection in a command would touch, and so copy, every page of this
+
+
+def _become(handles: list[int]) -> str:
+    """Turn this process into the command; return its program."""
     request = os.pread(handles[3], _REQUEST_BYTES_MAX, 0)
     asked = json.loads(request)
     for target, each in enumerate(handles[:3]):
@@ -168,14 +219,32 @@ def _become(handles: list[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
-    sys.argv = [str(ROOT / "fleet/__main__.py"), *asked["words"]]
+    place = "fleet/hook/__main__.py" if asked["program"] == "fleet.hook" else "fleet/__main__.py"
+    sys.argv = [str(ROOT / place), *asked["words"]]
     sys.path[0] = asked["cwd"]  # as `python -m` has it
     tempfile.tempdir = None
     time.tzset()
+    return str(asked["program"])
+
+
+def _live(program: str) -> None:
+    """Be the command; end as an interpreter does, except that it does not take itself apart first."""
+    from fleet.cli.main import main
+    from fleet.hook.entry import main as hear
+
+    try:
+        if program == "fleet.hook":
+            sys.exit(hear(sys.argv[1:]))
+        main()
+    except SystemExit as left:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(int(left.code or 0))
 
 
 if __name__ == "__main__":
-    if _serve(int(sys.argv[1])):
-        from fleet.cli.main import main
-
-        main()
+    asked_for = _serve(int(sys.argv[1]))
+    if asked_for:
+        _live(asked_for)

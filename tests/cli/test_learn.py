@@ -182,6 +182,6 @@ def test_a_start_mentions_what_has_no_lesson_for_as_long_as_somebody_wants_and_n
     flagged(stage, velma)
     assert "1 correction without a lesson" in stage.run(velma, "start").stdout
     config = stage.folder / velma / "fleet.toml"
-    config.write_text(config.read_text().replace("# ask_days = 1 ", "ask_days = 0.000001 "))
+    config.write_text(config.read_text().replace("# ask_days = 1 ", "ask_days = 0.000000001 "))
     assert "without a lesson" not in stage.run(velma, "start").stdout
     assert len(learn(stage, velma, "--waiting")["waiting"]) == 1

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,15 +33,7 @@ class Place:
         if data is None:
             told = {"session_id": SESSION, "cwd": str(self.folder), "hook_event_name": event, **(payload or {})}
             data = json.dumps(told).encode()
-        done = subprocess.run(
-            [sys.executable, "-m", "fleet.hook", event],
-            cwd=self.home.parent,
-            env=self.environment(**env),
-            input=data,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        done = commands.hook([event], self.home.parent, self.environment(**env), data, timeout_s=60)
         assert b"Traceback" not in done.stderr, done.stderr.decode()
         assert done.returncode == expect, f"exit {done.returncode}: {done.stdout!r} {done.stderr!r}"
         if done.stdout:

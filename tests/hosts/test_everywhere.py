@@ -4,12 +4,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fleet.hosts.calls import root_around
+from tests import commands
 from tests.hosts.conftest import SESSION
 
 CORRECTION = "No, that's wrong. You should have used pnpm, not npm."
@@ -22,16 +22,7 @@ def git(where: Path, *words: str) -> None:
 
 
 def fleet(place, where: Path, *words: str, expect: int = 0, **env: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "fleet", *words],
-        cwd=where,
-        env=place.environment(**env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = commands.run(words, where, place.environment(**env), timeout_s=60)
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -52,15 +51,8 @@ class Project:
     def hook(self, event: str, payload: dict, *, session: str = SESSION, where: str = "."):
         """Call the hook as a host does."""
         told = {"session_id": session, "cwd": str(self.folder / where), "hook_event_name": event, "prompt_id": "p"}
-        done = subprocess.run(
-            [sys.executable, "-m", "fleet.hook", event],
-            cwd=self.folder,
-            env=self.environment(),
-            input=json.dumps(told | payload).encode(),
-            capture_output=True,
-            timeout=60,
-            check=True,
-        )
+        done = commands.hook([event], self.folder, self.environment(), json.dumps(told | payload).encode())
+        assert done.returncode == 0
         assert b"Traceback" not in done.stderr, done.stderr.decode()
         return done
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ from fleet.model.version_1 import converted
 from fleet.reflect import exposure
 from fleet.store import replica, upgrade
 from fleet.store.workspace import Workspace, World, check_version
+from tests import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).parent / "data"
@@ -504,8 +504,7 @@ def test_a_line_that_grows_beyond_the_limit_is_split(tmp_path):
 def fleet(folder, *words):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEET_", "GIT_"))}
     env = kept | {"PYTHONPATH": str(ROOT), "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
-    command = [sys.executable, "-m", "fleet", *words]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return commands.run(words, folder, env)
 
 
 def test_every_command_names_the_way_out_and_the_upgrade_tells_what_it_did(tmp_path, remote):
