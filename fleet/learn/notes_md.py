@@ -68,20 +68,20 @@ _DESCRIBES = re.compile(
     r"(?:[\w &/-]+\s\(`[^`]+`\)|`[^`]+`|\[[^\]]+\]\([^)]+\)|[\w./-]+/)\s*(?:[-–—:：=|]|\(|→|is |are )"
 )
 _ABOUT_TEXT = re.compile(
-    r"[^.!?]{0,80}\b(?:this (?:entire |whole )?(?:file|document|page|log|guide)|entries|these guidelines)\b|"
-    r"[^.!?]{0,60}\b(?:add|write|log|append|record)\b[^.!?]{0,50}\b(?:here|below)\b",
+    r"[^.!?]{0,80}\b(?:this (?:entire |whole )?(?:file|document|page|log|guide)|these guidelines)\b|"
+    r"[^.!?]{0,60}\b(?:add|write|log|append|record)\b[^.!?]{0,50}\b(?:here|below)\W*$",
     re.IGNORECASE,
 )
 _STATUS = re.compile(
     r"(?:✅\s*)?(?:status|total|roi|success rate|last updated|version|current (?:plan|state|status|phase)|progress|"
-    r"next steps?|phase \d+|branch|duration|time spent|files? (?:changed|modified))\s*[:：=]|"
-    r".*?\b(?:in progress|in place|on track|(?:fully|partially|not yet) implemented|all tests pass|coming soon|"
+    r"live|next steps?|phase \d+|branch|duration|time spent|files? (?:changed|modified))\s*[:：=]|"
+    r"[^.!?]*?\b(?:in progress|in place|on track|(?:fully|partially|not yet) implemented|all tests pass|coming soon|"
     r"(?:is|are) (?:now )?(?:live|deferred|complete|deployed|operational)|will be (?:updated|added|documented))\b",
     re.IGNORECASE,
 )
 _POINTER = re.compile(
     r"(?:see|refer to|full|more|for (?:more|full)|details?|docs?|documentation|references?|source|read)\b"
-    r"[^.:]{0,60}[:：]?\s*(?:\S+\.md|`[^`]+`|https?://\S+|§\S+)[^.]{0,40}\.?$",
+    r"[^.:]{0,60}[:：]?\s*(?:\S+\.md|`[^`]+`|https?://\S+|§\S+)(?:(?:,| and)+ (?:\S+\.md|`[^`]+`))*[^.]{0,40}\.?$",
     re.IGNORECASE,
 )
 _HALF = re.compile(
@@ -390,9 +390,9 @@ class _Page:
             self._put(Note(first, last, text, rest, title=head.title, category=above, when=head.when))
 
     def _list(self, items: list[Block], category: str, head: Heading, intro: str, *, is_log: bool) -> None:
-        if intro and advice.is_about(intro):
+        if intro and (advice.is_about(intro) or advice.is_layout(intro)):
             for each in items:
-                self._leave(each, ABOUT)
+                self._leave(each, ABOUT if advice.is_about(intro) else LAYOUT)
             return
         usable = [each for each in items if advice.is_sentence(each.text) or fields_of(each) or each.items]
         is_open = _ENDS_OPEN.search(intro) is not None
@@ -626,7 +626,7 @@ def _topic(title: str) -> str:
 def _needs_title(text: str) -> bool:
     """Tell a text that does not say of what it speaks: it is short, or begins in the middle."""
     if advice.is_order(text):
-        return False
+        return len(text.split()) <= _WORDS_MIN and "`" not in text
     return len(text.split()) < _SHORT_WORDS or _MIDDLE.match(text.casefold()) is not None or text[:1].islower()
 
 

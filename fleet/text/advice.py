@@ -7,6 +7,7 @@ import re
 import tomllib
 import unicodedata
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ class _Words(NamedTuple):
     binding: frozenset[str]
     verbs: frozenset[str]
     imperatives: frozenset[str]
+    plural: frozenset[str]
     finite: frozenset[str]
     done: frozenset[str]
     cjk: tuple[str, ...]
@@ -55,6 +57,7 @@ def _words() -> _Words:
         binding=frozenset(cues["binding"]),
         verbs=frozenset(cues["verbs"]),
         imperatives=frozenset(cues["imperatives"]),
+        plural=frozenset({*cues["imperatives"]} - {*cues["nouns"]}),
         finite=frozenset({f"{verb}{end}" for verb in {*cues["imperatives"]} - {*cues["nouns"]} for end in ("s", "es")}),
         done=frozenset(cues["done"]),
         cjk=tuple(cues["cjk"]),
@@ -224,16 +227,19 @@ def is_claim(text: str) -> bool:
     words = [
         word.strip(".'’-").casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" code ", plain(text)))
     ]
-    if is_ordered(text) or not (known.binding | known.verbs | known.finite).isdisjoint(words):
+    plural = any(one.endswith("s") and two in known.plural for one, two in pairwise(words))  # "Exported fields use ..."
+    if is_ordered(text) or plural or not (known.binding | known.verbs | known.finite).isdisjoint(words):
         return True
     return _REQUIRED.search(text) is not None or any(word in text for word in known.predicates)
 
 
 def is_done(text: str) -> bool:
     """Tell what was done, as a changelog has it: "Added a guard", and not "Added fields are ignored"."""
-    words = [word.casefold() for word in _WORD.findall(_CODE.sub(" code ", plain(text))[:160])]
+    said = plain(text)
+    words = [word.casefold() for word in _WORD.findall(_CODE.sub(" code ", said)[:160])]
     known = _words()
-    return bool(words) and words[0] in known.done and known.verbs.isdisjoint(words[1:_FINITE_WITHIN])
+    is_named = re.search(r"[:：=]", said[:60]) is not None  # "Hardened runtime + own certificate: ..." is a thing
+    return bool(words) and not is_named and words[0] in known.done and known.verbs.isdisjoint(words[1:_FINITE_WITHIN])
 
 
 def is_order(text: str) -> bool:
@@ -257,7 +263,8 @@ def is_ordered(text: str) -> bool:
     bare = _CODE.sub(" ", plain(text))
     known = _words().imperatives
     names = re.match(r"\W*[^\s:：]+(?:\s+[^\s:：]+)?\s?[:：]", bare)  # "State file: ..." is no order
-    clauses = [words[0].casefold() for clause in re.split(r"[.:;,—–→]\s*", bare) if (words := _WORD.findall(clause))]
+    parts = (re.sub(r"^\W*\w+ly\s+", "", part) for part in re.split(r"[.:;,—–→]\s*", bare))  # "Regularly audit ..."
+    clauses = [words[0].casefold() for part in parts if (words := _WORD.findall(part))]
     return bool(clauses) and (
         (clauses[0] in known and not names) or clauses[0] == "no" or not known.isdisjoint(clauses[1:])
     )
