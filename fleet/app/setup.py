@@ -197,7 +197,7 @@ def git_says(root: Path, *arguments: str) -> str:
     try:
         until = time.monotonic() + _GIT_S
         done = git.run((*git.GIT, *arguments), folder=root, env=env, until=until)
-    except (OSError, git.GitTimeout, git.GitTooMuch):
+    except (OSError, git.GitFailed):
         return ""
     return done.out.decode("utf-8", "surrogateescape").strip("\n") if done.code == 0 else ""
 

@@ -26,7 +26,7 @@ from fleet.share.remote import (
     check_outgoing,
 )
 from fleet.store import git, tree
-from fleet.store.git import SCHEMES, SEEN, Author, Bare, Done, Entry, GitDamaged, GitFailed, GitTimeout, GitTooMuch
+from fleet.store.git import SCHEMES, SEEN, Author, Bare, Done, Entry, GitDamaged, GitFailed
 from fleet.text.screening import for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
@@ -312,11 +312,7 @@ class GitRemote:
                 yield
         except BusyError as why:
             raise self._unavailable("another fleet process is using it") from why
-        except GitTimeout as why:
-            raise self._unavailable(f"no answer in {self._timeout_s:g} s") from why
-        except GitTooMuch as why:
-            raise self._unavailable("its tree is too large to list; nothing of it was read") from why
-        except (GitFailed, GitDamaged) as why:
+        except GitFailed as why:
             raise self._unavailable(str(why)) from why
         except FileNotFoundError as why:
             raise self._unavailable(f"{why.filename} is not there; is git installed?") from why
@@ -357,7 +353,7 @@ def guess_remote(folder: Path) -> str | None:
 
     A guess is no permission: it needs a person's yes before anything is sent there (DESIGN, section 4).
     """
-    with suppress(GitTimeout, GitTooMuch, OSError, BadRemote):
+    with suppress(GitFailed, OSError, BadRemote):
         # Unlike `config --get`, this applies the abbreviations of the repository's own configuration. It asks nobody.
         url = _ask(folder, "ls-remote", "--get-url", "origin")
         if not url or url == "origin":
@@ -372,14 +368,14 @@ def guess_remote(folder: Path) -> str | None:
 
 def is_tracked(folder: Path, name: str) -> bool:
     """Tell whether the git repository around a folder has a file of that folder in its index."""
-    with suppress(GitTimeout, GitTooMuch, OSError):
+    with suppress(GitFailed, OSError):
         return bool(_ask(folder, "ls-files", "--", name))
     return False
 
 
 def identity(folder: Path) -> str:
     """Return ``Name <address>`` as git is set to here, "" where it is not."""
-    with suppress(GitTimeout, GitTooMuch, OSError):
+    with suppress(GitFailed, OSError):
         found = f"{_ask(folder, 'config', '--get', 'user.name')} <{_ask(folder, 'config', '--get', 'user.email')}>"
         return found if git.is_identity(found) else ""
     return ""
@@ -390,7 +386,7 @@ def signing(folder: Path) -> tuple[str, ...] | None:
 
     A program that signs is taken from a person's own configuration alone: a folder's may come from anywhere.
     """
-    with suppress(GitTimeout, GitTooMuch, OSError):
+    with suppress(GitFailed, OSError):
         if _ask(folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
             return None
         told = ((key, _ask(folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))

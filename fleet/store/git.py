@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -85,20 +85,16 @@ GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c"
 """The start of every command line."""
 
 
-class GitTimeout(Exception):  # noqa: N818 - an outcome, told apart from git's own errors
-    """The time was up; git and its children are gone."""
+class GitFailed(Exception):  # noqa: N818 - an outcome
+    """Git did not do what it was asked, for example in time; its screened words. None of its processes is left."""
 
 
-class GitTooMuch(Exception):  # noqa: N818
-    """The output grew beyond what was allowed; git and its children are gone."""
+class _TimeUpError(GitFailed):
+    """The time was up."""
 
 
-class GitFailed(Exception):  # noqa: N818
-    """Git could not do on this machine what it was asked; its screened words."""
-
-
-class GitDamaged(Exception):  # noqa: N818
-    """The local copy is not whole any more: ``Bare.rebuild`` mends it. Git's screened words."""
+class GitDamaged(GitFailed):
+    """The local copy is not whole any more: ``Bare.rebuild`` mends it."""
 
 
 class Done(NamedTuple):
@@ -170,11 +166,9 @@ def run(
         is_tied: it must not outlive us even if we are killed; for what may wait long. Has no stdin.
 
     Raises:
-        GitTimeout: the time was up.
-        GitTooMuch: there was more output than ``OUT_BYTES_MAX``.
+        GitFailed: the time was up, or there was more output than ``OUT_BYTES_MAX``.
         FileNotFoundError: there is no such program.
     """
-    kept = _Kept()
     child = subprocess.Popen(
         ("/bin/sh", "-c", _TIED, "sh", *command) if is_tied else command,
         cwd=folder,
@@ -186,37 +180,23 @@ def run(
     )
     with child:
         try:
-            err = _pump(child, kept.feed, until)
+            out, err = _pump(child, until)
             code = child.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired as why:
             _end(child)
-            raise GitTimeout from why
+            raise _TimeUpError from why
         except BaseException:
             _end(child)
             raise
-    return Done(code, b"".join(kept.pieces), err.decode("utf-8", "replace"))
+    return Done(code, out, err.decode("utf-8", "replace"))
 
 
-class _Kept:
-    """Output that is returned as a whole."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self._bytes = 0
-
-    def feed(self, data: bytes) -> None:
-        self._bytes += len(data)
-        if self._bytes > OUT_BYTES_MAX:
-            raise GitTooMuch
-        self.pieces.append(data)
-
-
-def _pump(child: "subprocess.Popen[bytes]", sink: Callable[[bytes], None], until: float) -> bytes:
-    """Take both outputs until they end; return the tail of stderr.
+def _pump(child: "subprocess.Popen[bytes]", until: float) -> tuple[bytes, bytes]:
+    """Take both outputs until they end; return stdout, and the tail of stderr.
 
     An ssh that stays behind to share its connection keeps stderr open: once git itself has ended, what is there counts.
     """
-    err = bytearray()
+    out, err = bytearray(), bytearray()
     if child.stdout is None or child.stderr is None:
         raise ValueError("both outputs of the child must be pipes")
     with selectors.DefaultSelector() as waiting:
@@ -225,7 +205,7 @@ def _pump(child: "subprocess.Popen[bytes]", sink: Callable[[bytes], None], until
         while waiting.get_map():
             left = until - time.monotonic()
             if left <= 0:
-                raise GitTimeout
+                raise _TimeUpError
             is_silent = child.stdout.fileno() not in waiting.get_map()
             ready = waiting.select(min(left, _LINGER_S) if is_silent else left)
             if not ready and is_silent and child.poll() is not None:
@@ -240,8 +220,10 @@ def _pump(child: "subprocess.Popen[bytes]", sink: Callable[[bytes], None], until
                         # Cut at a line: half a password would not be recognised as one.
                         del err[: (err.find(b"\n", len(err) - _WORDS_BYTES_MAX) + 1) or len(err)]
                 else:
-                    sink(data)
-    return bytes(err)
+                    out += data
+                    if len(out) > OUT_BYTES_MAX:
+                        raise GitFailed("its tree is too large to list; nothing of it was read")
+    return bytes(out), bytes(err)
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
@@ -358,7 +340,7 @@ def changed_files(root: Path, wait_s: float) -> list[str]:
     command = (*GIT, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD")
     try:
         done = run(command, folder=root, env=environment(os.environ, wait_s), until=time.monotonic() + wait_s)
-    except (OSError, GitTimeout, GitTooMuch):
+    except (OSError, GitFailed):
         return []
     return done.out.decode("utf-8", "replace").split("\0")[:-1] if done.code == 0 else []
 
@@ -406,7 +388,7 @@ class Bare:
 
         Raises:
             BusyError: another process held it all the time.
-            GitFailed: it cannot be made, or is not as fleet made it.
+            GitFailed: it cannot be made, or is not as fleet made it; or the time was up.
             OSError: the folder cannot be used, or there is no git.
         """
         until = time.monotonic() + self._timeout_s
@@ -418,6 +400,8 @@ class Bare:
                 self._open()
                 self._tidy()
                 yield
+            except _TimeUpError as why:
+                raise GitFailed(f"no answer in {self._timeout_s:g} s") from why
             finally:
                 self._until = 0.0
 
@@ -473,7 +457,7 @@ class Bare:
             return
         until = min(self._until, time.monotonic() + self._timeout_s / 3)
         for how in ("--geometric=2", "-a"):  # the first is known since git 2.32
-            with suppress(GitTimeout):
+            with suppress(GitFailed):
                 if self._run(GIT, ("repack", how, "-d", "-q"), until=until).code == 0:
                     return
 
@@ -571,7 +555,6 @@ class Bare:
 
         Raises:
             GitDamaged: the commit or its trees are not here.
-            GitTooMuch: the tree is too large to list.
         """
         if not commit or commit in self._listings:
             return self._listings.get(commit, {})

@@ -285,11 +285,11 @@ class GitTree:
 
 @contextmanager
 def _gone() -> Iterator[None]:
-    from fleet.store.git import GitDamaged, GitFailed, GitTimeout, GitTooMuch
+    from fleet.store.git import GitFailed
 
     try:
         yield
-    except (GitDamaged, GitFailed, GitTimeout, GitTooMuch, FileNotFoundError) as why:
+    except (GitFailed, FileNotFoundError) as why:
         raise TreeGoneError(
             f"the fetched tree cannot be read ({why}); nothing is lost: `fleet sync` fetches it again"
         ) from why
