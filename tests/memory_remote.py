@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from threading import Lock
 
-from fleet.share.remote import Files, Mark, Moved, RemoteRefused, RemoteUnavailable, Whole, check_outgoing
-from fleet.store.tree import Paths, TreeGoneError, is_clan_path
+from fleet.share.remote import Files, Mark, Moved, RemoteRefused, RemoteUnavailable, check_outgoing
+from fleet.store.git import Bare
+from fleet.store.tree import GitTree, Paths, TreeGoneError, is_clan_path
+from tests.pulling import Whole
 
 _SAFE = "nothing is lost; what was to go out goes out with the next sync"
 
@@ -106,13 +108,26 @@ class MemoryServer:
 
 
 class MemoryRemote:
-    """The way of one machine to a ``MemoryServer``."""
+    """The way of one machine to a ``MemoryServer`` whose commits come into the machine's own tree store, as git's do.
 
-    def __init__(self, server: MemoryServer, name: str = "memory") -> None:
+    Args:
+        server: the far side.
+        tree: the machine's tree store.
+        name: for people.
+    """
+
+    def __init__(self, server: MemoryServer, tree: "MemoryTree | GitTree", name: str = "memory") -> None:
         self.name = name
         self.warnings: list[str] = []
         self.skipped = 0
         self._server = server
+        self._tree = tree
+        self._commits: dict[Mark, Mark] = {"": ""}
+        """Where the tree store is git's: mark to the commit that was made of it, always the same one."""
+
+    def fetch(self, since: Mark) -> Mark:
+        """Bring the head into the tree store and return it."""
+        return self._brought(self.pull(self._mark_of(since))[1])
 
     def pull(self, since: Mark) -> tuple[Files, Mark]:
         """Return what changed since a mark, and the mark of the state it leads to."""
@@ -138,43 +153,36 @@ class MemoryRemote:
         server = self._up()
         if server.refusal:
             raise RemoteRefused(f"{self.name} refused the push: {server.refusal}; {_SAFE}")
-        done = server.change(files, on)
+        done = server.change(files, self._mark_of(on))
         if server.drops_next_reply:
             server.drops_next_reply = False
             raise RemoteUnavailable(f"{self.name}: no answer; {_SAFE}")
-        return done
+        return self._brought(done) if isinstance(done, str) else done
+
+    def _brought(self, mark: Mark) -> Mark:
+        """Bring a mark and its history into the tree store; return the commit that it is there."""
+        if isinstance(self._tree, MemoryTree):
+            self._server.copy_to(self._tree, mark)
+            return mark
+        if mark not in self._commits:
+            parent = self._server.parent(mark)
+            on, old, new = self._brought(parent), self._server.tree(parent), self._server.tree(mark)
+            bare = Bare(self._tree._folder, listings=self._tree.listings)
+            with bare.alone():
+                self._commits[mark] = bare.commit(dict.fromkeys(old, b"") | new, on, message=mark)
+        return self._commits[mark]
+
+    def _mark_of(self, commit: Mark) -> Mark:
+        if isinstance(self._tree, MemoryTree):
+            return commit
+        for mark in self._server.marks():
+            self._brought(mark)
+        return next((mark for mark, known in self._commits.items() if known == commit), "unknown")
 
     def _up(self) -> MemoryServer:
         if self._server.is_down:
             raise RemoteUnavailable(f"{self.name}: not reachable; {_SAFE}")
         return self._server
-
-
-class MemoryMirror(MemoryRemote):
-    """The way of one machine to a ``MemoryServer`` whose commits come into the machine's own tree store, as git's do.
-
-    Args:
-        server: the far side.
-        tree: the machine's tree store.
-        name: for people.
-    """
-
-    def __init__(self, server: MemoryServer, tree: "MemoryTree", name: str = "memory") -> None:
-        super().__init__(server, name)
-        self._tree = tree
-
-    def fetch(self, since: Mark) -> Mark:
-        """Bring the head into the tree store and return it."""
-        _, head = self.pull(since)
-        self._server.copy_to(self._tree, head)
-        return head
-
-    def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
-        """Lay files over the state ``on``."""
-        done = super().push(files, on, message=message)
-        if isinstance(done, str):
-            self._server.copy_to(self._tree, done)
-        return done
 
 
 class MemoryTree:

@@ -27,7 +27,8 @@ from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Item
 from fleet.share import notices
 from fleet.share.notices import Notice
-from fleet.store import jsonl, runs
+from fleet.store import runs
+from fleet.store.lines import screened
 from fleet.store.runs import Edit, Field, Run
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
@@ -398,7 +399,7 @@ def _skill_check(workspace: Workspace, entry: Entry) -> str:
         return f"{target} reads so already"
     if now and not before:
         return f"{target} is there by now, and a skill is never overwritten"
-    if before and jsonl.screened(now.decode("utf-8", "replace")) != before:
+    if before and screened(now.decode("utf-8", "replace")) != before:
         return f"{target} was changed since this was proposed"
     return ""
 

@@ -295,8 +295,9 @@ def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
         if remote is None:
             return ["no remote is named: there is no branch to convert"]
         for _ in range(_PUSHES_MAX):
-            files, mark = remote.pull("")
-            news = converting.converted_tree(files)
+            mark = remote.fetch("")
+            files = workspace.tree.paths(mark)
+            news = converting.converted_tree({path: workspace.tree.read(oid) for path, (oid, _) in files.items()})
             if not news:
                 return ["the clan's branch has this version's format already, or nothing is there yet"]
             if not isinstance(remote.push(news, mark, message="fleet: lines converted to format 2"), Moved):

@@ -14,7 +14,7 @@ from fleet.hosts import local, reflog
 from fleet.hosts.calls import CONFIG, Call
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import daily_log, observations, scratchpad
-from fleet.store import config, ignored
+from fleet.store import config
 from fleet.store.files import Files
 
 TYPE_CHECKING = False
@@ -125,7 +125,7 @@ def is_read_only(root: Path) -> bool:
 def keep_ignored(files: Files) -> None:
     """See to it that the project's git does not see these files: a workspace of an earlier fleet may not say so yet."""
     if (files.root / ".git").exists() or (files.root / ".gitignore").exists():
-        ignored.add(files, ignored.LOCAL)
+        config.ignore(files, config.IGNORED_LOCAL)
 
 
 def noted(workspace: "Workspace", agent: str, session: str, kind: str, text: str) -> None:

@@ -20,7 +20,7 @@ from fleet.learn import discoveries, restore
 from fleet.model import names
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.share.git import check_branch, check_remote, without_login
-from fleet.store import config, git, ignored, replica, runs
+from fleet.store import config, git, replica, runs
 from fleet.store.config import Setting
 from fleet.store.doctor import Finding
 from fleet.store.files import Files
@@ -180,8 +180,8 @@ def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
 
 def hidden_folders(root: Path) -> list[str]:
     """Return the whole folders that an earlier fleet put into ``.gitignore``: a project's own files may lie there."""
-    known = ignored.lines(root)
-    return [line for line in ("/agents/", "/clan-learnings/") if line in known] if ignored.NOTE in known else []
+    known = config.ignored_lines(root)
+    return [line for line in ("/agents/", "/clan-learnings/") if line in known] if config.IGNORED_NOTE in known else []
 
 
 def tracked(workspace: Workspace) -> list[str]:

@@ -12,7 +12,7 @@ from fleet.model.errors import FleetError
 from fleet.reflect import inbox
 from fleet.share import outgoing, policy
 from fleet.share.git import redact_url
-from fleet.store import doctor, ignored
+from fleet.store import config, doctor
 from fleet.store.doctor import Finding
 from fleet.store.ingest import clan_sources
 from fleet.store.workspace import Workspace
@@ -171,10 +171,10 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
             f"`git rm --cached -- {' '.join(local[:3])}` takes it out of the next commit; the file itself stays here",
         )
     has_scratchpad = any((workspace.root / name).exists() for name in (".agents.local.md", ".agents"))
-    wanted = ignored.LOCAL if has_scratchpad else ignored.LOCAL[:1]
-    if missing := ignored.lacking(workspace.root, wanted):
+    wanted = config.IGNORED_LOCAL if has_scratchpad else config.IGNORED_LOCAL[:1]
+    if missing := config.not_ignored(workspace.root, wanted):
         if fix:
-            ignored.add(workspace.files, wanted)
+            config.ignore(workspace.files, wanted)
         yield Finding(
             "ignore",
             "warning",
@@ -253,7 +253,7 @@ def _online(workspace: Workspace) -> Iterator[Finding]:
         if remote is None:
             yield Finding("remote", "note", "no remote is named", "fleet works offline", "`fleet init --remote URL`")
             return
-        remote.pull(workspace.tree.head())
+        remote.fetch(workspace.tree.head())
     except FleetError as why:
         yield Finding("remote", "error", str(why), "what waits here goes out with a later sync", "see above")
         return

@@ -14,11 +14,10 @@ from fleet.learn import private
 from fleet.learn.counting import reconcile_all
 from fleet.model import edits, limits, names
 from fleet.model import line as codec
-from fleet.model.arrivals import has_removed
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, Policy, fold, is_blocked
-from fleet.model.withheld import BULK, OWN, Held
+from fleet.model.withheld import BULK, OWN, Held, has_removed
 from fleet.reflect import promotion
 from fleet.reflect.evidence import RETIRED
 from fleet.store.lines import PATTERNS, Read, entries, kind_of

@@ -27,7 +27,8 @@ from fleet.reflect.inbox import Item
 from fleet.reflect.records import Written
 from fleet.reflect.reflection import Lesson, Reflection
 from fleet.reflect.support import Support
-from fleet.store import consent, jsonl, runs
+from fleet.store import consent, runs
+from fleet.store.lines import screened
 from fleet.store.runs import Edit, Field, Run
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -476,7 +477,7 @@ def _skill(about: _About) -> _Part:
         key=draft,
         evidence=(about_it, *filter(None, [said.what_worked])),
         weight=2.0,
-        body={"draft": draft, "target": target, **({"before": jsonl.screened(known)} if known else {})},
+        body={"draft": draft, "target": target, **({"before": screened(known)} if known else {})},
         until=until,
     )
     if is_there:  # a pass that a crash ended may have left it without its place in the inbox

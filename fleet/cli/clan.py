@@ -14,7 +14,7 @@ from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.model.errors import FleetError, UsageError
 from fleet.share.outgoing import Outgoing
-from fleet.store import config, ignored
+from fleet.store import config
 from fleet.store import doctor as findings
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace, check_version
@@ -70,13 +70,13 @@ def _init(
         raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
     made = setup.found(root, named, remote, branch, ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
-    if local := ignored.add(workspace.files, ignored.LOCAL):
+    if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
         done.append(f".gitignore: {', '.join(local)}")
     question = "Keep what fleet writes in agents/ and clan-learnings/ out of this folder's own git commits?"
-    is_new = bool(ignored.lacking(root, setup.OWN_IGNORES))
+    is_new = bool(config.not_ignored(root, setup.OWN_IGNORES))
     # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
     if is_new and (yes or not sys.stdin.isatty() or typer.confirm(question, default=True)):
-        added = ignored.add(workspace.files, setup.OWN_IGNORES)
+        added = config.ignore(workspace.files, setup.OWN_IGNORES)
         done.append(f".gitignore: {len(added)} single files of agents/ and clan-learnings/, which fleet writes")
     for line in done:
         say(line)

@@ -10,8 +10,8 @@ from typing import Any
 
 from crdt import clock, orset
 from fleet.model import line as codec
-from fleet.model.line import AT, CARRIED, NOTHING, Column, Line, canonical
-from fleet.model.pattern import MERGED_INTO, author_field, first_seen, fold
+from fleet.model.line import AT, CARRIED, NOTHING, Column, Line, canonical, first_seen
+from fleet.model.pattern import MERGED_INTO, author_field, fold
 
 PUBLISHED = "published"
 CANDIDATE = "candidate"

@@ -598,6 +598,12 @@ def add_of(line: Line, writer: str) -> str:
     return line.w.get(writer, NOTHING).add
 
 
+def first_seen(column: Column) -> str:
+    """Return when a writer first saw the lesson; "" where it does not say."""
+    at: str = column.first.get(AT, "")
+    return min(at, column.add) if at and column.add else at or column.add
+
+
 def total_of(line: Line, writer: str, name: str) -> int:
     """Return a writer's own total of a counter."""
     return line.w.get(writer, NOTHING).n.get(name, 0)

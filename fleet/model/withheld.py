@@ -3,16 +3,27 @@
 The join takes everything in, and what is joined cannot be told apart any more. So two states of the column are kept:
 as it counted here before that part came, and as it was when the part had come. What the column says beyond the second
 is news, and counts; what it says up to the second reads as it did in the first.
+
+A person is asked about two things. Looked for where rows are joined, so that it does not matter which way a line came:
+
+- Parts of a column of ours that this machine never wrote.
+- Removes and edits of others' lessons, more than ``limits.BULK_MIN`` or a tenth of what is known by one writer at once.
+  New lessons are never held back for their number. Counted together as one writer are those of whom nothing was known
+  before, and those whose columns came in one other writer's file.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fleet.model import limits
-from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
+from crdt import clock
+from fleet.model import limits, names
+from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, first_seen, is_larger
 
 OWN, BULK = "own", "bulk"
 """Kinds of what is left out: parts of a column of ours that were never written here; many removes or edits at once."""
+NEWCOMERS = "newcomers"
+"""Group of the writers of whom nothing was known here before."""
 
 
 class Withheld(NamedTuple):
@@ -92,7 +103,7 @@ def without(column: Column, left: Withheld) -> Column:
     )
 
 
-def only_edits(known: Column, came: Column) -> Withheld:
+def _only_edits(known: Column, came: Column) -> Withheld:
     """Return what leaves removes and edits of a column out, and keeps the rest of it."""
     kept = Column(
         add=came.add, first=came.first, later=came.later, n=came.n, parts=came.parts, purge=came.purge,
@@ -101,7 +112,7 @@ def only_edits(known: Column, came: Column) -> Withheld:
     return Withheld(kept, came)
 
 
-def is_nothing(left: Withheld) -> bool:
+def _is_nothing(left: Withheld) -> bool:
     """Tell whether nothing is left out: the column counted just so before."""
     return left.known == left.came or without(left.came, left) == left.came
 
@@ -147,3 +158,108 @@ def _nested_stamps(
 ) -> dict[str, dict[str, str]]:
     found = {key: _stamps(marks, known.get(key, {}), came.get(key, {})) for key, marks in now.items()}
     return {key: marks for key, marks in found.items() if marks}
+
+
+# --- what comes in --------------------------------------------------------------------------------------------------
+
+
+class Arrivals:
+    """What one transaction brings.
+
+    Args:
+        mine: the replicas that write in this folder.
+        left: what was left out before: lesson to writer to part.
+        writers: who is known.
+
+    Attributes:
+        brought: (lesson, writer) to the writer in whose file that column came, where that is somebody else.
+    """
+
+    def __init__(self, mine: frozenset[str], left: Mapping[str, Mapping[str, Withheld]], writers: set[str]) -> None:
+        self._mine = mine
+        self._left = left
+        self._writers = writers
+        self.brought: dict[tuple[str, str], str] = {}
+        self._own: dict[tuple[str, str], Withheld] = {}
+        self._edits: dict[str, dict[tuple[str, str], Withheld]] = defaultdict(dict)
+
+    def note(self, path: str, row: Line | None, part: Line, whole: Line, *, in_tree: bool) -> None:
+        """Note what a part of a record brings.
+
+        Args:
+            path: of the file that it stands in.
+            row: the record before; None for none.
+            part: what is joined.
+            whole: the record with it.
+            in_tree: the file is one of the fetched tree.
+        """
+        owner = path.rpartition("/")[2].removesuffix(".jsonl") if "/" in path else ""
+        for writer in part.w:
+            before = row.w.get(writer, NOTHING) if row is not None else NOTHING
+            after = whole.w.get(writer, NOTHING)
+            if after == before:
+                continue
+            if writer in self._mine:
+                if in_tree:  # files here are ours to write
+                    self._note(self._own, whole.id, writer, before, after)
+                continue
+            if owner and owner not in (writer, *self._mine):
+                self.brought.setdefault((whole.id, writer), owner)
+            if row is not None and _has_edited(before, after) and _is_of_others(row, writer):
+                self._note(self._edits[self._group(writer, owner)], whole.id, writer, before, after)
+
+    def _note(
+        self, noted: dict[tuple[str, str], Withheld], each: str, writer: str, before: Column, after: Column
+    ) -> None:
+        first = noted.get((each, writer))
+        noted[each, writer] = Withheld(first.known if first is not None else before, after)
+
+    def _group(self, writer: str, owner: str) -> str:
+        if owner and owner != writer and owner not in self._mine:
+            return owner
+        return writer if writer in self._writers else NEWCOMERS
+
+    def held(self, known: int) -> list[Held]:
+        """Return what a person is asked about.
+
+        Args:
+            known: how many lessons there were.
+        """
+        most = max(limits.BULK_MIN, int(known * limits.BULK_SHARE))
+        found = [self._held(OWN, writer, each, writer, change) for (each, writer), change in self._own.items()]
+        for group, changes in self._edits.items():
+            if len({each for each, _ in changes}) > most:
+                found += [self._held(BULK, group, each, writer, change) for (each, writer), change in changes.items()]
+        return [each for each in found if not _is_nothing(each.part)]
+
+    def _held(self, kind: str, group: str, each: str, writer: str, change: Withheld) -> Held:
+        left = self._left.get(each, {}).get(writer)
+        known = without(change.known, left) if left is not None else change.known
+        part = Withheld(known, change.came) if kind == OWN else _only_edits(known, change.came)
+        return Held(kind, group, writer, each, part)
+
+
+def _has_edited(before: Column, after: Column) -> bool:
+    """Tell whether a writer took something away, or set a field. To publish a lesson changes nothing of it."""
+    if any(stamp > before.rem.get(target, "") for target, stamp in after.rem.items()):
+        return True
+    return any(
+        edit != before.set.get(field) and not (field == "state" and edit[1] in ("published", "candidate"))
+        for field, edit in after.set.items()
+    )
+
+
+def _is_of_others(row: Line, writer: str) -> bool:
+    """Tell whether a lesson was first said by another agent."""
+    said = [(first_seen(column) or clock.ZERO, each) for each, column in row.w.items() if column.add or column.first]
+    return not said or names.agent_of(min(said)[1]) != names.agent_of(writer)
+
+
+def has_removed(line: Line, writer: str, before: Line | None) -> bool:
+    """Tell whether a writer took a lesson away, by a remove or as retired, beyond what it had said some time before."""
+    column = line.w.get(writer, NOTHING)
+    known = before.w.get(writer, NOTHING) if before is not None else NOTHING
+    if any(stamp > known.rem.get(target, "") for target, stamp in column.rem.items()):
+        return True
+    edit = column.set.get("state")
+    return edit is not None and edit[1] == "retired" and edit != known.set.get("state")

@@ -17,7 +17,7 @@ import msgspec
 
 from fleet.model import names
 from fleet.model.names import normalise
-from fleet.store import jsonl
+from fleet.store.lines import said_in, say_in, screened
 from fleet.store.workspace import Workspace
 from fleet.text.similarity import ALIKE_MIN, near
 
@@ -186,14 +186,14 @@ def put_all(workspace: Workspace, agent: str, items: Sequence[Item]) -> list[Put
             known[named.id] = Entry(agent, named)
             fresh.append(named)
             done.append(Put(named.id, is_new=True))
-        jsonl.append(workspace, file_of(workspace, agent), fresh)
+        say_in(workspace.files, file_of(workspace, agent), fresh)
     return done
 
 
 def entries(workspace: Workspace, agent: str) -> list[Entry]:
     """Return everything that was ever in an agent's inbox, as it stands now, oldest first."""
     found: dict[str, Entry] = {}
-    for line in jsonl.read(workspace, file_of(workspace, agent), Item | Decision | Shown):  # type: ignore[arg-type]
+    for line in said_in(workspace.files, file_of(workspace, agent), Item | Decision | Shown):  # type: ignore[arg-type]
         _read_in(found, agent, line)
     return list(found.values())
 
@@ -232,7 +232,7 @@ def decide(workspace: Workspace, agent: str, decisions: Sequence[Decision]) -> N
     """Write decisions down, in one write that is on the disk when this returns."""
     at = workspace.wall()
     with _locked(workspace, agent):
-        jsonl.append(workspace, file_of(workspace, agent), [msgspec.structs.replace(each, at=at) for each in decisions])
+        say_in(workspace.files, file_of(workspace, agent), [msgspec.structs.replace(each, at=at) for each in decisions])
 
 
 def show(workspace: Workspace, shown: Iterable[Entry]) -> None:
@@ -241,7 +241,7 @@ def show(workspace: Workspace, shown: Iterable[Entry]) -> None:
     for agent in sorted({each.agent for each in fresh}):
         lines = [Shown(id=each.item.id, at=workspace.wall()) for each in fresh if each.agent == agent]
         with _locked(workspace, agent):
-            jsonl.append(workspace, file_of(workspace, agent), lines)
+            say_in(workspace.files, file_of(workspace, agent), lines)
 
 
 def expire(workspace: Workspace, agent: str) -> list[Entry]:
@@ -318,7 +318,7 @@ def item_id(kind: str, key: str) -> str:
 
 def _named(workspace: Workspace, item: Item) -> Item:
     key = item.key or normalise(item.title)
-    clean = msgspec.convert(jsonl.screened(msgspec.to_builtins(item)), Item)
+    clean = msgspec.convert(screened(msgspec.to_builtins(item)), Item)
     return msgspec.structs.replace(clean, id=item_id(item.kind, key), at=workspace.wall())
 
 
@@ -387,4 +387,4 @@ def _later(stamp: str, days: int) -> str:
 
 
 def _locked(workspace: Workspace, agent: str) -> Any:
-    return jsonl.locked(workspace, f"inbox-{agent}")
+    return workspace.files.lock(workspace.local / "locks" / f"inbox-{agent}.lock")

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from fleet.model import names
-from fleet.store import jsonl
+from fleet.store.lines import said_in, say_in
 from fleet.store.workspace import Workspace
 
 FILE_NAME = "reflections.jsonl"
@@ -125,13 +125,13 @@ def append(workspace: Workspace, agent: str, record: Record) -> Record:
     Raises:
         DiskError: it is not there.
     """
-    with jsonl.locked(workspace, _LOCK):
+    with workspace.files.lock(workspace.local / "locks" / f"{_LOCK}.lock"):
         return _append(workspace, agent, record)
 
 
 def read(workspace: Workspace, agent: str, since: str = "") -> list[Record]:
     """Return an agent's lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
-    found = jsonl.read(workspace, file_of(workspace, agent), Record)
+    found = said_in(workspace.files, file_of(workspace, agent), Record)
     return [each for each in found if each.at >= since]
 
 
@@ -170,7 +170,7 @@ def reserve(workspace: Workspace, agent: str, record: Record, cap_usd: float) ->
     Asked and written under one lock, so that two passes at once never share the same dollar. What is reserved is
     settled after the pass, also after one that failed (``settle``).
     """
-    with jsonl.locked(workspace, _LOCK):
+    with workspace.files.lock(workspace.local / "locks" / f"{_LOCK}.lock"):
         if spent(workspace, workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
             return False
         _append(workspace, agent, msgspec.structs.replace(record, line="reserved"))
@@ -219,7 +219,7 @@ def agents(workspace: Workspace) -> list[str]:
 
 def _append(workspace: Workspace, agent: str, record: Record) -> Record:
     said = record if record.at else msgspec.structs.replace(record, at=workspace.wall())
-    jsonl.append(workspace, file_of(workspace, agent), [said])
+    say_in(workspace.files, file_of(workspace, agent), [said])
     return said
 
 

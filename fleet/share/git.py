@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote
 
 from fleet.model import limits
@@ -22,7 +21,6 @@ from fleet.share.remote import (
     Moved,
     RemoteRefused,
     RemoteUnavailable,
-    Whole,
     check_outgoing,
 )
 from fleet.store import git, tree
@@ -56,15 +54,6 @@ _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
 _UNFIT = re.compile(r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error")
 
 
-class _Fetched(NamedTuple):
-    """Outcome of a fetch. The listings are empty where the head is at the mark."""
-
-    head: Mark
-    before: dict[str, Entry] | None
-    """What stood at the mark; None if that was never pulled, or is not here any more."""
-    now: dict[str, Entry]
-
-
 class GitRemote:
     """One branch of one git repository.
 
@@ -72,7 +61,7 @@ class GitRemote:
         git_dir: a bare repository of fleet's own; made when it is missing, made anew when it is damaged.
         url: what git takes as a remote; see ``check_remote``.
         branch: its short name. It holds exactly the tree of ``clan-learnings/``.
-        timeout_s: how long one pull or push may take in all.
+        timeout_s: how long one fetch or push may take in all.
         mirror: the tree store of the same repository, where there is one: so that trees are listed once.
         author: as whom to commit.
 
@@ -108,30 +97,11 @@ class GitRemote:
             RemoteUnavailable: nothing was read.
         """
         with self._alone():
-            return self._fetch(since).head
-
-    def pull(self, since: Mark) -> tuple[Files, Mark]:
-        """Return what changed since a mark, and the mark of the state it leads to.
-
-        A mark that this repository does not know any more counts as never pulled. Deleted branch: every path that the
-        mark had is gone, and the mark is ``""``.
-
-        Raises:
-            RemoteUnavailable: nothing was read.
-        """
-        with self._alone():
-            found = self._fetch(since)
-            if found.head == since:
-                return (Files() if since else Whole()), since
-            held = self._copy.held()
-            old, new = tree.sort_entries(found.before or {}, held).files, tree.sort_entries(found.now, held)
-            # What is there and is not read is not gone.
-            files = {
-                path: b"" for path in old if path not in new.files and path not in new.large and path not in new.held
-            }
-            wanted = {path: oid for path, (oid, _) in new.files.items() if old.get(path, ("", 0))[0] != oid}
-            files |= zip(wanted, self._copy.blobs(wanted.values()), strict=True)
-            return (Whole(files) if found.before is None else files), found.head
+            try:
+                return self._fetched(since)
+            except GitDamaged as why:
+                self._rebuild(str(why))
+                return self._fetched(since)
 
     def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
         """Commit files on top of ``on`` and push that, if the branch is still exactly there.
@@ -154,34 +124,26 @@ class GitRemote:
                 told = message or _generated(files)
                 commit = self._copy.commit(files, on, message=told, at_s=time.time(), author=self._author, kept=kept)
             except GitDamaged as why:
-                # Most often `on` is simply not here: the copy is newer than the mark. Either way a pull mends it.
+                # Most often `on` is simply not here: the copy is newer than the mark. Either way a fetch mends it.
                 if not on or self._copy.git("cat-file", "-e", on).code == 0:
                     self._rebuild(str(why))
                 return Moved("the state it builds on is not in the local copy")
             return self._send(commit, on)
 
-    # --- pulling ----------------------------------------------------------------------------------------------------
+    # --- fetching ---------------------------------------------------------------------------------------------------
 
-    def _fetch(self, since: Mark) -> "_Fetched":
-        try:
-            found = self._fetched(since)
-        except GitDamaged as why:
-            self._rebuild(str(why))
-            found = self._fetched(since)
-        self._warn_of(found, since)
-        return found
-
-    def _fetched(self, since: Mark) -> "_Fetched":
+    def _fetched(self, since: Mark) -> Mark:
         head = self._fetch_head()
-        if head == since:
-            return _Fetched(head, {}, {})
-        before = None
-        if _MARK.fullmatch(since):
-            with suppress(GitDamaged):  # it is not here, or not any more
-                before = self._copy.listing(since)
-        now = self._copy.listing(head)
-        self._look_over({path: entry for path, entry in now.items() if before is None or before.get(path) != entry})
-        return _Fetched(head, before, now)
+        if head != since:
+            before = None
+            if _MARK.fullmatch(since):
+                with suppress(GitDamaged):  # it is not here, or not any more
+                    before = self._copy.listing(since)
+                    self._warn_of_going_back(since, head)
+            known, now = before or {}, self._copy.listing(head)
+            self._look_over({path: entry for path, entry in now.items() if known.get(path) != entry})
+            self._warn_of(known, now)
+        return head
 
     def _look_over(self, news: dict[str, Entry]) -> None:
         """Look at how many lines each new file has, before anybody reads them one by one; note what is held."""
@@ -192,28 +154,28 @@ class GitRemote:
             held = {oid: why for (path, oid), data in judged if (why := tree.too_much(path, data))}
         self._copy.hold(held)
 
-    def _warn_of(self, found: "_Fetched", since: Mark) -> None:
-        """Warn of a head that goes back, and of what is new in its tree and is not read."""
-        if found.head == since:
-            return
-        if found.before is not None and not found.head:
+    def _warn_of_going_back(self, since: Mark, head: Mark) -> None:
+        if not head:
             self.warnings.append(
                 f"{self.name}: the branch {self._branch} is gone; the next push brings it back. "
                 "Was it renamed, put the new name into fleet.toml: [share] branch"
             )
-        elif found.before is not None and not self._copy.is_ancestor(since, found.head):
+        elif not self._copy.is_ancestor(since, head):
             self.warnings.append(f"{self.name}: the remote's history was rewritten; nothing that was read goes back")
-        known, entries = found.before or {}, tree.sort_entries(found.now, self._copy.held())
-        refused = [path for path in entries.refused if known.get(path) != found.now[path]]
-        large = [path for path in entries.large if known.get(path) != found.now[path]]
-        held = [path for path in entries.held if known.get(path) != found.now[path]]
+
+    def _warn_of(self, known: dict[str, Entry], now: dict[str, Entry]) -> None:
+        """Warn of what is new in a tree and is not read."""
+        entries = tree.sort_entries(now, self._copy.held())
+        refused = [path for path in entries.refused if known.get(path) != now[path]]
+        large = [path for path in entries.large if known.get(path) != now[path]]
+        held = [path for path in entries.held if known.get(path) != now[path]]
         self.skipped += len(refused) + len(large) + len(held)
         if held:
             named = "; ".join(f"{for_terminal(path)[:100]} ({entries.held[path]})" for path in held[:_NAMED_MAX])
             more = ", ..." if len(held) > _NAMED_MAX else ""
             self.warnings.append(f"{self.name}: {len(held):,} files are held, not read and not dropped: {named}{more}")
         for path in large:
-            is_one = found.now[path].size > tree.BLOB_BYTES_MAX
+            is_one = now[path].size > tree.BLOB_BYTES_MAX
             what, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
             self.warnings.append(f"{self.name}: {path} {what} larger than {limit // 2**20} MiB: not read")
         if refused:

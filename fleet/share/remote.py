@@ -1,4 +1,4 @@
-"""The far side of a clan, as the exchange sees it: it keeps files, and answers which of them changed.
+"""The far side of a clan, as the exchange sees it: it keeps commits of files, and brings them into our tree store.
 
 It knows nothing of patterns. Each transport is one class with two calls, and one suite,
 ``tests/contract/test_remote.py``, runs over all of them.
@@ -6,7 +6,7 @@ It knows nothing of patterns. Each transport is one class with two calls, and on
 At least once and in any order is enough, since what travels are lines whose join does not mind (DESIGN, section 3).
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import msgspec
 
@@ -16,17 +16,12 @@ from fleet.store import tree
 Files = dict[str, bytes]
 """Path under clan-learnings -> its bytes; ``b""`` means that the path is gone. Only what changed."""
 
-
-class Whole(Files):
-    """Files that are the whole tree, since the mark was empty or is not known any more: what is not in it is gone."""
-
-
 Mark = str
-"""A state of the far side; opaque. ``""``: never pulled, or nothing is there."""
+"""A commit of the workspace's tree store. ``""``: never fetched, or nothing is there."""
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """Somebody was faster. No error: pull, join, try again."""
+    """Somebody was faster. No error: fetch, join, try again."""
 
     reason: str
 
@@ -53,11 +48,8 @@ class Remote(Protocol):
     skipped: int
     """How many files were there and were not read: then nobody may say that all is in sync."""
 
-    def pull(self, since: Mark) -> tuple[Files, Mark]:
-        """Return what changed since a mark, and the mark of the state it leads to.
-
-        An empty mark, and one that is not known any more, give the ``Whole`` tree. Where nothing is there any more,
-        every path that the mark had is gone and the new mark is empty.
+    def fetch(self, since: Mark) -> Mark:
+        """Bring the far side's head into the tree store and return it; warn where it does not follow from ``since``.
 
         Raises:
             RemoteUnavailable: nothing was read.
@@ -76,19 +68,6 @@ class Remote(Protocol):
             RemoteUnavailable: it may or may not have arrived; pushing it again is harmless.
             RemoteRefused: it was not taken.
             ValueError: a path is not one of the clan's.
-        """
-        ...
-
-
-@runtime_checkable
-class Mirrored(Remote, Protocol):
-    """A remote whose marks are commits of the workspace's own tree store: nothing is read twice, nothing copied."""
-
-    def fetch(self, since: Mark) -> Mark:
-        """Bring the far side's head into the tree store, as ``pull`` does, and return it.
-
-        Raises:
-            RemoteUnavailable: nothing was read.
         """
         ...
 

@@ -17,7 +17,7 @@ from fleet.model.errors import BusyError
 from fleet.model.line import Line
 from fleet.share import outgoing, policy
 from fleet.share.outgoing import Outgoing, Withheld
-from fleet.share.remote import Files, Mark, Mirrored, Moved, Remote, RemoteRefused, Whole
+from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
 from fleet.store.lines import PATTERNS, Entry, Read, entries, kind_of
 from fleet.store.tree import FRONT_MARK, FRONT_PAGE, MEMBERS, Members, Paths, members_file, members_of
 from fleet.store.workspace import Workspace
@@ -165,28 +165,17 @@ class _Exchange:
                     self.done.put_back.append(MEMBERS)
 
     def _pull(self) -> Mark:
-        """Bring the remote's tree here and take it in; return its mark."""
+        """Bring the remote's tree here and take it in; return its commit."""
         workspace, tree = self.workspace, self.workspace.tree
-        if isinstance(self.remote, Mirrored):
-            commit = mark = self.remote.fetch(tree.head())
-        else:
-            since = self._mark()
-            files, mark = self.remote.pull(since)
-            is_whole = isinstance(files, Whole)
-            commit = tree.put(files, "" if is_whole else tree.head()) if files or is_whole else tree.head()
+        commit = self.remote.fetch(tree.head())
         with workspace.locked():
             policy.check_format(tree, commit)  # each time: fleet 0.1 may have fetched this very commit
-            self._take(commit, mark)
+            self._take(commit)
         if workspace.lease() and not workspace.state.get("pulled"):
             workspace.state.put(pulled=workspace.lease())  # from here on it is known what was written under the lease
-        return mark
+        return commit
 
-    def _mark(self) -> Mark:
-        """Return the mark of the tree that is taken in, for a remote whose marks are no commits of ours."""
-        commit, _, mark = self.workspace.state.get("mark").partition(" ")
-        return mark if commit == self.workspace.tree.head() else ""
-
-    def _take(self, commit: str, mark: Mark) -> None:
+    def _take(self, commit: Mark) -> None:
         workspace, tree = self.workspace, self.workspace.tree
         head = tree.head()
         if commit != head:
@@ -200,8 +189,6 @@ class _Exchange:
             self.done.came.update(workspace.patterns.changed(generation), workspace.discoveries.changed(generation))
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):
                 self._write_members(after, members_of(tree.read(before[MEMBERS][0])) if MEMBERS in before else {})
-        if not isinstance(self.remote, Mirrored):
-            workspace.state.put(mark=f"{commit} {mark}")
 
     def _write_members(self, paths: Paths, base: Members) -> None:
         workspace = self.workspace
@@ -211,14 +198,10 @@ class _Exchange:
         joined = members_of(data) | {agent: table for agent, table in mine.items() if table != base.get(agent)}
         workspace.files.replace(file, members_file(joined) if joined else data)
 
-    def _confirm(self, files: Files, mark: Mark) -> None:
+    def _confirm(self, pushed: Mark) -> None:
         """Take in what was pushed: it is what the remote holds now."""
-        workspace, tree = self.workspace, self.workspace.tree
-        with workspace.locked():
-            commit = mark if isinstance(self.remote, Mirrored) else tree.put(files, tree.head())
-            workspace.take(commit)
-            if not isinstance(self.remote, Mirrored):
-                workspace.state.put(mark=f"{commit} {mark}")
+        with self.workspace.locked():
+            self.workspace.take(pushed)
 
     # --- going out --------------------------------------------------------------------------------------------------
 
@@ -237,7 +220,7 @@ class _Exchange:
                 return out
             pushed = self.remote.push(out.files, mark, message=outgoing.subject(out))
             if not isinstance(pushed, Moved):
-                self._confirm(out.files, pushed)
+                self._confirm(pushed)
                 for path, lines in out.lines.items():
                     self.done.sent.setdefault(path, []).extend(lines)
                 self.done.entries += out.entries
@@ -262,13 +245,13 @@ class _Exchange:
             paths = tree.paths(tree.head())
             if files or always:
                 files |= self._pages(files, paths)
-            mark = tree.head() if isinstance(self.remote, Mirrored) else self._mark()
+            mark = tree.head()
         number = files.get("patterns.jsonl", b"").count(b"\n")
         told = f"fleet: edition of {number:,} {'lesson' if number == 1 else 'lessons'}" if number else "fleet: edition"
         for _ in range(self._attempts_max if files else 0):
             pushed = self.remote.push(files, mark, message=told)
             if not isinstance(pushed, Moved):
-                self._confirm(files, pushed)
+                self._confirm(pushed)
                 self.done.edition = True
                 return
             mark = self._pull()

@@ -1,12 +1,14 @@
-"""``fleet.toml``: the one configuration file, every threshold with its default.
+"""``fleet.toml``: the one configuration file, every threshold with its default; and what fleet has git ignore.
 
 A mistake in it costs the setting that it is about, never a command: a correction that is refused is lost.
+What each setting does stands beside it in ``data/fleet.toml``, and in docs/configuration.md.
 """
 
 import difflib
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -15,22 +17,13 @@ import msgspec
 
 from fleet.model import limits
 from fleet.model.errors import UsageError
+from fleet.store.files import Files
 
 FILE_NAME = "fleet.toml"
 
 
 class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What travels, and where to.
-
-    Attributes:
-        remote: git remote of the clan; "" means: the ``origin`` of the repository around, once confirmed.
-        branch: its branch.
-        author: "Name <address>" that commits there bear, whoever makes them; "": who agreed to be named here.
-        fields: fields of a correction that travel besides text, correct, category and tags: "wrong", "source".
-        attempts: how often a refused push is tried anew.
-        wait_s: how long one git command may take.
-        stale_days: after so many days without anything new of others, a sync warns; 0: never.
-    """
+    """What travels, and where to."""
 
     remote: str = ""
     branch: str = "fleet"
@@ -42,13 +35,7 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of what is kept: when a whole edition is written, and for whom an agent's own files are.
-
-    Attributes:
-        edition_always_bytes: below this size of everything, with every sync that changes something.
-        edition_uncovered_share: above, when this share of the edition is not covered by it.
-        private: an agent's own files (log, memory, journal, notes) are made for this user alone; else as any file.
-    """
+    """Settings of what is kept: when a whole edition is written, and for whom an agent's own files are."""
 
     edition_always_bytes: int = 256 * 1024
     edition_uncovered_share: float = 0.25
@@ -56,15 +43,7 @@ class _Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How much an agent reads when its session starts.
-
-    Attributes:
-        start_chars: all but the memory; the whole never has more than 9,000, since hosts cut at 10,000.
-        discoveries: the newest so many.
-        at_prompts: so many lessons at most are shown at a prompt that they are about; 0: none.
-        page_lessons: lessons in patterns.md.
-        session_idle_minutes: a session without a name ends after this long without a command.
-    """
+    """How much an agent reads when its session starts."""
 
     start_chars: int = limits.START_REST_CHARS_MAX
     discoveries: int = 20
@@ -77,18 +56,7 @@ _Threshold = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """When a lesson becomes permanent memory.
-
-    Attributes:
-        own: an agent's own occurrences that promote into its memory.
-        clan_seen: occurrences, relapses apart, that promote a lesson of others.
-        clan_agents: from so many agents or more.
-        clan_sessions: in so many sessions or more.
-        hot_chars: how long ``memory.md`` may be, as an agent reads it; a promotion beyond waits for a choice.
-        mode: "auto" writes into memory.md at once, "suggest" waits for a person's yes, "off" does neither.
-        others: of a lesson of others "suggest" waits for a person's yes, too; "auto" takes independent evidence for
-            enough. Lines are not signed: whoever may push can write in anybody's name.
-    """
+    """When a lesson becomes permanent memory."""
 
     own: _Threshold = 3
     clan_seen: _Threshold = 3
@@ -100,14 +68,7 @@ class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """When an approach counts as stuck.
-
-    Attributes:
-        limit: after so many failures in a row the same command is stopped while nothing changes.
-        off: whether nothing is ever stopped; failures are counted all the same.
-        names: what the mutations are called here, by their codes M1 to M8.
-        builds: which commands are builds and tests; None: the usual ones.
-    """
+    """When an approach counts as stuck."""
 
     limit: Annotated[int, msgspec.Meta(ge=2, le=100)] = 3
     off: bool = False
@@ -119,18 +80,7 @@ _Language = Literal["en", "de", "es", "fr", "zh", "ja"]
 
 
 class Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What counts as a correction in what a person, or another agent, says.
-
-    Attributes:
-        off: nothing is listened for.
-        minimum: the confidence from which on a message is logged: "strong", "medium" or "weak".
-        languages: whose phrases are listened for.
-        strong: phrases of your own that say by themselves that something was wrong; plain text, not patterns.
-        medium: that almost always do.
-        weak: that do together with another.
-        without: phrases of fleet's that are not listened for.
-        exclusions: a message that begins so is no correction.
-    """
+    """What counts as a correction in what a person, or another agent, says."""
 
     off: bool = False
     minimum: Literal["strong", "medium", "weak"] = "medium"
@@ -143,15 +93,7 @@ class Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What the hooks of an agent's host do by themselves.
-
-    Attributes:
-        sync_at_end: a session's end exchanges with the clan; else it only puts this machine's files in order.
-        quiet: the person is shown no line about what was logged, counted, promoted, shown or stopped.
-        ask_days: a session's start mentions what was logged without a lesson for so long; it stays in the log.
-        observe: commits, commands turned green and lessons that were used are noted in ``.agents.local.md``.
-        auto_memory: ``fleet import --transcripts`` proposes what the host's own memory keeps as feedback, too.
-    """
+    """What the hooks of an agent's host do by themselves."""
 
     sync_at_end: bool = True
     quiet: bool = False
@@ -161,16 +103,7 @@ class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What ``fleet tidy`` and ``fleet sleep`` do by themselves.
-
-    Attributes:
-        off: the sidecar never sleeps; the commands do all the same.
-        dates: "replace": an absolute date stands for a relative phrase; "add": it is added behind the words.
-        zone: time zone in which notes are written, such as "Europe/Berlin"; "": this machine's.
-        archive_hours: a note that nobody looked at goes to rest after so long.
-        changes_share: a run changes at most this share of the notes,
-        changes_min: or so many, whichever is more; a larger plan waits in the inbox.
-    """
+    """What ``fleet tidy`` and ``fleet sleep`` do by themselves."""
 
     off: bool = False
     dates: Literal["replace", "add"] = "replace"
@@ -181,15 +114,7 @@ class Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How ``fleet sidecar`` and ``fleet poll`` look after a workspace.
-
-    Attributes:
-        interval_s: how often the clan is asked for news, about: each time it is a fifth more or less.
-        quiet_s: what was written here goes out once nobody has written for so long.
-        rescan_s: everything is looked at so often, whether anything was noticed or not.
-        polling: look at the files once a second: for folders whose changes the system does not tell of.
-        metrics_port: where Prometheus finds figures, on loopback; 0: nowhere.
-    """
+    """How ``fleet sidecar`` and ``fleet poll`` look after a workspace."""
 
     interval_s: Annotated[float, msgspec.Meta(ge=1)] = 300.0
     quiet_s: Annotated[float, msgspec.Meta(ge=0)] = 3.0
@@ -199,15 +124,7 @@ class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How neighbours hear of a lesson in a moment.
-
-    Attributes:
-        url: of a live server: ``ws://`` on this machine, ``wss://`` anywhere; "": none, unless ``serve``.
-        room: the clan's room there; all of one clan name the same.
-        serve: the sidecar is a live server itself, on loopback.
-        port: where it listens then.
-        token_env: the environment variable with the server's token, one of ``FLEET_*``: no secret stands in this file.
-    """
+    """How neighbours hear of a lesson in a moment."""
 
     url: str = ""
     room: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9._-]{0,59}$")] = "clan"
@@ -217,15 +134,7 @@ class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Similarity by meaning, beside similarity by words.
-
-    Attributes:
-        off: nothing is computed or asked for.
-        model: a folder with a static embedding (model2vec); "": the installed one.
-        url: an OpenAI-compatible ``/embeddings`` endpoint, used only after a yes on this machine; "": none.
-        url_model: the model's name there.
-        key_env: the environment variable with the endpoint's key; one of ``FLEET_*``.
-    """
+    """Similarity by meaning, beside similarity by words."""
 
     off: bool = False
     model: str = ""
@@ -235,14 +144,7 @@ class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Notify(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who is told when a reflection is done, or something waits for a person.
-
-    Attributes:
-        terminal: a line on the terminal of the command that did it.
-        desktop: a message of the desktop, where there is ``notify-send``.
-        webhook: an address that takes Slack's incoming format, used only after a yes on this machine; "": none.
-        webhook_env: the environment variable with that address, where it is a secret; one of ``FLEET_*``.
-    """
+    """Who is told when a reflection is done, or something waits for a person."""
 
     terminal: bool = True
     desktop: bool = False
@@ -264,29 +166,7 @@ def amount(given: str, otherwise: float) -> float:
 
 
 class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is written down when a session ends, and who is asked.
-
-    Attributes:
-        off: nothing is reflected on by itself; ``fleet reflect`` does by hand.
-        reflector: "rules" (offline), a host's own client, a "command", or an "endpoint"; any but rules is used only
-            after a yes on this machine.
-        command: of the reflector "command": the prompt on its standard input, JSON on its standard output.
-        url: of the reflector "endpoint".
-        api: its form.
-        model: its model.
-        key_env: the environment variable with its key; one of ``FLEET_*``.
-        usd_per_million_in: what a million tokens cost that it reads, where it does not say; 0: unknown.
-        usd_per_million_out: the same of tokens that it writes.
-        wait_s: how long an answer may take.
-        tokens: about how long the digest of a session may be.
-        idle_min: a session that is quiet for so many minutes has ended; REFLECTION_IDLE_MIN goes first.
-        max_usd: what one reflection may cost; REFLECTION_MAX_BUDGET_USD goes first.
-        daily_usd: what those of one day (UTC) may cost; REFLECTION_DAILY_CAP_USD goes first.
-        banned: words of which one in a reflection rejects all of it.
-        honcho: the Honcho workspace that the user model is told to as well; "": a local file alone.
-        honcho_url: of its server; "": Honcho's own.
-        honcho_key_env: the environment variable with its key; one of ``FLEET_*``.
-    """
+    """What is written down when a session ends, and who is asked."""
 
     off: bool = False
     reflector: Literal["rules", "claude", "codex", "gemini", "command", "endpoint"] = "rules"
@@ -541,3 +421,37 @@ def as_toml(value: Any) -> str:
 def _quoted(text: str) -> str:
     """A TOML basic string: JSON's escapes are a subset of TOML's, but for DEL."""
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+
+
+# --- .gitignore -----------------------------------------------------------------------------------------------------
+
+IGNORED_NOTE = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
+IGNORED_LOCAL = (
+    *("/.fleet/", "/.agents.local.md", "/.agents.local.md.backup*"),
+    *("/.agents/local.md", "/.agents/.consolidation-lock", "/.agents/logs/*.md", "/.agents/topics/*.md"),
+)
+"""What is one machine's own: its state, and the files of auto-reflect and consolidation, file by file."""
+
+
+def not_ignored(root: Path, patterns: Sequence[str]) -> list[str]:
+    """Return which of these patterns the folder's ``.gitignore`` lacks. A whole folder in it covers its files."""
+    known = {line.strip("/") for line in ignored_lines(root)}
+    return [each for each in patterns if not {each.strip("/"), each.strip("/").split("/")[0]} & known]
+
+
+def ignore(files: Files, patterns: Sequence[str]) -> list[str]:
+    """Add what is missing to ``.gitignore``, behind what a person wrote; return what was added."""
+    missing = not_ignored(files.root, patterns)
+    if missing:
+        head = [] if IGNORED_NOTE in ignored_lines(files.root) else [IGNORED_NOTE]
+        text = "".join(f"{line}\n" for line in [*head, *missing])
+        files.append(files.root / ".gitignore", text.encode())
+    return missing
+
+
+def ignored_lines(root: Path) -> set[str]:
+    """Return the lines of the folder's ``.gitignore``, without what stands around them."""
+    path = root / ".gitignore"
+    if not path.is_file():
+        return set()
+    return {line.strip() for line in path.read_text("utf-8", "replace").splitlines()}

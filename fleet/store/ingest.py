@@ -19,11 +19,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from fleet.model import limits, line, names
-from fleet.model.arrivals import Arrivals
 from fleet.model.errors import BusyError, DiskError
 from fleet.model.line import Carried, Line, Refused
 from fleet.model.pattern import Policy
-from fleet.model.withheld import Held
+from fleet.model.withheld import Arrivals, Held
 from fleet.store import lines
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
 from fleet.store.files import Files, fingerprint, look
@@ -333,7 +332,7 @@ class Ingest:
         """Return the rows during a transaction. Of a new database nobody knows what was here before."""
         policy, is_known = self._policy(), self._withhold is not None and self.database.path is not None
         writers = {row[0] for row in connection.execute("SELECT name FROM writer")} if is_known else set[str]()
-        return Rows(connection, policy, Arrivals(policy, writers) if writers else None)
+        return Rows(connection, policy, Arrivals(policy.mine, policy.withheld, writers) if writers else None)
 
     # --- what changed ------------------------------------------------------------------------------------------------
 

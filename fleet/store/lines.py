@@ -2,6 +2,8 @@
 
 The world writes BOMs, CRLF, torn last lines, binary rubbish and conflict markers. A bad line is refused with its
 reason, and kept in quarantine; both sides of a conflict are read; the good lines beside them always join.
+
+Also append-only files of an agent's own, a JSON line for each thing that was decided, paid or said (``said_in``).
 """
 
 import base64
@@ -9,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,8 +20,10 @@ from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError
 from fleet.model.line import BadLineError, Carried, Line, Refused
 from fleet.store.files import Files
+from fleet.text.screening import screen
 
 Entry = Line | Discovery | Carried
+T = TypeVar("T")
 
 _MARKERS = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
 _BOM = b"\xef\xbb\xbf"
@@ -244,3 +248,43 @@ def _encode(refused: Refused, at: str) -> bytes:
     raw = base64.b64encode(refused.raw[: limits.LINE_BYTES_MAX]).decode()
     found = {"at": at, "path": refused.path, "line": refused.number, "reason": refused.reason, "bytes": raw}
     return json.dumps(found, ensure_ascii=True, sort_keys=True).encode() + b"\n"
+
+
+# --- an agent's own append-only files -------------------------------------------------------------------------------
+
+_TEXT_CHARS_MAX = 32_000
+_CUT = " … (cut)"
+
+
+def said_in(files: Files, path: Path, line: type[T]) -> Iterator[T]:
+    """Yield the lines of a file that are of this type (a struct, or a union of tagged ones), oldest first.
+
+    What a crash tore, somebody spoiled, or a newer version wrote is passed over and costs nothing but itself.
+    """
+    decoder = msgspec.json.Decoder(line)
+    for raw in files.read(path).splitlines():
+        try:
+            yield decoder.decode(raw)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            continue
+
+
+def say_in(files: Files, path: Path, lines: Iterable[msgspec.Struct]) -> None:
+    """Add lines, screened, in one write that is on the disk when this returns. The caller holds the file's lock.
+
+    Raises:
+        DiskError: none of them is there.
+    """
+    encoded = b"".join(msgspec.json.encode(screened(msgspec.to_builtins(each))) + b"\n" for each in lines)
+    if encoded:
+        files.append(path, encoded)
+
+
+def screened(value: Any) -> Any:
+    """Return a JSON value with every text in it screened, and cut where it is longer than anybody reads."""
+    if isinstance(value, str):
+        clean = screen(value).text
+        return clean if len(clean) <= _TEXT_CHARS_MAX else clean[:_TEXT_CHARS_MAX] + _CUT
+    if isinstance(value, dict):
+        return {str(key): screened(each) for key, each in value.items()}
+    return [screened(each) for each in value] if isinstance(value, list | tuple) else value

@@ -12,11 +12,11 @@ from sqlite3 import Connection
 from typing import Any, NamedTuple
 
 from fleet.model import limits, line, names, pattern
-from fleet.model.arrivals import Arrivals
 from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Policy
+from fleet.model.withheld import Arrivals
 from fleet.store import lines, trust
 from fleet.store.database import checked, checksum, get_meta, set_meta
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read

@@ -271,17 +271,6 @@ class GitTree:
             with _gone(), self._bare.alone():
                 self._bare.forget_history()
 
-    def put(self, files: Mapping[str, bytes], on: str) -> str:
-        """Lay files over the tree of a commit, ``b""`` removes one; return the new commit.
-
-        For remotes that are not git: what they hold becomes a commit here. The repository is made where it is missing.
-
-        Raises:
-            TreeGoneError: the commit that it builds on is not here.
-        """
-        with _gone(), self._bare.alone():
-            return self._bare.commit(files, on, message="fleet: what a remote that is not git holds")
-
 
 @contextmanager
 def _gone() -> Iterator[None]:

@@ -16,7 +16,7 @@ from fleet.model import line as codec
 from fleet.model.errors import FleetError
 from fleet.model.line import Line
 from fleet.model.pattern import Policy
-from fleet.model.withheld import BULK, OWN, Held, Withheld, kept
+from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld, kept
 from fleet.store.database import Local
 
 _BLOCKED, _EARLIER, _BROUGHT = "blocked", "earlier", "brought"
@@ -198,7 +198,7 @@ def _sentence(kind: str, group: str, number: int) -> str:
             f"{lessons} came with words or counts under {group}, a name of this folder, which were never written here: "
             "they are left out until you decide. `fleet review` asks"
         )
-    who = "writers of whom nothing was known" if group == "newcomers" else group
+    who = "writers of whom nothing was known" if group == NEWCOMERS else group
     return (
         f"{who} would retire or edit {lessons} of others at once: that is left out here until you decide. "
         "`fleet review` asks"

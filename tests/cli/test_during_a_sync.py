@@ -17,8 +17,8 @@ from tests.memory_remote import MemoryRemote, MemoryServer
 class Happening(MemoryRemote):
     """A remote, while whose push something happens here."""
 
-    def __init__(self, server, happens):
-        super().__init__(server)
+    def __init__(self, server, tree, happens):
+        super().__init__(server, tree)
         self.happens = happens
 
     def push(self, files, on, *, message=None):
@@ -60,7 +60,7 @@ class Clan:
 
     def sync(self, agent, happens=lambda: None):
         workspace = self.open(agent)
-        remote = Happening(self.server, happens)
+        remote = Happening(self.server, workspace.tree, happens)
         done = sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
         page = (workspace.clan / PAGE).read_bytes()
         assert page == pages.rendered_page(workspace)

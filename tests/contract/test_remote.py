@@ -13,10 +13,10 @@ from typing import Protocol
 import pytest
 
 from fleet.model import line as codec
-from fleet.share.git import GitRemote
-from fleet.share.remote import Files, Mirrored, Moved, Remote, RemoteRefused, RemoteUnavailable, Whole
+from fleet.share.remote import Files, Moved, Remote, RemoteRefused, RemoteUnavailable
 from fleet.store.tree import GitTree
-from tests.memory_remote import MemoryMirror, MemoryRemote, MemoryServer, MemoryTree
+from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
+from tests.pulling import PullingRemote, Whole
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
@@ -50,7 +50,7 @@ class MemoryFar:
         self.server = MemoryServer()
 
     def remote(self) -> Remote:
-        return MemoryRemote(self.server)
+        return MemoryRemote(self.server, MemoryTree())
 
     def rewind(self) -> None:
         self.server.rewind()
@@ -102,9 +102,9 @@ class GitFar:
         command = ["git", f"--git-dir={self.server}", *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    def remote(self, url: str | None = None) -> GitRemote:
+    def remote(self, url: str | None = None) -> PullingRemote:
         self.count += 1
-        return GitRemote(self.folder / f"machine{self.count}/git", url or str(self.server), "fleet")
+        return PullingRemote(self.folder / f"machine{self.count}/git", url or str(self.server), "fleet")
 
     def rewind(self) -> None:
         self.git("update-ref", "refs/heads/fleet", "refs/heads/fleet~1")
@@ -138,7 +138,7 @@ class GitFar:
 class Machine:
     """A machine's tree store, and its way to a far side whose commits come into it."""
 
-    def __init__(self, remote: Mirrored, tree: GitTree) -> None:
+    def __init__(self, remote: Remote, tree: GitTree) -> None:
         self.remote = remote
         self.tree = tree
 
@@ -151,9 +151,9 @@ class Machine:
 def machine(far: Far) -> Machine:
     if isinstance(far, MemoryFar):
         tree = MemoryTree()
-        return Machine(MemoryMirror(far.server, tree), tree)
+        return Machine(MemoryRemote(far.server, tree), tree)
     remote = far.remote()
-    assert isinstance(remote, GitRemote)
+    assert isinstance(remote, PullingRemote)
     return Machine(remote, GitTree(remote._copy.folder))
 
 
@@ -426,7 +426,6 @@ def test_a_remote_that_is_down_is_unavailable_and_nothing_is_lost(far: Far):
 
 def test_what_is_fetched_and_what_is_pushed_is_in_the_tree_store(far: Far):
     writer, reader = machine(far), machine(far)
-    assert isinstance(writer.remote, Mirrored)
     assert reader.remote.fetch("") == ""
     first = pushed(writer.remote, {"patterns.jsonl": b"{}\n", ONE: b"1\n"}, "")
     assert writer.files(first) == {"patterns.jsonl": b"{}\n", ONE: b"1\n"}

@@ -6,19 +6,27 @@ from pathlib import Path
 import pytest
 
 from fleet.store.git import Bare, Entry
-from fleet.store.tree import FETCHED, GitTree, TreeGoneError, sort_entries
+from fleet.store.tree import FETCHED, GitTree, TreeGoneError, _gone, sort_entries
 from tests.memory_remote import MemoryTree
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
 
 
+class FilledTree(GitTree):
+    """A tree store into which a test puts commits, as a fetch does."""
+
+    def put(self, files: dict[str, bytes], on: str) -> str:
+        with _gone(), self._bare.alone():
+            return self._bare.commit(files, on, message="what a fetch brings")
+
+
 @pytest.fixture(params=["memory", "git"])
-def tree(request: pytest.FixtureRequest, tmp_path: Path) -> GitTree:
-    return MemoryTree() if request.param == "memory" else GitTree(tmp_path / ".fleet/git")
+def tree(request: pytest.FixtureRequest, tmp_path: Path) -> FilledTree | MemoryTree:
+    return MemoryTree() if request.param == "memory" else FilledTree(tmp_path / ".fleet/git")
 
 
-def files(tree: GitTree, commit: str) -> dict[str, bytes]:
+def files(tree: FilledTree, commit: str) -> dict[str, bytes]:
     paths = tree.paths(commit)
     found = dict(zip(paths, tree.contents(oid for oid, _ in paths.values()), strict=True))
     assert {path: len(data) for path, data in found.items()} == {path: size for path, (_, size) in paths.items()}
@@ -26,7 +34,7 @@ def files(tree: GitTree, commit: str) -> dict[str, bytes]:
     return found
 
 
-def test_a_new_store_has_nothing_and_makes_nothing(tree: GitTree, tmp_path: Path):
+def test_a_new_store_has_nothing_and_makes_nothing(tree: FilledTree, tmp_path: Path):
     assert tree.head() == ""
     assert tree.paths("") == {}
     tree.move("")
@@ -34,7 +42,7 @@ def test_a_new_store_has_nothing_and_makes_nothing(tree: GitTree, tmp_path: Path
     assert not [*tmp_path.iterdir()]
 
 
-def test_what_is_put_is_read_and_files_are_laid_over_what_was_there(tree: GitTree):
+def test_what_is_put_is_read_and_files_are_laid_over_what_was_there(tree: FilledTree):
     first = tree.put({ONE: b"1\n", "patterns.jsonl": bytes(range(256))}, "")
     second = tree.put({ONE: b"", TWO: b"2\n"}, first)
     assert files(tree, first) == {ONE: b"1\n", "patterns.jsonl": bytes(range(256))}
@@ -42,7 +50,7 @@ def test_what_is_put_is_read_and_files_are_laid_over_what_was_there(tree: GitTre
     assert tree.paths(first)["patterns.jsonl"] == tree.paths(second)["patterns.jsonl"]
 
 
-def test_the_head_is_what_it_was_moved_to(tree: GitTree):
+def test_the_head_is_what_it_was_moved_to(tree: FilledTree):
     first = tree.put({ONE: b"1\n"}, "")
     assert tree.head() == ""
     tree.move(first)
@@ -51,7 +59,7 @@ def test_the_head_is_what_it_was_moved_to(tree: GitTree):
     assert tree.head() == ""
 
 
-def test_a_commit_descends_of_what_it_was_put_on_and_of_nothing_unknown(tree: GitTree):
+def test_a_commit_descends_of_what_it_was_put_on_and_of_nothing_unknown(tree: FilledTree):
     first = tree.put({ONE: b"1\n"}, "")
     second = tree.put({TWO: b"2\n"}, first)
     third = tree.put({TWO: b"3\n"}, second)
@@ -66,7 +74,7 @@ def test_a_commit_descends_of_what_it_was_put_on_and_of_nothing_unknown(tree: Gi
     assert not tree.descends("0" * 40, first)
 
 
-def test_the_history_tells_who_committed_to_what_and_what_was_there_when(tree: GitTree):
+def test_the_history_tells_who_committed_to_what_and_what_was_there_when(tree: FilledTree):
     assert (tree.before(9e9), tree.pushers("patterns.d")) == ("", {})
     shard = "patterns.d/velma.09ab12cd.jsonl"
     tree.move(tree.put({"patterns.jsonl": b"a\n", shard: b"b\n"}, ""))
@@ -74,7 +82,7 @@ def test_the_history_tells_who_committed_to_what_and_what_was_there_when(tree: G
     assert (tree.before(9e9), tree.before(1)) == (tree.head(), "")
 
 
-def test_what_is_not_here_is_gone_and_not_empty(tree: GitTree):
+def test_what_is_not_here_is_gone_and_not_empty(tree: FilledTree):
     first = tree.put({ONE: b"1\n"}, "")
     for unknown in ("1" * 40, "m1"):
         with pytest.raises(TreeGoneError, match=r"fleet sync|not here"):
@@ -87,7 +95,7 @@ def test_what_is_not_here_is_gone_and_not_empty(tree: GitTree):
         list(tree.contents([tree.paths(first)[ONE][0], "1" * 40]))
 
 
-def test_a_reading_that_is_given_up_leaves_the_store_in_order(tree: GitTree):
+def test_a_reading_that_is_given_up_leaves_the_store_in_order(tree: FilledTree):
     first = tree.put({ONE: b"1\n" * 100_000, TWO: b"2\n"}, "")
     paths = tree.paths(first)
     reading = tree.contents([oid for oid, _ in paths.values()] * 50)
@@ -97,7 +105,7 @@ def test_a_reading_that_is_given_up_leaves_the_store_in_order(tree: GitTree):
 
 
 def test_a_head_that_gc_has_packed_is_read_and_moved(tmp_path: Path):
-    tree, bare = GitTree(tmp_path / "git"), Bare(tmp_path / "git")
+    tree, bare = FilledTree(tmp_path / "git"), Bare(tmp_path / "git")
     first = tree.put({ONE: b"1\n"}, "")
     second = tree.put({ONE: b"2\n"}, first)
     tree.move(first)
@@ -112,7 +120,7 @@ def test_a_head_that_gc_has_packed_is_read_and_moved(tmp_path: Path):
 
 
 def test_a_repository_that_is_deleted_has_no_head_and_one_of_somebody_elses_is_not_used(tmp_path: Path):
-    tree = GitTree(tmp_path / "git")
+    tree = FilledTree(tmp_path / "git")
     first = tree.put({ONE: b"1\n"}, "")
     tree.move(first)
     config = tmp_path / "git/config"

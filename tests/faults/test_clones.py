@@ -28,8 +28,8 @@ class Unsynced(Files):
 class Interrupted(MemoryRemote):
     """A way to the server on which somebody else may be faster."""
 
-    def __init__(self, server, meanwhile):
-        super().__init__(server)
+    def __init__(self, server, tree, meanwhile):
+        super().__init__(server, tree)
         self.meanwhile = meanwhile
 
     def push(self, *arguments, **more):
@@ -61,7 +61,7 @@ class Clan:
         workspace = self.open(name)
         with workspace.writing(agent):
             pass
-        remote = remote or MemoryRemote(self.server)
+        remote = remote(workspace.tree) if remote else MemoryRemote(self.server, workspace.tree)
         done = sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
         for each in trusting.waiting(workspace):  # what came back under a name of ours is ours
             trusting.answer(workspace, each.name, trusting.TAKE)
@@ -135,7 +135,7 @@ def test_an_edition_is_dropped_when_another_took_its_place(clan):
             clan.log("tank", "third", "tank")
             clan.sync("tank", "tank")
 
-    _, done = clan.sync("velma", remote=Interrupted(clan.server, somebody_is_faster))
+    _, done = clan.sync("velma", remote=lambda tree: Interrupted(clan.server, tree, somebody_is_faster))
     assert not done.edition
     edition = clan.server.tree()["patterns.jsonl"]
     for lesson in ("first", "second", "third"):

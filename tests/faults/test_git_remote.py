@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from fleet.share.git import BadRemote, GitRemote, _secrets_in, check_branch, check_remote, guess_remote, redact_url
-from fleet.share.remote import Moved, RemoteRefused, RemoteUnavailable, Whole
+from fleet.share.remote import Moved, RemoteRefused, RemoteUnavailable
 from fleet.store import git as store_git
+from tests.pulling import PullingRemote, Whole
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
@@ -76,13 +77,13 @@ def server(tmp_path: Path) -> Server:
     return Server(tmp_path / "server.git")
 
 
-def machine(server: Server | str, name: str = "one", timeout_s: float = 60) -> GitRemote:
+def machine(server: Server | str, name: str = "one", timeout_s: float = 60) -> PullingRemote:
     url = server if isinstance(server, str) else str(server.path)
     home = Path(os.environ["HOME"]).parent
-    return GitRemote(home / name / "git", url, "fleet", timeout_s=timeout_s)
+    return PullingRemote(home / name / "git", url, "fleet", timeout_s=timeout_s)
 
 
-def pushed(remote: GitRemote, files: dict[str, bytes], on: str = "") -> str:
+def pushed(remote: PullingRemote, files: dict[str, bytes], on: str = "") -> str:
     mark = remote.push(files, on)
     assert isinstance(mark, str), mark
     return mark
@@ -178,7 +179,7 @@ def test_what_stays_behind_in_a_session_of_its_own_holds_nobody_up(tmp_path: Pat
 def test_no_git_outlives_a_killed_fleet(black_hole: int, scheme: str, tmp_path: Path):
     script = (
         "import sys; from pathlib import Path; from fleet.share.git import GitRemote; "
-        "GitRemote(Path(sys.argv[1]) / 'one/git', sys.argv[2], 'fleet').pull('')"
+        "GitRemote(Path(sys.argv[1]) / 'one/git', sys.argv[2], 'fleet').fetch('')"
     )
     url = f"{scheme}://127.0.0.1:{black_hole}/clan.git"
     fleet = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), url], cwd=ROOT, start_new_session=True)
@@ -512,7 +513,7 @@ def test_a_copy_with_another_configuration_is_not_used(server: Server, tmp_path:
     subprocess.run(["git", "init", "-q", "--bare", theirs], check=True)
     before = (theirs / "config").read_bytes()
     with pytest.raises(RemoteUnavailable, match="move it away"):
-        GitRemote(theirs, str(server.path), "fleet").pull("")
+        GitRemote(theirs, str(server.path), "fleet").fetch("")
     assert (theirs / "config").read_bytes() == before
 
 
@@ -774,8 +775,8 @@ def test_many_files_below_the_limit_do_not_fill_the_memory_either(server: Server
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from fleet.share.git import GitRemote
-remote = GitRemote(Path(sys.argv[1]), sys.argv[2], "fleet", timeout_s=300)
+from tests.pulling import PullingRemote
+remote = PullingRemote(Path(sys.argv[1]), sys.argv[2], "fleet", timeout_s=300)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 files, _ = remote.pull("")
 mine = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -22,6 +22,7 @@ from fleet.share.git import GitRemote
 from fleet.share.remote import Files, Mark, Moved
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
+from tests.pulling import PullingRemote
 
 WRITERS = int(os.environ.get("FLEET_TEST_WRITERS", "40"))
 ATTEMPTS_MAX = 15
@@ -124,7 +125,7 @@ def test_many_push_at_once_and_each_gets_through_within_fifteen_attempts(bare, t
 
 def assert_everything_is_there(bare: Path) -> None:
     """Check that a newcomer finds each lesson once, and the common one as often as it was logged."""
-    remote = GitRemote(bare.parent / "newcomer.git", str(bare), "fleet")
+    remote = PullingRemote(bare.parent / "newcomer.git", str(bare), "fleet")
     files, _ = remote.pull("")
     found: dict[str, dict[str, int]] = {}
     for path, data in files.items():

@@ -329,7 +329,7 @@ class Clan:
                 heads.append((len(events), server.head))
                 return done
 
-        return Noted(self.server)
+        return Noted(self.server, self.tree)
 
     def corrects(self, lesson: str) -> None:
         told = Correction("w", "r", lesson)
@@ -500,7 +500,7 @@ def others_say(clan: Clan, lesson: str) -> None:
     (root / "fleet.toml").write_text("")
     workspace = opened(root)
     learning.correct(workspace, "tank", Correction("w", "r", lesson), session="t")
-    sync(workspace, MemoryRemote(clan.server), agent="tank")
+    sync(workspace, MemoryRemote(clan.server, workspace.tree), agent="tank")
     workspace.close()
     clan.heads.append((len(clan.recorder.events), clan.server.head))
 
@@ -554,7 +554,7 @@ def check(clan: Clan, wanted: Promised, server: MemoryServer, tree: MemoryTree, 
     learning.correct(workspace, "velma", Correction("w", "r", "The next lesson"), session="s")
     workspace.close()
     workspace = opened(clan.root, tree)
-    remote = MemoryRemote(server)
+    remote = MemoryRemote(server, tree)
     sync(workspace, remote)
     sync(workspace, remote)
     after = counts(workspace)

@@ -87,15 +87,17 @@ class Schedule:
 class SlowRemote(MemoryRemote):
     """A way to the server on which every call takes time, and which counts them."""
 
-    def __init__(self, server: MemoryServer, schedule: Schedule, rng: random.Random, call_s: float) -> None:
-        super().__init__(server)
+    def __init__(
+        self, server: MemoryServer, tree: MemoryTree, schedule: Schedule, rng: random.Random, call_s: float
+    ) -> None:
+        super().__init__(server, tree)
         self._schedule, self._rng, self._call_s = schedule, rng, call_s
         self.happened: Counter[str] = Counter()
 
-    def pull(self, since: Mark) -> tuple[Files, Mark]:
-        """Pull, and then let the answer travel."""
+    def fetch(self, since: Mark) -> Mark:
+        """Fetch, and then let the answer travel."""
         self.happened["pulls"] += 1
-        found = super().pull(since)
+        found = super().fetch(since)
         self._travel()
         return found
 
@@ -133,7 +135,9 @@ def compact_at_once(folder: Path, agents: int, call_s: float) -> tuple[MemorySer
     """Let so many agents compact at the same moment; return where it ended."""
     server, schedule = MemoryServer(), Schedule()
     workspaces = [agent(folder / f"a{number}", number) for number in range(agents)]
-    remotes = [SlowRemote(server, schedule, random.Random(number), call_s) for number in range(agents)]
+    remotes = [
+        SlowRemote(server, each.tree, schedule, random.Random(number), call_s) for number, each in enumerate(workspaces)
+    ]
 
     def task(number: int) -> Callable[[], None]:
         def run() -> None:

@@ -115,7 +115,7 @@ class Mixed:
         workspace = self.open(agent)
         with workspace.writing(agent):
             pass
-        sharing.synced(workspace, MemoryRemote(self.server), rng=self.rng, sleep=lambda _: None)
+        sharing.synced(workspace, MemoryRemote(self.server, workspace.tree), rng=self.rng, sleep=lambda _: None)
         workspace.close()
 
     def exchange(self, agent: str) -> None:

@@ -18,7 +18,7 @@ from fleet.share.remote import Mark, Moved
 from fleet.store.database import SCHEMA_NUMBER, Database
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace
-from tests.memory_remote import MemoryMirror, MemoryServer, MemoryTree
+from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 from tests.sim.people import Held, held_in
 
 START_MS = 1_795_219_200_000  # 2026-11-21
@@ -149,7 +149,7 @@ class SimTree(MemoryTree):
         return twin
 
 
-class SimRemote(MemoryMirror):
+class SimRemote(MemoryRemote):
     """A way to the server on which others may be faster, and on which no push may take out or bring what it must not.
 
     Args:

@@ -1,0 +1,36 @@
+"""What a fetch brings, as files: how a test asks a remote what changed."""
+
+import re
+from contextlib import suppress
+
+from fleet.share.git import GitRemote
+from fleet.share.remote import Files, Mark
+from fleet.store.tree import GitTree, Paths, TreeGoneError
+
+
+class Whole(Files):
+    """Files that are the whole tree, since the mark was empty or is not known: what is not in it is gone."""
+
+
+class PullingRemote(GitRemote):
+    """A git branch of which a test reads what came with a fetch."""
+
+    def pull(self, since: Mark) -> tuple[Files, Mark]:
+        """Fetch; return what changed since a mark, b"" for what is gone, and the mark of the state it leads to."""
+        head = self.fetch(since)
+        tree = GitTree(self._copy.folder)
+        old = _paths(tree, since)
+        if head == since:
+            return (Files() if since else Whole()), since
+        new = tree.paths(head)
+        there = tree._bare.listing(head)
+        files = {path: b"" for path in old or () if path not in there}
+        files |= {path: tree.read(oid) for path, (oid, _) in new.items() if (old or {}).get(path, ("",))[0] != oid}
+        return (Whole(files) if old is None else files), head
+
+
+def _paths(tree: GitTree, mark: Mark) -> Paths | None:
+    if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", mark):
+        with suppress(TreeGoneError):
+            return tree.paths(mark)
+    return None
