@@ -44,10 +44,6 @@ def nearest(ms: int) -> Stamp:
 def ticked(wall_ms: int, last: Stamp) -> Stamp:
     """Issue the next stamp: what the wall clock says, else the smallest that is larger than the last.
 
-    Args:
-        wall_ms: what the wall clock says, milliseconds since 1970.
-        last: the largest stamp issued or admitted so far.
-
     Raises:
         OverflowError: there is none: a caller must never admit what it cannot exceed.
     """

@@ -46,16 +46,7 @@ Total = Annotated[int, msgspec.Meta(ge=1, le=limits.INTEGER_MAX)]
 class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """What one writer said of one lesson. The attributes stand in the order in which they are written: sorted.
 
-    Attributes:
-        add: stamp of the writer's newest add.
-        first: first wordings by field.
-        n: the writer's own totals by counter.
-        over: replaced edits from the future: writer to field to stamp.
-        parts: counts without an owner: counter to hash to count.
-        purge: purged values: writer to field to stamp; under ``CARRIED`` hash to stamp.
-        rem: adds that it took away: writer to the stamp that it saw.
-        set: edits by field: (stamp, value).
-        later: parts of a newer version by name. Encoded beside the others, not under this name.
+    ``later`` is encoded beside the others, not under this name.
     """
 
     add: str = ""

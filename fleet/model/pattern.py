@@ -63,7 +63,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One lesson as it reads here.
 
     Attributes:
-        id: of the record.
         fields: folded values by name, sorted.
         edited: (stamp, writer) of the fields whose value is an edit; the others are first wordings.
         adds: every writer's newest add, whether or not it was removed.
@@ -71,13 +70,11 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         totals: counter to writer to that writer's own total.
         parts: counter to hash to a count without an owner.
         at: when it was first seen; ``clock.ZERO`` where nobody says.
-        by: who saw it first.
         late: the largest stamp of an edit that is beyond the cut, "" for none.
         cut: of the policy it was folded under.
         loggers: the agents that logged it themselves, imports not counted.
         by_hand: writer to hash to count of the entries that it told as written by hand: the parts of ``seen`` that are
             no import.
-        mine: the writers of it that write in this folder.
         is_published: somebody here put it into a memory, and the clan's state of it is ``published`` by that.
     """
 
@@ -378,8 +375,7 @@ def author_field(part: str) -> str:
 def groups(pointing: Mapping[str, str]) -> list[list[str]]:
     """Return the merged sets, each sorted, ids that are not here among them.
 
-    Args:
-        pointing: which record is merged into which.
+    ``pointing`` tells which record is merged into which.
     """
     root: dict[str, str] = {}
 
@@ -479,11 +475,7 @@ def merging(pointing: Mapping[str, str], here: Container[str], one: str, other: 
     The larger id points to the smaller. Where one of them points elsewhere already, the end of its chain does, since a
     field holds one id: overwriting it would take a third record out of the set.
 
-    Args:
-        pointing: which record is merged into which.
-        here: the ids of the records that are here: one of those points, where there is one.
-        one: an id.
-        other: another.
+    Of two ends, one whose record is ``here`` points.
 
     Raises:
         NoError: they are one lesson already.

@@ -44,8 +44,6 @@ class Held(NamedTuple):
     Attributes:
         kind: ``OWN`` or ``BULK``.
         group: by whom it is asked about: the replica, or the one in whose file it came.
-        writer: whose column.
-        id: of the lesson.
         part: what counts of it, and what came.
         is_asked: nobody decided yet.
     """
@@ -167,9 +165,7 @@ class Arrivals:
     """What one transaction brings.
 
     Args:
-        mine: the replicas that write in this folder.
         left: what was left out before: lesson to writer to part.
-        writers: who is known.
 
     Attributes:
         brought: (lesson, writer) to the writer in whose file that column came, where that is somebody else.
@@ -184,15 +180,7 @@ class Arrivals:
         self._edits: dict[str, dict[tuple[str, str], Withheld]] = defaultdict(dict)
 
     def note(self, path: str, row: Line | None, part: Line, whole: Line, *, in_tree: bool) -> None:
-        """Note what a part of a record brings.
-
-        Args:
-            path: of the file that it stands in.
-            row: the record before; None for none.
-            part: what is joined.
-            whole: the record with it.
-            in_tree: the file is one of the fetched tree.
-        """
+        """Note what a part of a record brings."""
         owner = path.rpartition("/")[2].removesuffix(".jsonl") if "/" in path else ""
         for writer in part.w:
             before = row.w.get(writer, NOTHING) if row is not None else NOTHING
@@ -222,8 +210,7 @@ class Arrivals:
     def held(self, known: int) -> list[Held]:
         """Return what a person is asked about.
 
-        Args:
-            known: how many lessons there were.
+        ``known`` is how many lessons there were.
         """
         most = max(limits.BULK_MIN, int(known * limits.BULK_SHARE))
         found = [self._held(OWN, writer, each, writer, change) for (each, writer), change in self._own.items()]

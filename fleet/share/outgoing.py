@@ -88,9 +88,7 @@ def planned(workspace: Workspace, *, drop_alone: bool = False) -> Outgoing:
 
     The caller holds the write lock.
 
-    Args:
-        workspace: where.
-        drop_alone: what may be dropped is worth a push of its own, even when no line goes out.
+    With ``drop_alone``, what may be dropped is worth a push of its own, even when no line goes out.
     """
     out = waiting(workspace)
     tree = workspace.tree

@@ -125,10 +125,7 @@ Highest = dict[str, Stamp]
 def note_seen(workspace: Workspace, came: Iterable[str], sent_again: Iterable[Entry]) -> None:
     """Remember, after a sync, how far each other replica is; warn if the remote was set back or is stale.
 
-    Args:
-        workspace: where the state is, and who hears the warnings.
-        came: ids of the records and discoveries that are new or changed here.
-        sent_again: what went out though the remote had had it before.
+    ``came`` are ids of what is new or changed here; ``sent_again`` went out though the remote had had it before.
     """
     mine = {replica.name for replica in workspace.replicas().replicas}
     seen = _parsed(workspace.state.get(_SEEN_BY))

@@ -61,8 +61,6 @@ class BackedUp(NamedTuple):
     """Content of a backup, and what is not in it.
 
     Attributes:
-        files: how many files are in it.
-        size: its bytes.
         left: paths that are left out: links, and what is no plain file, too large or too oddly named.
     """
 

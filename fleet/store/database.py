@@ -102,7 +102,6 @@ class Database:
     """One database file, or, with ``None``, one in memory.
 
     Args:
-        path: of the file.
         durable: False lets a test skip waiting for the disk.
     """
 
@@ -274,9 +273,6 @@ class Local:
     """The local database of one workspace, opened when it is first asked.
 
     Args:
-        path: of the database; its folder exists when something is written.
-        durable: False lets a test skip waiting for the disk.
-        wait_s: how long another process is waited for.
         machine: returns the fingerprint of this machine, for which a yes was said.
     """
 

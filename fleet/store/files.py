@@ -79,11 +79,6 @@ class Files:
         A last line that a crash tore off is closed first, so that it harms itself alone. The caller holds the file's
         lock.
 
-        Args:
-            path: of the file.
-            data: whole lines.
-            is_durable: wait for the disk.
-
         Raises:
             DiskError: it is not there, and must not be acknowledged.
         """

@@ -92,9 +92,7 @@ class _Plan(NamedTuple):
     """A file here as it has to become.
 
     Attributes:
-        path: as the clan names it.
         oid: of the tree's content, if the file becomes just that; else "".
-        data: its content.
         leaving: the lines that leave it.
         gains: lines come to it.
     """
@@ -110,16 +108,9 @@ class Ingest:
     """The database of one set of line files, kept up to date.
 
     Args:
-        database: the rows.
-        files: writes line files.
-        sources: returns the line files there are now.
-        policy: returns the policy of folds, as of now.
         tree: the fetched tree; None for lines that never leave this machine.
-        clan: the folder that the tree's files are written to.
-        locks: the folder of locks.
         quarantine: keeps refused lines.
         aside: returns the lines that are kept there: files need not hold them any more.
-        warn: takes what a person should be told.
         changed: is told the generation after each change.
         withhold: keeps what a person is asked about before it counts, and in whose files columns came; returns the
             policy that leaves the former out. None for lines that nobody else writes.
@@ -450,9 +441,7 @@ class Ingest:
 
         In this order: what is to be asked, the ref, the files that gain lines, those that lose lines, the transaction.
 
-        Args:
-            commit: of the tree.
-            writer: a replica of our own: what rows know and no file does is written to its shards.
+        What rows know and no file does is written to the shards of ``writer``, a replica of our own.
         """
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
         self.refresh()

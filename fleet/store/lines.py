@@ -193,10 +193,6 @@ class Quarantine:
     """The refused lines of one workspace, kept with their reason, and never in the way of good ones.
 
     ``.fleet/quarantine/refused.jsonl`` holds each distinct one once: when, where, why, and its bytes in base64.
-
-    Args:
-        files: writes them.
-        path: the file they are kept in.
     """
 
     def __init__(self, files: Files, path: Path) -> None:

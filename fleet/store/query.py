@@ -66,12 +66,7 @@ def _by_evidence(each: Pattern) -> tuple[int, ...]:
 
 
 class Patterns:
-    """The patterns of one database.
-
-    Args:
-        ingest: keeps the rows up to date.
-        policy: returns the policy of folds, as of now.
-    """
+    """The patterns of one database."""
 
     def __init__(self, ingest: Ingest, policy: Callable[[], Policy]) -> None:
         self._ingest = ingest
@@ -251,7 +246,6 @@ class Discoveries:
     """The discoveries of one database; what was retracted is not shown.
 
     Args:
-        ingest: keeps the rows up to date.
         cut: returns the stamp beyond which a discovery is not shown yet.
     """
 

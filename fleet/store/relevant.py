@@ -58,13 +58,7 @@ def databases(root: Path, agent: str) -> list[Path]:
 
 
 def relevant(path: Path, prompt: str, limit_s: float) -> list[Relevant]:
-    """Return the lessons of a database that are about a prompt, best first; none where that is not known in time.
-
-    Args:
-        path: of the database, as the last refresh left it.
-        prompt: what somebody wrote; beyond ``PROMPT_CHARS_MAX`` it is cut.
-        limit_s: how long it may take.
-    """
+    """Return the lessons of a database that are about a prompt, best first; none where that is not known in time."""
     words = _telling(prompt[:PROMPT_CHARS_MAX])[:_WORDS_MAX]
     if len(words) < _SHARED_MIN or not path.is_file() or path.is_symlink():
         return []

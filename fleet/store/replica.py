@@ -161,9 +161,6 @@ class Clock:
     """Source of this machine's stamps.
 
     Args:
-        files: where the clock file lies.
-        path: the clock file.
-        wall_ms: reads the wall clock, milliseconds since 1970.
         newest: returns the largest stamp that the database admits, or ``clock.ZERO``.
     """
 

@@ -56,8 +56,6 @@ class Rows:
     """The rows during one transaction.
 
     Args:
-        connection: holds the transaction.
-        policy: of the folds.
         arrivals: notes what comes into other writers' columns; None where all of it was here before.
 
     Attributes:
@@ -185,9 +183,7 @@ class Rows:
     def compare(self, files: Iterable[tuple[Kind, str, bytes]], *, goes_on: bool) -> list[Entry]:
         """Join a whole tree: afterwards the outbox names just the rows of which it has not all.
 
-        Args:
-            files: kind, path and content of each of its files.
-            goes_on: it descends from the tree before.
+        ``goes_on`` tells that the tree descends from the one before.
 
         Returns:
             What the tree before had and this one has not.
@@ -413,11 +409,7 @@ def is_outdated(connection: Connection, policy: Policy) -> bool:
 
 
 class Contents:
-    """What is read out of a database, whatever the policy.
-
-    Args:
-        connection: to it.
-    """
+    """What is read out of a database, whatever the policy."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

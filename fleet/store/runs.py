@@ -73,12 +73,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: ``<kind>-<day>-<6 hex>``, see ``name``.
         kind: the command, such as ``sleep``; or ``undo``.
-        agent: for whom.
-        at: when, a stamp.
         told: one line that says what it did.
-        edits: of files.
         lessons: ids of the lessons that it was the first to state here: to undo it, they are retired.
-        fields: of lessons, that it set.
         retired: ids of the lessons that it retired: to undo it, they are restored.
         of: the run that this one takes back.
         left: files that it was to edit and did not, path to reason.
@@ -169,11 +165,7 @@ def noting(workspace: Workspace, agent: str, kind: str, files: Iterable[Path] = 
     What the block did is safe by itself, and never fails for this note: without room for it, it cannot be undone by
     ``fleet undo``, and that is said.
 
-    Args:
-        workspace: where.
-        agent: for whom.
-        kind: one of ``COMMANDS``.
-        files: that the block may write.
+    The block may write ``files``; ``kind`` is one of ``COMMANDS``.
     """
     paths = [each.relative_to(workspace.root).as_posix() for each in files]
     noted, before, trouble = Noted(), dict[str, bytes | None](), ""

@@ -161,11 +161,7 @@ def alike(workspace: Workspace, ids: Sequence[str], least: float, partners_max: 
 
     No model is loaded: what is embedded already is compared.
 
-    Args:
-        workspace: whose lessons.
-        ids: of some of them.
-        least: cosine below which a pair is left out.
-        partners_max: with so many others a lesson is paired, the closest ones.
+    Pairs below the cosine ``least`` are left out; a lesson is paired with its ``partners_max`` closest ones.
     """
     chosen = source(workspace)
     if chosen is None:

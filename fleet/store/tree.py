@@ -82,9 +82,7 @@ class _Sorted(NamedTuple):
 def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = MappingProxyType({})) -> _Sorted:
     """Return which entries of a tree are read, editions first.
 
-    Args:
-        listing: what stands at each path.
-        known: contents that are held, by their ids, and why; see ``too_much``.
+    Contents that are held are ``known`` by their ids, with the reason (see ``too_much``).
     """
     found = _Sorted({}, [], [], {})
     total = 0

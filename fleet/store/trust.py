@@ -35,11 +35,7 @@ class Blocked(NamedTuple):
 
 
 class Trust:
-    """What was decided here, in the local database.
-
-    Args:
-        state: the local database.
-    """
+    """What was decided here, in the local database."""
 
     def __init__(self, state: Local) -> None:
         self._state = state
@@ -84,11 +80,7 @@ class Trust:
     def block(self, name: str, since: Stamp, earlier: Iterable[Line], at: Stamp) -> None:
         """Fold a replica, or an agent, out from now on.
 
-        Args:
-            name: of either.
-            since: from when on; "" for all it ever said.
-            earlier: the columns that still count.
-            at: now.
+        Since a stamp, "" for all it ever said; the columns of ``earlier`` still count.
         """
         rows = [(_EARLIER, name, each.id, codec.encode(each).decode(), at) for each in earlier]
         self._change(self._about(name), [(_BLOCKED, name, "", since, at), *rows])

@@ -30,10 +30,7 @@ class _Upgraded(NamedTuple):
     """Account of an upgrade.
 
     Attributes:
-        lines: how many lines of fleet 0.1 were converted.
-        private: how many lessons moved to their agents' notes.
         refused: how many lines could not be read before, and stay as they are.
-        done: sentences for a person, in order.
         exposures: agent to the rows that ``reflect.exposure`` takes.
     """
 

@@ -56,9 +56,6 @@ class World(msgspec.Struct, frozen=True):
     """The outside of a workspace.
 
     Attributes:
-        wall_ms: reads the wall clock.
-        entropy: returns so many random bytes.
-        machine: a fingerprint of this machine.
         lent: returns the replica that this process may write under, or "".
         durable: False lets a test skip waiting for the disk.
         tree: opens the fetched tree, given the folder of fleet's own repository.
@@ -76,18 +73,11 @@ class Workspace:
     """One folder in which one or more agents of a clan work.
 
     Attributes:
-        root: the folder with ``fleet.toml``.
-        world: clock, random source, machine.
         files: all writes below the root.
-        config: what ``fleet.toml`` says.
         warnings: what a person should be told, collected while we work.
-        tree: the fetched tree.
         db: the database of the clan's lines.
-        patterns: queries over it.
-        discoveries: queries over it.
         state: what this machine alone knows.
         trust: whose word counts here, as it was decided.
-        clock: the source of stamps.
     """
 
     def __init__(self, root: Path, world: World | None = None, files: Files | None = None) -> None:
@@ -169,9 +159,7 @@ class Workspace:
     def agent(self, named: str = "", *, or_guest: bool = False) -> str:
         """Return the agent to act as: the one named, or the stored default.
 
-        Args:
-            named: by whoever calls.
-            or_guest: what is asked for only reads, or logs: a guest may do it where nobody is named.
+        A guest may be it where nobody is named, if what is asked for only reads, or logs (``or_guest``).
 
         Raises:
             UsageError: none is named and none stored, or the name cannot be one.
@@ -418,8 +406,6 @@ class Writer:
     """The right to write, as one replica, while the lock is held.
 
     Args:
-        workspace: where.
-        name: the replica.
         is_leased: it may have been lent to this process.
     """
 

@@ -58,13 +58,8 @@ class _Counts:
 class Bridge:
     """One replica's way between its files and the rooms of its clan. Used from one thread.
 
-    Args:
-        workspace: where the files are.
-        writer: the replica under whose keys lines are put.
-
     Attributes:
         documents: the document of each room, by its digit, ``BASE`` for the one that everybody is in.
-        counts: what happened.
         is_large: whether this clan needs more than one room, by what was known here at the last offer.
     """
 

@@ -57,7 +57,6 @@ class Where:
 
     Attributes:
         url: of the server, ``ws://`` on this machine or ``wss://`` anywhere.
-        room: its name there.
         token: what the server asks for; "" for one of this user's own, which is found when it is asked.
     """
 
@@ -105,10 +104,7 @@ class Live:
 
     Args:
         opened: opens the workspace; called once, in the thread in which all work with it is done.
-        agent: whose lines go out.
-        where: the room.
         arrived: called after lines of others are on the disk.
-        rng: for the pauses between attempts.
 
     Attributes:
         bridge: once running; to look at, not to touch.
@@ -143,8 +139,7 @@ class Live:
     async def run(self, changed: Callable[[], Awaitable[object]]) -> None:
         """Stay connected until cancelled.
 
-        Args:
-            changed: returns, each time it is awaited, once a file of the clan may have changed.
+        ``changed`` returns, each time it is awaited, once a file of the clan may have changed.
 
         Raises:
             FleetError: this agent cannot write here.
