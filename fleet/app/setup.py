@@ -186,20 +186,9 @@ def hidden_folders(root: Path) -> list[str]:
 
 def tracked(workspace: Workspace) -> list[str]:
     """Return which files that fleet wrote the project's git tracks, ``clan-learnings/`` apart: that may be meant."""
-    listed = git_says(workspace.root, "ls-files", "-z", "--", ".fleet", "agents").split("\0")
+    listed = git.said(workspace.root, "ls-files", "-z", "--", ".fleet", "agents", wait_s=_GIT_S).split("\0")
     ours = {f"agents/{agent}/{name}" for agent in workspace.agents_here() for name in _AGENT_FILES}
     return [path for path in listed if path.startswith(".fleet/") or path in ours]
-
-
-def git_says(root: Path, *arguments: str) -> str:
-    """Return what git says in a folder, "" when it fails."""
-    env = git.environment(os.environ, _GIT_S)
-    try:
-        until = time.monotonic() + _GIT_S
-        done = git.run((*git.GIT, *arguments), folder=root, env=env, until=until)
-    except (OSError, git.GitFailed):
-        return ""
-    return done.out.decode("utf-8", "surrogateescape").strip("\n") if done.code == 0 else ""
 
 
 # --- agent hosts ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from fleet.model.errors import FleetError
 from fleet.reflect import inbox
 from fleet.share import outgoing, policy
 from fleet.share.git import redact_url
-from fleet.store import config, doctor
+from fleet.store import config, doctor, git
 from fleet.store.doctor import Finding
 from fleet.store.ingest import clan_sources
 from fleet.store.workspace import Workspace
@@ -144,7 +144,7 @@ def _git(workspace: Workspace) -> Iterator[Finding]:
             "install git",
         )
         return
-    said = setup.git_says(workspace.root, "--version")
+    said = git.said(workspace.root, "--version", wait_s=20.0)
     version = tuple(map(int, re.findall(r"\d+", said)[:2]))
     if version < GIT_WANTED:
         yield Finding(
@@ -159,7 +159,7 @@ def _git(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
-    if not setup.git_says(workspace.root, "rev-parse", "--show-toplevel"):
+    if not git.said(workspace.root, "rev-parse", "--show-toplevel", wait_s=20.0):
         return
     tracked = setup.tracked(workspace)
     if local := [path for path in tracked if path.startswith(".fleet/")]:

@@ -237,8 +237,7 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
 def _trusted(line: Line, policy: Policy) -> dict[str, Column]:
     """Return the columns that count here, by writer in order."""
     columns = {writer: line.w[writer] for writer in sorted(line.w)}
-    if line.id in policy.withheld:
-        left = policy.withheld[line.id]
+    if left := policy.withheld.get(line.id):
         columns = {w: without(column, left[w]) if w in left else column for w, column in columns.items()}
     if policy.blocked:
         found = policy.earlier.get(line.id)

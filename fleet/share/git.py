@@ -5,7 +5,6 @@ A fetch is ``fetch`` and, only if the head moved, ``ls-tree``. A push is ``fast-
 beside the repository, so that two processes of one machine do not meet inside it.
 """
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -29,7 +28,6 @@ from fleet.text.screening import for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
 _NAMED_MAX = 5
-_GUESS_S = 5.0
 
 _SAFE = "nothing is lost: what waits here goes out with the next `fleet sync`"
 _MARK = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -66,7 +64,7 @@ class GitRemote:
         author: as whom to commit.
 
     Raises:
-        BadRemote: the url or the branch is not one that we hand to git.
+        UsageError: the url or the branch is not one that we hand to git.
     """
 
     def __init__(
@@ -250,10 +248,11 @@ class GitRemote:
             return commit
         status = re.search(r"^!\t[^\t\n]*\t(.*)$", done.out.decode("utf-8", "replace"), re.MULTILINE)
         verdict = status[1] if status else ""
+        shown = self._copy.words(done._replace(err=verdict))
         if verdict.startswith("[rejected]"):
-            return Moved(git.words(verdict))
+            return Moved(shown)
         if verdict.startswith("[remote rejected]"):
-            why = f"{git.words(verdict)}: {self._copy.words(done)}"
+            why = f"{shown}: {self._copy.words(done)}"
             if _RACE.search(verdict) and not _NO_RACE.search(done.err):
                 return Moved(why)
             raise self._refused(why)
@@ -315,32 +314,28 @@ def guess_remote(folder: Path) -> str | None:
 
     A guess is no permission: it needs a person's yes before anything is sent there (DESIGN, section 4).
     """
-    with suppress(GitFailed, OSError, BadRemote):
+    with suppress(UsageError):
         # Unlike `config --get`, this applies the abbreviations of the repository's own configuration. It asks nobody.
-        url = _ask(folder, "ls-remote", "--get-url", "origin")
+        url = git.said(folder, "ls-remote", "--get-url", "origin")
         if not url or url == "origin":
             return None
         address = check_remote(url)
         if not _is_local(address) or url.startswith(("/", "~", "file:")):
             return address
-        top = _ask(folder, "rev-parse", "--show-toplevel")  # what a relative path is relative to
+        top = git.said(folder, "rev-parse", "--show-toplevel")  # what a relative path is relative to
         return str((Path(top) / url).resolve()) if top else None
     return None
 
 
 def is_tracked(folder: Path, name: str) -> bool:
     """Tell whether the git repository around a folder has a file of that folder in its index."""
-    with suppress(GitFailed, OSError):
-        return bool(_ask(folder, "ls-files", "--", name))
-    return False
+    return bool(git.said(folder, "ls-files", "--", name))
 
 
 def identity(folder: Path) -> str:
     """Return ``Name <address>`` as git is set to here, "" where it is not."""
-    with suppress(GitFailed, OSError):
-        found = f"{_ask(folder, 'config', '--get', 'user.name')} <{_ask(folder, 'config', '--get', 'user.email')}>"
-        return found if git.is_identity(found) else ""
-    return ""
+    found = f"{git.said(folder, 'config', '--get', 'user.name')} <{git.said(folder, 'config', '--get', 'user.email')}>"
+    return found if git.is_identity(found) else ""
 
 
 def signing(folder: Path) -> tuple[str, ...] | None:
@@ -348,19 +343,10 @@ def signing(folder: Path) -> tuple[str, ...] | None:
 
     A program that signs is taken from a person's own configuration alone: a folder's may come from anywhere.
     """
-    with suppress(GitFailed, OSError):
-        if _ask(folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
-            return None
-        told = ((key, _ask(folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
-        return tuple(f"{key}={value}" for key, value in told if value)
-    return None
-
-
-def _ask(folder: Path, *arguments: str) -> str:
-    """Return the one line that a git in this folder answers, or nothing."""
-    env = git.environment(os.environ, _GUESS_S)
-    done = git.run((*git.GIT, *arguments), folder=folder, env=env, until=time.monotonic() + _GUESS_S)
-    return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
+    if git.said(folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
+        return None
+    told = ((key, git.said(folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
+    return tuple(f"{key}={value}" for key, value in told if value)
 
 
 # --- addresses ------------------------------------------------------------------------------------------------------
@@ -377,37 +363,33 @@ _NO_BRANCH = re.compile(
 _USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<info>[^\s?#]*)@", re.IGNORECASE)
 
 
-class BadRemote(UsageError, ValueError):  # noqa: N818 - reads as what it is
-    """An address or a branch that is not handed to git."""
-
-
 def check_remote(url: str) -> str:
     """Return the address as it is handed to git: an absolute path, ``host:path``, or a url of ``SCHEMES``.
 
     Raises:
-        BadRemote: it is none of these, or could be taken for an option, a program or another host's option.
+        UsageError: it is none of these, or could be taken for an option, a program or another host's option.
     """
     url = url.strip()
     shown = redact_url(url)[:200]
     if not url or len(url) > _ADDRESS_CHARS_MAX or _CONTROL.search(url):
-        raise BadRemote(f"{shown!r} is no address of a remote: it is empty, too long or has control characters in it")
+        raise UsageError(f"{shown!r} is no address of a remote: it is empty, too long or has control characters in it")
     if url.startswith("-"):
-        raise BadRemote(f"{shown!r} starts with a dash; git would take it for an option")
+        raise UsageError(f"{shown!r} starts with a dash; git would take it for an option")
     if _HELPER.match(url):
-        raise BadRemote(f"{shown!r} would make git run a helper program; use one of {', '.join(SCHEMES)}, or a path")
+        raise UsageError(f"{shown!r} would make git run a helper program; use one of {', '.join(SCHEMES)}, or a path")
     with_scheme = _SCHEME.fullmatch(url)
     if with_scheme:
         scheme, rest = with_scheme.groups()
         if scheme not in SCHEMES:
-            raise BadRemote(f"{shown!r}: {scheme!r} is none of {', '.join(SCHEMES)}")
+            raise UsageError(f"{shown!r}: {scheme!r} is none of {', '.join(SCHEMES)}")
         host = rest.partition("/")[0].rpartition("@")[2]
         if host.startswith("-") or (not host and scheme != "file"):
-            raise BadRemote(f"{shown!r} has no proper host")
+            raise UsageError(f"{shown!r} has no proper host")
         return url
     scp_like = _SCP_LIKE.fullmatch(url)
     if scp_like:
         if not scp_like["host"] or not scp_like["path"] or scp_like["host"][0] == "-" or scp_like["path"][0] == "-":
-            raise BadRemote(f"{shown!r} has no proper host and path")
+            raise UsageError(f"{shown!r} has no proper host and path")
         return url
     return str(Path(url).expanduser().absolute())
 
@@ -421,10 +403,10 @@ def check_branch(name: str) -> str:
     """Return the short name of a branch, if it is one by the rules of ``git check-ref-format --branch``.
 
     Raises:
-        BadRemote: it is not.
+        UsageError: it is not.
     """
     if not name or len(name.encode("utf-8", "replace")) > _BRANCH_BYTES_MAX or _NO_BRANCH.search(name):
-        raise BadRemote(f"{name[:200]!r} is no name of a branch; letters, digits, - and / are always fine")
+        raise UsageError(f"{name[:200]!r} is no name of a branch; letters, digits, - and / are always fine")
     return name
 
 

@@ -79,7 +79,7 @@ class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 _Language = Literal["en", "de", "es", "fr", "zh", "ja"]
 
 
-class Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What counts as a correction in what a person, or another agent, says."""
 
     off: bool = False
@@ -102,7 +102,7 @@ class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     auto_memory: bool = False
 
 
-class Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What ``fleet tidy`` and ``fleet sleep`` do by themselves."""
 
     off: bool = False
@@ -165,7 +165,7 @@ def amount(given: str, otherwise: float) -> float:
     return found if 0 <= found < 1_000_000 else otherwise
 
 
-class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is written down when a session ends, and who is asked."""
 
     off: bool = False
@@ -205,14 +205,14 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     recall: _Recall = msgspec.field(default_factory=_Recall)
     promotion: Promotion = msgspec.field(default_factory=Promotion)
     attempts: Attempts = msgspec.field(default_factory=Attempts)
-    triggers: Triggers = msgspec.field(default_factory=Triggers)
+    triggers: _Triggers = msgspec.field(default_factory=_Triggers)
     hook: _Hook = msgspec.field(default_factory=_Hook)
     live: Live = msgspec.field(default_factory=Live)
     sidecar: Sidecar = msgspec.field(default_factory=Sidecar)
-    sleep: Sleep = msgspec.field(default_factory=Sleep)
+    sleep: _Sleep = msgspec.field(default_factory=_Sleep)
     semantic: Semantic = msgspec.field(default_factory=Semantic)
     notify: _Notify = msgspec.field(default_factory=_Notify)
-    reflect: Reflect = msgspec.field(default_factory=Reflect)
+    reflect: _Reflect = msgspec.field(default_factory=_Reflect)
     problems: list[str] = []
     is_read: bool = True
 

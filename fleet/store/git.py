@@ -81,7 +81,7 @@ _SETTINGS = (
     "credential.interactive=false",
     "init.defaultRefFormat=files",
 )
-GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c", setting)))
+_GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c", setting)))
 """The start of every command line."""
 
 
@@ -235,13 +235,23 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
             child.wait(wait_s)
 
 
+def said(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
+    """Return what git says in a folder, without blanks around it; "" where it fails, or does not say so in time."""
+    until = time.monotonic() + wait_s
+    try:
+        done = run((*_GIT, *arguments), folder=folder, env=environment(os.environ, wait_s), until=until)
+    except (OSError, GitFailed):
+        return ""
+    return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
+
+
 # --- what git says --------------------------------------------------------------------------------------------------
 
 _USERINFO = re.compile(r"(?<=://)[^/\s'\"@]*@(?=[^\s])")
 _NO_NEWS = re.compile(r"hint:|To |error: failed to push some refs|warning: redirecting|remote:\s*$|\s*$")
 
 
-def words(err: str, hidden: Sequence[str] = ()) -> str:
+def _words(err: str, hidden: Sequence[str] = ()) -> str:
     """Return what git said, fit to be shown: no credentials, no terminal escapes, a few lines joined to one.
 
     Args:
@@ -337,12 +347,7 @@ def changed_files(root: Path, wait_s: float) -> list[str]:
     """Return the tracked files that differ from the last commit of the repository around; [] where git does not say."""
     if not (root / ".git").exists():
         return []
-    command = (*GIT, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD")
-    try:
-        done = run(command, folder=root, env=environment(os.environ, wait_s), until=time.monotonic() + wait_s)
-    except (OSError, GitFailed):
-        return []
-    return done.out.decode("utf-8", "replace").split("\0")[:-1] if done.code == 0 else []
+    return said(root, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD", wait_s=wait_s).split("\0")[:-1]
 
 
 class Entry(NamedTuple):
@@ -435,7 +440,7 @@ class Bare:
         """Make it elsewhere and rename it, so that it is never half there."""
         new = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}.", dir=self.folder.parent))
         try:
-            command = (*GIT, "init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
+            command = (*_GIT, "init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
             done = run((*command, "--", str(new)), folder=new, env=self._env, until=self._until)
             if done.code:
                 raise GitFailed(f"{self.folder}: {self.words(done)}")
@@ -458,7 +463,7 @@ class Bare:
         until = min(self._until, time.monotonic() + self._timeout_s / 3)
         for how in ("--geometric=2", "-a"):  # the first is known since git 2.32
             with suppress(GitFailed):
-                if self._run(GIT, ("repack", how, "-d", "-q"), until=until).code == 0:
+                if self._run(_GIT, ("repack", how, "-d", "-q"), until=until).code == 0:
                     return
 
     # --- refs -------------------------------------------------------------------------------------------------------
@@ -661,7 +666,7 @@ class Bare:
         if self._reader is None:
             self._check()
             self._reader = subprocess.Popen(
-                (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
+                (*_GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
                 cwd=self.folder,
                 env=self._env,
                 stdin=subprocess.PIPE,
@@ -747,7 +752,7 @@ class Bare:
         with self.scratch() as message:
             message.write(said)
             self._check()
-            done = self._run((*GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
+            done = self._run((*_GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
         signed = done.out.decode("ascii", "replace").strip()
         if done.code or not _ID.fullmatch(signed):
             raise GitFailed(
@@ -767,13 +772,13 @@ class Bare:
             GitFailed: the repository is not as fleet made it.
         """
         self._check()
-        return self._run(GIT, arguments, stdin)
+        return self._run(_GIT, arguments, stdin)
 
     def far(self, settings: Sequence[str], *arguments: str, is_near: bool = False) -> Done:
         """Run a command that talks to the far side; one on this machine (``is_near``) is hardly reached by ssh."""
         if not is_near:
             self._settle_ssh()
-        command = (*GIT, *(part for setting in settings for part in ("-c", setting)))
+        command = (*_GIT, *(part for setting in settings for part in ("-c", setting)))
         done = self._run(command, arguments, is_tied=True)
         # The user's configuration may turn any address into another one.
         return self._run(command, arguments, is_tied=True) if done.code and self._settle_ssh() else done
@@ -787,7 +792,7 @@ class Bare:
 
     def words(self, done: Done) -> str:
         """Return what git said, fit to be shown."""
-        return words(done.err, self._hidden)
+        return _words(done.err, self._hidden)
 
     def trouble(self, done: Done) -> Exception:
         """Return the error of a failed command: a full or broken disk, which no new mirror mends, or damage."""

@@ -93,7 +93,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     left: dict[str, str] = {}
 
 
-class Applied(NamedTuple):
+class _Applied(NamedTuple):
     """Outcome of a run.
 
     Attributes:
@@ -124,7 +124,7 @@ def edit(workspace: Workspace, path: str, after: bytes) -> Edit:
     return Edit(path, _read(workspace, path), after)
 
 
-def apply(workspace: Workspace, run: Run) -> Applied:
+def apply(workspace: Workspace, run: Run) -> _Applied:
     """Carry a plan out: all of it, or nothing where a file is no longer as the plan found it.
 
     Raises:
@@ -293,16 +293,16 @@ def take_back(workspace: Workspace, run_id: str) -> TakenBack:
     return TakenBack(applied.run, restored, tuple(each.path for each in done if each.path not in restored))
 
 
-def _apply(workspace: Workspace, run: Run) -> Applied:
+def _apply(workspace: Workspace, run: Run) -> _Applied:
     for each in run.edits:
         _check_path(workspace, each.path)
     stale = tuple(each.path for each in run.edits if _read(workspace, each.path) != each.before)
     if stale:
-        return Applied(run, stale)
+        return _Applied(run, stale)
     if not _ID.fullmatch(run.id):
         raise UsageError(f"{run.id[:80]!r} cannot be the name of a run; nothing was changed")
     workspace.files.replace(_folder(workspace) / f"{run.id}{_PLAN}", msgspec.json.encode(run))
-    return Applied(_carry_out(workspace, run))
+    return _Applied(_carry_out(workspace, run))
 
 
 def _carry_out(workspace: Workspace, run: Run) -> Run:

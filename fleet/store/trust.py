@@ -5,10 +5,11 @@ It enters folds alone (``model.pattern.Policy``): what is joined, and what is pu
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from crdt.clock import Stamp
 from fleet.model import limits
@@ -19,6 +20,9 @@ from fleet.model.pattern import Policy
 from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld, kept
 from fleet.store.database import Local
 
+S = TypeVar("S")
+T = TypeVar("T")
+
 _BLOCKED, _EARLIER, _BROUGHT = "blocked", "earlier", "brought"
 _LEFT = "-left"  # behind a kind: a person said that it stays out, and is not asked again
 _HELD = (BULK, f"{BULK}{_LEFT}", OWN, f"{OWN}{_LEFT}")
@@ -26,7 +30,7 @@ _IS_MINE, _IS_HELD, _IS_BLOCKED = "mine", "held", "blocked"
 _MARK = "trust"
 
 
-class Blocked(NamedTuple):
+class _Blocked(NamedTuple):
     """A replica, or an agent, that is folded out here: since when ("" for all it ever said), and when that was said."""
 
     name: str
@@ -54,28 +58,29 @@ class Trust:
 
     def _loaded(self, mine: frozenset[str]) -> Policy:
         blocked = self.blocked()
-        withheld, versions = _Parts(), {f"{_IS_MINE} {name}": "" for name in sorted(mine)}
+        withheld: dict[str, dict[str, str]] = defaultdict(dict)
+        versions = {f"{_IS_MINE} {name}": "" for name in sorted(mine)}
         for _, name, each, value, _ in self._rows(*_HELD):
-            withheld.add(each, name, value)
+            withheld[each][name] = value
             key = f"{_IS_HELD} {each}"
             versions[key] = blake2b(f"{versions.get(key, '')} {name} {value}".encode(), digest_size=8).hexdigest()
-        earlier = _Lines()
+        earlier: dict[str, list[str]] = defaultdict(list)
         for _, _, each, value, _ in self._rows(_EARLIER):
-            earlier.add(each, value)
+            earlier[each].append(value)
         versions |= {f"{_IS_BLOCKED} {each.name}": f"{each.since} {each.at}" for each in blocked}
         return Policy(
             blocked={each.name: each.since for each in blocked},
-            earlier=earlier,
-            withheld=withheld,
+            earlier=_Late(earlier, _line),
+            withheld=_Late(withheld, _parts),
             mine=mine,
             versions=versions,
         )
 
     # --- blocked ----------------------------------------------------------------------------------------------------
 
-    def blocked(self) -> list[Blocked]:
+    def blocked(self) -> list[_Blocked]:
         """Return who is blocked here, by name."""
-        return [Blocked(name, value, at) for _, name, _, value, at in self._rows(_BLOCKED)]
+        return [_Blocked(name, value, at) for _, name, _, value, at in self._rows(_BLOCKED)]
 
     def block(self, name: str, since: Stamp, earlier: Iterable[Line], at: Stamp) -> None:
         """Fold a replica, or an agent, out from now on.
@@ -206,50 +211,33 @@ def moved(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[list[str],
     ]
 
 
-class _Parts(dict[str, Mapping[str, Withheld]]):
-    """Parts by id and writer, of which most are never looked at: each is read when it is asked for."""
+class _Late(dict[str, T]):
+    """Values by id, of which most are never looked at: each is made of what is kept when it is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Mapping[str, S], made: Callable[[str, S], T]) -> None:
         super().__init__()
-        self._texts: dict[str, dict[str, str]] = {}
-
-    def add(self, each: str, writer: str, text: str) -> None:
-        """Keep one as it was written."""
-        self._texts.setdefault(each, {})[writer] = text
-
-    def __contains__(self, each: object) -> bool:
-        return each in self._texts
-
-    def __missing__(self, each: str) -> Mapping[str, Withheld]:
-        self[each] = {writer: _withheld(each, writer, text) for writer, text in self._texts[each].items()}
-        return self[each]
+        self._kept = kept
+        self._made = made
 
     def get(self, each: str, default: Any = None) -> Any:
-        """Return the parts of one lesson."""
-        return self[each] if each in self._texts else default
-
-
-class _Lines(dict[str, Line]):
-    """Lines by id, each read when it is asked for; one that cannot be read is passed over."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._texts: dict[str, list[str]] = {}
-
-    def add(self, each: str, text: str) -> None:
-        """Keep one as it was written."""
-        self._texts.setdefault(each, []).append(text)
-
-    def get(self, each: str, default: Any = None) -> Any:
-        """Return the line of one lesson."""
-        if each not in self and each in self._texts:
-            found = Line(each)
-            for text in self._texts[each]:
-                with suppress(ValueError):
-                    line = codec.decode(text.encode(), limits.RECORD_BYTES_MAX)
-                    found = codec.join(found, line) if isinstance(line, Line) and line.id == each else found
-            self[each] = found
+        """Return the value of one id."""
+        if each not in self and each in self._kept:
+            self[each] = self._made(each, self._kept[each])
         return super().get(each, default)
+
+
+def _line(each: str, texts: Iterable[str]) -> Line:
+    """Return the line of a lesson, joined of its columns; one that cannot be read is passed over."""
+    found = Line(each)
+    for text in texts:
+        with suppress(ValueError):
+            line = codec.decode(text.encode(), limits.RECORD_BYTES_MAX)
+            found = codec.join(found, line) if isinstance(line, Line) and line.id == each else found
+    return found
+
+
+def _parts(each: str, texts: Mapping[str, str]) -> Mapping[str, Withheld]:
+    return {writer: _withheld(each, writer, text) for writer, text in texts.items()}
 
 
 def _withheld(each: str, writer: str, text: str) -> Withheld:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.share.git import BadRemote, GitRemote, _secrets_in, check_branch, check_remote, guess_remote, redact_url
+from fleet.model.errors import UsageError
+from fleet.share.git import GitRemote, _secrets_in, check_branch, check_remote, guess_remote, redact_url
 from fleet.share.remote import Moved, RemoteRefused, RemoteUnavailable
 from fleet.store import git as store_git
 from tests.pulling import PullingRemote, Whole
@@ -828,7 +829,7 @@ def test_a_listing_without_end_is_given_up(server: Server, monkeypatch: pytest.M
     ],
 )
 def test_what_git_says_is_screened(said: str, shown: str):
-    assert store_git.words(said, ["opensesame"]) == shown
+    assert store_git._words(said, ["opensesame"]) == shown
 
 
 # --- attack 17: addresses and branches ------------------------------------------------------------------------------
@@ -865,7 +866,7 @@ BAD += ["\ud800"]
 
 @pytest.mark.parametrize("url", BAD)
 def test_an_address_that_is_no_address_is_refused(url: str, tmp_path: Path):
-    with pytest.raises(BadRemote):
+    with pytest.raises(UsageError):
         GitRemote(tmp_path / "git", url, "fleet")
     assert not (tmp_path / "git").exists()
 
@@ -909,7 +910,7 @@ def test_a_proper_branch_is_taken(name: str):
     ],
 )
 def test_what_is_no_branch_is_refused(name: str):
-    with pytest.raises(BadRemote):
+    with pytest.raises(UsageError):
         check_branch(name)
 
 
@@ -922,7 +923,7 @@ def test_every_branch_that_we_take_git_takes_too():
         )
         try:
             taken.append(check_branch(name))
-        except BadRemote:
+        except UsageError:
             continue
     assert len(taken) > 200
     for name in taken[:200]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.triggers import report
 from fleet.store import config
-from fleet.store.config import Triggers
+from fleet.store.config import _Triggers as Triggers
 from fleet.text import prompts, signals
 
 ROOT = Path(__file__).resolve().parents[2]

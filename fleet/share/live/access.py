@@ -54,7 +54,7 @@ def checked(url: str) -> str:
     return url
 
 
-def named(workspace: Workspace) -> Settings | None:
+def _named(workspace: Workspace) -> Settings | None:
     """Return the room that was joined here, else the one that the configuration names; None for none.
 
     Nobody may be there before ``check`` says so.
@@ -72,7 +72,7 @@ def agreed(workspace: Workspace) -> Settings | None:
     Raises:
         UsageError: nobody on this machine agreed to it, or its address is none.
     """
-    settings = named(workspace)
+    settings = _named(workspace)
     if settings is None:
         return None
     checked(address(settings))

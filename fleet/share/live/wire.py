@@ -52,7 +52,7 @@ quiet.addHandler(logging.NullHandler())
 quiet.propagate = False
 
 
-class Message(NamedTuple):
+class _Message(NamedTuple):
     """One message: its type, for a sync the step (else 0), and what it carries."""
 
     kind: int
@@ -76,7 +76,7 @@ def awareness(payload: bytes) -> bytes:
     return bytes((AWARENESS,)) + lib0.encode_bytes(payload)
 
 
-def decode(data: bytes) -> Message | None:
+def decode(data: bytes) -> _Message | None:
     """Read one message; None for one of a type that is not known.
 
     Raises:
@@ -84,12 +84,12 @@ def decode(data: bytes) -> Message | None:
     """
     kind, at = lib0.decode(data)
     if kind == QUERY_AWARENESS:
-        return Message(kind, 0, b"")
+        return _Message(kind, 0, b"")
     if kind == AWARENESS:
-        return Message(kind, 0, lib0.decode_bytes(data, at)[0])
+        return _Message(kind, 0, lib0.decode_bytes(data, at)[0])
     if kind == SYNC:
         step, at = lib0.decode(data, at)
-        return Message(kind, step, lib0.decode_bytes(data, at)[0]) if step <= UPDATE else None
+        return _Message(kind, step, lib0.decode_bytes(data, at)[0]) if step <= UPDATE else None
     return None
 
 
