@@ -16,7 +16,8 @@ from fleet.model import limits
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.serve.room import Rooms, Rules, serving
 from fleet.share.live import access, wire
-from fleet.share.live.client import Online, Where, who
+from fleet.share.live.access import Where
+from fleet.share.live.client import Online, who
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 

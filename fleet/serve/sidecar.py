@@ -439,14 +439,14 @@ async def _live(root: Path, agent: str, changed: watch.Bell, arrived: Callable[[
     another one here is already.
     """
     from fleet.share.live import access
-    from fleet.share.live.client import Live, Where  # with the libraries of live sync
+    from fleet.share.live.client import Live  # with the libraries of live sync
 
     workspace = Workspace(root)
     settings = access.agreed(workspace)
     workspace.close()
     if settings is None:
         return
-    live = Live(lambda: Workspace(root), agent, Where.named(settings), arrived)
+    live = Live(lambda: Workspace(root), agent, access.Where.named(settings), arrived)
     parts = [stop.wait(), _left(root), live.run(changed.wait), *([_serve_live(settings)] if settings.serve else [])]
     tasks = [asyncio.ensure_future(part) for part in parts]  # no group: who reads the log is told the error itself
     try:

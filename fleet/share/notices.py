@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from shutil import which
@@ -25,6 +24,7 @@ LOG = "events.jsonl"
 """Name of the log, in ``.fleet``."""
 _LOG_BYTES_MAX = 512 * 1024
 _WAIT_S = 5.0
+_ANSWER_BYTES_MAX = 16 * 1024
 _TEXT_CHARS_MAX = 2_000
 
 
@@ -109,17 +109,8 @@ def _webhook(workspace: Workspace, notice: Notice) -> None:
     if not url or not is_agreed(workspace):
         return
     body = json.dumps({"text": f"*{notice.title}*\n{notice.text}"}).encode()
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(consent.check_endpoint(url), body, headers)  # noqa: S310 - https, or this machine
-    with suppress(TimeoutError), urllib.request.build_opener(_NoRedirect).open(request, timeout=_WAIT_S):
-        pass
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirection would take the message to an address that nobody agreed to."""
-
-    def redirect_request(self, *_: object, **__: object) -> None:
-        """Follow none."""
+    with suppress(TimeoutError):
+        consent.posted(url, body, {}, _WAIT_S, _ANSWER_BYTES_MAX)
 
 
 _WAYS: Mapping[str, Callable[[Workspace, Notice], None]] = {

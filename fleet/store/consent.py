@@ -8,6 +8,7 @@ and the name of the variable that goes along. A yes is kept in ``local.db``, for
 
 import os
 import re
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from fleet.model.errors import UsageError
@@ -54,3 +55,24 @@ def check_endpoint(url: str) -> str:
             "password in it (a key stands in a variable FLEET_*). Nothing was sent"
         )
     return url
+
+
+def posted(url: str, body: bytes, headers: Mapping[str, str], wait_s: float, bytes_max: int) -> bytes:
+    """Return what an endpoint that somebody agreed to answers to some JSON.
+
+    Raises:
+        UsageError: it is no address that anything may go to.
+        OSError: it cannot be reached, or answers with an error.
+    """
+    import urllib.request  # only whoever sends something pays for it
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        """A redirection would take it to an address that nobody agreed to."""
+
+        def redirect_request(self, *_: object, **__: object) -> None:
+            """Follow none."""
+
+    told = {"Content-Type": "application/json", **headers}
+    request = urllib.request.Request(check_endpoint(url), body, told)  # noqa: S310 - https, or this machine
+    with urllib.request.build_opener(NoRedirect).open(request, timeout=wait_s) as answer:
+        return bytes(answer.read(bytes_max))

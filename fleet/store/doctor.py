@@ -23,7 +23,7 @@ from fleet.store import replica
 from fleet.store.database import TROUBLE, is_damage
 from fleet.store.files import age_s
 from fleet.store.ingest import clan_sources
-from fleet.store.lines import Entry, Read, chunks_of, entries
+from fleet.store.lines import Entry, Read, entries
 from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
 
@@ -212,16 +212,26 @@ def _look_at_lines(workspace: Workspace) -> _Lines:
         try:
             is_edition = source.path == source.kind.edition
             before = found.read.count, found.read.markers
-            some = entries(source.kind, chunks_of(source.file), source.path, found.read)
+            some = entries(source.kind, _chunks_of(source.file), source.path, found.read)
             is_canonical = _is_canonical(some, source.kind.encode, found.wide if is_edition else {})
             is_canonical = is_canonical and before == (found.read.count, found.read.markers)
-            if is_edition and not (is_canonical and not any(b"\r" in chunk for chunk in chunks_of(source.file))):
+            if is_edition and not (is_canonical and not any(b"\r" in chunk for chunk in _chunks_of(source.file))):
                 found.untidy.append(source.path)
             if _is_torn(source.file):
                 found.torn.append(source.file)
         except OSError:
             continue  # told under "rights"
     return found
+
+
+def _chunks_of(path: Path) -> Iterator[bytes]:
+    """Yield a file's bytes in blocks; nothing for a file that is not there."""
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(limits.BLOCK_BYTES):
+                yield chunk
+    except (FileNotFoundError, NotADirectoryError):
+        return
 
 
 def _is_canonical(some: Iterator[tuple[bytes, Entry]], encode: Callable[[Entry], bytes], wide: dict[str, int]) -> bool:

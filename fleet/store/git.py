@@ -332,7 +332,6 @@ _CONFIGS = {
 }
 _LISTINGS_MAX = 8
 _HISTORY_MAX = 20_000
-_OLDER_MAX = 50
 _PACKS_MAX = 100
 _LOOSE_PER_PACK = 50
 _LEFT_LOCKS = (f"{FETCHED}.lock", f"{SEEN}.lock", f"{NEXT}.lock", "packed-refs.lock", "shallow.lock")
@@ -581,13 +580,11 @@ class Bare:
 
     def note_malformed(self, commit: str) -> None:
         """Note a commit whose objects git refuses, so that nobody takes it for damage of ours."""
-        known = [each for each in self._malformed() if each != commit][-_OLDER_MAX:]
-        path = self._malformed_file()
-        Files(path.parent).replace(path, "".join(f"{each}\n" for each in [*known, commit]).encode())
+        self.hold({commit: "git refuses it"})
 
     def is_malformed(self, commit: str) -> bool:
         """Tell whether git would refuse a commit's tree."""
-        return commit in self._malformed() or bool(self.unfit(commit))
+        return commit in self.held() or bool(self.unfit(commit))
 
     def unfit(self, commit: str) -> list[str]:
         """Return the paths of a commit's tree that no tree should have."""
@@ -601,18 +598,10 @@ class Bare:
         """Return who a commit says made it; anybody can say anything there."""
         return self.git("log", "-1", "--format=%cn <%ce>", commit).out.decode("utf-8", "replace").strip() or "nobody"
 
-    def _malformed(self) -> list[str]:
-        with suppress(OSError, ValueError):
-            return [each for each in self._malformed_file().read_text("ascii").split() if _ID.fullmatch(each)]
-        return []
-
-    def _malformed_file(self) -> Path:
-        return self.folder.with_name(f"{self.folder.name}.malformed")
-
     # --- what is held -----------------------------------------------------------------------------------------------
 
     def held(self) -> dict[str, str]:
-        """Return which contents are held, by their ids, and why."""
+        """Return which contents are held, and commits that git refuses, by their ids, and why."""
         with suppress(OSError, ValueError, RecursionError):
             found = json.loads(self._held_file().read_bytes())
             return {str(oid): str(why) for oid, why in found.items()} if isinstance(found, dict) else {}

@@ -166,16 +166,6 @@ def _without_carriage_returns(block: bytes) -> Iterator[bytes]:
     yield block.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in block else block
 
 
-def chunks_of(path: Path) -> Iterator[bytes]:
-    """Yield a file's bytes in blocks; nothing for a file that is not there."""
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(limits.BLOCK_BYTES):
-                yield chunk
-    except (FileNotFoundError, NotADirectoryError):
-        return
-
-
 # --- quarantine ----------------------------------------------------------------------------------------------------
 
 

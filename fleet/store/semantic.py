@@ -272,21 +272,11 @@ def _asked(url: str, model: str, key: str, texts: Sequence[str]) -> Any:
         OSError: it cannot be reached, or answers with an error.
         ValueError: its answer is not what was asked for.
     """
-    import urllib.request
-
-    class NoRedirect(urllib.request.HTTPRedirectHandler):
-        """A redirection would take the key and the texts to an address that nobody agreed to."""
-
-        def redirect_request(self, *_: object, **__: object) -> None:
-            """Follow none."""
-
     numpy = import_module("numpy")
     address = url if url.rstrip("/").endswith("/embeddings") else f"{url.rstrip('/')}/embeddings"
     body = json.dumps({"model": model, "input": [redact(text) or " " for text in texts]}).encode()
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    request = urllib.request.Request(address, body, headers)  # noqa: S310 - https, or this machine
-    with urllib.request.build_opener(NoRedirect).open(request, timeout=WAIT_S) as answer:
-        told = json.loads(answer.read(ANSWER_BYTES_MAX))
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    told = json.loads(consent.posted(address, body, headers, WAIT_S, ANSWER_BYTES_MAX))
     try:
         rows = [each["embedding"] for each in sorted(told["data"], key=lambda each: each.get("index", 0))]
         matrix = numpy.array(rows, dtype="float32")

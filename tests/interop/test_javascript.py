@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.share.live.client import Where
+from fleet.share.live.access import Where
 from tests.serve.served import HOST, TOKEN, Served, served
 
 pytestmark = pytest.mark.skipif(

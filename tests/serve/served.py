@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fleet.serve.room import Rooms, Rules, serving
-from fleet.share.live.client import Where
+from fleet.share.live.access import Where
 
 HOST = "127.0.0.1"
 TOKEN = "a-token-of-this-test-0123"

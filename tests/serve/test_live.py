@@ -23,8 +23,9 @@ from fleet.serve.room import Rooms, Rules, Visitor
 from fleet.share.live import bridge as bridging
 from fleet.share.live import client as living
 from fleet.share.live import wire
+from fleet.share.live.access import Where
 from fleet.share.live.bridge import BASE, Bridge
-from fleet.share.live.client import Live, Where
+from fleet.share.live.client import Live
 from fleet.store import config
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace

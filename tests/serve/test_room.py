@@ -25,7 +25,7 @@ from fleet.serve import room
 from fleet.serve.room import Rooms, Rules, Visitor
 from fleet.share.live import client as live
 from fleet.share.live import wire
-from fleet.share.live.client import Where
+from fleet.share.live.access import Where
 from fleet.share.remote import RemoteUnavailable
 from tests.laws.test_updates import DEADLY
 from tests.serve.served import HOST, TOKEN, Served, served

@@ -28,7 +28,8 @@ from fleet.serve import schedule, watch
 from fleet.serve.schedule import Exchanged, Looks, Memory, Ticked
 from fleet.serve.sidecar import Sidecar
 from fleet.share.live import client as living
-from fleet.share.live.client import Live, Where
+from fleet.share.live.access import Where
+from fleet.share.live.client import Live
 from fleet.store import changes, config, files
 from fleet.store.lines import KINDS, PATTERNS
 from fleet.store.workspace import Workspace, World, Writer

@@ -12,8 +12,10 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Literal
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -33,7 +35,7 @@ _DEFAULT = Settings()
 # --- which room -----------------------------------------------------------------------------------------------------
 
 
-def checked(url: str) -> str:
+def _checked(url: str) -> str:
     """Return the address of a live server.
 
     Raises:
@@ -75,7 +77,7 @@ def agreed(workspace: Workspace) -> Settings | None:
     settings = _named(workspace)
     if settings is None:
         return None
-    checked(address(settings))
+    _checked(address(settings))
     if not workspace.state.agrees(consent.LIVE, _consented(settings)):
         raise UsageError(
             f"fleet.toml names the live room {settings.room} at {address(settings)}, and nobody has agreed to that on "
@@ -106,7 +108,7 @@ def join(workspace: Workspace, url: str = "", room: str = "", token_env: str = "
     else:
         settings = msgspec.structs.replace(_DEFAULT, url=_here())
         given = {"url": settings.url}
-    checked(address(settings))
+    _checked(address(settings))
     workspace.state.agree(consent.LIVE, _consented(settings), workspace.wall())
     for other in workspace.state.agreed(consent.LIVE):
         if other != _consented(settings):
@@ -138,6 +140,54 @@ def _here() -> str:
 def _consented(settings: Settings) -> str:
     served = f" serve:{settings.port}" if settings.serve else ""
     return f"{settings.url} {settings.room} {settings.token_env}{served}"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The room to be in.
+
+    Attributes:
+        url: of the server, ``ws://`` on this machine or ``wss://`` anywhere.
+        token: what the server asks for; "" for one of this user's own, which is found when it is asked.
+    """
+
+    url: str
+    room: str
+    token: str = ""
+
+    @staticmethod
+    def named(settings: Settings) -> "Where":
+        """Return the room of settings that somebody here agreed to.
+
+        Raises:
+            UsageError: its address is none, or one on which everybody on the way could read along.
+        """
+        return Where(_checked(address(settings)), settings.room, consent.variable(settings.token_env))
+
+    def of(self, digit: str, replica: str) -> str:
+        """Return the address of one room of the clan, for one who writes as a replica, or "" to look on."""
+        name = f"{self.room}-{digit}" if digit else self.room
+        return f"{self.url.rstrip('/')}/{quote(name)}" + (f"?replica={replica}" if replica else "")
+
+    @property
+    def proxy(self) -> Literal[True] | None:
+        """What the WebSocket library is told of proxies: none for this machine, where one would read clear text."""
+        return True if self.url.startswith("wss:") else None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What goes with each request: in a header, since addresses end up in logs.
+
+        Raises:
+            ConnectionRefusedError: the server is on this machine, and none of this user's: it is told nothing.
+        """
+        parts = urlsplit(self.url)
+        token = self.token
+        if not token and wire.is_loopback(parts.hostname or "") and parts.scheme == "ws":
+            token = _published_token(parts.port or 80)
+            if not token:
+                raise ConnectionRefusedError(f"no live server of yours listens on port {parts.port or 80}")
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 # --- this user's own server -----------------------------------------------------------------------------------------
@@ -178,7 +228,7 @@ def published(port: int, token: str) -> Iterator[None]:
         os.close(handle)
 
 
-def published_token(port: int) -> str:
+def _published_token(port: int) -> str:
     """Return the token of the server that this user runs on a port; "" where there is none."""
     try:
         handle = os.open(_file(port), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

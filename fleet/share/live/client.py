@@ -12,9 +12,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Any, NamedTuple, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -26,11 +24,10 @@ from fleet.model import limits, names
 from fleet.model.errors import BusyError, FleetError
 from fleet.share import policy
 from fleet.share.live import access, wire
+from fleet.share.live.access import Where
 from fleet.share.live.bridge import BASE, DIGITS, Bridge, Updates
 from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 from fleet.share.remote import RemoteUnavailable
-from fleet.store import consent
-from fleet.store.config import Live as Settings
 from fleet.store.database import Pause
 from fleet.store.workspace import ONLINE, Workspace
 
@@ -49,54 +46,6 @@ _GOING = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.SERVICE_REST
 
 log = logging.getLogger("fleet.live")
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The room to be in.
-
-    Attributes:
-        url: of the server, ``ws://`` on this machine or ``wss://`` anywhere.
-        token: what the server asks for; "" for one of this user's own, which is found when it is asked.
-    """
-
-    url: str
-    room: str
-    token: str = ""
-
-    @staticmethod
-    def named(settings: Settings) -> "Where":
-        """Return the room of settings that somebody here agreed to.
-
-        Raises:
-            UsageError: its address is none, or one on which everybody on the way could read along.
-        """
-        return Where(access.checked(access.address(settings)), settings.room, consent.variable(settings.token_env))
-
-    def of(self, digit: str, replica: str) -> str:
-        """Return the address of one room of the clan, for one who writes as a replica, or "" to look on."""
-        name = f"{self.room}-{digit}" if digit else self.room
-        return f"{self.url.rstrip('/')}/{quote(name)}" + (f"?replica={replica}" if replica else "")
-
-    @property
-    def proxy(self) -> Literal[True] | None:
-        """What the WebSocket library is told of proxies: none for this machine, where one would read clear text."""
-        return True if self.url.startswith("wss:") else None
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """What goes with each request: in a header, since addresses end up in logs.
-
-        Raises:
-            ConnectionRefusedError: the server is on this machine, and none of this user's: it is told nothing.
-        """
-        parts = urlsplit(self.url)
-        token = self.token
-        if not token and wire.is_loopback(parts.hostname or "") and parts.scheme == "ws":
-            token = access.published_token(parts.port or 80)
-            if not token:
-                raise ConnectionRefusedError(f"no live server of yours listens on port {parts.port or 80}")
-        return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 class Live:
