@@ -25,7 +25,6 @@ from fleet.share.git import (
     check_remote,
     guess_remote,
     identity,
-    is_tracked,
     redact_url,
     signing,
     without_login,
@@ -35,7 +34,7 @@ from fleet.share.remote import Remote
 from fleet.share.sync import Exchanged, Hooks
 from fleet.share.sync import exchange as exchange_with
 from fleet.share.sync import fetch as fetch_from
-from fleet.store import config, consent, semantic
+from fleet.store import config, consent, git, semantic
 from fleet.store.database import Pause
 from fleet.store.git import Author, is_identity
 from fleet.store.lines import DISCOVERIES, KINDS, Entry, Kind, Read, entries, kind_of
@@ -580,7 +579,7 @@ def leave(workspace: Workspace) -> list[str]:
         workspace.state.put(mark="", last_sync="", fetched="", pulled="")
         if not share.remote:
             done = "this machine left; the origin around this folder is not asked any more"
-        elif is_tracked(workspace.root, config.FILE_NAME):
+        elif git.said(workspace.root, "ls-files", "--", config.FILE_NAME):
             done = (
                 f"this machine left; {config.FILE_NAME} is in the project's git, names the remote for others, and stays"
             )

@@ -245,7 +245,7 @@ def weighed(workspace: Workspace, own: Callable[[], Iterable[str]] = tuple) -> C
         own: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
     """
     patterns, apart = workspace.patterns, decided(workspace)
-    made_of = [patterns.generation, workspace.db.ask(semantic.mark), sorted(apart)]
+    made_of = [patterns.generation, workspace.db.noted(semantic.EMBEDDED), sorted(apart)]
     mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
     kept_mark, found = _kept(workspace)
     if kept_mark != mark:

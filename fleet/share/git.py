@@ -327,11 +327,6 @@ def guess_remote(folder: Path) -> str | None:
     return None
 
 
-def is_tracked(folder: Path, name: str) -> bool:
-    """Tell whether the git repository around a folder has a file of that folder in its index."""
-    return bool(git.said(folder, "ls-files", "--", name))
-
-
 def identity(folder: Path) -> str:
     """Return ``Name <address>`` as git is set to here, "" where it is not."""
     found = f"{git.said(folder, 'config', '--get', 'user.name')} <{git.said(folder, 'config', '--get', 'user.email')}>"

@@ -60,22 +60,24 @@ class Outgoing(msgspec.Struct):
         """How many lines go out."""
         return sum(len(lines) for lines in self.lines.values())
 
+    @property
+    def subject(self) -> str:
+        """What a push says of itself, in a line: what was learned or found, by which agents, and how much more.
 
-def subject(out: Outgoing) -> str:
-    """Return what a push says of itself, in a line: what was learned or found, by which agents, and how much more.
-
-    Its words are those of the lines that go out, which the gate has seen.
-    """
-    stems = (path.rpartition("/")[2].removesuffix(".jsonl") for path, lines in out.lines.items() if lines)
-    who = ", ".join(sorted({names.agent_of(stem) for stem in stems if names.is_replica(stem)})) or "fleet"
-    learned = [text for each in out.entries if isinstance(each, Line) and (text := _text_of(each))]
-    found = [each.problem or each.solution for each in out.entries if isinstance(each, Discovery) and not each.retracts]
-    said = [f"learned: {text}" for text in learned] + [f"found: {text}" for text in found]
-    if not said:
-        return f"{who}: {out.count:,} {'line' if out.count == 1 else 'lines'}"
-    first = said[0] if len(said[0]) <= _SUBJECT_CHARS_MAX else said[0][: _SUBJECT_CHARS_MAX - 1].rstrip() + "…"
-    more = f" (and {len(said) - 1:,} more)" if len(said) > 1 else ""
-    return f"{who} {for_terminal(first)}{more}"
+        Its words are those of the lines that go out, which the gate has seen.
+        """
+        stems = (path.rpartition("/")[2].removesuffix(".jsonl") for path, lines in self.lines.items() if lines)
+        who = ", ".join(sorted({names.agent_of(stem) for stem in stems if names.is_replica(stem)})) or "fleet"
+        learned = [text for each in self.entries if isinstance(each, Line) and (text := _text_of(each))]
+        found = [
+            each.problem or each.solution for each in self.entries if isinstance(each, Discovery) and not each.retracts
+        ]
+        said = [f"learned: {text}" for text in learned] + [f"found: {text}" for text in found]
+        if not said:
+            return f"{who}: {self.count:,} {'line' if self.count == 1 else 'lines'}"
+        first = said[0] if len(said[0]) <= _SUBJECT_CHARS_MAX else said[0][: _SUBJECT_CHARS_MAX - 1].rstrip() + "…"
+        more = f" (and {len(said) - 1:,} more)" if len(said) > 1 else ""
+        return f"{who} {for_terminal(first)}{more}"
 
 
 def _text_of(line: Line) -> str:

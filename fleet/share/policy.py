@@ -1,12 +1,10 @@
-"""The policy of sharing: what must not leave, whose lines may be missing, and which trees are not written to.
+"""The policy of sharing: what must not leave, and whose lines may be missing.
 
 - The gate holds every line back that has a secret or an invisible character in it, or that is private.
 - Rollback and freeze: a remote, or who stands in front of it, may serve an old state. Nothing goes back here whatever
   it serves, and what it no longer has is sent again; this makes it visible. The highest stamp ever read of each other
   replica is remembered. A remote that has lost lines of theirs was *set back*; one that has shown nothing newer for
   days, while syncs went well, is *stale*: frozen, or the others are silent. Which of the two, only a person finds out.
-- The number in ``.fleet-format`` keeps an older fleet from writing into a newer tree, and this one from joining lines
-  of version 1.
 """
 
 import json
@@ -19,11 +17,8 @@ from crdt import clock
 from crdt.clock import Stamp
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
-from fleet.model.errors import NoError, RefusedError
 from fleet.model.line import Line
-from fleet.model.version_1 import is_version_1
-from fleet.store.lines import PATTERNS, Entry, kind_of
-from fleet.store.tree import FORMAT, FORMAT_NUMBER, GitTree
+from fleet.store.lines import Entry
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 
@@ -76,41 +71,6 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _texts(inner)
-
-
-# --- the format -----------------------------------------------------------------------------------------------------
-
-_FORMAT_BYTES_MAX = 100
-
-
-def check_format(tree: GitTree, commit: str) -> None:
-    """Check that a fetched tree is one that this version of fleet may join and write to.
-
-    Raises:
-        RefusedError: a newer fleet wrote it.
-        NoError: it has lines of version 1, which are converted once.
-    """
-    paths = tree.paths(commit)
-    if FORMAT in paths:
-        oid, size = paths[FORMAT]
-        text = tree.read(oid).decode("utf-8", "replace").strip() if size <= _FORMAT_BYTES_MAX else "?"
-        if not text.isascii() or not text.isdecimal() or int(text) > FORMAT_NUMBER:
-            raise RefusedError(
-                f"this clan's lines have the format {screening.for_terminal(text)[:20]}, and this fleet writes "
-                f"{FORMAT_NUMBER}: upgrade fleet here. Nothing was written, and nothing is lost"
-            )
-        return
-    old = [oid for path, (oid, _) in paths.items() if kind_of(path) is PATTERNS]
-    if any(_has_version_1(data) for data in tree.contents(old)):
-        raise NoError(
-            "this clan's lines were written by fleet 0.1: run `fleet upgrade` once, on one machine. "
-            "Nothing was written, and nothing is lost"
-        )
-
-
-def _has_version_1(data: bytes) -> bool:
-    """Tell whether a file has a line of version 1. Asked of trees without a format alone."""
-    return any(b'"w"' not in raw and is_version_1(raw) for raw in data.split(b"\n") if raw.startswith(b"{"))
 
 
 # --- rollback and freeze --------------------------------------------------------------------------------------------

@@ -13,17 +13,31 @@ from random import Random
 import msgspec
 
 from fleet.model import line as codec
-from fleet.model.errors import BusyError
+from fleet.model.errors import BusyError, NoError, RefusedError
 from fleet.model.line import Line
-from fleet.share import outgoing, policy
+from fleet.model.version_1 import is_version_1
+from fleet.share import outgoing
 from fleet.share.outgoing import Outgoing, Withheld
 from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
 from fleet.store.lines import PATTERNS, Entry, Read, entries, kind_of
-from fleet.store.tree import FRONT_MARK, FRONT_PAGE, MEMBERS, Members, Paths, members_file, members_of
+from fleet.store.tree import (
+    FORMAT,
+    FORMAT_NUMBER,
+    FRONT_MARK,
+    FRONT_PAGE,
+    MEMBERS,
+    GitTree,
+    Members,
+    Paths,
+    members_file,
+    members_of,
+)
 from fleet.store.workspace import Workspace
+from fleet.text.screening import for_terminal
 
 BACKOFF_S = 0.05
 BACKOFF_S_MAX = 120.0
+_FORMAT_BYTES_MAX = 100
 STILL_MAX = 5
 """So many pushes in a row that are not taken though nobody moved the far side are no race, but its refusal."""
 
@@ -169,7 +183,7 @@ class _Exchange:
         workspace, tree = self.workspace, self.workspace.tree
         commit = self.remote.fetch(tree.head())
         with workspace.locked():
-            policy.check_format(tree, commit)  # each time: fleet 0.1 may have fetched this very commit
+            _check_format(tree, commit)  # each time: fleet 0.1 may have fetched this very commit
             self._take(commit)
         if workspace.lease() and not workspace.state.get("pulled"):
             workspace.state.put(pulled=workspace.lease())  # from here on it is known what was written under the lease
@@ -218,7 +232,7 @@ class _Exchange:
             self.done.withheld = out.withheld
             if not out.files:
                 return out
-            pushed = self.remote.push(out.files, mark, message=outgoing.subject(out))
+            pushed = self.remote.push(out.files, mark, message=out.subject)
             if not isinstance(pushed, Moved):
                 self._confirm(pushed)
                 for path, lines in out.lines.items():
@@ -270,6 +284,36 @@ class _Exchange:
             return path != FRONT_PAGE or not tree.has(path) or read(path).startswith(FRONT_MARK.encode())
 
         return {path: page for path, page in self.hooks.render(read).items() if page != read(path) and is_ours(path)}
+
+
+def _check_format(tree: GitTree, commit: str) -> None:
+    """Check that a fetched tree is one that this version of fleet may join and write to.
+
+    Raises:
+        RefusedError: a newer fleet wrote it.
+        NoError: it has lines of version 1, which are converted once.
+    """
+    paths = tree.paths(commit)
+    if FORMAT in paths:
+        oid, size = paths[FORMAT]
+        text = tree.read(oid).decode("utf-8", "replace").strip() if size <= _FORMAT_BYTES_MAX else "?"
+        if not text.isascii() or not text.isdecimal() or int(text) > FORMAT_NUMBER:
+            raise RefusedError(
+                f"this clan's lines have the format {for_terminal(text)[:20]}, and this fleet writes "
+                f"{FORMAT_NUMBER}: upgrade fleet here. Nothing was written, and nothing is lost"
+            )
+        return
+    old = [oid for path, (oid, _) in paths.items() if kind_of(path) is PATTERNS]
+    if any(_has_version_1(data) for data in tree.contents(old)):
+        raise NoError(
+            "this clan's lines were written by fleet 0.1: run `fleet upgrade` once, on one machine. "
+            "Nothing was written, and nothing is lost"
+        )
+
+
+def _has_version_1(data: bytes) -> bool:
+    """Tell whether a file has a line of version 1. Asked of trees without a format alone."""
+    return any(b'"w"' not in raw and is_version_1(raw) for raw in data.split(b"\n") if raw.startswith(b"{"))
 
 
 def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:

@@ -27,7 +27,7 @@ from fleet.store import lines
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
 from fleet.store.files import Files, fingerprint, look
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read, kind_of
-from fleet.store.rows import Contents, Rows, carried_of, is_outdated
+from fleet.store.rows import Contents, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
 T = TypeVar("T")
@@ -334,7 +334,7 @@ class Ingest:
             known.keys() != {source.path for source in sources}
             or not all(known[source.path] and known[source.path] == look(source.file) for source in sources)
             or self._head() != get_meta(connection, "head")
-            or is_outdated(connection, self._policy())
+            or Contents(connection).is_outdated(self._policy())
         )
 
     def _head(self) -> str:
@@ -606,8 +606,7 @@ class Ingest:
 
     def carried(self, each: str = "") -> list[Carried]:
         """Return the lines of a newer version that are kept, under an id or all of them."""
-        asked = "SELECT id, raw, hash FROM carried WHERE ? IN (id, '') ORDER BY id, raw"
-        return self.ask(lambda it: [carried_of(*row) for row in it.execute(asked, (each,))])
+        return self.ask(lambda it: Contents(it).carried(each))
 
     def has_carried(self, entry: Carried) -> bool:
         """Tell whether a line of a newer version is kept here, or was purged."""

@@ -217,7 +217,7 @@ class Rows:
     def _lost_carried(self, carried: Iterable[tuple[str]]) -> Iterator[Carried]:
         for row in carried:
             asked = "SELECT id, raw, hash FROM carried WHERE hash = ? AND NOT in_tree"
-            yield from (carried_of(*found) for found in self.connection.execute(asked, row).fetchall())
+            yield from (_carried_of(*found) for found in self.connection.execute(asked, row).fetchall())
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -403,16 +403,20 @@ class Rows:
 # --- what is read out of a database ----------------------------------------------------------------------------------
 
 
-def is_outdated(connection: Connection, policy: Policy) -> bool:
-    """Tell whether rows are folded otherwise under a policy, as of now."""
-    return get_meta(connection, "policy") != policy.mark or bool(_due(connection, policy.cut))
-
-
 class Contents:
-    """What is read out of a database, whatever the policy."""
+    """What is read out of a database."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def is_outdated(self, policy: Policy) -> bool:
+        """Tell whether rows are folded otherwise under a policy, as of now."""
+        return get_meta(self._connection, "policy") != policy.mark or bool(_due(self._connection, policy.cut))
+
+    def carried(self, each: str) -> list[Carried]:
+        """Return the lines of a newer version that are kept, under an id or, with "", all of them."""
+        asked = "SELECT id, raw, hash FROM carried WHERE ? IN (id, '') ORDER BY id, raw"
+        return [_carried_of(*row) for row in self._connection.execute(asked, (each,))]
 
     def outgoing(self) -> list[Entry]:
         """Return what the rows have and the tree has not: deltas of patterns, discoveries, carried lines."""
@@ -424,12 +428,12 @@ class Contents:
         asked = "SELECT line, hash FROM discovery WHERE base IS NULL OR base != line ORDER BY at, id"
         found += [DISCOVERIES.decode(checked(*row)) for row in self._connection.execute(asked)]
         asked = "SELECT id, raw, hash FROM carried WHERE NOT in_tree ORDER BY id, hash"
-        return found + [carried_of(*row) for row in self._connection.execute(asked)]
+        return found + [_carried_of(*row) for row in self._connection.execute(asked)]
 
     def edition(self, kind: Kind) -> bytes:
         """Return the canonical bytes of all that the tree says: sorted, a record on as many lines as it takes."""
         asked = "SELECT id, raw, hash FROM carried WHERE kind = ? AND in_tree ORDER BY id, raw"
-        carried = [carried_of(*row) for row in self._connection.execute(asked, (kind.name,))]
+        carried = [_carried_of(*row) for row in self._connection.execute(asked, (kind.name,))]
         if kind is PATTERNS:
             keyed = [*self._told_patterns(), *(((each, "~"), raw) for each, raw in carried)]
         else:
@@ -469,7 +473,7 @@ class Contents:
         for each, raw, hash_ in _select(self._connection, "id, line, hash FROM discovery WHERE id", names):
             found[each] = DISCOVERIES.decode(checked(raw, hash_))
         for each, raw, hash_ in _select(self._connection, "id, raw, hash FROM carried WHERE '#' || hash", names):
-            found[f"#{hash_}"] = carried_of(each, raw, hash_)
+            found[f"#{hash_}"] = _carried_of(each, raw, hash_)
         return found
 
     def all(self) -> set[tuple[str, tuple[Any, ...]]]:
@@ -485,7 +489,7 @@ class Contents:
         }
 
 
-def carried_of(each: str, raw: object, hash_: str) -> Carried:
+def _carried_of(each: str, raw: object, hash_: str) -> Carried:
     """Return a row's line of a newer version; raise where it is not what was written."""
     return Carried(each, checked(raw, bytes.fromhex(hash_)))
 

@@ -14,7 +14,6 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -35,7 +34,8 @@ ANSWER_BYTES_MAX = 64 * 1024 * 1024
 WAIT_S = 10.0
 _AT_ONCE = 64
 _ROWS_AT_ONCE = 10_000
-_MARK = "embedded"
+EMBEDDED = "embedded"
+"""The note (``Ingest.noted``) that is another one when other lessons are embedded, or another model embeds them."""
 
 Vectors = Callable[[Sequence[str]], Any]
 """From texts to a matrix with a row of length 1 for each."""
@@ -97,7 +97,7 @@ def embed_new(workspace: Workspace, limit: int = TEXTS_MAX) -> int:
     mark = f"{generation} {chosen.name}"
     with suppress(BusyError, OSError, ValueError, *TROUBLE):
         connection = database.open()
-        if get_meta(connection, _MARK) == mark:
+        if get_meta(connection, EMBEDDED) == mark:
             return 0
         rows = connection.execute(
             "SELECT p.id, p.text, v.hash FROM pattern p LEFT JOIN vector v ON v.id = p.id AND v.model = ? "
@@ -119,7 +119,7 @@ def embed_new(workspace: Workspace, limit: int = TEXTS_MAX) -> int:
         with database.transaction() as writing:
             writing.execute("DELETE FROM vector WHERE id NOT IN (SELECT id FROM pattern WHERE listed)")
             if len(stale) <= limit:
-                set_meta(writing, _MARK, mark)
+                set_meta(writing, EMBEDDED, mark)
         return min(len(stale), limit)
     return 0
 
@@ -206,11 +206,6 @@ def cosines(
         row = {number: at for at, number in enumerate(numbers)}
         return {(a, b): float(matrix[row[a]] @ matrix[row[b]]) for a, b in pairs}
     return None
-
-
-def mark(connection: Connection) -> str:
-    """Return a text that is another one when other lessons are embedded, or another model embeds them."""
-    return get_meta(connection, _MARK)
 
 
 def _hash(text: str) -> bytes:
