@@ -169,14 +169,14 @@ def _without_carriage_returns(block: bytes) -> Iterator[bytes]:
 # --- quarantine ----------------------------------------------------------------------------------------------------
 
 
-class _Kept(NamedTuple):
-    """One refused line as it is kept."""
+class _Kept(msgspec.Struct):
+    """One refused line as it is kept; its bytes in base64."""
 
     at: str
     path: str
-    number: int
+    number: int = msgspec.field(name="line")
     reason: str
-    raw: bytes
+    raw: bytes = msgspec.field(name="bytes")
 
 
 class Quarantine:
@@ -211,16 +211,8 @@ class Quarantine:
 
     def all(self) -> list[_Kept]:
         """Return what is kept, oldest first."""
-        kept = []
-        for raw in self._files.read(self._path).splitlines():
-            try:
-                found = json.loads(raw)
-                kept.append(
-                    _Kept(found["at"], found["path"], found["line"], found["reason"], base64.b64decode(found["bytes"]))
-                )
-            except (ValueError, KeyError, TypeError):
-                continue  # torn by a crash; what it told of is refused anew at the next load
-        return kept
+        # What a crash tore is refused anew at the next load.
+        return list(said_in(self._files, self._path, _Kept))
 
     def _size(self) -> int:
         return self._path.stat().st_size if self._path.exists() else 0
