@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from fleet.share.git import GitRemote
 from fleet.share.remote import Files, Mark
-from fleet.store.tree import GitTree, Paths, TreeGoneError
+from fleet.store.tree import GitTree, Paths, TreeGoneError, sort_entries
 
 
 class Whole(Files):
@@ -22,8 +22,10 @@ class PullingRemote(GitRemote):
         old = _paths(tree, since)
         if head == since:
             return (Files() if since else Whole()), since
-        new = tree.paths(head)
-        there = tree._bare.listing(head)
+        entries = sort_entries(tree._bare.listing(head), tree._bare.held())
+        new = entries.files
+        # What is there and is not read is not gone.
+        there = {*new, *entries.large, *entries.held}
         files = {path: b"" for path in old or () if path not in there}
         files |= {path: tree.read(oid) for path, (oid, _) in new.items() if (old or {}).get(path, ("",))[0] != oid}
         return (Whole(files) if old is None else files), head
