@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from fleet.hosts import sessions, transcripts
 from fleet.reflect import rules
+from fleet.reflect.digest import Support
 from fleet.reflect.reflection import Lesson
-from fleet.reflect.support import Support
 from fleet.text.prompts import is_typed
 
 LABELS = Path(__file__).with_name("labels.jsonl")

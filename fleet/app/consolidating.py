@@ -15,21 +15,11 @@ from typing import Any, NamedTuple
 
 from fleet.app import observing
 from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
-from fleet.reflect import (
-    agents_md,
-    consolidation,
-    daily_log,
-    inbox,
-    migration,
-    observations,
-    records,
-    scratchpad,
-    topics,
-)
+from fleet.reflect import consolidation, daily_log, inbox, observations, records, scratchpad, topics
+from fleet.reflect.clusters import SESSIONS_MIN, Recurrence, recurrences, text_id
 from fleet.reflect.consolidation import Gates, Lock, Plan
 from fleet.reflect.daily_log import Block, Told
 from fleet.reflect.observations import Said
-from fleet.reflect.recurring import SESSIONS_MIN, Recurrence, grouped, text_id
 from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import Entry
 from fleet.store import runs
@@ -71,7 +61,9 @@ class Reflected(NamedTuple):
         said = []
         if self.rows:
             said.append(f"{len(self.rows)} rows are ready to promote")
-        said += [f"promoted {entry.item!r} into {agents_md.FILE} (fleet undo {run})" for entry, run in self.promoted]
+        said += [
+            f"promoted {entry.item!r} into {scratchpad.AGENTS_FILE} (fleet undo {run})" for entry, run in self.promoted
+        ]
         if self.compressed:
             said.append(f"{self.compressed} observations went to the daily logs")
         return "; ".join([*said, *self.left])
@@ -247,16 +239,16 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
     rules: list[str] = []
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
-        rules += agents_md.rules(_text(workspace, agents_md.FILE))
+        rules += scratchpad.agents_rules(_text(workspace, scratchpad.AGENTS_FILE))
     rules += [*scratchpad.promoted_items(page), *_taken_back(workspace)]
     rows = scratchpad.ready(page)
-    found, matched = grouped(said, [*rules, *(each.item for each in rows)])
+    found, matched = recurrences(said, [*rules, *(each.item for each in rows)])
     suggested = scratchpad.suggested(page)
     fresh = [each for each in found if len(each.sessions) >= SESSIONS_MIN and not suggested.intersection(each.ids)]
     waiting = []
     for at, row in enumerate(rows):
         spoken = matched.get(len(rules) + at, [])
-        whole = grouped(spoken)[0]
+        whole = recurrences(spoken)[0]
         if whole and len(whole[0].sessions) >= SESSIONS_MIN:
             waiting.append((row, whole[0]))
     return fresh, waiting
@@ -316,7 +308,7 @@ def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Seq
 def _item(row: Entry, evidence: tuple[str, ...] = (), weight: float = 0.0, run: str = "") -> inbox.Item:
     return inbox.Item(
         kind="promotion",
-        title=f"{row.category} for {agents_md.FILE}: {row.item}",
+        title=f"{row.category} for {scratchpad.AGENTS_FILE}: {row.item}",
         key=_key(row),
         evidence=evidence,
         weight=weight,
@@ -327,7 +319,7 @@ def _item(row: Entry, evidence: tuple[str, ...] = (), weight: float = 0.0, run: 
 
 
 def _key(row: Entry) -> str:
-    return f"{agents_md.FILE} {text_id(row.item)}"
+    return f"{scratchpad.AGENTS_FILE} {text_id(row.item)}"
 
 
 def waiting(workspace: Workspace) -> list[inbox.Item]:
@@ -342,11 +334,13 @@ def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | No
         RefusedError: the file is a link, cannot be written, holds a conflict, or would become too long: it is as it
             was, and the row waits.
     """
-    file = workspace.root / agents_md.FILE
+    file = workspace.root / scratchpad.AGENTS_FILE
     if file.is_symlink():
-        raise RefusedError(f"{agents_md.FILE} is a link, which fleet writes through nowhere: {row.item!r} waits")
+        raise RefusedError(
+            f"{scratchpad.AGENTS_FILE} is a link, which fleet writes through nowhere: {row.item!r} waits"
+        )
     if file.exists() and not (file.is_file() and os.access(file, os.W_OK | os.R_OK)):
-        raise RefusedError(f"{agents_md.FILE} cannot be written: {row.item!r} waits")
+        raise RefusedError(f"{scratchpad.AGENTS_FILE} cannot be written: {row.item!r} waits")
     run_id = runs.name(workspace, REFLECTED)
     day = workspace.wall()[:10]
     sessions = (
@@ -359,7 +353,7 @@ def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | No
 
         def with_rule(text: str) -> str:
             nonlocal section
-            added = agents_md.with_rule(text, row)
+            added = scratchpad.with_rule(text, row)
             if added.trouble:
                 raise RefusedError(f"{added.trouble}: {row.item!r} waits under {scratchpad.READY}")
             section = added.section
@@ -368,13 +362,13 @@ def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | No
         def promoted(page: str) -> str:
             return scratchpad.with_promoted(page, day, row, section, evidence)
 
-        return (_edit(workspace, agents_md.FILE, with_rule), _edit(workspace, scratchpad.FILE, promoted))
+        return (_edit(workspace, scratchpad.AGENTS_FILE, with_rule), _edit(workspace, scratchpad.FILE, promoted))
 
     try:
-        told = f"promoted {row.item!r} into {agents_md.FILE}"
+        told = f"promoted {row.item!r} into {scratchpad.AGENTS_FILE}"
         done = _applied(workspace, agent, REFLECTED, edits, told, run_id)
     except DiskError as why:
-        raise RefusedError(f"{agents_md.FILE} was not written ({why}): {row.item!r} waits") from why
+        raise RefusedError(f"{scratchpad.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
     if found is not None:
         inbox.settle(workspace, inbox.agents(workspace), "promotion", _key(row), told)
     return done
@@ -655,8 +649,8 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         if (index := runs.edit(workspace, topics.INDEX, b"").before) is not None:
             known[topics.INDEX] = index
         now = {path: each.decode("utf-8", "surrogateescape") for path, each in known.items()}
-        plan = migration.planned(text.removeprefix("\ufeff"), now, now.get(topics.INDEX, ""))
-        if gone := migration.lost(text.removeprefix("\ufeff"), plan.files) if plan.files else []:
+        plan = topics.planned(text.removeprefix("\ufeff"), now, now.get(topics.INDEX, ""))
+        if gone := topics.lost(text.removeprefix("\ufeff"), plan.files) if plan.files else []:
             raise RefusedError(
                 f"{len(gone)} lines would be in no new file, such as {gone[0][:80]!r}; nothing was changed"
             )
@@ -669,7 +663,7 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         diff = ""
         if with_agents_md and (change := _agents_md_change(workspace)) is not None:
             edits.append(change)
-            diff = _diff(workspace, {agents_md.FILE: (change.after or b"").decode("utf-8", "surrogateescape")})
+            diff = _diff(workspace, {scratchpad.AGENTS_FILE: (change.after or b"").decode("utf-8", "surrogateescape")})
         if dry_run or not edits:
             return Migrated(tuple(told), "", diff)
         observing.keep_ignored(workspace.files)
@@ -684,17 +678,19 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
 def _backup(workspace: Workspace, data: bytes) -> str:
     """Return a name for the old file that nothing bears yet."""
-    name, number = migration.BACKUP, 2
+    name, number = topics.BACKUP, 2
     while os.path.lexists(workspace.root / name) and workspace.files.read(workspace.root / name) != data:
-        name, number = f"{migration.BACKUP}.{number}", number + 1
+        name, number = f"{topics.BACKUP}.{number}", number + 1
     return name
 
 
 def _agents_md_change(workspace: Workspace) -> Edit | None:
-    file = workspace.root / agents_md.FILE
+    file = workspace.root / scratchpad.AGENTS_FILE
     if file.is_symlink():
-        raise RefusedError(f"{agents_md.FILE} is a link, which fleet writes through nowhere; nothing was changed")
-    change = _edit(workspace, agents_md.FILE, agents_md.with_daily_logs)
+        raise RefusedError(
+            f"{scratchpad.AGENTS_FILE} is a link, which fleet writes through nowhere; nothing was changed"
+        )
+    change = _edit(workspace, scratchpad.AGENTS_FILE, scratchpad.with_daily_logs)
     return None if change.before is None or change.after == change.before else change
 
 

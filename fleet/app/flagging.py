@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet.hosts import local, transcripts
-from fleet.hosts.answers import Reply
 from fleet.hosts.calls import CONFIG, Alarm, Call, TimeUpError
-from fleet.hosts.payloads import Payload
+from fleet.hosts.payloads import Payload, Reply
 from fleet.learn import attempts, signals
 from fleet.store.files import Files
 from fleet.text import screening, shell
@@ -100,7 +99,7 @@ def objected(call: Call, payload: Payload) -> str:
 def _own_part(said: str) -> str:
     """Return what was said without what fleet itself had put into it."""
     if any(mark in said.lower() for mark in _INJECTED):
-        from fleet.learn.echoes import strip_injected
+        from fleet.learn.signals import strip_injected
 
         return strip_injected(said)
     return said

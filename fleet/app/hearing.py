@@ -14,10 +14,9 @@ from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from fleet.hosts import local, reflog, transcripts
-from fleet.hosts.answers import Reply
+from fleet.hosts import local, transcripts
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, GUEST, Alarm, Call, TimeUpError, explained, is_own
-from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload
+from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
 from fleet.learn import attempts
 from fleet.recall import ready, triggers
 
@@ -140,7 +139,7 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     """
     began_ms, lies_ready = local.now_ms(), ready.Ready(call.root, call.agent)
     if call.event == "SessionStart" and payload.source != "compact":
-        reflog.skip(call.root, payload.cwd or call.root)
+        local.pass_over_commits(call.root, payload.cwd or call.root)
     if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
         transcripts.pass_over(call.told, payload.transcript)
     told, session = call.told, local.Told(call.root, call.session)  # a subagent is told what was new to its session
@@ -314,11 +313,11 @@ def _before_a_tool(call: Call, payload: Payload) -> Reply:
         with call.guarded("whether this is a fourth try is not known"):
             blocked = attempts.verdict(call.root, call.agent, call.thread, payload.command, payload.cwd)
             if blocked is not None:
-                from fleet.learn import mutations
+                from fleet.learn import journal
 
                 call.log(f"a try was blocked: {blocked.command}")
                 note = f"fleet stopped try {blocked.count + 1} of `{blocked.command}`: nothing has changed since"
-                return Reply(blocked=mutations.message(blocked), note=note)
+                return Reply(blocked=journal.message(blocked), note=note)
     with call.guarded("whether a lesson guards this step is not known"):
         if guarded := _guarded(call, payload):
             return guarded
@@ -406,7 +405,7 @@ def _after_a_tool(call: Call, payload: Payload) -> Reply:
 
 def _observe(call: Call, payload: Payload) -> None:
     """Note a commit that was made, and a lesson whose command was run after it was shown and succeeded."""
-    if reflog.has_grown(call.root, payload.cwd or call.root):
+    if local.has_commits(call.root, payload.cwd or call.root):
         _observing().committed(call, payload.cwd)
     used = f"use {crc32(payload.command.encode('utf-8', 'replace')):08x} "
     for word in call.told.words() if payload.has_ended else ():
@@ -468,11 +467,11 @@ def _judged(call: Call, payload: Payload) -> Reply:
                 with call.guarded("what was fixed is not noted"):
                     _observing().note(call, "fix", f"Fixed: {red}")
             if won:
-                from fleet.learn import mutations
+                from fleet.learn import journal
 
                 with opened(call) as workspace:
                     for mutation in won:
-                        mutations.record_success(workspace, call.agent, mutation, payload.command)
+                        journal.record_success(workspace, call.agent, mutation, payload.command)
         return reply
     if payload.path and payload.tool in EDITING_TOOLS:
         attempts.note_edit(call.root, call.agent, call.thread, payload.path)

@@ -22,7 +22,7 @@ from fleet.app.learning import Correction
 from fleet.app.reviewing import Asked
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
-from fleet.reflect import inbox, notes, promotion
+from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Item
 from fleet.share import notices
@@ -584,16 +584,16 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
     """Return the file that a note goes into, the lines that are new there, and the edits."""
     home, day, said = PurePosixPath("agents") / entry.agent, workspace.wall()[:10], screen(_body(entry, "note")).text
     if peer := _body(entry, "peer"):
-        path = (home / notes.USER_MODEL).as_posix()
-        after, rows = notes.observed(workspace.files.read(workspace.root / path), {peer: (said,)}, day)
+        path = (home / memory_md.USER_MODEL).as_posix()
+        after, rows = memory_md.observed(workspace.files.read(workspace.root / path), {peer: (said,)}, day)
         return path, rows, [runs.edit(workspace, path, after)]
     path = (home / "memory.md").as_posix()
-    noted = notes.add(workspace.files.read(workspace.root / path), [said], day, entry.agent)
+    noted = memory_md.add(workspace.files.read(workspace.root / path), [said], day, entry.agent)
     edits = [runs.edit(workspace, path, noted.page)]
     if noted.archived:
         archive = (home / f"archive-{day}.md").as_posix()
         known = workspace.files.read(workspace.root / archive)
-        edits.append(runs.edit(workspace, archive, notes.archive(known, noted.archived, entry.agent, day)))
+        edits.append(runs.edit(workspace, archive, memory_md.archive(known, noted.archived, entry.agent, day)))
     return path, noted.added, edits
 
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from fleet.app import observing
 from fleet.app.searching import search
-from fleet.learn import counting, journal, mutations
-from fleet.learn.mutations import Declared, Open, Proposal
+from fleet.learn import counting, journal
+from fleet.learn.journal import Declared, Open, Proposal
 from fleet.recall.search import Answer
 from fleet.store.workspace import Workspace
 
@@ -45,9 +45,9 @@ def declare(
         UsageError: no such mutation, or something is missing; nothing was written.
     """
     # Asked before it is declared: else the declaration itself would be the best answer.
-    is_oracle = bool(failed) and mutations.find(workspace, code).code == ORACLE
+    is_oracle = bool(failed) and journal.find(workspace, code).code == ORACLE
     known = search(workspace, failed, limit=ORACLE_HITS) if is_oracle else None
-    declared = mutations.declare(workspace, agent, session, code, failed, switch, why)
+    declared = journal.declare(workspace, agent, session, code, failed, switch, why)
     observing.noted(workspace, agent, session, "dead-end", f"Dead end: {declared.failed} — {switch}")
     return declared, known
 
@@ -60,7 +60,7 @@ def handover(workspace: Workspace, agent: str, session: str) -> Handover:
         branch,
         path,
         journal.last_lines(workspace, agent),
-        mutations.open_attempts(workspace, agent, session),
+        journal.open_attempts(workspace, agent, session),
         counting.unfilled(workspace, agent),
-        mutations.proposals(workspace, agent),
+        journal.proposals(workspace, agent),
     )

@@ -8,10 +8,10 @@ import msgspec
 
 from fleet.app import observing
 from fleet.app.finding import find
-from fleet.learn import corrections, discoveries, editing, private, signals
+from fleet.learn import corrections, discoveries, inputs, private, signals
 from fleet.learn.corrections import Correction, Logged, Stated
 from fleet.learn.discoveries import Finding
-from fleet.learn.editing import Change
+from fleet.learn.inputs import Change
 from fleet.learn.signals import Waiting
 from fleet.model import edits
 from fleet.model.discovery import Discovery
@@ -25,8 +25,8 @@ from fleet.reflect.memory_md import FILE_NAME as MEMORY
 from fleet.store import runs
 from fleet.store.runs import Field, Noted
 from fleet.store.workspace import Workspace, Writer
+from fleet.text.advice import ASK_FOR_MORE, is_routine
 from fleet.text.similarity import ALIKE_MIN, TURNS, near
-from fleet.text.telling import ASK_FOR_MORE, is_routine
 
 __all__ = [
     "Changed",
@@ -281,7 +281,7 @@ def history(workspace: Workspace, prefix: str) -> History:
         NoError: no lesson begins like that, or more than one.
     """
     known = find(workspace, prefix)
-    return History(known.id, editing.history(known))
+    return History(known.id, inputs.history(known))
 
 
 def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
@@ -358,15 +358,15 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
         RefusedError: beyond a limit.
         NoError: there is no such lesson.
     """
-    changes = [editing.parse(each) for each in said]
+    changes = [inputs.parse(each) for each in said]
     for each in changes:
         _check_trigger(str(each.value) if each.field == "trigger" else "", "changed")
     # What the logs owe goes first: the stamp of this edit is then larger than all that was read.
     corrections.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         known = find(workspace, prefix)
-        editing.check_known(known, changes)
-        wanted = [each for each in changes if editing.differs(known, each)]
+        inputs.check_known(known, changes)
+        wanted = [each for each in changes if inputs.differs(known, each)]
         with runs.noting(workspace, agent, "edit") as noted:
             if wanted:
                 _apply(writer, known, wanted)
@@ -375,7 +375,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
     after = find(workspace, known.id)
     return Edited(
         after.id,
-        editing.history(after),
+        inputs.history(after),
         sorted({each.field for each in wanted}),
         tuple(sorted({kind for each in changes for kind in each.secrets})),
         _twins(workspace, after.id, changes),

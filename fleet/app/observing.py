@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fleet.hosts import local, reflog
+from fleet.hosts import local
 from fleet.hosts.calls import CONFIG, Call
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import daily_log, observations, scratchpad
@@ -159,7 +159,7 @@ def is_off(call: Call) -> bool:
 
 def committed(call: Call, cwd: str) -> None:
     """Note the commits that the reflog has grown by; a commit that takes another one back is a dead end."""
-    for what, subject in reflog.fresh(call.root, cwd or call.root):
+    for what, subject in local.new_commits(call.root, cwd or call.root):
         if what in COMMITTED or what == "revert":
             is_revert = what == "revert" or subject.startswith(_REVERT)
             taken = subject.removeprefix(_REVERT).removesuffix('"')

@@ -15,8 +15,8 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold, groups, united
-from fleet.recall import page
-from fleet.recall.page import Share
+from fleet.recall import wording
+from fleet.recall.wording import Share
 from fleet.reflect.clusters import Clusters, clustered, grouped
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, Read, entries
@@ -57,7 +57,7 @@ def write_page(workspace: Workspace) -> bool:
 def everything(workspace: Workspace) -> str:
     """Return a page with every lesson and every discovery of the clan."""
     lessons, found = list(workspace.patterns.lessons()), workspace.discoveries.shown()
-    return page.render_all(lessons, found, members=workspace.emoji())
+    return wording.render_all(lessons, found, members=workspace.emoji())
 
 
 def _page(
@@ -69,7 +69,7 @@ def _page(
     count: int,
 ) -> bytes:
     shown, opposed = grouped(best, found, look), _opposed(found, look)
-    return page.render_page(
+    return wording.render_page(
         [each.lesson for each in shown],
         members=members,
         lessons_max=count,
@@ -111,8 +111,8 @@ def of_branch(read: Callable[[str], bytes]) -> Files:
     if lessons:
         pages[PAGE] = _page(clan.best, alike, best.get, total, members, limits.PAGE_LESSONS_MAX)
     if told:
-        pages[DISCOVERIES_PAGE] = page.render_discoveries(found, members=members).encode()
-    pages[FRONT_PAGE] = page.render_front(
+        pages[DISCOVERIES_PAGE] = wording.render_discoveries(found, members=members).encode()
+    pages[FRONT_PAGE] = wording.render_front(
         clan.newest,
         found,
         _shares(clan, found),

@@ -9,7 +9,7 @@ from fleet.model import edits, limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import counted, not_working
-from fleet.reflect import clusters, evidence, exposure, inbox, promotion, witnesses
+from fleet.reflect import clusters, evidence, exposure, inbox, promotion
 from fleet.reflect.clusters import Clusters
 from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import FILE_NAME
@@ -237,7 +237,7 @@ def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *,
     def rights() -> Mapping[str, str]:
         return counting.rights(writer.workspace, writer.agent)
 
-    witness = witnesses.witness(writer.workspace)
+    witness = evidence.witness(writer.workspace)
     return promotion.promote_due(writer, looked, lessons, rights=rights, is_all=is_all, witness=witness)
 
 
@@ -264,7 +264,7 @@ def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Patte
     """
     if not after.is_listed:
         return before.is_listed
-    settings, who = workspace.config.promotion, witnesses.witness(workspace)
+    settings, who = workspace.config.promotion, evidence.witness(workspace)
     stood, stands = (bool(evidence.due([each], agent, settings, set(), who)) for each in (before, after))
     return stood and not stands
 

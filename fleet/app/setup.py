@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fleet.app import sharing
 from fleet.hosts import install as settings
 from fleet.hosts import local
-from fleet.hosts.answers import CONTEXT_CHARS_MAX
+from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.learn import discoveries, restore
 from fleet.model import names
 from fleet.model.errors import FleetError, RefusedError, UsageError

@@ -11,13 +11,13 @@ import msgspec
 
 from crdt import clock
 from fleet.app import inbox, pages, reflecting, starting, undoing
-from fleet.learn import counting, discoveries, replica_conflict
+from fleet.learn import counting, discoveries, restore
 from fleet.learn import purge as purging
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
-from fleet.reflect import witnesses
+from fleet.reflect import evidence
 from fleet.share import outgoing, policy
 from fleet.share.git import (
     GitRemote,
@@ -233,7 +233,7 @@ def synced(
                 workspace.warn(warning)
         _note_answer(workspace, last_sync=workspace.wall())
         policy.note_seen(workspace, done.came, done.lost)
-        witnesses.look_up(workspace)
+        evidence.look_up(workspace)
     pages.write_page(workspace)
     return Synced(
         remote=remote.name if remote is not None else "",
@@ -321,8 +321,8 @@ def _settled(workspace: Workspace) -> list[str]:
 
 
 def _give_up_names(workspace: Workspace, fetched: list[Line], before: Callable[[str], Line | None]) -> None:
-    if conflicts := replica_conflict.found(workspace, fetched, before):
-        replica_conflict.resolve(workspace, conflicts)
+    if conflicts := restore.found(workspace, fetched, before):
+        restore.resolve(workspace, conflicts)
 
 
 def _take_seat(workspace: Workspace, agent: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fleet.app import finding, guarding, reflecting
 from fleet.app.finding import sources
-from fleet.learn import attempts, counting, mutations
+from fleet.learn import attempts, counting, journal
 from fleet.model import names
 from fleet.model.errors import DiskError
 from fleet.model.pattern import Pattern
@@ -22,7 +22,7 @@ from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, counted
-from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, notes, promotion, witnesses
+from fleet.reflect import clusters, evidence, exposure, housekeeping, inbox, memory_md, promotion
 from fleet.reflect.clusters import grouped
 from fleet.store import git, trust
 from fleet.store.query import Patterns, ranked
@@ -143,7 +143,7 @@ def session_start(
 
 def _by(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:
     """Return who said each of some lessons, those of this folder apart: whoever pushed it, else the agent."""
-    groups, brought = witnesses.known_groups(workspace), workspace.trust.brought()
+    groups, brought = evidence.known_groups(workspace), workspace.trust.brought()
     found = {}
     for each in lessons:
         if each.by and each.by not in each.mine:
@@ -231,19 +231,19 @@ def _memory(workspace: Workspace, agent: str) -> str:
 
 def _with_notes(workspace: Workspace, agent: str, memory: str) -> str:
     """Return a memory as the agent reads it: its hot part, its newest notes, and what is known of people."""
-    people = workspace.files.read(workspace.home(agent) / notes.USER_MODEL).decode("utf-8", "replace")
-    known = notes.known_of_people(people, _PEOPLE_CHARS)
-    kept = notes.newest(memory_md.without_comments(memory))
+    people = workspace.files.read(workspace.home(agent) / memory_md.USER_MODEL).decode("utf-8", "replace")
+    known = memory_md.known_of_people(people, _PEOPLE_CHARS)
+    kept = memory_md.newest(memory_md.without_comments(memory))
     parts = [memory_md.hot(memory), kept and f"Notes:\n{kept}", known and f"Of people:\n{known}"]
     return "\n\n".join(filter(None, parts))
 
 
 def _due_checks(workspace: Workspace, agent: str) -> list[str]:
     """Return what is to be looked at again by now, a line each."""
-    page = workspace.files.read(workspace.home(agent) / notes.CHECKS).decode("utf-8", "replace")
+    page = workspace.files.read(workspace.home(agent) / memory_md.CHECKS).decode("utf-8", "replace")
     now_s = workspace.world.wall_ms() // 1000
     now, since = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
-    return notes.due(page, now, since) if page else []
+    return memory_md.due(page, now, since) if page else []
 
 
 def _undecided(workspace: Workspace, agent: str) -> list[str]:
@@ -267,7 +267,7 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
     if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
         lines += trust.sentences(each for each in workspace.trust.held() if each.is_asked)
     lines += reflecting.to_review(clusters.last_weighed(workspace))
-    for each in mutations.proposals(workspace, agent):
+    for each in journal.proposals(workspace, agent):
         lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")
     return lines
 

@@ -22,11 +22,11 @@ from fleet.model.errors import DiskError, FleetError, NoError
 from fleet.model.line import Line
 from fleet.model.names import normalise
 from fleet.model.pattern import fold
-from fleet.reflect import inbox, notes, reflectors, rules
+from fleet.reflect import inbox, memory_md, reflectors, rules
+from fleet.reflect.digest import Support
 from fleet.reflect.inbox import Item
 from fleet.reflect.records import Written
 from fleet.reflect.reflection import Lesson, Reflection
-from fleet.reflect.support import Support
 from fleet.store import consent, runs
 from fleet.store.lines import screened
 from fleet.store.runs import Edit, Field, Run
@@ -198,7 +198,7 @@ def _carried(home: PurePosixPath, run: Run) -> Iterable[Written]:
             yield Written(name=name, ids=(each.path,), count=len(fresh) if name != "skill" else 1)
 
 
-_FILES = {_MEMORY: "notes", "skills": "skill", notes.USER_MODEL: "user-model", notes.CHECKS: "next-check"}
+_FILES = {_MEMORY: "notes", "skills": "skill", memory_md.USER_MODEL: "user-model", memory_md.CHECKS: "next-check"}
 
 
 def _carried_out(workspace: Workspace, run: str) -> Run | None:
@@ -440,14 +440,14 @@ def _notes(about: _About) -> _Part:
         else:
             said.append(each)
     before = workspace.files.read(workspace.root / about.home(_MEMORY))
-    noted = notes.add(before, said, day, about.agent)
+    noted = memory_md.add(before, said, day, about.agent)
     edits = list[Edit]()
     if noted.added:
         edits.append(_edit(workspace, about.home(_MEMORY), noted.page))
     if noted.archived:
         path = about.home(f"archive-{day}.md")
         known = workspace.files.read(workspace.root / path)
-        edits.append(_edit(workspace, path, notes.archive(known, noted.archived, about.agent, day)))
+        edits.append(_edit(workspace, path, memory_md.archive(known, noted.archived, about.agent, day)))
     writer = Written(name="notes", count=len(noted.added), ids=noted.added, skipped=(*skipped, *noted.skipped))
     return _Part(writer, edits=tuple(edits), items=tuple(items))
 
@@ -517,9 +517,9 @@ def _user_model(about: _About) -> _Part:
                 good.append(each)
         if good:
             updates[peer] = tuple(good)
-    path, workspace = about.home(notes.USER_MODEL), about.workspace
+    path, workspace = about.home(memory_md.USER_MODEL), about.workspace
     before = workspace.files.read(workspace.root / path)
-    after, added = notes.observed(before, updates, workspace.wall()[:10])
+    after, added = memory_md.observed(before, updates, workspace.wall()[:10])
     edits = (_edit(workspace, path, after),) if added else ()
     fresh = updates if added else {}
     return _Part(
@@ -534,9 +534,9 @@ def _next_check(about: _About) -> _Part:
     now = datetime.fromisoformat(workspace.wall()[:19]).replace(tzinfo=UTC)
     if not now < datetime.fromisoformat(at) < now + timedelta(days=_CHECK_DAYS_MAX):
         return _Part(Written(name="next-check", skipped=(f"{at} is past, or more than a year away",)))
-    path = about.home(notes.CHECKS)
+    path = about.home(memory_md.CHECKS)
     before = workspace.files.read(workspace.root / path)
-    after = notes.with_check(before, at, f"look at what session {about.session.id[:36]} left")
+    after = memory_md.with_check(before, at, f"look at what session {about.session.id[:36]} left")
     edits = (_edit(workspace, path, after),) if after != before else ()
     return _Part(Written(name="next-check", ids=(at,) * len(edits), count=len(edits)), edits=edits)
 

@@ -8,9 +8,9 @@ import typer
 from fleet.app import journaling, searching
 from fleet.app.journaling import Handover
 from fleet.cli import completing, output
+from fleet.learn import journal
 from fleet.learn import journal as log
-from fleet.learn import mutations
-from fleet.learn.mutations import Declared, Open, Proposal
+from fleet.learn.journal import Declared, Open, Proposal
 from fleet.model.errors import DiskError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
@@ -124,16 +124,16 @@ def _mutate(
         )
     with output.opened(directory) as workspace:
         if listed:
-            _tell_strategies(mutations.strategies(workspace), as_json=as_json)
+            _tell_strategies(journal.strategies(workspace), as_json=as_json)
             return
         who, named = output.agent_in(workspace, agent, or_guest=True), output.session_named(session)
         if proposed:
-            _tell_proposals(mutations.proposals(workspace, who), as_json=as_json)
+            _tell_proposals(journal.proposals(workspace, who), as_json=as_json)
         elif drop:
-            dropped = mutations.drop(workspace, who, drop)
+            dropped = journal.drop(workspace, who, drop)
             output.tell({"dropped": dropped.id}, f"{dropped.id} is proposed no more", as_json=as_json)
         elif worked:
-            event = mutations.worked(workspace, who, named, "")
+            event = journal.worked(workspace, who, named, "")
             text = f"{event['code']} ({event['name']}) worked: recorded, and proposed as a lesson"
             output.tell({"worked": event["id"]}, f"{text}. `fleet mutate --proposed` has the command", as_json=as_json)
         else:
@@ -141,7 +141,7 @@ def _mutate(
             _tell_declared(workspace, declared, known, as_json=as_json)
 
 
-def _tell_strategies(known: tuple[mutations.Strategy, ...], *, as_json: bool) -> None:
+def _tell_strategies(known: tuple[journal.Strategy, ...], *, as_json: bool) -> None:
     rows = [{"code": s.code, "name": s.name, "when": s.when, "example": s.example} for s in known]
     text = "\n".join(f"{s.code} {s.name}: {s.when}\n   e.g. {s.example}" for s in known)
     output.tell({"mutations": output.cleaned(rows)}, text, as_json=as_json)

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from fleet.hosts import answers, local, reflog
+from fleet.hosts import local, payloads
 from fleet.hosts.calls import (
     AT_THE_END,
     AT_THE_START,
@@ -103,7 +103,7 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
         return _NOTHING
     from fleet.app import hearing
 
-    return answers.output(payload, hearing.answer(call, payload))
+    return payloads.output(payload, hearing.answer(call, payload))
 
 
 def _is_heard(event: str) -> bool:
@@ -143,7 +143,7 @@ def _has_happened(call: Call, payload: Payload) -> bool:
     """Tell whether a command left a commit, or was one that a lesson told to run."""
     if not payload.command:
         return False
-    if reflog.has_grown(call.root, payload.cwd or call.root):
+    if local.has_commits(call.root, payload.cwd or call.root):
         return True
     return Ready(call.root, call.agent).has_rows() and any(word.startswith("use ") for word in call.told.words())
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import NamedTuple
 
-from fleet.learn import corrections_md, echoes, inputs, private, signals
+from fleet.learn import corrections_md, inputs, private, signals
 from fleet.learn.corrections_md import RELAPSED, Bound, Record, Statement
 from fleet.learn.counting import (
     WAIT_S,
@@ -31,8 +31,8 @@ from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, fold, united
 from fleet.store import semantic
 from fleet.store.workspace import Workspace, Writer
+from fleet.text.advice import ASK_FOR_THE_RULE, tells_what_happened
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
-from fleet.text.telling import ASK_FOR_THE_RULE, tells_what_happened
 
 __all__ = [
     "FILE_NAME",
@@ -374,10 +374,10 @@ def _written(entry: Correction, now: str) -> tuple[str, str]:
 
 def _echoed(entry: Correction, target: _Target, was_shown: WasShown, now_ms: int) -> str:
     """Return the id of the lesson that was shown, and that this correction only repeats; "" for a correction."""
-    if copied := echoes.injected_id(entry.pattern):
+    if copied := signals.injected_id(entry.pattern):
         return copied
     lesson = target.lesson
-    if lesson is None or not echoes.is_echo(entry.wrong, entry.right, entry.pattern, [(lesson.text, lesson.correct)]):
+    if lesson is None or not signals.is_echo(entry.wrong, entry.right, entry.pattern, [(lesson.text, lesson.correct)]):
         return ""
     return target.id if was_shown([target.id], now_ms) else ""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
-from fleet.learn import corrections_md, echoes, private, signals
+from fleet.learn import corrections_md, private, signals
 from fleet.learn.corrections_md import MOVED, PART, RELAPSED, Bound, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
@@ -405,7 +405,7 @@ def _lesson_text(entry: Entry) -> str:
 
     Nor is one that was copied from what fleet shows: an echo is no new observation.
     """
-    clean = "" if echoes.injected_id(entry.pattern) else _clean(entry.pattern)
+    clean = "" if signals.injected_id(entry.pattern) else _clean(entry.pattern)
     return clean if normalise(clean) else ""
 
 

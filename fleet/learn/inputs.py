@@ -1,12 +1,18 @@
 """Validation of the words that people and agents give: cleaned, screened for secrets, held to the limits."""
 
+import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from fleet.model import limits
 from fleet.model.errors import RefusedError, UsageError
+from fleet.model.line import BadLineError, canonical, check_value
 from fleet.model.names import normalise
+from fleet.model.pattern import Pattern
 from fleet.text import screening
 
 
@@ -55,3 +61,148 @@ def has_words(text: str) -> bool:
 def kinds(entered: Iterable[Text]) -> tuple[str, ...]:
     """Return the kinds of secrets that were taken out of several texts, sorted, each once."""
     return tuple(sorted({kind for each in entered for kind in each.secrets}))
+
+
+STATES = ("candidate", "published")
+"""What ``state`` may be set to; out is no state but a remove."""
+
+_WORDS = frozenset({"category", "correct", "scope", "state", "text", "title"})  # never read as JSON
+ALIASES = {"right": "correct", "pattern": "text", "lesson": "text", "tag": "tags"}
+"""Names of fields as `fleet correct` has them, each with its name in a record."""
+KNOWN = frozenset(
+    {"category", "correct", "importance", "scope", "source", "state", "tags", "text", "title", "trigger", "wrong"}
+)
+"""Fields that mean something to fleet. Others come from newer versions, and can be changed where they are."""
+_RESERVED = {
+    "merged_into": "`fleet merge A B` sets it, `fleet unmerge A` clears it",
+    "id": "an id is computed once, from the first text, and never again",
+    "v": "it says which version wrote a line",
+}
+_ATTRIBUTION = re.compile(r"agent\.[0-9a-f]{8}", re.ASCII)
+_NAME = re.compile(r"[a-z][a-z0-9_.-]*", re.ASCII)
+
+
+class Change(NamedTuple):
+    """One field, its new value, and the kinds of secrets that were taken out of it."""
+
+    field: str
+    value: Any
+    secrets: tuple[str, ...] = ()
+
+
+def parse(said: str) -> Change:
+    """Read ``field=value``, screened and held to the limits.
+
+    A value is text. For fields that are not words by nature it is JSON when it parses as a list, a number or a boolean;
+    ``tags`` is a list, or words between commas.
+
+    Raises:
+        UsageError: no ``field=value``, a field that is not set this way, or a value that it cannot have.
+        RefusedError: beyond a limit.
+    """
+    field, equals, given = said.partition("=")
+    field = ALIASES.get(field.strip(), field.strip())
+    if not equals or not field:
+        raise UsageError(f"--set takes field=value, not {said[:60]!r}. Nothing was changed")
+    _check_name(field)
+    change = _tags(given) if field == "tags" else _screened(field, given if field in _WORDS else _as_json(given))
+    _check_meaning(change)
+    try:
+        check_value(field, change.value)
+    except BadLineError as why:
+        raise RefusedError(f"{why}; nothing was changed. Say it shorter") from why
+    return change
+
+
+def _check_name(field: str) -> None:
+    if why := _RESERVED.get(field):
+        raise UsageError(f"'{field}' is not edited: {why}. Nothing was changed")
+    if _ATTRIBUTION.fullmatch(field):
+        raise UsageError(f"'{field}' tells who logged an imported record, and is not edited. Nothing was changed")
+    if len(field) > limits.NAME_CHARS_MAX or not _NAME.fullmatch(field):
+        raise UsageError(
+            f"{field[:60]!r} cannot be a field's name: up to {limits.NAME_CHARS_MAX} of a-z, 0-9, '.', '_' and '-'. "
+            "Nothing was changed"
+        )
+
+
+def check_known(known: Pattern, changes: Iterable[Change]) -> None:
+    """Check that each field means something, or is there already.
+
+    Raises:
+        UsageError: one does not; the nearest that does is named.
+    """
+    for field in (each.field for each in changes):
+        if field in KNOWN or field in known.fields:
+            continue
+        near = difflib.get_close_matches(field, sorted({*KNOWN, *ALIASES, *known.fields}), n=1)
+        meant = f"; did you mean '{near[0]}'?" if near else f": one of {', '.join(sorted(KNOWN))}."
+        raise UsageError(f"a lesson has no field '{field}'{meant} Nothing was changed")
+
+
+def _as_json(given: str) -> Any:
+    try:
+        found = msgspec.json.decode(given.encode("utf-8", "surrogateescape"))
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return given
+    return found if isinstance(found, list | int | float) else given
+
+
+def _tags(given: str) -> Change:
+    found = _as_json(given)
+    listed = found if isinstance(found, list) else given.split(",")
+    if not all(isinstance(tag, str) for tag in listed):
+        raise UsageError("tags are words: --set tags=ci,arm64, or a JSON list of texts. Nothing was changed")
+    screened = [enter("set tags", tag) for tag in listed]
+    words = sorted({tag.text.replace(",", " ") for tag in screened if tag.text})
+    return Change("tags", words, kinds(screened))
+
+
+def _screened(field: str, value: Any) -> Change:
+    """Clean every text in a value. A lesson is one line, and so is all that the page shows."""
+    met: list[Text] = []
+
+    def clean(inner: Any, depth: int) -> Any:
+        if depth > limits.DEPTH_MAX:
+            raise RefusedError(f"'{field}' is nested deeper than {limits.DEPTH_MAX}; nothing was changed")
+        if isinstance(inner, str):
+            met.append(enter(f"set {field}", inner))
+            return met[-1].text
+        if isinstance(inner, list):
+            return [clean(each, depth + 1) for each in inner]
+        if isinstance(inner, dict):
+            return {clean(key, depth + 1): clean(each, depth + 1) for key, each in inner.items()}
+        return inner
+
+    return Change(field, clean(value, 0), kinds(met))
+
+
+def _check_meaning(change: Change) -> None:
+    field, value = change.field, change.value
+    if field == "text" and not has_words(value):
+        raise UsageError("a lesson needs a text with words in it; `fleet retire` takes one out. Nothing was changed")
+    if field == "state" and value not in STATES:
+        raise UsageError(
+            f"state is {' or '.join(STATES)}, not {value[:40]!r}; `fleet retire` takes one out. Nothing was changed"
+        )
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if field == "importance" and not (is_number and 0 <= value <= 1):
+        raise UsageError("importance is a number from 0 to 1. Nothing was changed")
+
+
+def differs(known: Pattern, change: Change) -> bool:
+    """Tell whether a change would change anything: compared as canonical bytes, ``1`` is not ``true``."""
+    return change.field not in known.fields or canonical(known.fields[change.field]) != canonical(change.value)
+
+
+def history(known: Pattern) -> dict[str, dict[str, Any]]:
+    """Return each field's value, and when and by whom it was set; both are None for a field as first logged."""
+    return {
+        field: {
+            "value": value,
+            "at": known.edited[field][0] if field in known.edited else None,
+            "by": known.edited[field][1] if field in known.edited else None,
+        }
+        for field, value in sorted(known.fields.items())
+        if value != "" or field in KNOWN  # an unknown field is unset by an empty value
+    }

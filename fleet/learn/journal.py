@@ -7,16 +7,19 @@ Times are UTC.
 """
 
 import re
-from collections.abc import Sequence
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from fleet.learn import inputs
-from fleet.model.errors import UsageError
+from fleet.learn import attempts, inputs
+from fleet.model.errors import NoError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text import markdown, screening
+from fleet.text.screening import for_terminal, one_line, redact
 
 FILE_NAME = "JOURNAL.md"
 FOLDER = "journals"
@@ -216,3 +219,351 @@ class Screened:
         """Return labels and fields, without those that have no words."""
         found = ((label, self.line(label.lower(), text)) for label, text in texts.items())
         return [(label, line) for label, line in found if line]
+
+
+if TYPE_CHECKING:
+    from fleet.learn.attempts import Blocked, Event, Streak
+
+WIDTH = 64
+"""Columns of a declaration's block."""
+STREAKS_SHOWN_MAX = 20
+WAY_OUT = 'fleet mutate M5 --failed "what does not work" --switch "what you do instead" --why "why it should work"'
+_WORDS_SHOWN_MAX = 160
+
+
+class Strategy(NamedTuple):
+    """One of the eight ways out of a stuck approach.
+
+    Attributes:
+        code: ``M1`` to ``M8``.
+        name: what it is called here: fleets name them differently.
+        when: what it is for.
+        example: what it looks like.
+    """
+
+    code: str
+    name: str
+    when: str
+    example: str
+
+
+STRATEGIES = (
+    Strategy(
+        "M1",
+        "Fallback Dependency",
+        "something outside is down, broken or limits you",
+        "the package mirror answers 503: install from the other mirror, and go on",
+    ),
+    Strategy(
+        "M2",
+        "Extreme Debug Logging",
+        "you cannot see what fails",
+        "the deploy dies without a word: print before and after each step, and change nothing else until it speaks",
+    ),
+    Strategy(
+        "M3",
+        "Hardcode & Isolate",
+        "too many things vary at once",
+        "the login fails: write token and host into one curl call, and see whether that works",
+    ),
+    Strategy(
+        "M4",
+        "Switch Libraries",
+        "the library itself is at fault, not how you use it",
+        "the parser loses umlauts in its newest version too: take another parser",
+    ),
+    Strategy(
+        "M5",
+        "Reduce Scope",
+        "the problem is too large to debug whole",
+        "the import of 40 files fails: import one, get it green, then add the next",
+    ),
+    Strategy(
+        "M6",
+        "Invert the Approach",
+        "the approach is wrong, not its details",
+        "patching generated files gets undone: change the generator instead",
+    ),
+    Strategy(
+        "M7",
+        "Ask the Oracle",
+        "somebody knows this already",
+        "an odd answer from the billing service: look into the fleet's lessons and discoveries before the next line",
+    ),
+    Strategy(
+        "M8",
+        "Read the Error",
+        "the output says what is wrong, and you have not acted on it",
+        "it says that the field region is missing: pass region, and leave the rest alone",
+    ),
+)
+CODES = tuple(strategy.code for strategy in STRATEGIES)
+
+
+class Declared(NamedTuple):
+    """A declaration as it was written.
+
+    Attributes:
+        id: ``m-`` and 8 hex.
+        strategy: what was chosen.
+        path: of the journal.
+        block: what stands in it.
+        failed: what did not work, screened.
+        opened: the families whose doors it opens, or whose failures it speaks of.
+        secrets: kinds of secrets that were taken out.
+    """
+
+    id: str
+    strategy: Strategy
+    path: Path
+    block: str
+    failed: str
+    opened: tuple[str, ...]
+    secrets: tuple[str, ...]
+
+
+class Proposal(NamedTuple):
+    """A mutation that worked, and the command that makes a lesson of it."""
+
+    id: str
+    code: str
+    name: str
+    failed: str
+    switch: str
+    why: str
+    command: str
+
+
+class Open(NamedTuple):
+    """Failures that nothing has ended yet.
+
+    Attributes:
+        session: whose.
+        family: of the commands.
+        command: the newest of them.
+        said: the error's last line.
+        times: failures in a row.
+        is_closed: whether trying it again unchanged would be stopped.
+    """
+
+    session: str
+    family: str
+    command: str
+    said: str
+    times: int
+    is_closed: bool
+
+
+def message(blocked: "Blocked") -> str:
+    """Return the text for an agent whose command is stopped: what happened, what it means, and the ways out."""
+    rows = [
+        f"fleet: stopped before another try of `{blocked.command}`",
+        f"{blocked.count} failures in a row had the same error, and no file has changed since its last one:",
+        f"    {blocked.said or '(no output)'}",
+        "The same again would fail the same way. Nothing is lost, and any other command is free.",
+        "Either change something first: an edit opens this command again.",
+        "Or declare another strategy, which allows one more try; a `## MUTATION:` block in JOURNAL.md does the same:",
+        f"    {WAY_OUT}",
+        *(f"  {each.code} {each.name}: {each.when}" for each in _named(blocked.names)),
+    ]
+    return redact(for_terminal("\n".join(rows)))
+
+
+def strategies(workspace: Workspace) -> tuple[Strategy, ...]:
+    """Return the eight strategies under the names that they have here.
+
+    Raises:
+        UsageError: ``fleet.toml`` names one that does not exist.
+    """
+    names = workspace.config.attempts.names
+    if unknown := sorted(names.keys() - set(CODES)):
+        raise UsageError(
+            f"[attempts] names has {unknown[0][:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written; "
+            "mend fleet.toml and try again"
+        )
+    return _named(names)
+
+
+def _named(names: Mapping[str, str]) -> tuple[Strategy, ...]:
+    return tuple(each._replace(name=names.get(each.code) or each.name) for each in STRATEGIES)
+
+
+def find(workspace: Workspace, said: str) -> Strategy:
+    """Return the strategy that a code, or a name, means.
+
+    Raises:
+        UsageError: there is none.
+    """
+    wanted = said.strip().casefold()
+    for strategy in strategies(workspace):
+        if wanted in (strategy.code.casefold(), strategy.name.casefold()):
+            return strategy
+    raise UsageError(
+        f"there is no mutation {said[:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written. "
+        "`fleet mutate --list` says which is for what"
+    )
+
+
+def declare(workspace: Workspace, agent: str, session: str, code: str, failed: str, switch: str, why: str) -> Declared:
+    """Declare a mutation: into the journal, durable, and the closed doors are open for one more try.
+
+    Without a session it counts for all sessions of the agent: a command line does not know the host's.
+
+    Raises:
+        UsageError: an unknown code, or a field without words.
+        RefusedError: a field is too long.
+        DiskError: it did not reach the disk.
+    """
+    strategy = find(workspace, code)
+    screened = Screened()
+    texts = {name: screened.line(name, text) for name, text in (("failed", failed), ("switch", switch), ("why", why))}
+    if empty := next((name for name, text in texts.items() if not text), ""):
+        raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
+    limit = workspace.config.attempts.limit
+    stuck = _stuck(attempts.state(workspace.root, agent).of(session), limit)
+    times = max((streak.count for streak in stuck), default=0)
+    block = _block(strategy, times, texts["failed"], texts["switch"], texts["why"])
+    path, _ = append(workspace, agent, block)
+    declared = Declared(
+        id=f"m-{workspace.world.entropy(4).hex()}",
+        strategy=strategy,
+        path=path,
+        block=block,
+        failed=texts["failed"],
+        opened=tuple(dict.fromkeys(streak.family for streak in stuck)),
+        secrets=tuple(sorted(screened.secrets)),
+    )
+    attempts.append(
+        workspace.root,
+        agent,
+        {
+            "event": "declared",
+            "id": declared.id,
+            "session": session,
+            "families": list(declared.opened),
+            "code": strategy.code,
+            "name": strategy.name,
+            **texts,
+            "at_ns": workspace.world.wall_ms() * 1_000_000,
+        },
+    )
+    return declared
+
+
+def _stuck(streaks: "list[Streak]", limit: int) -> "list[Streak]":
+    """Return what a declaration speaks of: closed doors; where there are none, what has failed at all."""
+    return [streak for streak in streaks if streak.count >= limit] or streaks
+
+
+def _block(strategy: Strategy, times: int, failed: str, switch: str, why: str) -> str:
+    rows = [f"## MUTATION: {strategy.code} ({strategy.name})"]
+    often = f"{times}x " if times else ""  # what nobody counted is not said to have been
+    for label, text in ((f"Failed {often}on: ", failed), ("Switching to: ", switch), ("Rationale: ", why)):
+        indent = " " * len(label)
+        rows += textwrap.wrap(
+            label + text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    return "\n".join(rows)
+
+
+def record_success(workspace: Workspace, agent: str, mutation: "Event", proof: str) -> None:
+    """Note that a mutation worked: in the log of attempts, and as a line of the journal.
+
+    Args:
+        workspace: where.
+        agent: whose.
+        mutation: as it was declared.
+        proof: what shows it: a command, or the agent's words.
+    """
+    keys = ("id", "session", "code", "name", "failed", "switch", "why", "at_ns")
+    won = {key: mutation.get(key, "") for key in keys} | {"event": "won"}
+    attempts.append(workspace.root, agent, won)
+    about = f"{won['code']} ({won['name']}) worked on: {_short(won['failed'])}"
+    shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
+    append(workspace, agent, f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
+
+
+def worked(workspace: Workspace, agent: str, session: str, proof: str) -> "Event":
+    """Record, on the agent's word, that the newest declared mutation worked; return it.
+
+    Raises:
+        NoError: none is waiting.
+    """
+    waiting = [
+        event
+        for event in attempts.state(workspace.root, agent).declared.values()
+        if not session or event.get("session") in ("", session)
+    ]
+    if not waiting:
+        raise NoError("no declared mutation waits for its success; nothing was written")
+    record_success(workspace, agent, waiting[-1], Screened().line("ok", proof))
+    return waiting[-1]
+
+
+def proposals(workspace: Workspace, agent: str) -> list[Proposal]:
+    """Return the mutations that worked and are no pattern yet, oldest first, each with a ready command."""
+    won = attempts.state(workspace.root, agent).won
+    if not won:
+        return []
+    logged = workspace.files.read(workspace.home(agent) / "corrections.md")
+    return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
+
+
+def _proposal(event: "Event") -> Proposal:
+    code, name, failed, switch, why = (
+        one_line(redact(for_terminal(str(event.get(key, ""))))) for key in ("code", "name", "failed", "switch", "why")
+    )
+    words = {
+        "--wrong": failed,
+        "--right": switch,
+        "--pattern": f"When stuck on {_short(failed)}: {_short(switch)}",
+        "--source": f"mutation {code} ({name}) {event['id']}",
+    }
+    command = " ".join(["fleet correct", *(f"{option} {shlex.quote(text)}" for option, text in words.items())])
+    return Proposal(str(event["id"]), code, name, failed, switch, why, command)
+
+
+def as_pattern(workspace: Workspace, agent: str, won: Proposal) -> str:
+    """Return the lesson of a mutation that worked: "When ... fails with ..., ...", where the log knows the error."""
+    error = attempts.error_before(workspace.root, agent, won.id)
+    failed, switch = _short(won.failed), _short(won.switch)
+    return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
+
+
+def drop(workspace: Workspace, agent: str, prefix: str) -> Proposal:
+    """Propose a mutation no more.
+
+    Raises:
+        NoError: no proposal begins like this, or more than one.
+    """
+    wanted = prefix if prefix.startswith("m-") else f"m-{prefix}"
+    found = [each for each in proposals(workspace, agent) if each.id.startswith(wanted)]
+    if len(found) != 1:
+        raise NoError(
+            f"{len(found) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
+            "`fleet mutate --proposed` lists them"
+        )
+    attempts.append(workspace.root, agent, {"event": "dropped", "id": found[0].id})
+    return found[0]
+
+
+def open_attempts(workspace: Workspace, agent: str, session: str = "") -> list[Open]:
+    """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
+    settings = workspace.config.attempts
+    found = attempts.state(workspace.root, agent).of(session)
+    found.sort(key=lambda streak: streak.last.at_ns, reverse=True)
+    return [
+        Open(
+            streak.session,
+            streak.family,
+            streak.last.command,
+            streak.said,
+            streak.count,
+            streak.count >= settings.limit and not streak.is_open and not settings.off,
+        )
+        for streak in found[:STREAKS_SHOWN_MAX]
+    ]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _WORDS_SHOWN_MAX else text[: _WORDS_SHOWN_MAX - 1].rstrip() + "…"

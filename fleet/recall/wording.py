@@ -1,12 +1,17 @@
 """Words in which lessons and discoveries are told: a date, a name, the evidence, a discovery in one line or three."""
 
-from collections.abc import Iterable, Mapping
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from crdt import clock
-from fleet.model import names
+from fleet.model import limits, names
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
-from fleet.text.screening import readable
+from fleet.store.query import ranked
+from fleet.store.tree import DISCOVERIES_PAGE, FRONT_MARK, PAGE
+from fleet.text.screening import inert, markdown_escape, readable, screened
 
 LOG_A_CORRECTION = 'fleet correct --wrong "..." --right "..." --pattern "..."'
 STANDING = (
@@ -128,3 +133,293 @@ def _tags(entry: Discovery) -> str:
 def _confidence(entry: Discovery) -> str:
     level = readable(entry.confidence)
     return f"{level} confidence" if level else ""
+
+
+_GENERAL = "General"
+_INDENT = "  "
+_BREAK = "\\"
+"""At the end of a line: the next one is a line of its own. Two blanks would do too, but editors take them away."""
+
+_NAMES_MAX = 8
+
+_HEADER = "# What this clan has learned\n"
+_ORIGIN = """\
+Rendered by `fleet` from `patterns.jsonl` and never read back: an edit made here is lost with the next rendering.
+"""
+_EMPTY = f"""{_HEADER}
+Nothing yet. The first correction that an agent logs appears here:
+
+    {LOG_A_CORRECTION}
+
+{_ORIGIN}"""
+
+_FRONT = f"""{FRONT_MARK}
+# What our coding agents have learned
+
+This branch is what a clan of coding agents remembers, kept by `fleet`: each correction that one of them gets is a
+lesson that all of them start their next session with.
+
+**Join**: `fleet init --agent YOUR-NAME --remote ADDRESS-OF-THIS-REPOSITORY`, then `fleet sync`.
+"""
+_FRONT_LESSONS_MAX = 10
+_FRONT_DISCOVERIES_MAX = 5
+_FRONT_PAIRS_MAX = 5
+_FRONT_AGENTS_MAX = 50
+
+_OPENERS = frozenset("-+*=#>|~:_<[!$")
+_NUMBER = re.compile(r"\d{1,9}[.)]", re.ASCII)
+_CODE = re.compile(r"\\.|``+|`([^`]+(?:``+[^`]+)*)`(?!`)")
+"""An escape, a longer run, or a code span: its content is the group. Runs of another length do not end a span."""
+_BLANK = "\0"
+
+
+def render_page(
+    patterns: Iterable[Pattern],
+    *,
+    members: Mapping[str, str] = {},
+    lessons_max: int = limits.PAGE_LESSONS_MAX,
+    total: int | None = None,
+    wordings: Mapping[str, Sequence[Pattern]] = {},
+    opposed: Sequence[tuple[Pattern, Pattern]] = (),
+) -> str:
+    """Return ``patterns.md``: the best lessons, grouped by category. The same patterns give the same bytes.
+
+    Args:
+        patterns: the clan's lessons; those that are retired or have no text are passed over.
+        members: agent to emoji.
+        lessons_max: so many are shown, published ones first, then the most seen; the page says how many are not.
+        total: how many there are, when ``patterns`` are only those that may be among the best.
+        wordings: the other wordings of a lesson, by its id.
+        opposed: pairs of lessons that say the opposite of each other: shown as what they are, and not as rules.
+    """
+    against = {each.id for pair in opposed for each in pair}
+    listed = ranked((each for each in patterns if each.is_listed and each.id not in against), "sight")
+    shown = listed[: max(lessons_max, 0)]
+    total = len(listed) if total is None else total
+    if not total and not opposed:
+        return _EMPTY
+    contradictions = _contradictions(opposed, members)
+    return "\n".join([_HEADER, _summary(shown, total), _ORIGIN, *_groups(shown, members, wordings), *contradictions])
+
+
+def render_all(
+    patterns: Sequence[Pattern], discoveries: Iterable[Discovery], *, members: Mapping[str, str] = {}
+) -> str:
+    """Return a page with every lesson, and behind them every discovery, newest first, none left out."""
+    page = render_page(patterns, members=members, lessons_max=max(1, len(patterns)))
+    found = newest_first(discoveries)
+    if not found:
+        return page
+    heading = f"\n# What was found out ({counted(len(found), 'discovery', 'discoveries')})\n\n"
+    return page + heading + "".join(_discovery(entry, members) for entry in found)
+
+
+def render_discoveries(
+    discoveries: Iterable[Discovery], *, members: Mapping[str, str] = {}, count_max: int = limits.PAGE_LESSONS_MAX
+) -> str:
+    """Return ``discoveries.md``: the newest discoveries, a list item each, and how many more there are."""
+    found = newest_first(discoveries)
+    told = f"**{counted(len(found), 'discovery', 'discoveries')}**, newest first."
+    if left_out := len(found) - count_max:
+        told += f"\nThe newest {count_max:,} are shown. {left_out:,} more: `fleet gossip`" if left_out > 0 else ""
+    origin = _ORIGIN.replace("patterns.jsonl", "discoveries.jsonl")
+    rows = (_discovery(each, members) for each in found[:count_max])
+    return "\n".join(["# What this clan has found out\n", told + "\n", origin, *rows])
+
+
+class Share(NamedTuple):
+    """One agent's part of what a clan knows: how many lessons it logged, how many discoveries, and its newest stamp."""
+
+    lessons: int
+    discoveries: int
+    newest: str
+
+
+def render_front(
+    newest: Sequence[Pattern],
+    discoveries: Sequence[Discovery],
+    shares: Mapping[str, Share],
+    *,
+    total: int,
+    members: Mapping[str, str] = {},
+    opposed: Sequence[tuple[Pattern, Pattern]] = (),
+) -> str:
+    """Return ``README.md`` of the branch: how to join, the newest of all, what contradicts, and who logged how much.
+
+    Args:
+        newest: the newest lessons, newest first.
+        discoveries: all.
+        shares: agent to its part.
+        total: how many lessons there are.
+        members: agent to emoji.
+        opposed: pairs of lessons that say the opposite of each other.
+    """
+    pages = [f"[{counted(total, 'lesson', 'lessons')}]({PAGE})"] if total else []
+    found = newest_first(discoveries)
+    pages += [f"[{counted(len(found), 'discovery', 'discoveries')}]({DISCOVERIES_PAGE})"] if found else []
+    parts = [_FRONT, f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
+    if newest:
+        parts += ["## Newest lessons\n", *(_item(each, members) for each in newest[:_FRONT_LESSONS_MAX])]
+    if found:
+        parts += ["## Newest discoveries\n", *(_discovery(each, members) for each in found[:_FRONT_DISCOVERIES_MAX])]
+    parts += _contradictions(opposed[:_FRONT_PAIRS_MAX], members)
+    if shares:
+        most = sorted(shares.items(), key=lambda each: (-each[1].lessons, -each[1].discoveries, each[0]))
+        rows = [_share(agent, part, members) for agent, part in most[:_FRONT_AGENTS_MAX]]
+        left = [f"- {len(most) - len(rows):,} more\n"] if len(most) > len(rows) else []
+        parts += ["## By agent\n", "".join([*rows, *left])]
+    return "\n".join(parts)
+
+
+def _share(agent: str, part: Share, members: Mapping[str, str]) -> str:
+    told = [counted(part.lessons, "lesson", "lessons")] if part.lessons else []
+    told += [counted(part.discoveries, "discovery", "discoveries")] if part.discoveries else []
+    told += [f"newest of {newest}"] if (newest := day(part.newest)) else []
+    name = "imports" if agent == names.IMPORT else named(agent, members)
+    return f"- {markdown_escape(name)}: {', '.join(told)}\n"
+
+
+def _discovery(entry: Discovery, members: Mapping[str, str]) -> str:
+    """Return a discovery as one list item of one line: whatever it says, it structures nothing."""
+    author = named(entry.by.rpartition(".")[0], members)
+    filed = [day(entry.at), markdown_escape(author), _escaped(entry.type)]
+    where = _escaped(entry.context)
+    parts = [
+        " · ".join(filter(None, filed)),
+        f"in {where}" if where else "",
+        f"**{_escaped(entry.problem)}**" if _escaped(entry.problem) else "",
+        _escaped(entry.solution),
+    ]
+    tags = ", ".join(filter(None, map(_escaped, entry.tags)))
+    return f"- {': '.join(filter(None, parts))}{f' ({tags})' if tags else ''} · `{entry.id}`\n"
+
+
+def _escaped(value: object) -> str:
+    return markdown_escape(inert(screened(value)))
+
+
+def _summary(shown: list[Pattern], total: int) -> str:
+    text = f"**{counted(total, 'lesson', 'lessons')}**"
+    if published := sum(pattern.is_published for pattern in shown):
+        text += f", {published:,} of them published. Published lessons come first, then those seen most often."
+    else:
+        text += ". Those seen most often come first."
+    if left_out := total - len(shown):
+        text += f"\nThe best {len(shown):,} are shown. {left_out:,} more: `fleet patterns`"
+    return text + "\n"
+
+
+def _contradictions(opposed: Sequence[tuple[Pattern, Pattern]], members: Mapping[str, str]) -> Iterator[str]:
+    """Yield a heading and the pairs of lessons that contradict each other: two items, and a line between them."""
+    if opposed:
+        yield _heading("Contradictions: `fleet review` decides", len(opposed))
+    for one, other in opposed:
+        yield f"{_item(one, members)}{_INDENT}\n{_INDENT}or the opposite:\n"
+        yield _item(other, members)
+
+
+def _groups(
+    shown: list[Pattern], members: Mapping[str, str], wordings: Mapping[str, Sequence[Pattern]]
+) -> Iterator[str]:
+    """Yield headings and list items. The lessons come best first, so the group of the best one comes first, too."""
+    groups: dict[str, tuple[str, list[Pattern]]] = {}
+    for pattern in shown:
+        category = inert(screened(pattern.category)) or _GENERAL
+        key = unicodedata.normalize("NFC", category.casefold())
+        groups.setdefault(key, (category, []))[1].append(pattern)
+    for category, grouped in groups.values():
+        yield _heading(category, len(grouped))
+        for pattern in grouped:
+            yield _item(pattern, members, wordings.get(pattern.id, ()))
+
+
+def _heading(category: str, count: int) -> str:
+    """Return a heading, which cannot be wrapped: a name that is too long for its line ends in an ellipsis."""
+    room = limits.PAGE_COLUMNS_MAX - len(f"##  ({count})")
+    kept = category if len(category) <= room else category[:room] + "…"
+    while len(escaped := markdown_escape(kept)) > room:
+        kept = kept[:-2].rstrip() + "…"
+    return f"## {escaped} ({count})\n"
+
+
+def _item(pattern: Pattern, members: Mapping[str, str], wordings: Sequence[Pattern] = ()) -> str:
+    """Return one lesson as one list item: the lesson, the right way, its other wordings, the evidence, a line each."""
+    text = _words(pattern.text) or UNREADABLE.split()
+    parts = [["**" + text[0], *text[1:]]]
+    parts[0][-1] += "**"
+    if correct := _words(pattern.correct):
+        parts.append(["Right:", *correct])
+    parts += [["Also said:", *words, f"· `{other.id}`"] for other in wordings if (words := _words(other.text))]
+    parts.append(_evidence(pattern, members))
+    for part in parts[:-1]:
+        part[-1] += _BREAK
+    rows = [row for number, part in enumerate(parts) for row in _wrapped(part, _INDENT if number else "- ")]
+    return "\n".join(rows) + "\n"
+
+
+def _words(value: object) -> list[str]:
+    """Return a field's words, escaped. A line may break between any two of them.
+
+    A code span is one word, however long: a break inside might make a word of it begin a line as a list or a heading,
+    and within code no escape helps.
+    """
+    escaped = _CODE.sub(_whole, markdown_escape(inert(screened(value))))
+    return [word.replace(_BLANK, " ") for word in escaped.split()]
+
+
+def _whole(found: re.Match[str]) -> str:
+    return found[0].replace(" ", _BLANK) if found[1] else found[0]
+
+
+def _evidence(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
+    """Return how often, by whom and since when. A blank inside one of the words is not a place to wrap."""
+    times = pattern.count("seen")
+    words = ["seen", *(("once",) if times == 1 else (f"{times:,}", "times"))] if times else ["logged"]
+    if by := _authors(pattern, members):
+        words += ["by", *by]
+    if pattern.is_published:
+        words = ["published", "· " + words[0], *words[1:]]
+    if changed := edits(pattern, members):
+        words += ["·", *_words(changed)]
+    if since := day(pattern.at):
+        words.append(f"· since {since}")
+    return [*words, f"· `{pattern.id}`"]
+
+
+def _authors(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
+    logged_by = pattern.agents()
+    agents = [agent for agent in logged_by if agent != names.IMPORT]
+    shown = [markdown_escape(named(agent, members)) for agent in agents[:_NAMES_MAX]]
+    if len(agents) > _NAMES_MAX:
+        shown.append(f"{len(agents) - _NAMES_MAX:,} more")
+    if len(agents) < len(logged_by):
+        shown.append("an import")
+    return [name + "," for name in shown[:-1]] + shown[-1:]
+
+
+def _wrapped(words: list[str], first: str) -> list[str]:
+    """Fill lines of at most ``PAGE_COLUMNS_MAX`` characters; a longer word has a line to itself."""
+    whole = first + " ".join(words)
+    if len(whole) <= limits.PAGE_COLUMNS_MAX:
+        return [whole]
+    rows, row = [], first + words[0]
+    room = limits.PAGE_COLUMNS_MAX - len(row)
+    for word in words[1:]:
+        room -= 1 + len(word)
+        if room >= 0:
+            row += " " + word
+        else:
+            rows.append(row)
+            row = _INDENT + _inert(word)
+            room = limits.PAGE_COLUMNS_MAX - len(row)
+    return [*rows, row]
+
+
+def _inert(word: str) -> str:
+    """Return a word that may begin a line: what would be a list, heading, quote, rule, table or fence is escaped.
+
+    In the middle of a line none of them means anything, so the escape only stands where a line happens to break.
+    """
+    if word[0] in _OPENERS:
+        return "\\" + word
+    return f"{word[:-1]}\\{word[-1]}" if _NUMBER.fullmatch(word) else word

@@ -13,9 +13,9 @@ from functools import cache
 from typing import NamedTuple
 
 from fleet.reflect import topics
+from fleet.reflect.clusters import Recurrence, recurrences
 from fleet.reflect.daily_log import Block
 from fleet.reflect.observations import Said, matcher, words
-from fleet.reflect.recurring import Recurrence, grouped
 from fleet.reflect.topics import Topic
 from fleet.text import dates, screening, similarity
 
@@ -223,7 +223,7 @@ def planned(
 
     kept, skipped = _gathered(blocks)
     numbered = [(at, text) for at, each in enumerate(usable) for text in each.texts]
-    found, matched = grouped(kept, [*(text for _, text in numbered), *taken_back])
+    found, matched = recurrences(kept, [*(text for _, text in numbered), *taken_back])
     matched = {at: said for at, said in matched.items() if at < len(numbered)}
     recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
     flagged = tuple(each.text for each in recurred if each.is_directive)

@@ -1,4 +1,4 @@
-"""Evidence: the rules that make a lesson permanent, over records, without a file or a clock (DESIGN, section 7).
+"""Evidence: the rules that make a lesson permanent, over records, and who vouches for them (DESIGN, section 7).
 
 One way leads into an agent's memory without a person: its *own* third occurrence, relapses included, since an agent
 that makes a mistake again although it had read the lesson needs the lesson most. Its own is what was logged in this
@@ -11,8 +11,14 @@ one who pushes, are one witness.
 
 What is counted is a record, and what enters a memory is its words. So the words must be those that were counted:
 ``doubt`` says when somebody may have put other words in their place.
+
+Witnesses: lines are not signed, so a name proves nothing. What git tells is who committed to a writer's file (fleet
+commits under a word that stands for its machine), and in whose file a column came. Writers that share one of these are
+one witness, and so are the writers of this folder, and all those of whom nothing is known. Whoever pushes may invent
+commit authors, too: this tells careless floods from evidence, and is no proof.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -22,6 +28,8 @@ from fleet.model import names
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Pattern
 from fleet.store.config import Promotion
+from fleet.store.tree import TreeGoneError
+from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
 
 Witness = Callable[[str, str], str]
@@ -202,3 +210,91 @@ def borrowed(words: Pattern, agent: str, settings: Promotion, witness: Witness =
 def _editor(pattern: Pattern, field: str) -> str:
     """Return the writer that set a field, "" for a field as first logged."""
     return pattern.edited[field][1] if field in pattern.edited else ""
+
+
+_NOTE = "witnesses"
+_HERE, _UNKNOWN = "here", "unknown"
+_FOLDER = "patterns.d"
+
+
+def witness(workspace: Workspace) -> Witness:
+    """Return who vouches for what a writer says of a lesson. Looked for where others' evidence may be enough alone."""
+    if workspace.config.promotion.others != "auto":
+        return by_agent
+    groups, brought = _groups(workspace), workspace.trust.brought()
+
+    def of(each: str, writer: str) -> str:
+        carrier = brought.get((each, writer), writer)
+        return groups.get(carrier, _UNKNOWN)
+
+    return of
+
+
+def known_groups(workspace: Workspace) -> dict[str, str]:
+    """Return writer to the name of its group, as it was looked up last: for who cannot wait."""
+    return _kept(workspace)[1]
+
+
+def look_up(workspace: Workspace) -> None:
+    """Look up who is one with whom, as of the fetched tree."""
+    _groups(workspace)
+
+
+def _kept(workspace: Workspace) -> tuple[str, dict[str, str]]:
+    try:
+        mark, found = json.loads(workspace.db.noted(_NOTE) or "[]")
+        return str(mark), {str(writer): str(group) for writer, group in found.items()}
+    except (ValueError, AttributeError):
+        return "", {}  # none was kept yet, or by another version
+
+
+def _groups(workspace: Workspace) -> dict[str, str]:
+    """Return writer to the name of its group, as of the fetched tree."""
+    mark = json.dumps([workspace.tree.head(), sorted(workspace.mine())])
+    kept, groups = _kept(workspace)
+    if kept == mark:
+        return groups
+    groups = grouped(_pushers(workspace), workspace.mine())
+    workspace.db.note(_NOTE, json.dumps([mark, groups]))
+    return groups
+
+
+def _pushers(workspace: Workspace) -> dict[str, set[str]]:
+    """Return who committed to each writer's file; nothing where the history is not here."""
+    try:
+        found = workspace.tree.pushers(_FOLDER)
+    except TreeGoneError:
+        return {}
+    shards = ((path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl"), who) for path, who in found.items())
+    return {writer: who for writer, who in shards if names.is_replica(writer)}
+
+
+def grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:
+    """Return writer to the name of its group.
+
+    Args:
+        pushers: writer to those who committed to its file: all whose files one of them committed to are one.
+        mine: the writers of this folder, who are one.
+    """
+    root: dict[str, str] = {}
+
+    def find(each: str) -> str:
+        while root.setdefault(each, each) != each:
+            root[each] = root[root[each]]
+            each = root[each]
+        return each
+
+    def join(one: str, other: str) -> None:
+        a, b = find(one), find(other)
+        root[max(a, b)] = min(a, b)
+
+    for writer, who in pushers.items():
+        for author in who:
+            join(f"w {writer}", f"a {author}")
+    for writer in mine:
+        join(f"w {writer}", _HERE)
+    members: dict[str, str] = defaultdict(str)
+    for each in sorted(root):
+        if each.startswith("w "):
+            members[each.removeprefix("w ")] = find(each)
+    return dict(members)

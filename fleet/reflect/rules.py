@@ -14,9 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
 from fleet.model.names import normalise
-from fleet.reflect.digest import Told
+from fleet.reflect.digest import Told, unpasted, wants_to_be_obeyed
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Outcome, Reflection
-from fleet.reflect.support import unpasted, wants_to_be_obeyed
 from fleet.text import dates, screening, shell
 from fleet.text.prompts import is_typed, own_words
 from fleet.text.signals import PRAISE, detect

@@ -25,7 +25,7 @@ from anyio.abc import Process
 
 from fleet.hosts import local
 from fleet.model.errors import BusyError, FleetError, UsageError
-from fleet.serve import metrics, units, watch
+from fleet.serve import metrics, schedule, units
 from fleet.serve.metrics import Figures
 from fleet.serve.schedule import CLAN, Looks, Marks, Memory, Now, Ticked, digest, looks
 from fleet.store import config, consent
@@ -54,7 +54,7 @@ _LEFT_S = 2.0
 
 Task = Callable[[], Awaitable[None]]
 Died = Callable[[str, BaseException, float], None]
-Background = Callable[[watch.Bell, Callable[[], None], anyio.Event], Awaitable[None]]
+Background = Callable[[schedule.Bell, Callable[[], None], anyio.Event], Awaitable[None]]
 """A task beside the others: told when local lines changed; tells when others arrived; ends when it is time."""
 
 
@@ -94,10 +94,10 @@ class Sidecar:
         self._seen: Looks = {}
         self._digest = ""
         self._changed_ms = 0  # when the files were last seen to be others
-        self._news = watch.Bell()  # something may have changed
-        self._lines = watch.Bell()  # lines of the clan's did
-        self._todo = watch.Bell()  # it is worth asking whether there is work
-        self._due = watch.Bell()  # it is worth asking when the next sync is
+        self._news = schedule.Bell()  # something may have changed
+        self._lines = schedule.Bell()  # lines of the clan's did
+        self._todo = schedule.Bell()  # it is worth asking whether there is work
+        self._due = schedule.Bell()  # it is worth asking when the next sync is
         self._stop = anyio.Event()
         self._is_working = False
         self._why_not = ""  # why the last sync that was due was none
@@ -107,7 +107,7 @@ class Sidecar:
         self._look()
         async with anyio.create_task_group() as group:
             group.start_soon(self._until_a_signal)
-            watcher = watch.Watch(
+            watcher = schedule.Watch(
                 self.root, self.agents, self._news.set, self.log, settings=lambda: self.settings, stop=self._stop
             )
             tasks: dict[str, Callable[[], Awaitable[None]]] = {
@@ -154,7 +154,7 @@ class Sidecar:
     async def _notice(self) -> None:
         """Look at everything whenever something is said to have changed, and every so often, while it is there."""
         while True:
-            with anyio.move_on_after(watch.SLICE_S):
+            with anyio.move_on_after(schedule.SLICE_S):
                 await self._news.wait()
             if not Path(self.root).is_dir():
                 self.log("gone", "the workspace is not there any more; there is nothing left to look after")
@@ -181,7 +181,7 @@ class Sidecar:
         failures = 0
         while True:
             if (wait_s := self._work_in_s()) > 0:
-                with anyio.move_on_after(min(wait_s, watch.SLICE_S)):
+                with anyio.move_on_after(min(wait_s, schedule.SLICE_S)):
                     await self._todo.wait()
                 continue
             await anyio.sleep(DEBOUNCE_S + self.rng.uniform(0, SPREAD_S))
@@ -218,7 +218,7 @@ class Sidecar:
         while True:
             if (wait_s := self.marks().sync_in_s(self._now(), self.settings)) > 0:
                 idle = 0
-                with anyio.move_on_after(min(wait_s + self.rng.uniform(0, SPREAD_S), watch.SLICE_S)):
+                with anyio.move_on_after(min(wait_s + self.rng.uniform(0, SPREAD_S), schedule.SLICE_S)):
                     await self._due.wait()
                 continue
             failures = self.marks().failures
@@ -431,7 +431,7 @@ def _background(workspace: Workspace, agent: str, say: Callable[[str, str], None
     return {"live": partial(_live, workspace.root, agent)}
 
 
-async def _live(root: Path, agent: str, changed: watch.Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
+async def _live(root: Path, agent: str, changed: schedule.Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
     """Keep one agent connected to the live room until told to stop; returns at once when ``[live]`` asks for nothing.
 
     Local lines go out as they are written, and what others wrote is on disk in a moment. A lost connection is made

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleet.learn import attempts, mutations
+from fleet.learn import attempts, journal
 from fleet.store.workspace import Workspace
 
 SAID = ("--failed", "the full pipeline", "--switch", "the first step", "--why", "it is too large")
@@ -25,7 +25,7 @@ def succeed(stage):
     """Note a success as a hook does."""
     workspace = Workspace(stage.folder / "tank")
     for event in attempts.note_success(workspace.root, "tank", "s-1", "pytest -q"):
-        mutations.record_success(workspace, "tank", event, "pytest -q")
+        journal.record_success(workspace, "tank", event, "pytest -q")
     workspace.close()
 
 
@@ -49,7 +49,7 @@ def test_the_way_out_of_a_closed_door_and_into_a_lesson(tank):
             "closed": True,
         }
     ]
-    assert "fleet mutate M5 --failed" in mutations.message(stopped(tank))
+    assert "fleet mutate M5 --failed" in journal.message(stopped(tank))
     said = tank.run("tank", "mutate", "M5", *SAID).stdout
     assert "## MUTATION: M5 (Reduce Scope)\nFailed 3x on: the full pipeline\n" in said
     assert stopped(tank) is None

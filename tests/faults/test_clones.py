@@ -8,7 +8,7 @@ import pytest
 
 from fleet.app import sharing, trusting
 from fleet.learn.corrections import Correction, correct
-from fleet.learn.replica_conflict import is_foreign
+from fleet.learn.restore import is_foreign
 from fleet.model.names import pattern_id
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World

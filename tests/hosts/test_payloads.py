@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleet.hosts import answers, payloads
+from fleet.hosts import payloads
 from fleet.hosts.payloads import BadPayloadError, parse
 
 HOSTS = {"claude": "claude-code", "codex": "codex", "copilot": "copilot", "gemini": "gemini"}
@@ -88,27 +88,27 @@ def test_what_is_no_payload_is_refused(data):
         parse("Stop", data, {})
 
 
-def output(event: str, reply: answers.Reply, **found: str) -> dict:
-    code, said, _ = answers.output(parse(event, json.dumps(found).encode(), {}), reply)
+def output(event: str, reply: payloads.Reply, **found: str) -> dict:
+    code, said, _ = payloads.output(parse(event, json.dumps(found).encode(), {}), reply)
     assert code == 0
     return json.loads(said) if said else {}
 
 
 def test_context_never_grows_beyond_what_a_host_takes_and_says_what_it_left_out():
-    shown = output("SessionStart", answers.Reply("x" * 20_000))["hookSpecificOutput"]["additionalContext"]
-    assert len(shown) <= answers.CONTEXT_CHARS_MAX
+    shown = output("SessionStart", payloads.Reply("x" * 20_000))["hookSpecificOutput"]["additionalContext"]
+    assert len(shown) <= payloads.CONTEXT_CHARS_MAX
     assert "of its 20000 characters left out" in shown
 
 
 def test_a_line_for_the_person_is_one_line_and_harmless_in_a_terminal():
-    said = output("Stop", answers.Reply(note="logged\n\x1b[2J \u202etwice" + "!" * 500))["systemMessage"]
+    said = output("Stop", payloads.Reply(note="logged\n\x1b[2J \u202etwice" + "!" * 500))["systemMessage"]
     assert said.startswith("logged [2J twice!")
-    assert len(said) == answers.NOTE_CHARS_MAX
+    assert len(said) == payloads.NOTE_CHARS_MAX
 
 
 def test_a_line_for_the_person_goes_beside_the_context_and_only_to_hosts_that_show_one():
-    both = answers.Reply("meant", note="logged")
+    both = payloads.Reply("meant", note="logged")
     assert output("Stop", both)["systemMessage"] == "logged"
     assert output("Stop", both)["hookSpecificOutput"]["additionalContext"] == "meant"
     assert output("Stop", both, sessionId="s") == {"additionalContext": "meant"}  # Copilot
-    assert output("Stop", answers.Reply()) == {}
+    assert output("Stop", payloads.Reply()) == {}

@@ -153,7 +153,7 @@ def test_crdt_touches_no_file_and_no_clock_of_its_own():
 @pytest.mark.parametrize(
     ("module", "other"),
     [
-        ("fleet.recall.page", "fleet.share.git"),
+        ("fleet.recall.wording", "fleet.share.git"),
         ("crdt.lww", "fleet.model.line"),
         ("fleet.model.line", "fleet.store.files"),
         ("fleet.store.workspace", "fleet.learn.corrections"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.learn import attempts, mutations
+from fleet.learn import attempts, journal
 from fleet.model.errors import DiskError
 from fleet.store import changes, config
 from fleet.text import shell
@@ -308,7 +308,7 @@ def test_the_rendered_settings_are_the_defaults(tmp_path):
 def test_the_message_names_the_way_out(desk):
     (desk.root / "fleet.toml").write_text('[attempts]\nnames = { M4 = "Other tool" }\n')
     desk.fail(times=3)
-    told = mutations.message(desk.stopped())
+    told = journal.message(desk.stopped())
     assert "AssertionError: expected 3, got 4" in told
     assert 'fleet mutate M5 --failed "' in told
     assert [code for code in streaks_codes() if told.count(f"  {code} ") != 1] == []
@@ -327,7 +327,7 @@ def test_neither_log_nor_message_tells_a_secret_or_moves_a_terminal(desk):
         attempts.note_failure(
             desk.root, AGENT, SESSION, f"TOKEN={secret} pytest", f"\x1b[31mError: {secret} \u202e refused", 1, ""
         )
-    told = mutations.message(attempts.verdict(desk.root, AGENT, SESSION, f"TOKEN={secret} pytest"))
+    told = journal.message(attempts.verdict(desk.root, AGENT, SESSION, f"TOKEN={secret} pytest"))
     assert secret not in told + desk.log.read_text()
     assert "\x1b" not in told
     assert "\u202e" not in told
@@ -338,7 +338,7 @@ def test_what_somebody_else_wrote_into_the_log_is_screened_on_its_way_out(desk):
     desk.fail(times=3)
     rows = desk.log.read_text().replace("AssertionError", f"{secret} \\u001b[31m \\u202e")
     desk.log.write_text(rows)
-    told = mutations.message(desk.stopped())
+    told = journal.message(desk.stopped())
     assert secret not in told
     assert not {"\x1b", "\u202e"} & set(told)
 

@@ -6,7 +6,7 @@ import pytest
 
 from fleet.app.learning import Correction, correct
 from fleet.learn import corrections
-from fleet.learn.echoes import injected_id, is_echo, strip_injected
+from fleet.learn.signals import injected_id, is_echo, strip_injected
 from fleet.model import edits
 from fleet.model.line import Line
 from fleet.model.names import pattern_id

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app import learning
-from fleet.learn import attempts, journal, mutations
+from fleet.learn import attempts, journal
 from fleet.learn.corrections import Correction
 from fleet.learn.journal import Entry
 from fleet.model.errors import NoError, RefusedError, UsageError
@@ -52,7 +52,7 @@ def succeed(workspace, command="pytest -q", session="s-1"):
     """Note a success as a hook does; return the ids of the mutations that it shows to have worked."""
     won = attempts.note_success(workspace.root, AGENT, session, command)
     for event in won:
-        mutations.record_success(workspace, AGENT, event, command)
+        journal.record_success(workspace, AGENT, event, command)
     return [event["id"] for event in won]
 
 
@@ -234,7 +234,7 @@ SEED = (
 
 
 def declare(workspace, code="M5", session="", texts=SEED):
-    return mutations.declare(workspace, AGENT, session, code, *texts)
+    return journal.declare(workspace, AGENT, session, code, *texts)
 
 
 def test_a_declaration_is_the_block_of_the_format(workspace):
@@ -281,8 +281,8 @@ def test_what_was_declared_by_hand_and_worked_is_proposed(workspace):
     by_hand(workspace)
     assert stopped(workspace) is None
     (won,) = attempts.note_success(workspace.root, AGENT, "s-1", "pytest -q")
-    mutations.record_success(workspace, AGENT, won, "pytest -q")
-    (proposal,) = mutations.proposals(workspace, AGENT)
+    journal.record_success(workspace, AGENT, won, "pytest -q")
+    (proposal,) = journal.proposals(workspace, AGENT)
     assert (proposal.code, proposal.failed, proposal.switch, proposal.why) == ("M5", *SEED)
 
 
@@ -339,7 +339,7 @@ def test_a_declaration_needs_all_three(workspace, texts):
 
 @pytest.mark.parametrize("said", ["m5", " M5 ", "reduce scope"])
 def test_a_mutation_is_found_by_code_or_name(workspace, said):
-    assert mutations.find(workspace, said).code == "M5"
+    assert journal.find(workspace, said).code == "M5"
 
 
 @pytest.mark.parametrize("said", ["M9", "M0", "", "scope"])
@@ -360,12 +360,12 @@ def test_names_are_the_fleets_own_and_both_are_stored(tmp_path):
 def test_a_name_for_a_code_that_does_not_exist_is_refused(tmp_path):
     (tmp_path / "fleet.toml").write_text('[attempts]\nnames = { M9 = "x" }\n')
     with pytest.raises(UsageError, match="M1 to M8"):
-        mutations.strategies(opened(tmp_path))
+        journal.strategies(opened(tmp_path))
 
 
 def test_there_are_eight_each_with_all_it_takes():
-    assert [each.code for each in mutations.STRATEGIES] == [f"M{number}" for number in range(1, 9)]
-    assert [each.name for each in mutations.STRATEGIES] == [
+    assert [each.code for each in journal.STRATEGIES] == [f"M{number}" for number in range(1, 9)]
+    assert [each.name for each in journal.STRATEGIES] == [
         "Fallback Dependency",
         "Extreme Debug Logging",
         "Hardcode & Isolate",
@@ -375,17 +375,17 @@ def test_there_are_eight_each_with_all_it_takes():
         "Ask the Oracle",
         "Read the Error",
     ]
-    assert all(each.when and each.example for each in mutations.STRATEGIES)
+    assert all(each.when and each.example for each in journal.STRATEGIES)
 
 
 def test_a_success_after_a_mutation_is_recorded_and_proposed(workspace):
     fail(workspace, 3)
     declared = declare(workspace)
-    assert mutations.proposals(workspace, AGENT) == []
+    assert journal.proposals(workspace, AGENT) == []
     assert succeed(workspace, "ls") == []
     assert succeed(workspace, "pytest tests/one.py") == [declared.id]
     assert "✅ M5 (Reduce Scope) worked on: getting the full" in text_of(declared.path)
-    [proposal] = mutations.proposals(workspace, AGENT)
+    [proposal] = journal.proposals(workspace, AGENT)
     assert (proposal.id, proposal.code, proposal.switch) == (declared.id, "M5", SEED[1])
     assert succeed(workspace, "pytest tests/one.py") == []
     assert text_of(declared.path).count("✅") == 1
@@ -401,7 +401,7 @@ def test_a_success_after_another_error_in_between_still_counts(workspace):
 def test_a_success_without_a_mutation_proposes_nothing(workspace):
     fail(workspace, 3)
     assert succeed(workspace, "pytest -q") == []
-    assert mutations.proposals(workspace, AGENT) == []
+    assert journal.proposals(workspace, AGENT) == []
     assert not workspace.home(AGENT).exists()
 
 
@@ -409,7 +409,7 @@ def test_the_proposals_command_logs_it_and_then_it_is_proposed_no_more(workspace
     fail(workspace, 3)
     declare(workspace, texts=('it\'s "odd"; `x` $(y)', "a & b", "c"))
     succeed(workspace, "pytest -q")
-    [proposal] = mutations.proposals(workspace, AGENT)
+    [proposal] = journal.proposals(workspace, AGENT)
     words = shlex.split(proposal.command)
     assert words[:2] == ["fleet", "correct"]
     told = dict(zip(words[2::2], words[3::2], strict=True))
@@ -419,44 +419,44 @@ def test_the_proposals_command_logs_it_and_then_it_is_proposed_no_more(workspace
         AGENT,
         Correction(told["--wrong"], told["--right"], told["--pattern"], source=told["--source"]),
     )
-    assert mutations.proposals(workspace, AGENT) == []
+    assert journal.proposals(workspace, AGENT) == []
 
 
 def test_a_proposal_can_be_dropped(workspace):
     declared = declare(workspace)
-    mutations.worked(workspace, AGENT, "", "")
+    journal.worked(workspace, AGENT, "", "")
     with pytest.raises(NoError):
-        mutations.drop(workspace, AGENT, "m-ffff")
-    assert mutations.drop(workspace, AGENT, declared.id[2:]).id == declared.id
-    assert mutations.proposals(workspace, AGENT) == []
+        journal.drop(workspace, AGENT, "m-ffff")
+    assert journal.drop(workspace, AGENT, declared.id[2:]).id == declared.id
+    assert journal.proposals(workspace, AGENT) == []
 
 
 def test_an_agent_can_say_that_it_worked(workspace):
     with pytest.raises(NoError):
-        mutations.worked(workspace, AGENT, "", "")
+        journal.worked(workspace, AGENT, "", "")
     declared = declare(workspace)
-    assert mutations.worked(workspace, AGENT, "", f"seen {SECRET}")["id"] == declared.id
+    assert journal.worked(workspace, AGENT, "", f"seen {SECRET}")["id"] == declared.id
     assert SECRET not in text_of(declared.path)
     with pytest.raises(NoError):
-        mutations.worked(workspace, AGENT, "", "")
+        journal.worked(workspace, AGENT, "", "")
 
 
 def test_no_secret_gets_into_the_journal_the_log_or_a_proposal(workspace):
     declared = declare(workspace, texts=(f"a {SECRET}", f"b {SECRET}", f"c {SECRET}"))
-    mutations.worked(workspace, AGENT, "", "")
+    journal.worked(workspace, AGENT, "", "")
     log = workspace.local / "attempts" / f"{AGENT}.jsonl"
-    assert SECRET not in text_of(declared.path) + log.read_text() + str(mutations.proposals(workspace, AGENT))
+    assert SECRET not in text_of(declared.path) + log.read_text() + str(journal.proposals(workspace, AGENT))
     assert declared.secrets
 
 
 def test_what_is_open(workspace):
     fail(workspace, 3)
     fail(workspace, 1, "cargo test", "s-2")
-    found = mutations.open_attempts(workspace, AGENT)
+    found = journal.open_attempts(workspace, AGENT)
     assert [(each.family, each.times, each.is_closed) for each in found] == [
         ("cargo test", 1, False),
         ("pytest", 3, True),
     ]
-    assert [each.family for each in mutations.open_attempts(workspace, AGENT, "s-1")] == ["pytest"]
+    assert [each.family for each in journal.open_attempts(workspace, AGENT, "s-1")] == ["pytest"]
     declare(workspace)
-    assert not any(each.is_closed for each in mutations.open_attempts(workspace, AGENT))
+    assert not any(each.is_closed for each in journal.open_attempts(workspace, AGENT))

@@ -13,8 +13,8 @@ from markdown_it.token import Token
 from fleet.model import limits
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
-from fleet.recall import page
-from fleet.recall.page import render_all, render_page
+from fleet.recall import wording
+from fleet.recall.wording import render_all, render_page
 from fleet.text import screening
 from fleet.text.screening import one_line, redact, screen, screened
 from tests.records import AT, pattern
@@ -428,7 +428,7 @@ def looked_at_closely(monkeypatch):
 
     monkeypatch.setattr(screening, "_is_harmless", lambda _: False)
     monkeypatch.setattr(screening, "_SPECIAL", Always())
-    monkeypatch.setattr(page, "markdown_escape", escaped_closely)
+    monkeypatch.setattr(wording, "markdown_escape", escaped_closely)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from fleet.reflect import agents_md, observations, scratchpad
+from fleet.reflect import observations, scratchpad
+from fleet.reflect.clusters import recurring
 from fleet.reflect.daily_log import Told
-from fleet.reflect.recurring import recurring
 from tests.reflect.grounds import DAY, MINUTE, SESSION, Project
 
 LINE = re.compile(r"- \d{4}-\d\d-\d\dT\d\d:\d\dZ \| \S.* <!-- tank \S+ -->")
@@ -528,7 +528,7 @@ def test_what_a_person_writes_while_it_runs_wins_and_it_is_planned_anew(project,
 
         monkeypatch.setattr(module, name, act)
 
-    written_meanwhile(agents_md, "with_rule", "AGENTS.md")
+    written_meanwhile(scratchpad, "with_rule", "AGENTS.md")
     written_meanwhile(scratchpad, "with_promoted", ".agents.local.md")
     three_sessions(project)
     assert sorted(written) == [".agents.local.md", "AGENTS.md"]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fleet.model.errors import BusyError, RefusedError
-from fleet.reflect import consolidation, daily_log, migration, topics
+from fleet.reflect import consolidation, daily_log, topics
 from fleet.reflect.consolidation import STALE_MINUTES, Lock, read_lock, skip_reason
 from fleet.reflect.daily_log import Told
 from fleet.reflect.observations import Said
@@ -997,7 +997,7 @@ def test_scratchpads_of_any_kind(project, data):
 
 
 def test_a_plan_that_would_lose_a_line_is_not_carried_out():
-    assert migration.lost("a\nb\n", {"x": "a\n"}) == ["b"]
+    assert topics.lost("a\nb\n", {"x": "a\n"}) == ["b"]
 
 
 # --- speed ------------------------------------------------------------------------------------------------------------

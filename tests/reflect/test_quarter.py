@@ -16,7 +16,7 @@ import pytest
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
 from fleet.app.learning import Correction
-from fleet.reflect import agents_md, consolidation, inbox, migration, records, scratchpad, topics
+from fleet.reflect import consolidation, inbox, records, scratchpad, topics
 from fleet.store import runs
 from tests.reflect import quarter
 from tests.reflect.quarter import BEGIN_MS, DAY_MS, HOUR_MS, Machine, Sat, Seen
@@ -105,7 +105,7 @@ class Book:
     def check_promoted(self, done: consolidating.Reflected, ending: str) -> None:
         """Check that what went into AGENTS.md by itself has three separate sessions, the last of which ends now."""
         waited = {each.body["item"] for each in self.items()}
-        page, rules = self.machine.text(scratchpad.FILE), self.machine.text(agents_md.FILE)
+        page, rules = self.machine.text(scratchpad.FILE), self.machine.text(scratchpad.AGENTS_FILE)
         for entry, run in done.promoted:
             row = next(line for line in page.splitlines() if run in line)
             sessions = row.split(" | ")[-1].partition(";")[0].split(", ")
@@ -406,7 +406,7 @@ def undo_all(book: Book) -> None:
 def check_as_before(book: Book, first: dict[str, bytes]) -> None:
     """Check that the files are the first day's, byte for byte, but for a person's later lines, and observations."""
     now = markdown(book.machine.root)
-    assert not (book.machine.root / migration.BACKUP).exists()
+    assert not (book.machine.root / topics.BACKUP).exists()
     for path in {*now, *first}:
         kept = now.get(path, b"").decode()
         if path == scratchpad.FILE:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.hosts import sessions, transcripts
-from fleet.reflect import digest, notes, rules
+from fleet.reflect import digest, memory_md, rules
 from fleet.reflect.reflection import parse
 from tests.reflect.talks import Talk, taught
 
@@ -182,13 +182,13 @@ def test_lessons_have_the_line_that_they_were_drawn_from(tmp_path):
 
 def test_notes_at_a_start_are_the_newest_and_take_no_more_than_their_room():
     rows = "".join(f"- 2026-05-{1 + n // 3:02}: note {n} {'x' * 60}\n" for n in range(40))
-    shown = notes.newest(f"# M\n\nmine\n\n## Notes\n\n{rows}\n## Else\n\n- 2026-05-30: no note\n")
-    assert len(shown) <= notes.ROOM_CHARS + 50
+    shown = memory_md.newest(f"# M\n\nmine\n\n## Notes\n\n{rows}\n## Else\n\n- 2026-05-30: no note\n")
+    assert len(shown) <= memory_md.ROOM_CHARS + 50
     assert shown.startswith("- 2026-05-14: note 39")
     assert "older notes" in shown
     assert "no note" not in shown
-    assert "mine" in notes.without_notes(f"mine\n## Notes\n{rows}")
-    assert "note 3" not in notes.without_notes(f"mine\n## Notes\n{rows}")
+    assert "mine" in memory_md.without_notes(f"mine\n## Notes\n{rows}")
+    assert "note 3" not in memory_md.without_notes(f"mine\n## Notes\n{rows}")
 
 
 def test_the_rules_are_measured_on_labelled_transcripts():
