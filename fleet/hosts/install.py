@@ -131,7 +131,7 @@ def render(settings: dict[str, Any], before: bytes) -> bytes:
     if text.strip():
         indent = _indent(text)
         unit = " " * indent if isinstance(indent, int) else indent or ""
-        return mark + spliced(text, parse(before, "it"), settings, unit=unit, newline=newline).encode()
+        return mark + _spliced(text, parse(before, "it"), settings, unit=unit, newline=newline).encode()
     return mark + (json.dumps(settings, indent=INDENT) + newline).encode()
 
 
@@ -176,19 +176,14 @@ def to_remember(data: bytes, after: bytes, known: Before | None) -> Before | Non
     return None if back == data and not is_as_if_made else Before(data, zlib.crc32(after))
 
 
-def plugin_hooks() -> dict[str, Any]:
-    """Return the content of the plugin's ``hooks.json``: the same hooks, said once."""
-    return with_hooks({"description": "fleet: every correction one agent gets becomes knowledge for all of them"})
-
-
-def command_line(event: str) -> str:
+def _command_line(event: str) -> str:
     """Return what a host runs at an event."""
     return _COMMAND.format(event=event, other=_OTHER if event == "SessionStart" else "")
 
 
 def _group(event: str, matcher: str) -> dict[str, Any]:
     timeout_s = START_TIMEOUT_S if event in ("SessionStart", "SubagentStart") else TIMEOUT_S
-    entry = {"type": "command", "command": command_line(event), "timeout": timeout_s}
+    entry = {"type": "command", "command": _command_line(event), "timeout": timeout_s}
     return {**({"matcher": matcher} if matcher else {}), "hooks": [entry]}
 
 
@@ -206,7 +201,7 @@ def _without(event: str, groups: list[Any]) -> list[Any]:
 
 def _is_ours(event: str, entry: object) -> bool:
     words = entry.get("command") if isinstance(entry, dict) else None
-    return words in {command_line(event), *(form.format(event=event) for form in _OLDER)}
+    return words in {_command_line(event), *(form.format(event=event) for form in _OLDER)}
 
 
 def _indent(text: str) -> int | str | None:
@@ -274,7 +269,7 @@ class _Layout(NamedTuple):
     newline: str
 
 
-def spliced(text: str, before: Any, after: Any, *, unit: str, newline: str) -> str:
+def _spliced(text: str, before: Any, after: Any, *, unit: str, newline: str) -> str:
     """Return a JSON text with its value changed.
 
     Args:

@@ -232,7 +232,7 @@ def _names(folder: str) -> list[str]:
 # ``.fleet/heard/<session>``: one line, ``<host> <agent> <open|ended> <milliseconds> <path of the transcript>``.
 
 
-class Heard:
+class _Heard:
     """A session that a hook heard of.
 
     Attributes:
@@ -268,7 +268,7 @@ def hear(root: str, session: str, host: str, agent: str, path: str, *, has_ended
         os.close(handle)
 
 
-def heard(root: str) -> list[Heard]:
+def heard(root: str) -> list[_Heard]:
     """Return the sessions that were heard of and not forgotten, by name."""
     if os.path.islink(path_of(root, _HEARD)):
         return []
@@ -277,11 +277,11 @@ def heard(root: str) -> list[Heard]:
         words = read(root, _HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 4)
         if len(words) == 5 and words[3].isdigit() and words[4].endswith("\n"):
             host, agent, state, at_ms, path = words
-            found.append(Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
+            found.append(_Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
     return found
 
 
-def due(root: str, idle_ms: float) -> list[Heard]:
+def due(root: str, idle_ms: float) -> list[_Heard]:
     """Return the sessions that have ended: their host said so, or they have been quiet for so long."""
     now = now_ms()
     return [each for each in heard(root) if each.has_ended or now - each.at_ms >= idle_ms]

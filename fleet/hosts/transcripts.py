@@ -97,7 +97,7 @@ class Objection:
         self.offset = call.offset if call is not None else event.offset
 
 
-class Read:
+class _Read:
     """A part of a transcript.
 
     Attributes:
@@ -113,7 +113,7 @@ class Read:
         self.data, self.begins, self.ends, self.trouble = data, begins, ends, trouble
 
 
-def unread(told: local.Told, path: str) -> Read:
+def unread(told: local.Told, path: str) -> _Read:
     """Return what a session has not been heard of yet: its transcript from the place that was noted last."""
     noted = [word for word in told.words() if word.startswith("read ")]
     return read(path, int(noted[-1].split()[1]) if noted else 0)
@@ -161,7 +161,7 @@ def is_below(data: bytes, root: str) -> bool:
     return False
 
 
-def read(path: str, since: int = 0) -> Read:
+def read(path: str, since: int = 0) -> _Read:
     """Return the whole lines of a transcript from an offset on; the newest ``_BYTES_MAX`` of them. Never raises.
 
     A file that is shorter than the offset was rewritten: it is read as if for the first time.
@@ -169,13 +169,13 @@ def read(path: str, since: int = 0) -> Read:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return Read(ends=since)  # the client writes it a moment after a session's first prompt
+        return _Read(ends=since)  # the client writes it a moment after a session's first prompt
     except (OSError, ValueError) as why:
-        return Read(ends=since, trouble=f"cannot be read: {why}")
+        return _Read(ends=since, trouble=f"cannot be read: {why}")
     try:
         seen = os.fstat(handle)
         if not stat.S_ISREG(seen.st_mode):
-            return Read(ends=since, trouble="is no file")
+            return _Read(ends=since, trouble="is no file")
         trouble = "is shorter than it was: rewritten, and read anew" if seen.st_size < since else ""
         since = since if seen.st_size >= since else 0
         start = max(since, seen.st_size - _BYTES_MAX)
@@ -183,11 +183,11 @@ def read(path: str, since: int = 0) -> Read:
             trouble = f"{start - since:,} bytes of it are more than is read at once, and were passed over"
         data = _read_whole(handle, start, seen.st_size - start)
     except OSError as why:
-        return Read(ends=since, trouble=f"cannot be read: {why}")
+        return _Read(ends=since, trouble=f"cannot be read: {why}")
     finally:
         os.close(handle)
     whole = data[: data.rfind(b"\n") + 1]
-    return Read(whole, start, start + len(whole), trouble)
+    return _Read(whole, start, start + len(whole), trouble)
 
 
 def _read_whole(handle: int, start: int, size: int) -> bytes:

@@ -122,7 +122,7 @@ class Stated(NamedTuple):
     logged: Logged
 
 
-def never_shown(_ids: Collection[str], _before_ms: int) -> bool:
+def _never_shown(_ids: Collection[str], _before_ms: int) -> bool:
     """Return False: for a caller that keeps no exposures."""
     return False
 
@@ -137,7 +137,7 @@ def correct(
     *,
     session: str = "",
     same: str = "",
-    was_shown: WasShown = never_shown,
+    was_shown: WasShown = _never_shown,
 ) -> Logged:
     """Log one correction, durable before this returns.
 
@@ -196,7 +196,7 @@ def state_lesson(
     trigger: str = "",
     same: str = "",
     session: str = "",
-    was_shown: WasShown = never_shown,
+    was_shown: WasShown = _never_shown,
 ) -> Stated:
     """State what a signal teaches, durable before this returns: from then on it counts like any correction.
 

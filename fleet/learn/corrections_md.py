@@ -221,7 +221,7 @@ def parse_log(text: str | bytes) -> Log:
     records: list[Record] = []
     for row in markdown.rows(_plain(text)):
         if row.kind == "comment":
-            record = read_record(row.text, row.number)
+            record = _read_record(row.text, row.number)
             if record is None:
                 continue
             records.append(record)
@@ -244,7 +244,7 @@ def parse_log(text: str | bytes) -> Log:
 
 def _with_statements(entries: list[Entry], stated: dict[str, dict[str, str]]) -> list[Entry]:
     """Return the entries, each that has no pattern of its own with the one that was stated later."""
-    ids = entry_ids(entry.content for entry in entries)
+    ids = _entry_ids(entry.content for entry in entries)
     return [
         entry._replace(
             pattern=said.get("pattern", ""),
@@ -298,7 +298,7 @@ _QUOTED = re.compile(r"(?:%[0-9a-fA-F]{2})+")
 _UNQUOTED = re.compile(r"[^A-Za-z0-9._:@/+-]")
 
 
-def read_record(comment: str, line: int) -> Record | None:
+def _read_record(comment: str, line: int) -> Record | None:
     """Return the inside of a comment as a record; None for any other comment, and for a broken record."""
     words = comment.split()
     if len(words) < 4 or words[0] != "fleet" or not _CORRECTION_ID.fullmatch(words[1]) or not names.is_id(words[2]):
@@ -321,7 +321,7 @@ def format_record(record: Record) -> str:
     pairs = [("replica", record.replica), ("at", record.at), ("session", record.session), *record.extra]
     said = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
     text = f" fleet {record.id} {record.pattern} {said} "
-    if read_record(text, record.line) != record:
+    if _read_record(text, record.line) != record:
         raise ValueError(f"no record that would read back: {text.strip()[:200]!r}")
     return f"<!--{text}-->"
 
@@ -337,7 +337,7 @@ def records_of(patterns: Collection[str], page: bytes) -> list[Record]:
         while (at := page.find(wanted, at)) >= 0:
             start, end = page.rfind(b"<!--", 0, at), page.find(b"-->", at)
             piece = page[start + 4 : end if end >= 0 else len(page)].decode("utf-8", "replace") if start >= 0 else ""
-            if (record := read_record(piece, 0)) is not None and record.pattern == pattern:
+            if (record := _read_record(piece, 0)) is not None and record.pattern == pattern:
                 found.append((at, record))
             at += len(wanted)
     return [record for _, record in sorted(found, key=lambda each: each[0])]
@@ -445,7 +445,7 @@ def entry_id(content: str, ordinal: int) -> str:
     return "c-" + hashlib.blake2b(f"{content}\0{ordinal}".encode(), digest_size=8).hexdigest()
 
 
-def entry_ids(contents: Iterable[str]) -> list[str]:
+def _entry_ids(contents: Iterable[str]) -> list[str]:
     """Return each entry's id: the content's hash, and which of several equal entries it is."""
     times: dict[str, int] = {}
     ids = []
@@ -491,7 +491,7 @@ def bind(log: Log) -> list[Bound]:
     """
     by_id = {record.id: record for record in log.records}
     others = _counted_by_others(log)
-    mine = iter(entry_ids(entry.content for at, entry in enumerate(log.entries) if at not in others))
+    mine = iter(_entry_ids(entry.content for at, entry in enumerate(log.entries) if at not in others))
     ids = [others[at].id if at in others else next(mine) for at in range(len(log.entries))]
     found = [others.get(at) or by_id.get(each) for at, each in enumerate(ids)]
     claimed = {record.id for record in found if record is not None}

@@ -48,12 +48,12 @@ def lesson(text: str) -> Text:
         UsageError: no word is left.
     """
     entered = enter("pattern", text)
-    if not has_words(entered.text):
+    if not _has_words(entered.text):
         raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")
     return entered
 
 
-def has_words(text: str) -> bool:
+def _has_words(text: str) -> bool:
     """Tell whether a text says something, and is not marks alone."""
     return bool(normalise(text).strip("*_`~#-=|<>[](){}.,;:!?'\" "))
 
@@ -179,7 +179,7 @@ def _screened(field: str, value: Any) -> Change:
 
 def _check_meaning(change: Change) -> None:
     field, value = change.field, change.value
-    if field == "text" and not has_words(value):
+    if field == "text" and not _has_words(value):
         raise UsageError("a lesson needs a text with words in it; `fleet retire` takes one out. Nothing was changed")
     if field == "state" and value not in STATES:
         raise UsageError(

@@ -61,7 +61,7 @@ def write(workspace: Workspace, agent: str, told: Entry) -> Written:
         RefusedError: a field is too long.
         DiskError: it did not reach the disk.
     """
-    screened = Screened()
+    screened = _Screened()
     title = screened.line("title", told.title)
     if not title:
         raise UsageError("--title has no words in it; nothing was written. Say what you worked on")
@@ -106,12 +106,12 @@ def append(workspace: Workspace, agent: str, block: str, *, is_new: bool = True)
 
 def of_branch(workspace: Workspace, agent: str) -> tuple[Path, str]:
     """Return the journal of the branch that the workspace is on, whether it is there or not, and the branch."""
-    branch = branch_of(workspace.root)
+    branch = _branch_of(workspace.root)
     first = workspace.home(agent) / FILE_NAME
     owner = _owner(workspace.files.read(first))
     if owner in ("", branch):
         return first, branch
-    return workspace.home(agent) / FOLDER / f"{slug(branch)}.md", branch
+    return workspace.home(agent) / FOLDER / f"{_slug(branch)}.md", branch
 
 
 def all_of(home: Path) -> list[Path]:
@@ -132,7 +132,7 @@ def last_lines(workspace: Workspace, agent: str, count: int = HANDOVER_LINES) ->
     return [screening.for_terminal(line) for line in clean.rstrip("\n").split("\n")[-count:]] if clean.strip() else []
 
 
-def branch_of(root: Path) -> str:
+def _branch_of(root: Path) -> str:
     """Return the git branch around a folder, read from git's own files: no process is started.
 
     A worktree's ``.git`` is a file that says where its ``HEAD`` stands. While a rebase runs it is the branch being
@@ -171,7 +171,7 @@ def _first_line(path: Path) -> str:
     return data.decode("utf-8", "replace").split("\n", 1)[0].strip()
 
 
-def slug(branch: str) -> str:
+def _slug(branch: str) -> str:
     """Return a file's name for a branch: readable, and no two branches share one."""
     plain = _NOT_IN_SLUG.sub("-", branch.lower()).strip("-.")[:60]
     if plain and plain == branch:
@@ -191,7 +191,7 @@ def _now(workspace: Workspace) -> str:
     return datetime.fromtimestamp(workspace.world.wall_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-class Screened:
+class _Screened:
     """The border for the fields of one entry: one line each, no secrets, no comment marks.
 
     Attributes:
@@ -415,7 +415,7 @@ def declare(workspace: Workspace, agent: str, session: str, code: str, failed: s
         DiskError: it did not reach the disk.
     """
     strategy = find(workspace, code)
-    screened = Screened()
+    screened = _Screened()
     texts = {name: screened.line(name, text) for name, text in (("failed", failed), ("switch", switch), ("why", why))}
     if empty := next((name for name, text in texts.items() if not text), ""):
         raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
@@ -496,7 +496,7 @@ def worked(workspace: Workspace, agent: str, session: str, proof: str) -> "Event
     ]
     if not waiting:
         raise NoError("no declared mutation waits for its success; nothing was written")
-    record_success(workspace, agent, waiting[-1], Screened().line("ok", proof))
+    record_success(workspace, agent, waiting[-1], _Screened().line("ok", proof))
     return waiting[-1]
 
 

@@ -270,7 +270,7 @@ def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
             yield "\n".join(rows[starts[number] - 1 : starts[number + 1] - 1])
 
 
-class Conflict(NamedTuple):
+class _Conflict(NamedTuple):
     """One lesson under one of our names, of which the clan has an add that this folder never issued."""
 
     replica: str
@@ -278,7 +278,7 @@ class Conflict(NamedTuple):
     add: str
 
 
-def is_foreign(fetched: str, known: Collection[str], before: str, records: Collection[str]) -> bool:
+def _is_foreign(fetched: str, known: Collection[str], before: str, records: Collection[str]) -> bool:
     """Tell whether somebody else issued an add under our name.
 
     Args:
@@ -292,7 +292,7 @@ def is_foreign(fetched: str, known: Collection[str], before: str, records: Colle
     return is_news and any(stamp > before for stamp in records)
 
 
-def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]) -> list[Conflict]:
+def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]) -> list[_Conflict]:
     """Return the conflicts that a fetched tree shows. Nothing of it has been taken in yet.
 
     Args:
@@ -315,8 +315,8 @@ def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str],
             records = logs[agent].get((line.id, name), set())
             earlier = before(line.id)
             was = add_of(earlier, name) if earlier is not None else ""
-            if records and is_foreign(add, _written(workspace, name, line.id), was, records):
-                conflicts.append(Conflict(name, line.id, add))
+            if records and _is_foreign(add, _written(workspace, name, line.id), was, records):
+                conflicts.append(_Conflict(name, line.id, add))
     return conflicts
 
 
@@ -336,7 +336,7 @@ def _written(workspace: Workspace, replica: str, pattern: str) -> set[str]:
     return {add_of(line, replica) for line in lines if line.id == pattern}
 
 
-def resolve(workspace: Workspace, conflicts: Sequence[Conflict]) -> None:
+def resolve(workspace: Workspace, conflicts: Sequence[_Conflict]) -> None:
     """Give up the names in conflict: what the clan did not count of our log counts under new ones.
 
     A name that is lent to all runs of a job stays theirs: parts of two runs do not swallow each other.

@@ -45,7 +45,7 @@ _DISMISSED = re.compile(rb"<!-- fleet dismissed (c-[0-9a-f]{16}) ")
 _CONFIDENCE = re.compile(r"[a-z0-9.]{1,16}", re.ASCII)
 
 
-class Ground(Protocol):
+class _Ground(Protocol):
     """The part of a workspace that a signal needs: a hook has no time to open the rest."""
 
     @property
@@ -53,7 +53,7 @@ class Ground(Protocol):
         """All writes below the root."""
 
     @property
-    def world(self) -> Clocked:
+    def world(self) -> _Clocked:
         """Where the time comes from."""
 
     @property
@@ -67,7 +67,7 @@ class Ground(Protocol):
         """Hold the lock of one agent's log."""
 
 
-class Clocked(Protocol):
+class _Clocked(Protocol):
     """Whoever has a wall clock."""
 
     @property
@@ -101,7 +101,7 @@ class Flag(NamedTuple):
     sameness: str = ""
 
 
-class Flagged(NamedTuple):
+class _Flagged(NamedTuple):
     """What became of a signal.
 
     Attributes:
@@ -157,8 +157,8 @@ def failure(command: str, exit_code: int | None, last_lines: str, sameness: str 
 
 
 def flag(
-    workspace: Ground, agent: str, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S
-) -> Flagged:
+    workspace: _Ground, agent: str, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S
+) -> _Flagged:
     """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
 
     The same words, or the same failure, of the same kind in the same session are one signal as long as it waits for its
@@ -188,7 +188,7 @@ def flag(
         known = workspace.files.read(path)
         for mark in _marks(known[-_TAIL_BYTES:]):
             if (mark.kind, mark.session, mark.key) == this and not _is_settled(known, mark.id):
-                return Flagged(mark.id, is_new=False)
+                return _Flagged(mark.id, is_new=False)
         now = _iso(workspace.world.wall_ms())
         when = f"{now[:10]} {now[11:16]}Z"
         heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
@@ -201,11 +201,11 @@ def flag(
         head = "" if known else f"# Corrections — {agent}\n"
         comment = f"<!-- fleet flagged {entry} at={now} kind={signal.kind} session={word} key={this[-1]} -->"
         workspace.files.append(path, f"{head}\n{body}{comment}\n".encode())
-    return Flagged(entry, is_new=True, secrets=secrets)
+    return _Flagged(entry, is_new=True, secrets=secrets)
 
 
 def waiting(
-    workspace: Ground, agent: str, session: str = "", *, days: float = 0.0, everything: bool = False
+    workspace: _Ground, agent: str, session: str = "", *, days: float = 0.0, everything: bool = False
 ) -> list[Waiting]:
     """Return the entries whose lesson somebody may be asked for, in file order.
 
@@ -242,7 +242,7 @@ def waiting(
     return found
 
 
-def dismiss(workspace: Ground, agent: str, prefix: str) -> list[Waiting]:
+def dismiss(workspace: _Ground, agent: str, prefix: str) -> list[Waiting]:
     """Ask nobody any more for the lesson of an entry, or with ``prefix`` "" of any that waits now; return them.
 
     The entries stay as they are, and the lesson of each can still be stated.

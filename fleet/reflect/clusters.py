@@ -8,7 +8,7 @@ opposite, is for a person or an agent to decide.
 The same lessons in any order give the same clusters. They are compared all at once, at most ``LESSONS_MAX``, so the
 cost has a bound: of a larger clan the agents' own newest lessons and the best-evidenced ones.
 
-What several sessions said is grouped alike (``recurring``). They are told apart by id. Where a page does not name
+What several sessions said is grouped alike (``recurrences``). They are told apart by id. Where a page does not name
 them, those of one day are counted by the time that lies between observations or by the entries of the log, whichever
 are more, and not at all on a day of a session that is named: the same session may have written both.
 """
@@ -123,7 +123,7 @@ def clustered(
     return Clusters(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
 
-def texts_grouped(texts: Sequence[str]) -> list[list[int]]:
+def _texts_grouped(texts: Sequence[str]) -> list[list[int]]:
     """Return which of many texts say the same in other words, by their numbers: groups of two or more.
 
     By their words alone, by the rule that groups lessons.
@@ -340,17 +340,6 @@ def text_id(text: str) -> str:
     return blake2b(_plain(text).encode("utf-8", "replace"), digest_size=4).hexdigest()
 
 
-def recurring(said: Iterable[Said], least: int = SESSIONS_MIN, known: Sequence[str] = ()) -> list[Recurrence]:
-    """Return what came up in at least so many separate sessions, the one of most sessions first.
-
-    Args:
-        said: what sessions said.
-        least: separate sessions.
-        known: texts of what is known already: what says the same as one of them is left out.
-    """
-    return [each for each in recurrences(said, known)[0] if len(each.sessions) >= least]
-
-
 def recurrences(said: Iterable[Said], known: Sequence[str] = ()) -> tuple[list[Recurrence], dict[int, list[Said]]]:
     """Return everything that was said, each thing once; apart from it what says the same as a known text, by number."""
     places: dict[str, list[Said]] = {}
@@ -422,7 +411,7 @@ def _in_like_words(texts: list[str]) -> list[list[int]]:
         by_text.setdefault(text, []).append(at)
     distinct = list(by_text)
     asked = _with_a_partner(distinct)
-    together = texts_grouped([distinct[at] for at in asked])
+    together = _texts_grouped([distinct[at] for at in asked])
     groups = [[asked[at] for at in group] for group in together]
     inside = {at for group in groups for at in group}
     groups += [[at] for at in range(len(distinct)) if at not in inside]

@@ -331,14 +331,14 @@ def _gathered(blocks: Iterable[Block]) -> tuple[list[Said], dict[str, int]]:
     skipped: dict[str, int] = {}
     for block in blocks:
         for each in block.said:
-            if why := skip_reason(each):
+            if why := _skip_reason(each):
                 skipped[why] = skipped.get(why, 0) + 1
             else:
                 kept.append(each)
     return kept, skipped
 
 
-def skip_reason(said: Said) -> str:
+def _skip_reason(said: Said) -> str:
     """Return why an entry of a daily log is not worth a topic; "" for one that may be."""
     if screening.screen(said.text).secrets or "[REDACTED:" in said.text:
         return "a secret"

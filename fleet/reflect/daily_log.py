@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fleet.reflect.observations import Row, Said, comment, observed, rows, session_key, whose
+from fleet.reflect.observations import Row, Said, comment, observed, session_key, whose
 from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import parse
 from fleet.text import dates
@@ -240,15 +240,3 @@ def _said(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], set
 
 def _kind(title: str) -> str:
     return _KINDS.get(re.sub(r"[^a-z]+", "", title.casefold()), "")
-
-
-def has_session(found: Iterable[Block], agent: str, session: str) -> bool:
-    """Tell whether a session has a block that says more than what was observed while it ran."""
-    key = session_key(agent, session)
-    return any(each.session == key and each.is_whole for each in found)
-
-
-def text_of(line: str) -> str:
-    """Return the words of an observation's line."""
-    found = observed(rows(line))
-    return found[0].text if found else line

@@ -74,7 +74,7 @@ class Mode(StrEnum):
     ALWAYS = "always"
 
 
-class SkipReason(StrEnum):
+class _SkipReason(StrEnum):
     """Why a coordinated pass did nothing."""
 
     TOO_SOON = "TooSoon"
@@ -130,7 +130,7 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
     archived: int = 0
     conflicts_resolved: int = 0
     total_scanned: int = 0
-    skipped: SkipReason | None = None
+    skipped: _SkipReason | None = None
     dream_report_ingested: DreamReport | None = None
     compared_by: str = ""
 
@@ -172,7 +172,7 @@ class Note(NamedTuple):
     group: str = ""
 
 
-class Change(NamedTuple):
+class _Change(NamedTuple):
     """One field of one note before and after the pass, by which sweep, and why."""
 
     sweep: str
@@ -184,14 +184,13 @@ class Change(NamedTuple):
 
 
 DATES, MERGES, CONFLICTS, ARCHIVE = "dates", "dedup", "conflicts", "archive"
-SWEEPS = (DATES, MERGES, CONFLICTS, ARCHIVE)
 
 
 class Plan(NamedTuple):
     """What a pass would do: its report, its changes in order, and the contradictions that it left to a person."""
 
     report: ReflectionReport
-    changes: tuple[Change, ...] = ()
+    changes: tuple[_Change, ...] = ()
     contradictions: tuple[tuple[str, str], ...] = ()
 
 
@@ -217,13 +216,13 @@ def _letters(key: str) -> str:
     return re.sub(r"[-_ ]", "", key.lower())
 
 
-def effective_importance(importance: float, hours: float, accesses: int) -> float:
+def _effective_importance(importance: float, hours: float, accesses: int) -> float:
     """Return what a note matters now: it fades with the hours since it was last looked at, and gains by each look."""
     faded = importance * math.exp(-_DECAY_AN_HOUR * max(hours, 0.0))
     return min(1.0, faded + _GAIN * math.log(1 + max(accesses, 0)))
 
 
-def skip_reason(mode: Mode, now_ms: int, last_ms: int | None, new: int, dream_ms: int | None) -> SkipReason | None:
+def skip_reason(mode: Mode, now_ms: int, last_ms: int | None, new: int, dream_ms: int | None) -> _SkipReason | None:
     """Return why a pass is to be skipped; None where it runs.
 
     Args:
@@ -236,10 +235,10 @@ def skip_reason(mode: Mode, now_ms: int, last_ms: int | None, new: int, dream_ms
     if mode is Mode.ALWAYS:
         return None
     if dream_ms is not None and _hours(now_ms, dream_ms) < COORDINATED_HOURS_MIN:
-        return SkipReason.DREAM_RAN
+        return _SkipReason.DREAM_RAN
     if last_ms is not None and _hours(now_ms, last_ms) < COORDINATED_HOURS_MIN:
-        return SkipReason.TOO_SOON
-    return SkipReason.NOT_ENOUGH if new < COORDINATED_NEW_MIN else None
+        return _SkipReason.TOO_SOON
+    return _SkipReason.NOT_ENOUGH if new < COORDINATED_NEW_MIN else None
 
 
 def _hours(now_ms: int, then_ms: int) -> float:
@@ -269,7 +268,7 @@ def plan(
         apart: pairs of ids, the smaller first, of which somebody said that they are two.
     """
     known = {each.id: each for each in notes if each.stage not in RESTING}
-    changes: list[Change] = []
+    changes: list[_Change] = []
     dated = _absolutize(known, zone, changes, keep_words=keep_words)
     pairs = _pairs(list(known.values()), cosines, apart)
     merged = _consolidate(known, pairs, changes, is_cosine=cosines is not None)
@@ -286,7 +285,7 @@ def plan(
     return Plan(report, tuple(changes), contradictions)
 
 
-def _absolutize(known: dict[str, Note], zone: tzinfo | None, changes: list[Change], *, keep_words: bool) -> int:
+def _absolutize(known: dict[str, Note], zone: tzinfo | None, changes: list[_Change], *, keep_words: bool) -> int:
     number = 0
     for each in list(known.values()):
         if not each.may_change:
@@ -294,7 +293,7 @@ def _absolutize(known: dict[str, Note], zone: tzinfo | None, changes: list[Chang
         text = dates.absolutize(each.text, _moment(each.at_ms, zone), keep_words=keep_words)
         if text != each.text:
             number += 1
-            changes.append(Change(DATES, each.id, "text", each.text, text))
+            changes.append(_Change(DATES, each.id, "text", each.text, text))
             known[each.id] = each._replace(text=text)
     return number
 
@@ -329,7 +328,7 @@ def _pairs(notes: Sequence[Note], cosines: Cosines | None, apart: Collection[tup
     return sorted(found, key=lambda pair: (-at_ms[pair.winner], place[pair.winner], place[pair.loser]))
 
 
-def _consolidate(known: dict[str, Note], pairs: Sequence[_Pair], changes: list[Change], *, is_cosine: bool) -> int:
+def _consolidate(known: dict[str, Note], pairs: Sequence[_Pair], changes: list[_Change], *, is_cosine: bool) -> int:
     number = 0
     gained: dict[str, Note] = {}
     for pair in pairs:
@@ -341,7 +340,7 @@ def _consolidate(known: dict[str, Note], pairs: Sequence[_Pair], changes: list[C
             continue
         number += 1
         said = f"{'cosine' if is_cosine else 'words'} {close:.2f}, says the same as {winner.id}"
-        changes.append(Change(MERGES, loser.id, STAGE, loser.stage.value, Stage.CONSOLIDATED.value, said))
+        changes.append(_Change(MERGES, loser.id, STAGE, loser.stage.value, Stage.CONSOLIDATED.value, said))
         gained.setdefault(winner.id, winner)
         known[winner.id] = winner._replace(
             accesses=winner.accesses + loser.accesses,
@@ -353,14 +352,14 @@ def _consolidate(known: dict[str, Note], pairs: Sequence[_Pair], changes: list[C
         after = known.get(before.id)
         if after is None:  # it was consolidated in its turn, with all that it is made of
             continue
-        changes.append(Change(MERGES, after.id, MERGED_FROM, list(before.merged), list(after.merged)))
+        changes.append(_Change(MERGES, after.id, MERGED_FROM, list(before.merged), list(after.merged)))
         if after.tags != before.tags:
-            changes.append(Change(MERGES, after.id, "tags", list(before.tags), list(after.tags)))
+            changes.append(_Change(MERGES, after.id, "tags", list(before.tags), list(after.tags)))
     return number
 
 
 def _resolve(
-    known: dict[str, Note], pairs: Sequence[_Pair], changes: list[Change]
+    known: dict[str, Note], pairs: Sequence[_Pair], changes: list[_Change]
 ) -> tuple[int, tuple[tuple[str, str], ...]]:
     number = 0
     left = []
@@ -373,27 +372,27 @@ def _resolve(
             continue
         number += 1
         said = f"contradicts {winner.id}, which is newer"
-        changes.append(Change(CONFLICTS, loser.id, STAGE, loser.stage.value, Stage.ARCHIVED.value, said))
+        changes.append(_Change(CONFLICTS, loser.id, STAGE, loser.stage.value, Stage.ARCHIVED.value, said))
         del known[loser.id]
     return number, tuple(left)
 
 
-def _archive(known: dict[str, Note], now_ms: int, archive_hours: float, changes: list[Change]) -> int:
+def _archive(known: dict[str, Note], now_ms: int, archive_hours: float, changes: list[_Change]) -> int:
     number = 0
     for each in list(known.values()):
         age = (now_ms - each.at_ms) / _HOUR_MS
         since = (now_ms - max(each.last_ms, each.at_ms)) / _HOUR_MS
-        matters = effective_importance(each.importance, since, each.accesses)
+        matters = _effective_importance(each.importance, since, each.accesses)
         if not each.may_rest or each.accesses or age <= archive_hours or matters >= ARCHIVE_BELOW:
             continue
         number += 1
         said = f"{age / 24:.0f} days old, never looked at, matters {matters:.2f}"
-        changes.append(Change(ARCHIVE, each.id, STAGE, each.stage.value, Stage.ARCHIVED.value, said))
+        changes.append(_Change(ARCHIVE, each.id, STAGE, each.stage.value, Stage.ARCHIVED.value, said))
         del known[each.id]
     return number
 
 
-def diff(changes: Sequence[Change], texts: Mapping[str, str]) -> list[str]:
+def diff(changes: Sequence[_Change], texts: Mapping[str, str]) -> list[str]:
     """Return changes as lines that a person reads: what goes with a ``-``, what comes with a ``+``.
 
     Args:

@@ -91,7 +91,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     run: str = ""
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="shown"):
+class _Shown(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="shown"):
     """That an item was shown to a person for the first time, with its evidence and its diff."""
 
     id: str
@@ -157,7 +157,7 @@ class Waiting(NamedTuple):
         return f"{self.number} {thing} {verb} for a person's decision since {self.since} ({kinds}): fleet inbox"
 
 
-def file_of(workspace: Workspace, agent: str) -> Path:
+def _file_of(workspace: Workspace, agent: str) -> Path:
     """Return the path of an agent's inbox."""
     return workspace.home(agent) / FILE_NAME
 
@@ -186,26 +186,26 @@ def put_all(workspace: Workspace, agent: str, items: Sequence[Item]) -> list[Put
             known[named.id] = Entry(agent, named)
             fresh.append(named)
             done.append(Put(named.id, is_new=True))
-        say_in(workspace.files, file_of(workspace, agent), fresh)
+        say_in(workspace.files, _file_of(workspace, agent), fresh)
     return done
 
 
 def entries(workspace: Workspace, agent: str) -> list[Entry]:
     """Return everything that was ever in an agent's inbox, as it stands now, oldest first."""
     found: dict[str, Entry] = {}
-    for line in said_in(workspace.files, file_of(workspace, agent), Item | Decision | Shown):  # type: ignore[arg-type]
+    for line in said_in(workspace.files, _file_of(workspace, agent), Item | Decision | _Shown):  # type: ignore[arg-type]
         _read_in(found, agent, line)
     return list(found.values())
 
 
-def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | Shown) -> None:
+def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown) -> None:
     known = found.get(line.id)
     if isinstance(line, Item):
         if line.id and (known is None or not known.waits):
             found[line.id] = Entry(agent, line)
     elif known is None:
         return  # of an item whose line is spoiled
-    elif isinstance(line, Shown):
+    elif isinstance(line, _Shown):
         found[line.id] = known._replace(shown=known.shown or line.at)
     elif line.said == REOPENED:
         found[line.id] = known._replace(decision=None, was=known.decision)
@@ -232,16 +232,16 @@ def decide(workspace: Workspace, agent: str, decisions: Sequence[Decision]) -> N
     """Write decisions down, in one write that is on the disk when this returns."""
     at = workspace.wall()
     with _locked(workspace, agent):
-        say_in(workspace.files, file_of(workspace, agent), [msgspec.structs.replace(each, at=at) for each in decisions])
+        say_in(workspace.files, _file_of(workspace, agent), [msgspec.structs.replace(each, at=at) for each in decisions])
 
 
 def show(workspace: Workspace, shown: Iterable[Entry]) -> None:
     """Note of items that a person was shown them. Only the first time counts; nothing is written after that."""
     fresh = [each for each in shown if not each.shown]
     for agent in sorted({each.agent for each in fresh}):
-        lines = [Shown(id=each.item.id, at=workspace.wall()) for each in fresh if each.agent == agent]
+        lines = [_Shown(id=each.item.id, at=workspace.wall()) for each in fresh if each.agent == agent]
         with _locked(workspace, agent):
-            say_in(workspace.files, file_of(workspace, agent), lines)
+            say_in(workspace.files, _file_of(workspace, agent), lines)
 
 
 def expire(workspace: Workspace, agent: str) -> list[Entry]:
@@ -307,7 +307,7 @@ def agents(workspace: Workspace) -> list[str]:
     if homes.is_symlink() or not homes.is_dir():
         return []
     found = (home.name for home in homes.iterdir() if names.is_agent(home.name) and not home.is_symlink())
-    return sorted(name for name in found if file_of(workspace, name).is_file())
+    return sorted(name for name in found if _file_of(workspace, name).is_file())
 
 
 def item_id(kind: str, key: str) -> str:

@@ -148,7 +148,7 @@ def hot(text: str) -> str:
     Dated notes are not in it: they have a room of their own (:mod:`fleet.reflect.notes`). Line by line as it stands
     otherwise; the caller judges its length. "" where only fleet's own headings are left.
     """
-    seen = redact(without_comments(screen(without_notes(text)).text))  # again, since a comment may have split a secret
+    seen = redact(without_comments(screen(_without_notes(text)).text))  # again, since a comment may have split a secret
     rows = [row.rstrip() for row in for_terminal(inert(seen)).split("\n")]
     return "\n".join(rows).strip("\n") if any(map(_is_said, rows)) else ""
 
@@ -349,7 +349,7 @@ def archive(page: bytes, rows: Iterable[str], agent: str, day: str) -> bytes:
     return head + gap + "".join(f"{row}\n" for row in fresh).encode("utf-8", "surrogateescape")
 
 
-def without_notes(text: str) -> str:
+def _without_notes(text: str) -> str:
     """Return a memory without its dated notes, and without their heading where nothing else is under it."""
     rows = text.splitlines(keepends=True)
     gone = set(_note_rows(rows))

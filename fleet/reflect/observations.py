@@ -23,7 +23,6 @@ LINE_CHARS_MAX = 120
 """Every line has fewer."""
 IDLE_MINUTES = 30
 GOTCHA, PATTERN, BOUNDARY = "Gotcha", "Pattern", "Boundary"
-CATEGORIES = (GOTCHA, PATTERN, BOUNDARY)
 FLAG = "directive"
 """The word in an observation's comment that says: this reads as a directive."""
 
@@ -43,7 +42,7 @@ _COMMENT = re.compile(
 )
 
 
-class Whose(NamedTuple):
+class _Whose(NamedTuple):
     """The agent and the session that a comment names; the moment, where it tells one; whether it flags a directive."""
 
     agent: str
@@ -83,7 +82,7 @@ def kind_named(said: str) -> str:
     return known.get(wanted, "")
 
 
-def session_mark(session: str) -> str:
+def _session_mark(session: str) -> str:
     """Return the short name of a session: itself where it is short, the end of a UUID, else a hash; "" for none."""
     if not session:
         return ""
@@ -96,12 +95,12 @@ def session_mark(session: str) -> str:
 
 def session_key(agent: str, session: str) -> str:
     """Return what names a session in what is read: the agent, and the session's mark."""
-    return f"{agent} {session_mark(session)}".strip()
+    return f"{agent} {_session_mark(session)}".strip()
 
 
 def comment(agent: str, session: str, *more: str) -> str:
     """Return the comment that says whose session it was."""
-    return f"<!-- {' '.join(filter(None, (agent, session_mark(session), *more)))} -->"
+    return f"<!-- {' '.join(filter(None, (agent, _session_mark(session), *more)))} -->"
 
 
 def minute(at_ms: int) -> str:
@@ -173,11 +172,11 @@ def rows(page: str) -> list[Row]:
     return [found[number] for number in sorted(found)]
 
 
-def whose(comments: Iterable[str]) -> Whose | None:
+def whose(comments: Iterable[str]) -> _Whose | None:
     """Return the agent and session that the comments of a line name; None where none does."""
     for each in comments:
         if match := _COMMENT.fullmatch(each):
-            return Whose(match["agent"], match["session"] or "", (match["at"] or "").strip(), bool(match["flag"]))
+            return _Whose(match["agent"], match["session"] or "", (match["at"] or "").strip(), bool(match["flag"]))
     return None
 
 
@@ -191,7 +190,7 @@ def observed(found: Iterable[Row]) -> list[Said]:
             has_time = ":" in match["when"]
             at = minute(ms) if has_time else minute(ms)[:10]
             text = match["text"].strip()
-            read.append((ms, Said(text, at, session, kind_of(text))))
+            read.append((ms, Said(text, at, session, _kind_of(text))))
     return _with_sessions(read)
 
 
@@ -208,7 +207,7 @@ def _with_sessions(read: list[tuple[int, Said]]) -> list[Said]:
     return [each if each.session else each._replace(session=named[at]) for at, (_, each) in enumerate(read)]
 
 
-def kind_of(text: str) -> str:
+def _kind_of(text: str) -> str:
     """Return the kind that an observation's first words tell of, "" for none."""
     lower = text.casefold()
     for kind, labels in words("labels").items():

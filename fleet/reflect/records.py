@@ -114,7 +114,7 @@ class Pass(NamedTuple):
     undone: str = ""
 
 
-def file_of(workspace: Workspace, agent: str) -> Path:
+def _file_of(workspace: Workspace, agent: str) -> Path:
     """Return the path of an agent's records."""
     return workspace.home(agent) / FILE_NAME
 
@@ -131,7 +131,7 @@ def append(workspace: Workspace, agent: str, record: Record) -> Record:
 
 def read(workspace: Workspace, agent: str, since: str = "") -> list[Record]:
     """Return an agent's lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
-    found = said_in(workspace.files, file_of(workspace, agent), Record)
+    found = said_in(workspace.files, _file_of(workspace, agent), Record)
     return [each for each in found if each.at >= since]
 
 
@@ -214,12 +214,12 @@ def agents(workspace: Workspace) -> list[str]:
     if homes.is_symlink() or not homes.is_dir():
         return []
     found = (home.name for home in homes.iterdir() if names.is_agent(home.name) and not home.is_symlink())
-    return sorted(name for name in found if file_of(workspace, name).is_file())
+    return sorted(name for name in found if _file_of(workspace, name).is_file())
 
 
 def _append(workspace: Workspace, agent: str, record: Record) -> Record:
     said = record if record.at else msgspec.structs.replace(record, at=workspace.wall())
-    say_in(workspace.files, file_of(workspace, agent), [said])
+    say_in(workspace.files, _file_of(workspace, agent), [said])
     return said
 
 

@@ -68,7 +68,7 @@ class Reflection(msgspec.Struct, frozen=True, kw_only=True):
     lessons: tuple[Lesson, ...] = ()
 
 
-class Parsed(NamedTuple):
+class _Parsed(NamedTuple):
     """Outcome of reading an answer.
 
     Attributes:
@@ -82,7 +82,7 @@ class Parsed(NamedTuple):
     banned: str = ""
 
 
-def parse(answer: str, banned: Sequence[str] = BANNED) -> Parsed:
+def parse(answer: str, banned: Sequence[str] = BANNED) -> _Parsed:
     """Return the reflection that an answer holds.
 
     Args:
@@ -104,13 +104,13 @@ def parse(answer: str, banned: Sequence[str] = BANNED) -> Parsed:
         if best is None or (not trouble, size) > (not best[2], best[0]):
             best = (size, reflection, trouble)
     if best is None:
-        return Parsed(None, why)
-    if word := banned_word(best[1], banned):
-        return Parsed(None, f"the banned word {word!r} is in it: all of it is rejected", word)
-    return Parsed(best[1], best[2])
+        return _Parsed(None, why)
+    if word := _banned_word(best[1], banned):
+        return _Parsed(None, f"the banned word {word!r} is in it: all of it is rejected", word)
+    return _Parsed(best[1], best[2])
 
 
-def banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
+def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
     """Return the first banned word in a reflection, as a whole word in any case; "" for none."""
     words = [re.escape(word.strip()) for word in banned if word.strip()]
     if not words:

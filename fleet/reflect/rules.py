@@ -82,7 +82,7 @@ _SLOW_MS = 300_000
 _EDITS = frozenset(("Edit", "Write", "MultiEdit"))
 
 
-class Objection(Protocol):
+class _Objection(Protocol):
     """A call that a person refused, or a turn that a person stopped, with the words that came with it."""
 
     @property
@@ -143,7 +143,7 @@ class Session(NamedTuple):
 
     id: str
     events: Sequence[Told]
-    objections: Sequence[Objection]
+    objections: Sequence[_Objection]
     cwd: str = ""
 
 

@@ -221,8 +221,8 @@ def _entry(text: str, category: str) -> Entry | None:
         return None  # prose
     if body.startswith("[") and body.endswith("]") and "](" not in body and body.count("[") == body.count("]"):
         body = body[1:-1] if body.count("[") == 1 else body
-    cells = [cell.strip().removeprefix("[").removesuffix("]").strip() for cell in _cells(body)]
-    if not any(cells) or tuple(cell.casefold() for cell in cells[:2]) in _TEMPLATES:
+    cells = [_cell.strip().removeprefix("[").removesuffix("]").strip() for _cell in _cells(body)]
+    if not any(cells) or tuple(_cell.casefold() for _cell in cells[:2]) in _TEMPLATES:
         return None
     own = _category(cells[0]) if len(cells) >= 2 and cells[0].casefold().rstrip("s") in {*_NAMED, "gotcha"} else ""
     if own and len(cells) == 2 and " — " in cells[1]:
@@ -258,7 +258,7 @@ def _cells(text: str) -> list[str]:
     return [each.replace("\\|", "|").strip() for each in cells]
 
 
-def cell(text: str) -> str:
+def _cell(text: str) -> str:
     """Return a text as a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|").replace("`", "'")
 
@@ -316,7 +316,7 @@ def with_rows(text: str, fresh_rows: Sequence[Entry], ids: Iterable[str]) -> str
     page = _with_table(parse(text or fresh()), READY, READY_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
     section = page.named(READY)[-1]
     at = _table_end(page, section)
-    made = [f"| {each.category} | {cell(each.item)} | {cell(each.detail)} |{page.eol}" for each in fresh_rows]
+    made = [f"| {each.category} | {_cell(each.item)} | {_cell(each.detail)} |{page.eol}" for each in fresh_rows]
     return _remembering("".join([*page.lines[:at], *made, *page.lines[at:]]), ids)
 
 
@@ -393,7 +393,7 @@ def with_promoted(text: str, day: str, entry: Entry, section: str, evidence: str
     page = _with_table(parse(less), PROMOTED, PROMOTED_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
     at = _table_end(page, page.named(PROMOTED)[-1])
     cells = (day, entry.category, entry.item, section, evidence)
-    made = f"| {' | '.join(cell(each) for each in cells)} |{page.eol}"
+    made = f"| {' | '.join(_cell(each) for each in cells)} |{page.eol}"
     return "".join([*page.lines[:at], made, *page.lines[at:]])
 
 
@@ -438,11 +438,6 @@ def compressed(text: str, day: str) -> tuple[str, list[str]]:
         head = [f"## {COMPRESSION_LOG}{kept.eol}", kept.eol, line + kept.eol, kept.eol]
         whole = [*kept.lines[:behind], *head, *kept.lines[behind:]]
     return "".join(whole), taken
-
-
-def as_list(found: Iterable[Entry]) -> list[dict[str, str]]:
-    """Return rows as JSON shows them."""
-    return [{"category": each.category, "item": each.item, "detail": each.detail} for each in found]
 
 
 AGENTS_FILE = "AGENTS.md"
@@ -529,7 +524,7 @@ def _like(line: str, rule: Entry) -> str:
         columns = len(body.strip("|").replace("\\|", "").split("|"))
         told = [rule.item, rule.detail] if columns < 3 else [rule.category, rule.item, rule.detail]
         told = [*told, *([""] * (columns - len(told)))]
-        return f"{indent}| {' | '.join(cell(each) for each in told)} |"
+        return f"{indent}| {' | '.join(_cell(each) for each in told)} |"
     mark = body[0] if body[0] in "-*+" and body[1:2].isspace() else ""
     joint = " | " if "|" in body else " — "
     return f"{indent}{_bullet(rule, mark, joint)}"

@@ -137,7 +137,7 @@ def title_of(text: str) -> str:
     )
 
 
-def type_of(found: Recurrence) -> str:
+def _type_of(found: Recurrence) -> str:
     """Return the type of the topic that something recurring becomes."""
     kinds = {each.kind for each in found.said}
     if "decided" in kinds or (is_preference(found.text) and not kinds & {"failed", "dead-end", "fix"}):
@@ -163,7 +163,7 @@ def fresh(found: Recurrence, absolute: Mapping[str, str], where: Sequence[str]) 
     return "\n".join(
         [
             "---",
-            f"type: {type_of(found)}",
+            f"type: {_type_of(found)}",
             f"created: {firsts[first]}",
             f"updated: {updated}",
             "---",
@@ -202,7 +202,7 @@ def _merged(day: str, session: str) -> str:
     return f"- Updated: {day} (merged from session {_mark(session).replace('(', '[').replace(')', ']')})"
 
 
-def history_name(session: str) -> str:
+def _history_name(session: str) -> str:
     """Return a session's key as a History line has it."""
     return _mark(session).replace("(", "[").replace(")", "]")
 
@@ -219,8 +219,8 @@ def merged(text: str, said: Iterable[Said], known: Iterable[str]) -> tuple[str, 
     eol = "\r\n" if is_crlf else "\n"
     firsts: dict[str, str] = {}
     for each in sorted(said, key=lambda each: (each.at, each.session)):
-        firsts.setdefault(history_name(each.session), each.at[:10])
-    fresh_ones = {session: day for session, day in firsts.items() if session not in {history_name(k) for k in known}}
+        firsts.setdefault(_history_name(each.session), each.at[:10])
+    fresh_ones = {session: day for session, day in firsts.items() if session not in {_history_name(k) for k in known}}
     if not fresh_ones:
         return text, ()
     lines = text.splitlines(keepends=True)
@@ -258,7 +258,7 @@ def _with_updated(lines: list[str], day: str) -> list[str]:
 # --- the index ------------------------------------------------------------------------------------------------------
 
 
-class Indexed(NamedTuple):
+class _Indexed(NamedTuple):
     """The index as it is to be, and its pointers that went: stale, contradicted, or for lack of room."""
 
     text: str
@@ -266,7 +266,7 @@ class Indexed(NamedTuple):
     left_out: int = 0
 
 
-def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -> Indexed:
+def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -> _Indexed:
     """Return the index with one pointer for each topic, within its limits.
 
     Args:
@@ -282,7 +282,7 @@ def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -
     ).splitlines(keepends=True)
     kept: list[str] = []
     dropped: list[str] = []
-    pointed: set[str] = set()
+    _pointed: set[str] = set()
     for line in lines:
         match = _POINTER.fullmatch(line.rstrip("\r\n"))
         path = match["path"].removeprefix("./").removeprefix(".agents/") if match else ""
@@ -291,9 +291,9 @@ def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -
         elif path not in known or path in gone:
             dropped.append(match["title"])
         else:
-            pointed.add(path)
+            _pointed.add(path)
             kept.append(_counted(line, known[path]))
-    rest = [each for path, each in known.items() if path not in pointed and path not in gone and not each.trouble]
+    rest = [each for path, each in known.items() if path not in _pointed and path not in gone and not each.trouble]
     # Those that more sessions met are first in line where there is no room for all.
     rest.sort(key=lambda each: (-each.seen, each.path))
     left_out = 0
@@ -309,7 +309,7 @@ def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -
             break  # what is left is a person's own
         dropped.append(_title_at(kept[at]))
         del kept[at]
-    return Indexed("".join(kept), tuple(dropped), left_out)
+    return _Indexed("".join(kept), tuple(dropped), left_out)
 
 
 def _counted(line: str, topic: Topic) -> str:
@@ -328,7 +328,7 @@ def pointer(topic: Topic) -> str:
     path = topic.path.removeprefix(".agents/")
     seen = f" (seen {_sessions_said(topic.seen)})" if topic.seen else ""
     title = topic.title.replace("[", "(").replace("]", ")")
-    head = f"- [{title}]({path}#{anchor(topic.title)})"
+    head = f"- [{title}]({path}#{_anchor(topic.title)})"
     hook = next((each for each in topic.texts if each != topic.title), "")
     for start in (topic.title.rstrip("…"), ""):
         if start and hook.casefold().startswith(start.casefold()):
@@ -338,7 +338,7 @@ def pointer(topic: Topic) -> str:
     return f"{head} — {said}{seen}"
 
 
-def anchor(title: str) -> str:
+def _anchor(title: str) -> str:
     """Return the anchor of a heading, as Markdown viewers make it."""
     return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title.casefold().strip()))
 
@@ -384,7 +384,7 @@ def _title_at(line: str) -> str:
     return match["title"] if match else line.strip()
 
 
-def pointed(text: str) -> list[str]:
+def _pointed(text: str) -> list[str]:
     """Return the paths that an index points to, below ``.agents``."""
     found = (_POINTER.fullmatch(row.text.rstrip()) for row in page_rows(text))
     return [match["path"] for match in found if match]

@@ -88,7 +88,7 @@ class Rules:
         if len(self.token) < TOKEN_CHARS_MIN:
             raise UsageError(f"a token must have {TOKEN_CHARS_MIN} characters or more, at random; nothing was started")
 
-    def decide(self, path: str, headers: Mapping[str, str]) -> "Visitor | _Turned":
+    def decide(self, path: str, headers: Mapping[str, str]) -> "_Visitor | _Turned":
         """Decide about one request. Header names are looked up as ``Mapping`` does, which must not mind their case."""
         address = urlsplit(path)
         asked = parse_qs(address.query)
@@ -106,7 +106,7 @@ class Rules:
         replica = asked.get("replica", [""])[0]
         if replica and not names.is_replica(replica):
             return _Turned(400, "no replica")
-        return Visitor(room, replica, headers.get(wire.KEY_HEADER, "")[:_KEY_CHARS_MAX])
+        return _Visitor(room, replica, headers.get(wire.KEY_HEADER, "")[:_KEY_CHARS_MAX])
 
 
 def _host_of(header: str) -> str:
@@ -122,7 +122,7 @@ def _knows(token: str, authorization: str, asked: Mapping[str, list[str]]) -> bo
     return bool(token) and hmac.compare_digest(offered.encode("utf-8", "replace"), token.encode())
 
 
-class Visitor(NamedTuple):
+class _Visitor(NamedTuple):
     """Who was let in: to which room, and under which replica's keys it may write; "" for one that only looks on.
 
     ``key`` is what tells this replica from another that comes under its name.
@@ -148,7 +148,7 @@ class _Guest:
         visitor: who it is.
     """
 
-    def __init__(self, socket: ServerConnection, visitor: Visitor) -> None:
+    def __init__(self, socket: ServerConnection, visitor: _Visitor) -> None:
         self.socket = socket
         self.visitor = visitor
         self.address = str((socket.remote_address or ("",))[0])
@@ -251,7 +251,7 @@ class Rooms:
         self._now_s = now_s
         # Weak: who was let in and then spoke no WebSocket is never attended to.
         self._pins: dict[str, bytes] = {}
-        self._visitors: WeakKeyDictionary[ServerConnection, Visitor] = WeakKeyDictionary()
+        self._visitors: WeakKeyDictionary[ServerConnection, _Visitor] = WeakKeyDictionary()
 
     def room(self, name: str) -> _Room:
         """Return a room, made if there is none of that name."""
@@ -270,7 +270,7 @@ class Rooms:
             asked = self.rules.decide(request.path, request.headers)
         except LookupError:  # two Hosts, or two Origins: whichever we took, somebody on the way took the other
             asked = _Turned(400, "a header that may stand once stands twice")
-        if isinstance(asked, Visitor):
+        if isinstance(asked, _Visitor):
             asked = self._with_space(asked, str((socket.remote_address or ("",))[0]))
         if isinstance(asked, _Turned):
             self.counts.turned += 1
@@ -278,7 +278,7 @@ class Rooms:
         self._visitors[socket] = asked
         return None
 
-    def _with_space(self, visitor: Visitor, address: str) -> Visitor | _Turned:
+    def _with_space(self, visitor: _Visitor, address: str) -> _Visitor | _Turned:
         guests = [guest for room in self.rooms.values() for guest in room.guests]
         if len(guests) >= CONNECTIONS_MAX:
             return _Turned(503, "too many are connected")
@@ -297,7 +297,7 @@ class Rooms:
             del self.rooms[empty[0]]
         return visitor
 
-    def _is_who_it_says(self, visitor: Visitor) -> bool:
+    def _is_who_it_says(self, visitor: _Visitor) -> bool:
         """Tell whether a visitor has the key with which its replica came first; one without a key leaves none."""
         known = self._pins.get(visitor.replica)
         told = hashlib.sha256(visitor.key.encode("utf-8", "replace")).digest()

@@ -187,7 +187,7 @@ def _until(moment_ms: int, now: Now, longest_s: float) -> float:
 # --- one tick ------------------------------------------------------------------------------------------------------
 
 
-class Worked(msgspec.Struct, kw_only=True):
+class _Worked(msgspec.Struct, kw_only=True):
     """Result of the work on this machine.
 
     Attributes:
@@ -203,7 +203,7 @@ class Worked(msgspec.Struct, kw_only=True):
     reflected: list[str] = []
 
 
-class Exchanged(msgspec.Struct, kw_only=True):
+class _Exchanged(msgspec.Struct, kw_only=True):
     """Result of a sync: lines out, records new or changed in, lessons promoted, whether something was skipped."""
 
     lines_out: int = 0
@@ -225,8 +225,8 @@ class Ticked(msgspec.Struct, kw_only=True):
         next_s: in how many seconds there will be something to do, unless somebody writes before.
     """
 
-    worked: Worked | None = None
-    synced: Exchanged | None = None
+    worked: _Worked | None = None
+    synced: _Exchanged | None = None
     why: str = ""
     slept: str = ""
     errors: list[str] = []
@@ -258,7 +258,7 @@ class Memory:
 
 
 @dataclass
-class Tick:
+class _Tick:
     """One tick over one workspace.
 
     Attributes:
@@ -277,8 +277,8 @@ class Tick:
 
     now_ms: Callable[[], int]
     looks: Callable[[], str]
-    work: Callable[[], Worked]
-    sync: Callable[[], Exchanged | str]
+    work: Callable[[], _Worked]
+    sync: Callable[[], _Exchanged | str]
     waiting: Callable[[], int]
     alone: Callable[[str], AbstractContextManager[None]]
     memory: Memory
@@ -322,9 +322,9 @@ class Tick:
         with self._telling():
             self.done.slept = self.sleep()
 
-    def _add(self, more: Worked) -> None:
-        known = self.done.worked or Worked()
-        self.done.worked = Worked(
+    def _add(self, more: _Worked) -> None:
+        known = self.done.worked or _Worked()
+        self.done.worked = _Worked(
             promoted=[*known.promoted, *more.promoted],
             ready=sorted({*known.ready, *more.ready}),
             page=known.page or more.page,
@@ -375,7 +375,7 @@ class Tick:
 # --- the tick of a workspace ------------------------------------------------------------------------------------------
 
 
-def tick(workspace: Workspace, agent: str) -> Tick:
+def tick(workspace: Workspace, agent: str) -> _Tick:
     """Return a tick of a workspace, as one of its agents; a sidecar runs one again and again, cron may."""
     # Late: a sidecar reads this module for what is due, and stays small. The verbs come in with the process of a tick.
     from fleet.app import session_end, sharing, sleeping, starting
@@ -385,26 +385,26 @@ def tick(workspace: Workspace, agent: str) -> Tick:
             return ""
         return sleeping.sleep(workspace, agent).run
 
-    def work() -> Worked:
+    def work() -> _Worked:
         reflected = session_end.reflect_due(workspace)
         done = sharing.settle(workspace, agent)
         made = [each for each in workspace.agents_here() if not starting.is_ready(workspace, each)]
         for each in made:
             starting.session_start(workspace, each)
-        return Worked(
+        return _Worked(
             promoted=list(done.promoted), ready=made, page=done.page, reflected=[each.told() for each in reflected]
         )
 
-    def sync() -> Exchanged | str:
+    def sync() -> _Exchanged | str:
         done = sharing.exchange(workspace, agent)
         if done.why:
             return done.why
         records_in = done.patterns_in + done.discoveries_in
-        return Exchanged(
+        return _Exchanged(
             lines_out=done.out, records_in=records_in, promoted=list(done.promoted), partial=done.is_partial
         )
 
-    return Tick(
+    return _Tick(
         now_ms=workspace.world.wall_ms,
         looks=lambda: digest(looks(workspace)),
         work=work,

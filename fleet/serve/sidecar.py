@@ -59,7 +59,7 @@ Background = Callable[[schedule.Bell, Callable[[], None], anyio.Event], Awaitabl
 
 
 @dataclass(eq=False)
-class Sidecar:
+class _Sidecar:
     """One agent's sidecar, and what it is given to work with.
 
     Attributes:
@@ -387,7 +387,7 @@ async def _end(child: Process) -> None:
 def run(workspace: Workspace, agent: str) -> bool:
     """Be an agent's sidecar until told to end; return False at once where there is one already."""
     now_ms, say = workspace.world.wall_ms, partial(_log, workspace.root, agent)
-    sidecar = Sidecar(
+    sidecar = _Sidecar(
         root=str(workspace.root),
         agent=agent,
         agents=lambda: sorted({agent, *(each.agent for each in workspace.replicas().replicas)}),

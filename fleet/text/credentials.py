@@ -61,20 +61,20 @@ _MIDDLE = re.compile(
 _MIDDLE_SIGNS = ("Q~", ".atlasv1.", "|", "%", "_mmk", ":A", "-us", "!", "sig=", "NRAL", ".")
 
 
-def provided(text: str) -> Iterator[tuple[int, int, str]]:
+def _provided(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield where tokens of a known form stand, with their kinds, in no order."""
     for kind, beginning, rest in _forms():
         at = text.find(beginning)
         while at >= 0:
             end = at + len(beginning)
             found = _compiled(rest).match(text, end) if _is_border(text[at - 1 : at] + beginning[0]) else None
-            if found and not text[found.end() : found.end() + 1].isalnum() and not is_example(text[at : found.end()]):
+            if found and not text[found.end() : found.end() + 1].isalnum() and not _is_example(text[at : found.end()]):
                 yield at, found.end(), kind
                 end = found.end()
             at = text.find(beginning, end)
     if any(sign in text for sign in _MIDDLE_SIGNS):
         for middle in _MIDDLE.finditer(text):
-            if not is_example(middle[0]):
+            if not _is_example(middle[0]):
                 yield *middle.span(), (middle.lastgroup or "").replace("_", "-")
 
 
@@ -87,7 +87,7 @@ _PUBLISHED_CHARS_MIN = 30  # shorter ones are among the words of the table, if a
 _SAME = re.compile(r"([A-Za-z0-9])\1{7}")
 
 
-def is_example(token: str) -> bool:
+def _is_example(token: str) -> bool:
     """Tell a token that only shows the form: one sign repeated, ``EXAMPLE``, the alphabet."""
     peek = token[:VALUE_PEEK_CHARS]
     low = peek.lower()
@@ -103,7 +103,7 @@ def is_example(token: str) -> bool:
 
 def redact_provided(text: str, kinds: set[str]) -> str:
     """Return the text without tokens of a known form; the first and longest of those that overlap goes."""
-    spans = sorted(provided(text), key=lambda span: (span[0], -span[1]))
+    spans = sorted(_provided(text), key=lambda span: (span[0], -span[1]))
     out: list[str] = []
     done = 0
     for start, end, kind in spans:
@@ -193,7 +193,7 @@ def _is_secret(named: re.Match[str], text: str) -> bool:
     # What is redacted already weighs nothing: else a second look would find more than the first.
     core = _MARK.sub("", value).strip(_AFTER_VALUE + "[]") if "[" in value else value
     bare = start == at
-    if not core or is_example(core) or (bare and named["blank"] and _CALL.match(value)):
+    if not core or _is_example(core) or (bare and named["blank"] and _CALL.match(value)):
         return False
     if bare and named["sign"] == ":" and not (len(core) >= 6 and _DIGIT.search(core)):
         return core == value and _is_yaml_line(text, named, end) and not _PLACEHOLDER.match(value)
@@ -307,7 +307,7 @@ _COMPARED = re.compile(
 
 
 def _without_compared(found: re.Match[str], kinds: set[str]) -> str:
-    if not _is_odd(found["value"], "'") or is_example(found["value"]):
+    if not _is_odd(found["value"], "'") or _is_example(found["value"]):
         return found[0]
     kinds.add(NAMED)
     return f"[REDACTED:{NAMED}]{found['rest']}"
@@ -371,7 +371,7 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
         or (len(value) < 16 and value.isalpha())
         or "[REDACTED:" in value
         or _PLACEHOLDER.match(value)
-        or is_example(value)
+        or _is_example(value)
     ):
         return False
     word = named["word"].lower()
@@ -391,7 +391,7 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
         return False
     if digits and len(value) >= 12 and word.startswith("p"):
         return True
-    return entropy(value) >= (3.0 if len(value) >= 16 else 2.8) and (digits >= 2 or len(_CHANGE.findall(value)) >= 5)
+    return _entropy(value) >= (3.0 if len(value) >= 16 else 2.8) and (digits >= 2 or len(_CHANGE.findall(value)) >= 5)
 
 
 def _is_odd(value: str, before: str) -> bool:
@@ -403,6 +403,6 @@ def _is_odd(value: str, before: str) -> bool:
     return not balanced or (before in "\"'`" and bool(_DIGIT.search(value)))
 
 
-def entropy(text: str) -> float:
+def _entropy(text: str) -> float:
     """Return the Shannon entropy of a text in bits a character."""
     return -sum(n / len(text) * math.log2(n / len(text)) for n in map(text.count, set(text)))

@@ -80,7 +80,7 @@ class _Settings(Protocol):
         """Default phrases that do not count."""
 
 
-class Signal(NamedTuple):
+class _Signal(NamedTuple):
     """A sign of a correction in a message.
 
     Attributes:
@@ -152,7 +152,7 @@ class _Hit(NamedTuple):
         return self.start + len(self.phrase.text)
 
 
-def detect(message: str, settings: _Settings | None = None) -> Signal | None:
+def detect(message: str, settings: _Settings | None = None) -> _Signal | None:
     """Return the correction, or the praise, that a message holds, or None.
 
     Args:
@@ -169,7 +169,7 @@ def detect(message: str, settings: _Settings | None = None) -> Signal | None:
         if points >= minimum:
             top = max(heard, key=lambda hit: (hit.points, -hit.start))
             kind = _first_kind(heard)
-            return Signal(kind, LEVELS[points - 1], top.phrase.text.strip(), _excerpt(said, top), sender)
+            return _Signal(kind, LEVELS[points - 1], top.phrase.text.strip(), _excerpt(said, top), sender)
     return None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fleet.app import sharing, trusting
 from fleet.learn.corrections import Correction, correct
-from fleet.learn.restore import is_foreign
+from fleet.learn.restore import _is_foreign
 from fleet.model.names import pattern_id
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
@@ -316,7 +316,7 @@ def test_a_folder_put_back_counts_on_from_what_it_had_sent(tmp_path):
     ],
 )
 def test_who_writes_under_our_name_is_told_by_an_add_that_we_never_issued(fetched, known, before, records, is_news):
-    assert is_foreign(fetched, known, before, records) is is_news
+    assert _is_foreign(fetched, known, before, records) is is_news
 
 
 # --- entries written by hand ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 import fleet
 from fleet.hosts import install
-from fleet.hosts.install import plugin_folder, spliced
+from fleet.hosts.install import _spliced, plugin_folder
 
 THEIRS = {
     "$schema": "https://json.schemastore.org/claude-code-settings.json",
@@ -29,7 +29,7 @@ THEIRS = {
     "numbers": [1, 1.5, True, None],
     "umlaut": "Größe 漢字",
 }
-OURS = {event: install.command_line(event) for event in install.MATCHERS}
+OURS = {event: install._command_line(event) for event in install.MATCHERS}
 PAGES = {"commands/done.md", "commands/fleet-correct.md", "commands/fleet-status.md", "skills/fleet/SKILL.md"}
 BEFORE = "if command -v fleet >/dev/null 2>&1; then fleet hook {}; fi"
 
@@ -126,11 +126,11 @@ def test_whatever_is_changed_comes_out_as_wanted_and_the_rest_in_its_own_words(s
     before = {**{f"s{n}": drawn(rng) for n in range(rng.randrange(4))}, "hooks": {"Stop": [drawn(rng)], "Foo": [7]}}
     text = spaced(rng, before)
     for unit in ("", "  "):
-        inside = spliced(text, before, install.with_hooks(before), unit=unit, newline="\n")
+        inside = _spliced(text, before, install.with_hooks(before), unit=unit, newline="\n")
         assert json.loads(inside) == install.with_hooks(before)
-        assert spliced(inside, install.with_hooks(before), before, unit=unit, newline="\n") == text
+        assert _spliced(inside, install.with_hooks(before), before, unit=unit, newline="\n") == text
         other = {"x": drawn(rng), "hooks": {"Foo": [7, drawn(rng)], "Stop": drawn(rng)}, "s1": drawn(rng)}
-        assert json.loads(spliced(text, before, other, unit=unit, newline="\n")) == other
+        assert json.loads(_spliced(text, before, other, unit=unit, newline="\n")) == other
 
 
 def test_a_file_that_we_made_goes_and_a_persons_empty_one_stays(place):
@@ -216,9 +216,9 @@ def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare
 
 
 def test_the_plugin_says_what_the_settings_say(place):
-    folder = plugin_folder()
+    folder, said = plugin_folder(), "fleet: every correction one agent gets becomes knowledge for all of them"
     assert place.fleet("install", "claude-code", "--plugin-dir").stdout.strip() == str(folder)
-    assert json.loads((folder / "hooks" / "hooks.json").read_text()) == install.plugin_hooks()
+    assert json.loads((folder / "hooks" / "hooks.json").read_text()) == install.with_hooks({"description": said})
     assert json.loads((folder / ".claude-plugin" / "plugin.json").read_text())["version"] == fleet.__version__
     market = json.loads((folder / ".claude-plugin" / "marketplace.json").read_text())
     assert [plugin["name"] for plugin in market["plugins"]] == ["fleet"]

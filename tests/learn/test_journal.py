@@ -139,14 +139,14 @@ def test_a_field_that_is_too_long_is_refused_and_nothing_is_written(workspace):
 def test_the_branch_is_read_from_gits_own_files(tmp_path, head, branch):
     on_branch(tmp_path, head)
     (tmp_path / "below").mkdir()
-    assert journal.branch_of(tmp_path) == journal.branch_of(tmp_path / "below") == branch
+    assert journal._branch_of(tmp_path) == journal._branch_of(tmp_path / "below") == branch
 
 
 def test_the_branch_being_rebased(tmp_path):
     on_branch(tmp_path, "3f9c1a2b7d4e5f603f9c1a2b7d4e5f603f9c1a2b\n")
     (tmp_path / ".git" / "rebase-merge").mkdir()
     (tmp_path / ".git" / "rebase-merge" / "head-name").write_text("refs/heads/topic\n")
-    assert journal.branch_of(tmp_path) == "topic"
+    assert journal._branch_of(tmp_path) == "topic"
 
 
 def test_a_real_repository_and_a_real_worktree(tmp_path):
@@ -158,12 +158,12 @@ def test_a_real_repository_and_a_real_worktree(tmp_path):
         subprocess.run(["git", *named, *words], cwd=tmp_path, env=clean, check=True, capture_output=True)
 
     git("init", "-q", "-b", "trunk")
-    assert journal.branch_of(tmp_path) == "trunk"
+    assert journal._branch_of(tmp_path) == "trunk"
     git("commit", "-q", "--allow-empty", "-m", "one")
     git("worktree", "add", "-q", "-b", "side/way", "tree")
-    assert journal.branch_of(tmp_path / "tree") == "side/way"
+    assert journal._branch_of(tmp_path / "tree") == "side/way"
     git("checkout", "-q", "--detach")
-    assert len(journal.branch_of(tmp_path)) == 7
+    assert len(journal._branch_of(tmp_path)) == 7
 
 
 def test_each_branch_has_its_journal_and_the_first_one_the_usual_name(workspace):
@@ -190,10 +190,10 @@ def test_a_journal_without_a_heading_belongs_to_every_branch(workspace):
 
 def test_no_two_branches_share_a_file_and_none_leaves_its_folder():
     names = ["a/b", "a-b", "A-b", "a_b", "../../etc", "..", ".", "", "x" * 300, "x" * 301, "größe", "grosse", "CON"]
-    slugs = [journal.slug(name) for name in names]
+    slugs = [journal._slug(name) for name in names]
     assert len(set(slugs)) == len(names)
     assert all("/" not in slug and slug.strip(".") and len(slug) < 80 for slug in slugs)
-    assert journal.slug("main") == "main"
+    assert journal._slug("main") == "main"
 
 
 def test_links_are_no_journals(workspace, tmp_path_factory):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction, correct, log_file, read_log
-from fleet.learn.corrections_md import Record, format_record, read_record
+from fleet.learn.corrections_md import Record, _read_record, format_record
 from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
@@ -136,7 +136,7 @@ def test_a_record_that_is_written_reads_back_or_none_is_written(entry, pattern, 
         text = format_record(record)
     except ValueError:
         return
-    assert read_record(text.removeprefix("<!--").removesuffix("-->"), 0) == record
+    assert _read_record(text.removeprefix("<!--").removesuffix("-->"), 0) == record
 
 
 # Other processes, and crashes

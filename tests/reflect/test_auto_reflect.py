@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fleet.reflect import observations, scratchpad
-from fleet.reflect.clusters import recurring
+from fleet.reflect.clusters import SESSIONS_MIN, recurrences
 from fleet.reflect.daily_log import Told
 from tests.reflect.grounds import DAY, MINUTE, SESSION, Project
 
@@ -89,7 +89,7 @@ def test_there_are_five_kinds(project, kind, text, starts):
     """
     project.fleet("observe", kind, text, "--session", "s1")
     assert f"| {starts}" in project.seen()[0]
-    assert observations.kind_of(scratchpad.said(project.page)[0].text) == kind
+    assert observations._kind_of(scratchpad.said(project.page)[0].text) == kind
 
 
 @pytest.mark.parametrize("words", [["gotcha", "x"], ["fix", "  "], ["fix", "\u200b"]])
@@ -658,18 +658,23 @@ def test_rows_in_every_form_are_read(body):
     assert (row.category, row.item, row.detail) == ("Gotcha", "DB_URL", "set it")
 
 
+def recurring(page: str, least: int) -> list[str]:
+    """What came up in so many separate sessions."""
+    return [each.text for each in recurrences(scratchpad.said(page))[0] if len(each.sessions) >= least]
+
+
 def test_sessions_are_counted_by_id_and_never_by_headings():
     page = "## Session Observations (auto)\n\n" + "".join(
         f"- 2026-03-{day:02}T14:32Z | the same thing happened here <!-- tank one -->\n" for day in range(1, 9)
     )
-    assert not recurring(scratchpad.said(page))
+    assert not recurring(page, SESSIONS_MIN)
     foreign = "## Session Observations (auto)\n\n" + "".join(
         f"- 2026-03-18T{hour:02}:{minute:02}Z | the same thing happened here\n"
         for hour in (9, 12)
         for minute in (1, 20, 45)
     )
-    assert not recurring(scratchpad.said(foreign))
-    assert len(recurring(scratchpad.said(foreign), 2)) == 1
+    assert not recurring(foreign, SESSIONS_MIN)
+    assert len(recurring(foreign, 2)) == 1
 
 
 # --- the scratchpad's size --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from fleet.model.errors import BusyError, RefusedError
 from fleet.reflect import consolidation, daily_log, topics
-from fleet.reflect.consolidation import STALE_MINUTES, Lock, read_lock, skip_reason
+from fleet.reflect.consolidation import STALE_MINUTES, Lock, _skip_reason, read_lock
 from fleet.reflect.daily_log import Told
 from fleet.reflect.observations import Said
 from fleet.reflect.reflection import Reflection
@@ -513,7 +513,7 @@ def test_nothing_is_joined_across_an_opposite_or_a_number(project, text):
 )
 def test_what_is_not_worth_a_topic_is_skipped(text, kind, why):
     """ "One-time events, transient debugging state, inline code snippets, and secrets are skipped." """
-    assert skip_reason(Said(text, "2026-03-18", "tank s1", kind)) == why
+    assert _skip_reason(Said(text, "2026-03-18", "tank s1", kind)) == why
 
 
 def test_what_is_skipped_is_told_and_in_no_topic(project):

@@ -20,9 +20,9 @@ from fleet.reflect.housekeeping import (
     DreamReport,
     Mode,
     Note,
-    SkipReason,
     Stage,
-    effective_importance,
+    _effective_importance,
+    _SkipReason,
     parse_organization_report,
     plan,
     skip_reason,
@@ -201,11 +201,11 @@ def test_a_conflict_is_resolved_where_both_sides_matter_less_than_0_3(one, other
 
 
 def test_effective_importance_is_the_formula():
-    assert effective_importance(0.5, 0, 0) == 0.5
-    assert effective_importance(0.5, 100, 0) == pytest.approx(0.5 * math.exp(-1))
-    assert effective_importance(0.5, 100, 7) == pytest.approx(0.5 * math.exp(-1) + 0.05 * math.log(8))
-    assert effective_importance(1.0, 0, 1_000) == 1.0
-    assert effective_importance(0.5, -50, 0) == 0.5
+    assert _effective_importance(0.5, 0, 0) == 0.5
+    assert _effective_importance(0.5, 100, 0) == pytest.approx(0.5 * math.exp(-1))
+    assert _effective_importance(0.5, 100, 7) == pytest.approx(0.5 * math.exp(-1) + 0.05 * math.log(8))
+    assert _effective_importance(1.0, 0, 1_000) == 1.0
+    assert _effective_importance(0.5, -50, 0) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -244,12 +244,12 @@ def test_what_rests_is_not_looked_at(stage):
 
 
 def test_3_records_give_not_enough_new_records():
-    assert skip_reason(Mode.COORDINATED, NOW_MS, None, 3, None) is SkipReason.NOT_ENOUGH
+    assert skip_reason(Mode.COORDINATED, NOW_MS, None, 3, None) is _SkipReason.NOT_ENOUGH
     assert skip_reason(Mode.COORDINATED, NOW_MS, None, 5, None) is None
 
 
 def test_a_coordinated_pass_waits_for_24_hours():
-    assert skip_reason(Mode.COORDINATED, NOW_MS, NOW_MS - 24 * HOUR_MS + 1, 99, None) is SkipReason.TOO_SOON
+    assert skip_reason(Mode.COORDINATED, NOW_MS, NOW_MS - 24 * HOUR_MS + 1, 99, None) is _SkipReason.TOO_SOON
     assert skip_reason(Mode.COORDINATED, NOW_MS, NOW_MS - 24 * HOUR_MS, 99, None) is None
 
 
@@ -258,7 +258,7 @@ def test_a_clock_that_was_set_back_by_days_does_not_stop_the_pass_for_good():
 
 
 def test_after_the_hosts_own_pass_a_coordinated_one_is_skipped():
-    assert skip_reason(Mode.COORDINATED, NOW_MS, None, 99, NOW_MS - HOUR_MS) is SkipReason.DREAM_RAN
+    assert skip_reason(Mode.COORDINATED, NOW_MS, None, 99, NOW_MS - HOUR_MS) is _SkipReason.DREAM_RAN
     assert skip_reason(Mode.COORDINATED, NOW_MS, None, 99, NOW_MS - 24 * HOUR_MS) is None
 
 
@@ -271,7 +271,7 @@ def test_run_reflection_pass_runs_unconditionally_in_the_mode_always():
 
 def test_the_names_are_the_seeds():
     """ "Result of a single reflection pass." "Auto Dream organization-report trailer." """
-    assert [each.value for each in SkipReason] == ["TooSoon", "NotEnoughNewRecords", "AutoDreamAlreadyRan"]
+    assert [each.value for each in _SkipReason] == ["TooSoon", "NotEnoughNewRecords", "AutoDreamAlreadyRan"]
     assert {each.name.title() for each in Stage} == {
         "Raw",
         "Active",

@@ -137,9 +137,9 @@ def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
 def test_a_second_look_writes_nothing(w):
     put(w, "Run the migrations before the tests")
     inbox.show(w, inbox.waiting(w, ["velma"]))
-    before = inbox.file_of(w, "velma").read_bytes()
+    before = inbox._file_of(w, "velma").read_bytes()
     inbox.show(w, inbox.waiting(w, ["velma"]))
-    assert inbox.file_of(w, "velma").read_bytes() == before
+    assert inbox._file_of(w, "velma").read_bytes() == before
 
 
 def test_it_tells_how_many_wait_since_when_and_how_long_decisions_take(w, clock):
@@ -160,7 +160,7 @@ def test_it_tells_how_many_wait_since_when_and_how_long_decisions_take(w, clock)
 
 def test_no_secret_is_kept_in_it(w):
     put(w, "Use the token", body={"note": f"it is {TOKEN}", "more": [{"deep": TOKEN}]}, evidence=(TOKEN,))
-    said = inbox.file_of(w, "velma").read_text()
+    said = inbox._file_of(w, "velma").read_text()
     assert TOKEN not in said
     assert said.count("[REDACTED:") == 3
 
@@ -170,7 +170,7 @@ def test_no_secret_is_kept_in_it(w):
 )
 def test_a_spoiled_line_harms_no_other(w, spoil):
     first = put(w, "Quote every variable")
-    with inbox.file_of(w, "velma").open("ab") as file:
+    with inbox._file_of(w, "velma").open("ab") as file:
         file.write(spoil)
     put(w, "Pin the version of every action")
     decide(w, first.id, "rejected")

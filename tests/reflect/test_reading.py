@@ -187,8 +187,8 @@ def test_notes_at_a_start_are_the_newest_and_take_no_more_than_their_room():
     assert shown.startswith("- 2026-05-14: note 39")
     assert "older notes" in shown
     assert "no note" not in shown
-    assert "mine" in memory_md.without_notes(f"mine\n## Notes\n{rows}")
-    assert "note 3" not in memory_md.without_notes(f"mine\n## Notes\n{rows}")
+    assert "mine" in memory_md._without_notes(f"mine\n## Notes\n{rows}")
+    assert "note 3" not in memory_md._without_notes(f"mine\n## Notes\n{rows}")
 
 
 def test_the_rules_are_measured_on_labelled_transcripts():

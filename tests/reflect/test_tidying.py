@@ -13,7 +13,7 @@ from fleet.app import learning, starting, tidying, undoing
 from fleet.app.learning import Correction
 from fleet.model.line import Column, Line, encode
 from fleet.reflect import exposure, housekeeping, inbox, records
-from fleet.reflect.housekeeping import Mode, SkipReason
+from fleet.reflect.housekeeping import Mode, _SkipReason
 from fleet.store import config, runs
 from fleet.store.runs import Run
 from fleet.store.workspace import Workspace, World
@@ -229,7 +229,7 @@ def test_a_skipped_pass_changes_nothing_and_scans_0(workspace):
     for number in range(3):
         note(workspace, number, "It broke yesterday")
     done = tidy(workspace, Mode.COORDINATED)
-    assert done.report.skipped is SkipReason.NOT_ENOUGH
+    assert done.report.skipped is _SkipReason.NOT_ENOUGH
     assert (done.report.total_scanned, done.run) == (0, "")
     assert stage(workspace, f"p-{0:016x}") == ""
 
@@ -241,7 +241,7 @@ def test_a_coordinated_pass_runs_with_5_new_notes_and_then_waits(workspace, wall
     assert tidy(workspace, Mode.COORDINATED).report.absolutized_dates == 5
     for number in range(5, 11):
         note(workspace, number, f"It failed yesterday, for the {number}th time", START_MS + 5)
-    assert tidy(workspace, Mode.COORDINATED).report.skipped is SkipReason.TOO_SOON
+    assert tidy(workspace, Mode.COORDINATED).report.skipped is _SkipReason.TOO_SOON
     wall.ms += 25 * HOUR_MS
     assert tidy(workspace, Mode.COORDINATED).report.absolutized_dates == 6
 
@@ -253,10 +253,10 @@ def test_an_organization_report_is_ingested_once_after_which_the_coordinated_mod
     for number in range(9):
         note(workspace, number, f"It broke yesterday, for the {number}th time")
     done = tidy(workspace, Mode.COORDINATED, report=REPORT)
-    assert done.report.skipped is SkipReason.DREAM_RAN
+    assert done.report.skipped is _SkipReason.DREAM_RAN
     assert done.report.dream_report_ingested == housekeeping.DreamReport(4, 1, 9)
     again = tidy(workspace, Mode.COORDINATED, report=REPORT)
-    assert (again.report.skipped, again.report.dream_report_ingested) == (SkipReason.DREAM_RAN, None)
+    assert (again.report.skipped, again.report.dream_report_ingested) == (_SkipReason.DREAM_RAN, None)
     wall.ms += 25 * HOUR_MS
     later = tidy(workspace, Mode.COORDINATED, report=REPORT)
     assert (later.report.skipped, later.report.dream_report_ingested) == (None, None)
@@ -461,7 +461,7 @@ def test_rubbish_in_the_private_file_costs_its_own_line(workspace, rubbish):
 
 def test_records_that_cannot_be_read_stop_no_pass(workspace):
     note(workspace, 1, "The build broke yesterday")
-    records.file_of(workspace, "velma").write_bytes(
+    records._file_of(workspace, "velma").write_bytes(
         b'\xff\xfe{"run":\n{"run":"tidy-x","kind":"tidy","raw":"{","at":"x"}\n'
     )
     assert tidy(workspace, Mode.COORDINATED).report.skipped is not None

@@ -19,7 +19,7 @@ from fleet.learn.corrections import Correction
 from fleet.model import limits
 from fleet.model.errors import DiskError, UsageError
 from fleet.serve import room as serving
-from fleet.serve.room import Rooms, Rules, Visitor
+from fleet.serve.room import Rooms, Rules, _Visitor
 from fleet.share.live import bridge as bridging
 from fleet.share.live import client as living
 from fleet.share.live import wire
@@ -711,4 +711,4 @@ def test_who_is_here_and_on_what(agents: Callable, server: Served):
 def test_the_default_port_and_a_visitors_address_are_what_the_pages_say():
     assert limits.LIVE_PORT == 8377
     assert Where("ws://x", "clan").of("a", "tank.c0ffee42") == "ws://x/clan-a?replica=tank.c0ffee42"
-    assert Visitor("clan", "") != json.loads('["clan", ""]')
+    assert _Visitor("clan", "") != json.loads('["clan", ""]')

@@ -12,7 +12,7 @@ import pytest
 
 from fleet.model.errors import DiskError
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import ROUNDS_MAX, Exchanged, Marks, Memory, Now, Tick, Worked
+from fleet.serve.schedule import ROUNDS_MAX, Marks, Memory, Now, _Exchanged, _Tick, _Worked
 from fleet.share.remote import RemoteUnavailable
 from fleet.store.config import Sidecar
 from fleet.store.files import Files
@@ -158,15 +158,15 @@ class Bench:
         self.locked: list[str] = []
         self.on_lock = lambda name: None
         self.on_work = lambda: None
-        self.on_sync = lambda: Exchanged(lines_out=1)
+        self.on_sync = lambda: _Exchanged(lines_out=1)
         self.waiting = 0
 
-    def work(self) -> Worked:
+    def work(self) -> _Worked:
         self.did.append("work")
         self.on_work()
-        return Worked()
+        return _Worked()
 
-    def sync(self) -> Exchanged:
+    def sync(self) -> _Exchanged:
         self.did.append("sync")
         return self.on_sync()
 
@@ -179,7 +179,7 @@ class Bench:
 
     def tick(self, **how):
         self.did.clear()
-        tick = Tick(
+        tick = _Tick(
             now_ms=lambda: self.ms,
             looks=lambda: str(self.version),
             work=self.work,
@@ -208,7 +208,7 @@ def test_a_second_tick_finds_nothing_to_do(bench):
 def test_what_a_sync_brought_is_worked_on_in_the_same_tick(bench):
     def sync():
         bench.version += 1
-        return Exchanged()
+        return _Exchanged()
 
     bench.on_sync = sync
     bench.tick()
@@ -241,7 +241,7 @@ def test_work_and_sync_are_done_alone_and_not_again_by_who_had_to_wait(bench):
 
     def sync():
         assert bench.locked == ["poll-sync"]
-        return Exchanged()
+        return _Exchanged()
 
     bench.on_work, bench.on_sync = work, sync
     bench.tick()
@@ -294,7 +294,7 @@ def test_a_remote_that_is_away_is_asked_less_and_less_and_caught_up_with_when_it
         bench.tick()
         tried += bench.did.count("sync")
     assert 5 <= tried <= 8
-    bench.on_sync = Exchanged
+    bench.on_sync = _Exchanged
     bench.ms += 225 * S
     assert bench.tick().synced is not None
     assert bench.memory.read().failures == 0
@@ -312,7 +312,7 @@ def test_what_goes_wrong_here_keeps_no_sync_from_its_work(bench):
 
 
 def test_a_sync_in_part_is_not_called_whole(bench):
-    bench.on_sync = lambda: Exchanged(partial=True)
+    bench.on_sync = lambda: _Exchanged(partial=True)
     assert bench.tick().exit == 3
 
 

@@ -22,7 +22,7 @@ from crdt import lib0
 from crdt.doc import NOT_TEXT, BadUpdateError, Document
 from fleet.model.errors import UsageError
 from fleet.serve import room
-from fleet.serve.room import Rooms, Rules, Visitor
+from fleet.serve.room import Rooms, Rules, _Visitor
 from fleet.share.live import client as live
 from fleet.share.live import wire
 from fleet.share.live.access import Where
@@ -108,7 +108,7 @@ def until(happened: Callable[[], object], wait_s: float = 10.0) -> bool:
 
 @pytest.mark.parametrize("host", ["localhost:8377", "127.0.0.1:8377", "127.0.0.1", "[::1]:8377", "LOCALHOST"])
 def test_loopbacks_own_names_are_let_in(host: str):
-    assert Rules(HOST, TOKEN).decide("/clan", {"Host": host, **KNOWN}) == Visitor("clan", "")
+    assert Rules(HOST, TOKEN).decide("/clan", {"Host": host, **KNOWN}) == _Visitor("clan", "")
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_a_web_page_is_not_let_in_unless_it_was_named(origin: str):
     asked = Rules(HOST, TOKEN, origins=("https://fleet.example",)).decide(
         "/clan", {"Host": HOST, "Origin": origin, **KNOWN}
     )
-    assert not isinstance(asked, Visitor)
+    assert not isinstance(asked, _Visitor)
     assert asked.status == 403
 
 
 def test_a_web_page_that_was_named_is_let_in():
     headers = {"Host": HOST, "Origin": "https://fleet.example", **KNOWN}
-    assert Rules(HOST, TOKEN, origins=("https://fleet.example",)).decide("/clan", headers) == Visitor("clan", "")
+    assert Rules(HOST, TOKEN, origins=("https://fleet.example",)).decide("/clan", headers) == _Visitor("clan", "")
 
 
 @pytest.mark.parametrize(
@@ -153,17 +153,17 @@ def test_a_web_page_that_was_named_is_let_in():
 )
 def test_where_a_token_is_asked_for_nobody_comes_in_without(path: str, headers: dict, is_in: bool):
     asked = Rules("0.0.0.0", TOKEN).decide(path, {"Host": "fleet.example", **headers})
-    assert isinstance(asked, Visitor) is is_in
+    assert isinstance(asked, _Visitor) is is_in
 
 
 @pytest.mark.parametrize("path", ["/", "//", "/../x", "/%2e%2e", "/UPPER", "/" + "x" * 65, "/a/b", "/é", "/a%00b"])
 def test_a_room_has_a_plain_name(path: str):
-    assert not isinstance(Rules(HOST, TOKEN).decide(path, {"Host": HOST, **KNOWN}), Visitor)
+    assert not isinstance(Rules(HOST, TOKEN).decide(path, {"Host": HOST, **KNOWN}), _Visitor)
 
 
 def test_who_comes_as_no_replica_is_told():
-    assert Rules(HOST, TOKEN).decide(f"/clan?replica={TANK}", {"Host": HOST, **KNOWN}) == Visitor("clan", TANK)
-    assert not isinstance(Rules(HOST, TOKEN).decide("/clan?replica=../x", {"Host": HOST, **KNOWN}), Visitor)
+    assert Rules(HOST, TOKEN).decide(f"/clan?replica={TANK}", {"Host": HOST, **KNOWN}) == _Visitor("clan", TANK)
+    assert not isinstance(Rules(HOST, TOKEN).decide("/clan?replica=../x", {"Host": HOST, **KNOWN}), _Visitor)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from fleet.hosts import local
 from fleet.learn.corrections_md import parse_log
 from fleet.model.errors import FleetError
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import Bell, Looks, Marks, Ticked, Worked
-from fleet.serve.sidecar import Sidecar
+from fleet.serve.schedule import Bell, Looks, Marks, Ticked, _Worked
+from fleet.serve.sidecar import _Sidecar
 from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
 
@@ -288,7 +288,7 @@ class Scene:
         self.told: list[tuple[str, str]] = []
         self.ticks: list[bool] = []
         self.background = {}
-        self.on_tick = lambda local: Ticked(worked=Worked())
+        self.on_tick = lambda local: Ticked(worked=_Worked())
 
     def looks(self) -> Looks:
         return schedule._taken(str(self.folder), ["ann"])
@@ -305,8 +305,8 @@ class Scene:
             self.marks = self.marks.synced(now_ms, looked, Config().sidecar, random.Random(1))
         return done
 
-    def sidecar(self) -> Sidecar:
-        return Sidecar(
+    def sidecar(self) -> _Sidecar:
+        return _Sidecar(
             root=str(self.folder),
             agent="ann",
             agents=lambda: ["ann"],

@@ -25,8 +25,8 @@ from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.serve import schedule
-from fleet.serve.schedule import Exchanged, Looks, Memory, Ticked
-from fleet.serve.sidecar import Sidecar
+from fleet.serve.schedule import Looks, Memory, Ticked, _Exchanged
+from fleet.serve.sidecar import _Sidecar
 from fleet.share.live import client as living
 from fleet.share.live.access import Where
 from fleet.share.live.client import Live
@@ -90,7 +90,7 @@ class HourFiles(SimFiles):
         os.utime(handle, ns=(number := next(self._numbers), number))
 
 
-class SimSidecar(Sidecar):
+class SimSidecar(_Sidecar):
     """A sidecar to which nobody sends a signal."""
 
     async def _until_a_signal(self) -> None:
@@ -171,7 +171,7 @@ class Machine:
             tick.sync, tick.rng = lambda: self._sync(workspace), self.hour.rng
             return tick.run(local=local)
 
-    def _sync(self, workspace: Workspace) -> Exchanged:
+    def _sync(self, workspace: Workspace) -> _Exchanged:
         git, rng = self.hour.git, self.hour.rng
         git.is_down = self.is_remote_away
         git.drops_next_reply = self.agent == MOVER and rng.random() < 0.2
@@ -180,7 +180,7 @@ class Machine:
                 pass
             remote = SimRemote(git, self.tree)
             done = sharing.synced(workspace, remote, rng=rng, sleep=lambda _: None, monotonic=self.now_s)
-            return Exchanged(lines_out=done.out, records_in=done.patterns_in + done.discoveries_in)
+            return _Exchanged(lines_out=done.out, records_in=done.patterns_in + done.discoveries_in)
         finally:
             git.is_down = git.drops_next_reply = False
 

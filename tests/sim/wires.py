@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.exceptions import ConnectionClosedError
 from websockets.frames import Close
 
-from fleet.serve.room import Rooms, Rules, Visitor
+from fleet.serve.room import Rooms, Rules, _Visitor
 from fleet.share.live import wire
 from tests.sim.virtual import Conductor
 
@@ -26,7 +26,7 @@ DEAD_S = 40.0
 class Socket:
     """One connection, at the client's end; the server's end hangs on it."""
 
-    def __init__(self, server: "Server", way: "Way", visitor: Visitor) -> None:
+    def __init__(self, server: "Server", way: "Way", visitor: _Visitor) -> None:
         self.server, self.way, self.visitor = server, way, visitor
         self.clients: set[int] = set()
         self.is_dead = self.is_mute = self.is_closed = False
@@ -163,7 +163,7 @@ class Way:
             raise TimeoutError
         asked = urlsplit(url)
         replica = parse_qs(asked.query).get("replica", [""])[0]
-        socket = Socket(self._server, self, Visitor(asked.path.strip("/"), replica))
+        socket = Socket(self._server, self, _Visitor(asked.path.strip("/"), replica))
         self.sockets.append(socket)
         self._server.join(socket)
         try:
