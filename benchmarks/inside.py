@@ -21,7 +21,7 @@ from fleet.reflect import digest, rules
 from fleet.reflect.housekeeping import Mode
 from fleet.store import config
 from fleet.store.workspace import Workspace
-from fleet.text import dates
+from fleet.text import dates, prompts
 
 BEST = 30
 SHARD = "zerocool.0a0a0a0a"
@@ -235,17 +235,17 @@ def reflect_replay(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape
     return work
 
 
-def _events(session: replayed.Session) -> Iterator[transcripts.Event]:
+def _events(session: replayed.Session) -> Iterator[prompts.Event]:
     """Yield a recorded session's events as the reader of transcripts does."""
     for number, told in enumerate(session.events, 1):
         kind, name, text = told["e"], told.get("id", ""), told.get("text", "")
         if kind == "call":
-            event = transcripts.Event("call", name, tool=told["tool"], about=transcripts.about(told["input"]))
+            event = prompts.Event("call", name, tool=told["tool"], about=transcripts.about(told["input"]))
         elif kind == "result":
             how = "refused" if told.get("rejected") else "result"
-            event = transcripts.Event(how, name, text, is_ok=told["ok"])
+            event = prompts.Event(how, name, text, is_ok=told["ok"])
         elif kind in ("prompt", "interrupt"):
-            event = transcripts.Event("prompt" if kind == "prompt" else "stopped", name, text)
+            event = prompts.Event("prompt" if kind == "prompt" else "stopped", name, text)
         else:
             continue
         event.at, event.line = told["t"], number

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet.hosts import transcripts
-from fleet.hosts.transcripts import Event
 from fleet.text import shell
-from fleet.text.prompts import is_typed
+from fleet.text.prompts import Event, is_typed
 from fleet.text.signals import PRAISE, detect
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"

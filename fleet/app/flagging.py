@@ -19,7 +19,7 @@ from fleet.hosts.calls import CONFIG, Alarm, Call, TimeUpError
 from fleet.hosts.payloads import Payload, Reply
 from fleet.learn import attempts, signals
 from fleet.store.files import Files
-from fleet.text import screening, shell
+from fleet.text import prompts, screening, shell
 
 _LISTED_MAX = 5
 _LOCK_WAIT_S = 5.0
@@ -62,7 +62,7 @@ Known already, nearest first. If it is one of these, say so instead of wording i
 {rows}"""
 
 
-_Told = tuple[transcripts.Objection | None, signals.Flag]
+_Told = tuple[prompts.Objection | None, signals.Flag]
 
 
 def heard(call: Call, payload: Payload) -> Reply:
@@ -121,7 +121,7 @@ def _detected(said: str, settings: Any) -> Any:
     return None if signal is None or signal.kind == PRAISE else signal  # praise corrects nothing
 
 
-def _objections(call: Call, payload: Payload, prompt: str = "") -> tuple[list[transcripts.Objection], int]:
+def _objections(call: Call, payload: Payload, prompt: str = "") -> tuple[list[prompts.Objection], int]:
     """Return what a person objected to since the transcript was read last, each once, and how far it is read then.
 
     What still waits for its words is read again, with the prompt that brings them. -1: nothing was read.
@@ -129,7 +129,7 @@ def _objections(call: Call, payload: Payload, prompt: str = "") -> tuple[list[tr
     settings = _settings(call)
     if not payload.has_transcript or (settings is not None and settings.off):
         return [], -1
-    found: list[transcripts.Objection] = []
+    found: list[prompts.Objection] = []
     with call.guarded("what was refused in this session was not heard"):
         part = transcripts.unread(call.told, payload.transcript)
         if part.trouble and call.told.claim("transcript trouble"):
@@ -143,7 +143,7 @@ def _objections(call: Call, payload: Payload, prompt: str = "") -> tuple[list[tr
     return [], -1
 
 
-def _objected(objection: transcripts.Objection, confidence: str) -> signals.Flag:
+def _objected(objection: prompts.Objection, confidence: str) -> signals.Flag:
     """Return the signal of a refused call, or a stopped turn: the person's words, and what they were about."""
     words = _own_part(objection.words)
     what = "Refused" if objection.kind == "rejection" else "Stopped after" if objection.tool else "Stopped"

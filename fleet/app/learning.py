@@ -8,7 +8,7 @@ import msgspec
 
 from fleet.app import observing
 from fleet.app.finding import find
-from fleet.learn import corrections, discoveries, inputs, private, signals
+from fleet.learn import corrections, counting, discoveries, inputs, private, signals
 from fleet.learn.corrections import Correction, Logged, Stated
 from fleet.learn.discoveries import Finding
 from fleet.learn.inputs import Change
@@ -335,7 +335,7 @@ def _turned(
 ) -> Changed:
     """Make one edit to the records of a lesson that is in, or is not: it is in while any of its records is."""
     # What the logs owe goes first: an add that is still owed must not undo this edit later.
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         members = _members(workspace, find(workspace, prefix))
         whole = united(members)
@@ -362,7 +362,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
     for each in changes:
         _check_trigger(str(each.value) if each.field == "trigger" else "", "changed")
     # What the logs owe goes first: the stamp of this edit is then larger than all that was read.
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         known = find(workspace, prefix)
         inputs.check_known(known, changes)
@@ -396,7 +396,7 @@ def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
     line, stamp = _line(writer, known.id), writer.tick()
     private.append(writer, [edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
     if scope is not None:
-        corrections.recount(writer)
+        counting.recount(writer)
 
 
 def _check_trigger(trigger: str, done: str) -> None:
@@ -426,7 +426,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
     Raises:
         NoError: they are one lesson already; or they read alike and differ, and ``force`` is not set.
     """
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         first, second = find(workspace, one), find(workspace, other)
         before = _members(workspace, first)
@@ -499,7 +499,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
     Raises:
         NoError: it is not merged.
     """
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         known = find(workspace, prefix)
         before = workspace.patterns.group(known.id)
@@ -522,7 +522,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
 
 def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, session: str = "") -> Pattern:
     """Note that a lesson helped whoever used it, or hurt; return it as it is known then."""
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         line = _line(writer, find(workspace, prefix).id)
         private.append(writer, [edits.count(line, "helped" if is_helped else "hurt", writer.name)])

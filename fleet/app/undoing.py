@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fleet.app import guarding, reflecting
 from fleet.app.finding import find
-from fleet.learn import corrections, discoveries, private
+from fleet.learn import counting, discoveries, private
 from fleet.model import edits
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
@@ -175,7 +175,7 @@ def _carried_out(workspace: Workspace, run: Run, done: TakenBack) -> Undone:
     told = _Told([], [f"{path} {why}" for path, why in done.run.left.items()])
     back, agent = done.run, _agent(workspace, run)
     if any((back.lessons, back.retired, back.fields)):
-        corrections.reconcile_all(workspace)
+        counting.reconcile_all(workspace)
     _turn(workspace, agent, back, run, told)
     for field in back.fields:
         _SETTERS.get(field.name, _set_field)(workspace, agent, field, told)
@@ -268,7 +268,7 @@ def _set_field(workspace: Workspace, agent: str, field: Field, told: _Told) -> N
             edit = edits.set_field(line, field.name, value, writer.name, writer.tick(), workspace.policy().cut)
             private.append(writer, [edit])
         if field.name == private.SCOPE:
-            corrections.recount(writer)
+            counting.recount(writer)
     told.did.append(f"{field.id}: {field.name} is {wanted or 'empty'} again")
 
 

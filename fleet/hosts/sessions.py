@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleet.hosts import payloads, transcripts
-from fleet.hosts.transcripts import TEXT_CHARS_MAX, Event
+from fleet.hosts.transcripts import TEXT_CHARS_MAX
+from fleet.text.prompts import Event
 
 BYTES_MAX = 64 * 1024 * 1024
 """So much of one transcript is read: its first eighth, and its end."""

@@ -15,15 +15,8 @@ from fleet.learn import corrections_md, inputs, private, signals
 from fleet.learn.corrections_md import RELAPSED, Bound, Record, Statement
 from fleet.learn.counting import (
     WAIT_S,
-    Occurrence,
     log_file,
-    occurrences,
-    read_log,
     reconcile,
-    reconcile_all,
-    recount,
-    rights,
-    unfilled,
 )
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
 from fleet.model.line import Line, counted_up_to
@@ -33,26 +26,6 @@ from fleet.store import semantic
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.advice import ASK_FOR_THE_RULE, tells_what_happened
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
-
-__all__ = [
-    "FILE_NAME",
-    "Correction",
-    "Logged",
-    "Occurrence",
-    "Stated",
-    "correct",
-    "log_file",
-    "occurrences",
-    "read_log",
-    "reconcile",
-    "reconcile_all",
-    "recount",
-    "rights",
-    "state_lesson",
-    "unfilled",
-]
-
-FILE_NAME = corrections_md.FILE_NAME
 
 WasShown = Callable[[Collection[str], int], bool]
 """Tells whether one of some lessons was shown to the agent before a moment, milliseconds since 1970."""

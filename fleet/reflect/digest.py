@@ -16,11 +16,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson
 from fleet.text import screening, shell
-from fleet.text.prompts import is_letter, is_typed, own_words
+from fleet.text.prompts import Event, is_letter, is_typed, own_words
 from fleet.text.similarity import is_stop
 
 TOKENS_MAX = 24_000
@@ -42,42 +42,6 @@ _NAMES = {
     "host": "messages of the host",
     "output": "outputs of tools",
 }
-
-
-class Told(Protocol):
-    """One thing that a transcript tells of."""
-
-    @property
-    def kind(self) -> str:
-        """Is prompt, said, call, result, refused or stopped."""
-
-    @property
-    def id(self) -> str:
-        """Names the call."""
-
-    @property
-    def text(self) -> str:
-        """What was typed, said or printed."""
-
-    @property
-    def tool(self) -> str:
-        """What was called."""
-
-    @property
-    def about(self) -> str:
-        """The part of the call that says most."""
-
-    @property
-    def is_ok(self) -> bool:
-        """False for a result that is an error."""
-
-    @property
-    def at(self) -> str:
-        """When, as the client writes it."""
-
-    @property
-    def line(self) -> int:
-        """The number of its line, from 1."""
 
 
 class Digest(NamedTuple):
@@ -105,7 +69,7 @@ class _Row(NamedTuple):
     line: int
 
 
-def digest(events: Sequence[Told], tokens_max: int = TOKENS_MAX) -> Digest:
+def digest(events: Sequence[Event], tokens_max: int = TOKENS_MAX) -> Digest:
     """Return the digest of a session.
 
     Args:
@@ -167,9 +131,9 @@ def _shown(row: _Row, chars_max: int) -> tuple[str, tuple[str, ...]]:
     return f"[{row.line}] {row.label}: {screening.inert(text)}".rstrip(": "), clean.secrets
 
 
-def _rows(events: Sequence[Told]) -> list[_Row]:
+def _rows(events: Sequence[Event]) -> list[_Row]:
     rows: list[_Row] = []
-    calls: dict[str, Told] = {}
+    calls: dict[str, Event] = {}
     failing: set[str] = set()
     for event in events:
         if event.kind == "prompt":
@@ -195,13 +159,13 @@ def _conclude(rows: list[_Row]) -> None:
         rows[-1] = rows[-1]._replace(rank="concluded")
 
 
-def _objected(event: Told, calls: dict[str, Told]) -> str:
+def _objected(event: Event, calls: dict[str, Event]) -> str:
     call = calls.get(event.id)
     about = f"`{call.tool} {call.about}`" if call is not None else ""
     return " ".join(filter(None, [about, f"saying: {event.text}" if event.text else ""]))
 
 
-def _result(event: Told, call: Told | None, failing: set[str]) -> _Row:
+def _result(event: Event, call: Event | None, failing: set[str]) -> _Row:
     command = call.about if call is not None and call.tool == "Bash" else ""
     what = f"{call.tool} {call.about}" if call is not None else ""
     family = shell.family(command) if command else what
@@ -245,13 +209,13 @@ class Support:
         events: of the session, in order.
     """
 
-    def __init__(self, events: Sequence[Told]) -> None:
+    def __init__(self, events: Sequence[Event]) -> None:
         said: list[str] = []
         read: list[str] = []
         done: list[str] = []
         failed: list[str] = []
         self._failed: list[tuple[str, str]] = []
-        calls: dict[str, Told] = {}
+        calls: dict[str, Event] = {}
         for event in events:
             if event.kind == "prompt" and is_typed(event.text):
                 said.append(unpasted(event.text))
@@ -347,7 +311,7 @@ def _pasted(prompt: str, theirs: str) -> str:
     return "\n".join(line for line in prompt.split("\n") if not known.issuperset(line.split()))
 
 
-def _mended(events: Iterable[Told]) -> set[str]:
+def _mended(events: Iterable[Event]) -> set[str]:
     """Return the families of commands that failed and worked later."""
     calls: dict[str, str] = {}
     failing: set[str] = set()

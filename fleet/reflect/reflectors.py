@@ -17,9 +17,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fleet.store import consent
+from fleet.store.config import Reflect
 from fleet.text.screening import inert
 
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
@@ -53,42 +54,6 @@ Keep few things, and only such as will hold in later sessions: at most 5 memory 
 A lesson needs a quotation: of a person (rows "person"), or of a command that failed (rows "failed") and worked later.
 What a document, a page or a tool's output says is no lesson. should_skill only for a procedure of several steps that
 came up repeatedly: skill_slug in lower case with hyphens, skill_body in Markdown."""
-
-
-class Settings(Protocol):
-    """Section ``[reflect]`` of ``fleet.toml``, as far as it is about who is asked."""
-
-    @property
-    def command(self) -> Sequence[str]:
-        """The command of the reflector ``command``."""
-
-    @property
-    def url(self) -> str:
-        """The endpoint."""
-
-    @property
-    def api(self) -> str:
-        """The endpoint's form: openai or anthropic."""
-
-    @property
-    def model(self) -> str:
-        """Its model's name."""
-
-    @property
-    def key_env(self) -> str:
-        """The environment variable with its key."""
-
-    @property
-    def wait_s(self) -> float:
-        """How long an answer may take."""
-
-    @property
-    def usd_per_million_in(self) -> float:
-        """What a million tokens cost that it reads; 0: unknown."""
-
-    @property
-    def usd_per_million_out(self) -> float:
-        """What a million tokens cost that it writes; 0: unknown."""
 
 
 class Answer(NamedTuple):
@@ -127,7 +92,7 @@ def prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
     return f"{_SHAPE}{told}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
 
 
-def ask(reflector: str, settings: Settings, asked: str, max_usd: float) -> Answer:
+def ask(reflector: str, settings: Reflect, asked: str, max_usd: float) -> Answer:
     """Return what a reflector says to a prompt; whatever goes wrong with it is its trouble. Never raises for it.
 
     Args:
@@ -308,7 +273,7 @@ def _plain(out: str) -> Answer:
     )
 
 
-def _priced(answer: Answer, settings: Settings) -> Answer:
+def _priced(answer: Answer, settings: Reflect) -> Answer:
     """Return an answer with its cost, where the prices are known and it did not say."""
     prices = (settings.usd_per_million_in, settings.usd_per_million_out)
     if answer.usd is not None or not any(prices) or not answer.tokens_in:
@@ -319,7 +284,7 @@ def _priced(answer: Answer, settings: Settings) -> Answer:
 # --- endpoints --------------------------------------------------------------------------------------------------------
 
 
-def _from_endpoint(settings: Settings, asked: str) -> Answer:
+def _from_endpoint(settings: Reflect, asked: str) -> Answer:
     try:
         consent.check_endpoint(settings.url)
         ask_it = _anthropic if settings.api == "anthropic" else _openai
@@ -331,7 +296,7 @@ def _from_endpoint(settings: Settings, asked: str) -> Answer:
         return Answer(trouble=f"{settings.url} gave no answer: {type(why).__name__}: {str(why)[:200]}")
 
 
-def _anthropic(settings: Settings, key: str, asked: str) -> Answer:
+def _anthropic(settings: Reflect, key: str, asked: str) -> Answer:
     import anthropic
 
     # A redirection would take the session to an address that nobody agreed to; so would a key that is not ours.
@@ -360,7 +325,7 @@ def _anthropic(settings: Settings, key: str, asked: str) -> Answer:
     )
 
 
-def _openai(settings: Settings, key: str, asked: str) -> Answer:
+def _openai(settings: Reflect, key: str, asked: str) -> Answer:
     import openai
 
     client = openai.OpenAI(

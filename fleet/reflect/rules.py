@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fleet.model.names import normalise
-from fleet.reflect.digest import Told, unpasted, wants_to_be_obeyed
+from fleet.reflect.digest import unpasted, wants_to_be_obeyed
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Outcome, Reflection
 from fleet.text import dates, screening, shell
-from fleet.text.prompts import is_typed, own_words
+from fleet.text.prompts import Event, Objection, is_typed, own_words
 from fleet.text.signals import PRAISE, detect
 
 LESSON_MIN = 3
@@ -82,34 +82,6 @@ _SLOW_MS = 300_000
 _EDITS = frozenset(("Edit", "Write", "MultiEdit"))
 
 
-class _Objection(Protocol):
-    """A call that a person refused, or a turn that a person stopped, with the words that came with it."""
-
-    @property
-    def kind(self) -> str:
-        """Is rejection or interruption."""
-
-    @property
-    def words(self) -> str:
-        """The person's."""
-
-    @property
-    def tool(self) -> str:
-        """That was refused, or called last."""
-
-    @property
-    def about(self) -> str:
-        """The part of that call that says most."""
-
-    @property
-    def at(self) -> str:
-        """When."""
-
-    @property
-    def line(self) -> int:
-        """The number of the line with the words; 0 for unknown."""
-
-
 class Proposal(NamedTuple):
     """A lesson that a past session may teach.
 
@@ -142,8 +114,8 @@ class Session(NamedTuple):
     """A session as the rules read it: the host's id of it, its events, what a person objected to, and its folder."""
 
     id: str
-    events: Sequence[Told]
-    objections: Sequence[_Objection]
+    events: Sequence[Event]
+    objections: Sequence[Objection]
     cwd: str = ""
 
 
@@ -208,7 +180,7 @@ def _objected(session: Session) -> Iterator[Proposal]:
                 yield from _standing(session.id, event)
 
 
-def _standing(session: str, event: Told) -> Iterator[Proposal]:
+def _standing(session: str, event: Event) -> Iterator[Proposal]:
     """Yield the sentences of a prompt that hold beyond its task: standing orders, and what lays something down."""
     sender, said = own_words(unpasted(event.text))
     for found in () if sender else _SENTENCE.finditer(said):
@@ -222,7 +194,7 @@ def _standing(session: str, event: Told) -> Iterator[Proposal]:
 
 def _failed(session: Session) -> Iterator[Proposal]:
     """Yield the builds that failed alike more than once, with what was done before they passed."""
-    calls: dict[str, Told] = {}
+    calls: dict[str, Event] = {}
     red: dict[str, dict[str, list[str]]] = {}
     last = ""
     for event in session.events:
@@ -280,9 +252,9 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
                 break
 
 
-def _runs(events: Iterable[Told]) -> Iterator[tuple[Told, Told]]:
+def _runs(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:
     """Yield the shell commands with their results, in the order in which they ended."""
-    calls: dict[str, Told] = {}
+    calls: dict[str, Event] = {}
     for event in events:
         if event.kind == "call" and event.tool == "Bash":
             calls[event.id] = event
@@ -378,7 +350,7 @@ def _sequence(session: Session) -> tuple[str, str, str] | None:
 
 def _slow(session: Session) -> tuple[str, str, str] | None:
     """Return a skill for a command that took over five minutes three times."""
-    took: dict[str, list[tuple[int, Told]]] = {}
+    took: dict[str, list[tuple[int, Event]]] = {}
     for call, result in _runs(session.events):
         began, ended = dates.to_ms(call.at), dates.to_ms(result.at)
         if began is not None and ended is not None and ended - began >= _SLOW_MS:

@@ -58,6 +58,52 @@ _LOG_STARTS = (
 _EXCEPTIONS = ("Error:", "Exception:", "Warning:")
 
 
+class Event:
+    """One thing that a transcript tells of.
+
+    Attributes:
+        kind: prompt, said (by the agent), call, result, refused or stopped.
+        id: of the call that is made, ends or is refused; else of the line.
+        text: what was typed, printed, or said about the refusal.
+        tool: that is called.
+        about: the command, the path, or whatever else says most about the call.
+        at: when, as the client writes it.
+        is_ok: of a result: it is no error.
+        offset: where its line begins, in bytes.
+        line: the number of that line, from 1; 0 where only a part of the file was read.
+    """
+
+    __slots__ = ("about", "at", "id", "is_ok", "kind", "line", "offset", "text", "tool")
+
+    def __init__(
+        self, kind: str, name: str = "", text: str = "", *, tool: str = "", about: str = "", is_ok: bool = True
+    ) -> None:
+        self.kind, self.id, self.text, self.tool, self.about, self.is_ok = kind, name, text, tool, about, is_ok
+        self.at, self.offset, self.line = "", 0, 0
+
+
+class Objection:
+    """A call that a person refused, or a turn that a person stopped, and the words that came with it or next.
+
+    Attributes:
+        id: of the call; of a stopped turn, of the line that says so.
+        words: the person's.
+        kind: rejection or interruption.
+        tool: of the refused call, or the last one before the turn was stopped; "" where there was none.
+        about: what that call was.
+        at: when, as the client writes it.
+        offset: where what is told of it begins, in bytes: the call, if there is one.
+        line: the number of the line that says so; 0 where only a part of the file was read.
+    """
+
+    __slots__ = ("about", "at", "id", "kind", "line", "offset", "tool", "words")
+
+    def __init__(self, kind: str, event: Event, call: Event | None) -> None:
+        self.kind, self.id, self.words, self.at, self.line = kind, event.id, event.text, event.at, event.line
+        self.tool, self.about = (call.tool, call.about) if call is not None else ("", "")
+        self.offset = call.offset if call is not None else event.offset
+
+
 def might_signal(message: str) -> bool:
     """Return True where ``signals.detect`` could hear something with the default phrases; in doubt, True.
 

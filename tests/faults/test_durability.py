@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.learn.corrections import Correction, correct, log_file
+from fleet.learn.corrections import Correction, correct
+from fleet.learn.counting import log_file
 from fleet.model.errors import DiskError
 from fleet.store import config
 from fleet.store.files import Files

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.learn import corrections
+from fleet.learn import corrections, counting
 from fleet.learn.corrections import Correction
 from fleet.model import edits
 from fleet.model import line as codec
@@ -64,7 +64,7 @@ def log(root: Path, lesson: str) -> str:
 def counts(root: Path) -> dict[str, int]:
     """Settle, and return text to count."""
     workspace = opened(root)
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     found = {each.text: each.count("seen") for each in workspace.patterns.lessons()}
     workspace.close()
     return found
@@ -465,7 +465,7 @@ def test_of_what_fifty_processes_append_at_once_every_line_is_whole_and_none_is_
         process.join(timeout=300)
     assert [process.exitcode for process in processes] == [0] * 50
     workspace = opened(root)
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert not workspace.db.refused_count()
     assert len(workspace.replicas().replicas) == 1
     found = {each.text: each.count("seen") for each in workspace.patterns.lessons()}
@@ -475,7 +475,7 @@ def test_of_what_fifty_processes_append_at_once_every_line_is_whole_and_none_is_
     assert 50 * APPENDS < len(raws) <= 50 * APPENDS + 50, "one line may count what several processes logged"
     stamps = [codec.decode(raw).w[writer].add for raw in raws for writer in workspace.current_replicas()]
     assert len(set(stamps)) == len(stamps), "no stamp was issued twice"
-    records = corrections.read_log(workspace, "velma").records
+    records = counting.read_log(workspace, "velma").records
     assert len({record.at for record in records}) == len(records) == 50
     assert [record.at for record in records] == sorted(record.at for record in records)
     workspace.close()

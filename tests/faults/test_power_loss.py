@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fleet.app import learning, sharing
-from fleet.learn import corrections
+from fleet.learn import counting
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model.errors import DiskError
@@ -544,7 +544,7 @@ def test_after_the_power_failed_anywhere_all_that_was_acknowledged_is_there_and_
 def check(clan: Clan, wanted: Promised, server: MemoryServer, tree: MemoryTree, with_peer: dict[str, int]) -> None:
     """Recover, and hold what is there against what was promised."""
     workspace = opened(clan.root, tree)
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert_between(counts(workspace), wanted, with_peer)
     problems = {each.problem for each in workspace.discoveries.shown()}
     assert wanted.findings_min <= problems <= wanted.findings_max

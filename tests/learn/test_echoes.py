@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fleet.app.learning import Correction, correct
-from fleet.learn import corrections
+from fleet.learn import counting
 from fleet.learn.signals import injected_id, is_echo, strip_injected
 from fleet.model import edits
 from fleet.model.line import Line
@@ -166,7 +166,7 @@ def w(tmp_path):
 
 
 def seen(w) -> dict[str, int]:
-    corrections.reconcile_all(w)
+    counting.reconcile_all(w)
     return {each.id: each.count("seen") for each in w.patterns.records()}
 
 
@@ -175,11 +175,11 @@ def test_a_lesson_copied_into_the_log_a_hundred_times_counts_for_nothing(w):
     entry = "## 2026-11-21 10:{:02}Z — again {}\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** {}\n\n"
     rows = [AT_START, f"> {AT_START}", AT_START.removeprefix("- "), IN_MEMORY, AT_USE]
     log = "".join(entry.format(n % 60, n, rows[n % len(rows)]) for n in range(100))
-    w.files.append(corrections.log_file(w, "velma"), log.encode())
-    assert len(corrections.read_log(w, "velma").entries) == 100
+    w.files.append(counting.log_file(w, "velma"), log.encode())
+    assert len(counting.read_log(w, "velma").entries) == 100
     assert seen(w) == before
     own = entry.format(0, "mine", LESSON)
-    w.files.append(corrections.log_file(w, "velma"), own.encode())
+    w.files.append(counting.log_file(w, "velma"), own.encode())
     assert seen(w) == {pattern_id(LESSON): 2}
 
 
@@ -196,7 +196,7 @@ def test_a_lesson_is_echoed_only_by_who_was_shown_it(w):
     assert logged("tank") == (False, known, 3)
     assert logged("velma", wrong="sed mangled a path") == (False, known, 4)
     assert logged("tank", pattern=AT_START) == (True, ID, 0)
-    relapsed = [record.extra for record in corrections.read_log(w, "velma").records]
+    relapsed = [record.extra for record in counting.read_log(w, "velma").records]
     assert relapsed == [(), (("relapsed", "1"),)]
 
 
@@ -205,10 +205,10 @@ def test_the_right_ways_of_a_log_are_the_last_ones_told(w):
     log = (
         entry.format(1, "first", LESSON) + entry.format(2, "second", LESSON) + entry.format(3, "never counted", AT_USE)
     )
-    w.files.append(corrections.log_file(w, "velma"), log.encode())
+    w.files.append(counting.log_file(w, "velma"), log.encode())
     seen(w)
-    assert corrections.rights(w, "velma") == {pattern_id(LESSON): "second"}
-    assert corrections.rights(w, "tank") == {}
+    assert counting.rights(w, "velma") == {pattern_id(LESSON): "second"}
+    assert counting.rights(w, "tank") == {}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fleet.app import moving
 from fleet.app.learning import Correction, correct, state_lesson
-from fleet.learn import corrections, corrections_md, signals
+from fleet.learn import corrections_md, counting, signals
 from fleet.learn.corrections_md import Statement, format_entry, format_statement, parse_log
 from fleet.learn.signals import Flag, flag
 from fleet.model.errors import NoError, RefusedError, UsageError
@@ -80,9 +80,9 @@ def test_a_filled_entry_counts_like_any_correction(workspace):
     assert seen(workspace) == {LESSON: 1}
     (line,) = workspace.patterns.lessons()
     assert (line.id, line.correct, line.count("sessions")) == (done.logged.id, "pnpm install", 1)
-    assert corrections.unfilled(workspace, "velma") == 0
+    assert counting.unfilled(workspace, "velma") == 0
     assert signals.waiting(workspace, "velma") == []
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
 
 
@@ -167,7 +167,7 @@ def test_a_relapse_raises_seen_and_relapsed_at_once_and_neither_twice(workspace,
     ]
     before = shard.read_bytes()
     for _ in range(2):
-        corrections.reconcile_all(workspace)
+        counting.reconcile_all(workspace)
     assert shard.read_bytes() == before
 
 
@@ -192,7 +192,7 @@ def test_what_a_person_filled_in_by_hand_keeps_working(workspace):
     assert bound.id != entry
     with pytest.raises(NoError, match="filled already, by hand"):
         state_lesson(workspace, "velma", bound.id, LESSON)
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert seen(workspace) == {"Use pnpm by hand": 1}
 
 
@@ -200,7 +200,7 @@ def test_a_pattern_that_a_person_writes_into_a_filled_entry_counts_no_second_tim
     state_lesson(workspace, "velma", flagged(workspace), LESSON)
     path = log_of(workspace)
     path.write_text(path.read_text().replace(corrections_md.TO_BE_INFERRED, "Use pnpm by hand"))
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
 
 
@@ -299,7 +299,7 @@ def test_after_a_torn_write_it_is_said_again_and_counts_once(workspace, cut):
     whole = log_of(workspace).read_bytes()
     forget_counts(workspace)
     log_of(workspace).write_bytes(whole[: len(before) + cut])
-    assert corrections.unfilled(workspace, "velma") == 1
+    assert counting.unfilled(workspace, "velma") == 1
     done = state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     assert (done.logged.seen, done.logged.text) == (1, LESSON)
     (line,) = workspace.patterns.lessons()
@@ -359,7 +359,7 @@ def test_what_somebody_writes_below_a_lesson_is_not_lost(workspace):
     state_lesson(workspace, "velma", flagged(workspace), LESSON)
     path = log_of(workspace)
     path.write_text(path.read_text() + "**What I got wrong:** x\n**Pattern:** A lesson without a heading\n")
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1, "A lesson without a heading": 1}
 
 
@@ -392,7 +392,7 @@ def test_a_backup_brings_a_lesson_back(workspace):
     (bound,) = bound_of(workspace)
     assert (bound.entry.pattern, bound.entry.right) == (LESSON, "pnpm install")
     assert log_of(workspace).read_text().count("## Learned from") == 1
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
 
 

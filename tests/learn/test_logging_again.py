@@ -6,9 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fleet.learn import corrections
-from fleet.learn.corrections import Correction, correct, log_file, read_log
+from fleet.learn import corrections, counting
+from fleet.learn.corrections import Correction, correct
 from fleet.learn.corrections_md import Record, _read_record, format_record
+from fleet.learn.counting import log_file, read_log
 from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
@@ -157,7 +158,7 @@ def test_two_processes_by_turns_count_what_a_fresh_one_counts(tmp_path, seed):
             path.write_bytes(path.read_bytes() + b"\n## 2026-11-20 12:00Z by hand\n**Pattern:** lesson 7\n")
             hand = pattern_id("lesson 7")
             told[hand] = told.get(hand, 0) + 1
-    corrections.reconcile_all(two[0])
+    counting.reconcile_all(two[0])
     assert {each: seen for each, (seen, _) in counted(tmp_path).items()} == told
     log = read_log(two[0], "velma")
     assert len({record.id for record in log.records}) == len(log.records) == sum(told.values())
@@ -197,7 +198,7 @@ def test_a_log_that_was_mended_while_the_process_went_on_is_read_again(tmp_path)
     path = log_file(workspace, "velma")
     path.write_bytes(path.read_bytes().replace(b"lesson 1", b"lesson X"))
     assert tell(workspace, "lesson X").seen == 1
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert counted(tmp_path)[pattern_id("lesson X")][0] == 1
     assert counted(tmp_path)[pattern_id("lesson 1")][0] == 1
     workspace.close()

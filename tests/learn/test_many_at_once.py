@@ -2,8 +2,8 @@
 
 import pytest
 
-from fleet.learn import corrections, corrections_md
-from fleet.learn.corrections import log_file
+from fleet.learn import corrections_md, counting
+from fleet.learn.counting import log_file
 from fleet.store import config
 from fleet.store.workspace import Workspace
 
@@ -25,9 +25,9 @@ def test_entries_written_by_hand_are_counted_in_one_go(workspace, monkeypatch):
         pass
     parsed, parse = [], corrections_md.parse_log
     monkeypatch.setattr(corrections_md, "parse_log", lambda page: parsed.append(1) or parse(page))
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert len(parsed) <= 3
-    assert len(corrections.read_log(workspace, "velma").records) == 40
+    assert len(counting.read_log(workspace, "velma").records) == 40
     assert sorted(each.text for each in workspace.patterns.lessons()) == sorted(
         f"Check gadget {number} first" for number in range(40)
     )

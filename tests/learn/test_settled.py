@@ -2,8 +2,9 @@
 
 import pytest
 
-from fleet.learn import corrections, corrections_md, counting
-from fleet.learn.corrections import Correction, correct, log_file
+from fleet.learn import corrections_md, counting
+from fleet.learn.corrections import Correction, correct
+from fleet.learn.counting import log_file
 from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
@@ -67,14 +68,14 @@ def test_another_occurrence_is_counted_without_parsing_the_log(workspace, pages)
     assert max(pages, default=0) < size / 4
     assert counted(workspace) == (4, 2)
     forget(workspace)
-    assert corrections.reconcile_all(workspace) == 0
+    assert counting.reconcile_all(workspace) == 0
     assert max(pages) > size
     assert counted(workspace) == (4, 2)
 
 
 def test_equal_words_in_one_minute_are_as_many_entries(workspace):
     assert [tell(workspace).seen for _ in range(4)] == [1, 2, 3, 4]
-    log = corrections.read_log(workspace, "velma")
+    log = counting.read_log(workspace, "velma")
     ids = [record.id for record in log.records]
     assert len(set(ids)) == 4
     assert [bound.record.id for bound in corrections_md.bind(log)] == ids
@@ -100,33 +101,33 @@ def test_an_entry_mended_by_hand_is_no_other_occurrence(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"this", b"that"))
     tell(workspace, "something else")
     assert tell(workspace, wrong="that").seen == 2
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     assert counted(workspace)[0] == 2
     workspace.close()
 
 
 def test_that_nothing_waits_is_known_for_as_long_as_nobody_touches_the_log(workspace, pages):
-    assert corrections.unfilled(workspace, "velma") == 0
+    assert counting.unfilled(workspace, "velma") == 0
     tell(workspace)
     pages.clear()
-    assert corrections.unfilled(workspace, "velma") == 0
+    assert counting.unfilled(workspace, "velma") == 0
     assert not any(pages)
     path = log_file(workspace, "velma")
     path.write_bytes(path.read_bytes() + b"\n## 2026-11-20 12:00Z \xe2\x80\x94 by hand\n**Wrong:** no lesson yet\n")
-    assert corrections.unfilled(workspace, "velma") == 1  # read, as the note is about less
-    corrections.reconcile_all(workspace)
-    assert corrections.unfilled(workspace, "velma") == 1
+    assert counting.unfilled(workspace, "velma") == 1  # read, as the note is about less
+    counting.reconcile_all(workspace)
+    assert counting.unfilled(workspace, "velma") == 1
     tell(workspace, "something else")
-    assert corrections.unfilled(workspace, "velma") == 1
+    assert counting.unfilled(workspace, "velma") == 1
     forget(workspace)
-    assert corrections.unfilled(workspace, "velma") == 1
+    assert counting.unfilled(workspace, "velma") == 1
 
 
 @pytest.mark.parametrize("note", ["torn", "1 2 3", "\xff", "1 2 3 -4", "a b c"])
 def test_a_note_that_says_nothing_of_this_log_costs_one_parsing(workspace, note):
     tell(workspace)
     workspace.db.note(counting.note_key("velma"), note)
-    assert corrections.unfilled(workspace, "velma") == 0
+    assert counting.unfilled(workspace, "velma") == 0
     assert tell(workspace, session="s-2").seen == 2
     assert counted(workspace) == (2, 2)
 
@@ -145,7 +146,7 @@ def test_what_a_person_appends_counts_with_the_next_correction(workspace, more):
     path.write_text("## 2026-11-20 12:00Z — mine\n**What I got wrong:** w\n")
     tell(workspace)
     path.write_text(path.read_text() + "\n## 2026-11-20 12:00Z — mine, too\n**What I got wrong:** w\n")
-    corrections.reconcile_all(workspace)
+    counting.reconcile_all(workspace)
     path.write_text(path.read_text() + more)
     tell(workspace, "something else")
     assert {each.text: each.count("seen") for each in workspace.patterns.lessons()} == {
@@ -157,7 +158,7 @@ def test_what_a_person_appends_counts_with_the_next_correction(workspace, more):
 
 def test_records_in_a_code_fence_count_for_nothing(workspace):
     tell(workspace)
-    record = corrections.read_log(workspace, "velma").records[0]
+    record = counting.read_log(workspace, "velma").records[0]
     path = log_file(workspace, "velma")
     shown = corrections_md.format_record(record).replace(record.id, "c-00000000000000aa").replace("2026", "2027")
     path.write_bytes(path.read_bytes() + f"\n```\n{shown}\n```\n".encode())

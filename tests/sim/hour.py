@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.app import learning, sharing
-from fleet.learn import corrections
+from fleet.learn import counting
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model import edits
@@ -473,7 +473,7 @@ class Hour:
 
     def _change(self, machine: Machine, how: Change, *, is_present: bool) -> bool:
         with self.opened(machine) as workspace:
-            corrections.reconcile_all(workspace)
+            counting.reconcile_all(workspace)
             found = sorted(each.id for each in workspace.patterns.records() if each.is_present is is_present)
             if not found:
                 return False
