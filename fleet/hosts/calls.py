@@ -160,11 +160,7 @@ class Call:
         return False
 
     def guarded(self, means: str) -> "_Guard":
-        """Return a ``with`` block whose errors are logged and go no further: one part's fault is no other part's.
-
-        Args:
-            means: what an error in it means.
-        """
+        """Return a ``with`` block whose errors are logged and go no further: one part's fault is no other part's."""
         return _Guard(self, means)
 
 

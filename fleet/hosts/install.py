@@ -60,10 +60,6 @@ PLUGIN = "fleet"
 def parse(data: bytes, name: str) -> dict[str, Any]:
     """Read a settings file; an empty one has no settings.
 
-    Args:
-        data: its bytes.
-        name: what a person calls it, for the message.
-
     Raises:
         RefusedError: it could not be written back as it was: no JSON, or a key twice in one object.
     """
@@ -96,9 +92,7 @@ def with_hooks(settings: dict[str, Any]) -> dict[str, Any]:
 def without_hooks(settings: dict[str, Any], before: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return the settings without our hooks, and without what only held them.
 
-    Args:
-        settings: with our hooks.
-        before: the settings as they were without, where that is known: what was empty then stays.
+    ``before``: the settings as they were without, where that is known: what was empty then stays.
     """
     if "hooks" not in settings:
         return settings
@@ -163,10 +157,7 @@ class Before(NamedTuple):
 def to_remember(data: bytes, after: bytes, known: Before | None) -> Before | None:
     """Return what must be known of a settings file to take our hooks out exactly; None where the file itself tells.
 
-    Args:
-        data: the file before this change.
-        after: with our hooks.
-        known: what was kept when they first came in.
+    ``known``: what was kept when they first came in.
     """
     settings = parse(data, "it")
     if installed(settings):
@@ -272,12 +263,7 @@ class _Layout(NamedTuple):
 def _spliced(text: str, before: Any, after: Any, *, unit: str, newline: str) -> str:
     """Return a JSON text with its value changed.
 
-    Args:
-        text: valid JSON.
-        before: its value.
-        after: the value wanted.
-        unit: what new lines are indented by, once a level; "" puts what is new on the same line.
-        newline: how lines end.
+    ``unit``: what new lines are indented by, once a level; "" puts what is new on the same line.
     """
     at = _skip(text, 0)
     end = _end(text, at)

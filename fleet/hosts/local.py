@@ -141,12 +141,7 @@ def fired(root: str) -> dict[str, int]:
 
 
 class Told:
-    """What one session has been told, and which of its calls were answered.
-
-    Args:
-        root: of the workspace.
-        session: the host's id of it.
-    """
+    """What one session has been told, and which of its calls were answered."""
 
     def __init__(self, root: str, session: str) -> None:
         self._root, self._name = root, _file_of(session)
@@ -168,10 +163,7 @@ class Told:
     def is_first(self, word: str, at_ms: int, within_ms: int) -> bool:
         """Note that something happened; return True where it was the first time for so long.
 
-        Args:
-            word: what happened.
-            at_ms: when, milliseconds since 1970.
-            within_ms: what comes closer behind a first one is the same.
+        ``within_ms``: what comes closer behind a first one is the same.
         """
         mine = self._note(at_ms, word)
         first_ms = -within_ms

@@ -83,9 +83,6 @@ def stored(root: str) -> list[Path]:
     """Return the transcripts that hosts keep on this machine and that may be of a project, each where it is kept.
 
     Of Codex and Copilot, which keep those of all projects together, only those that say that they began in it.
-
-    Args:
-        root: of the project.
     """
     home = Path.home()
     claude = os.environ.get("CLAUDE_CONFIG_DIR") or os.fspath(home / ".claude")

@@ -88,12 +88,7 @@ def pass_over(told: local.Told, path: str) -> None:
 
 
 def folders(root: str, home: str) -> list[str]:
-    """Return where the client keeps its transcripts of a project: of its folder, and of the folders below it.
-
-    Args:
-        root: of the project.
-        home: the client's own folder, ``~/.claude``.
-    """
+    """Return where the client keeps its transcripts of a project: of its folder, and of the folders below it."""
     name = re.sub(r"[^A-Za-z0-9]", "-", root)
     try:
         with os.scandir(os.path.join(home, "projects")) as found:
@@ -158,12 +153,7 @@ def has_objection(data: bytes) -> bool:
 
 
 def events(data: bytes, begins: int = 0) -> Iterator[Event]:
-    """Yield what the lines of a transcript tell of, in order. A line that cannot be read costs itself alone.
-
-    Args:
-        data: of the transcript.
-        begins: where in it that stands, in bytes.
-    """
+    """Yield what the lines of a transcript tell of, in order. A line that cannot be read costs itself alone."""
     for line in data.splitlines(keepends=True):
         if len(line) <= _LINE_BYTES_MAX:
             yield from _events_of(line, begins)
@@ -180,12 +170,7 @@ def _events_of(line: bytes, offset: int) -> Iterator[Event]:
 
 
 def events_in(told: dict[str, object], offset: int = 0) -> Iterator[Event]:
-    """Yield what one parsed line tells of.
-
-    Args:
-        told: the line.
-        offset: where it begins, in bytes.
-    """
+    """Yield what one parsed line tells of."""
     message = told.get("message")
     if not isinstance(message, dict) or told.get("isMeta") is True or told.get("isCompactSummary") is True:
         return
@@ -258,9 +243,7 @@ def objections(found: Iterable[Event], prompt: str = "") -> tuple[list[Objection
     A refusal without words, and a stopped turn, get those of the next prompt; unless it only says to go on, was typed
     by nobody, or is the prompt before it, mended before the agent had done anything.
 
-    Args:
-        found: the events, in order.
-        prompt: what was typed after them; "" for nothing yet.
+    ``prompt``: what was typed after them; "" for nothing yet.
     """
     done: list[Objection] = []
     waits: Objection | None = None

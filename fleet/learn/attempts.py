@@ -182,13 +182,7 @@ def verdict(
 ) -> Blocked | None:
     """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may.
 
-    Args:
-        root: of the workspace.
-        agent: whose session.
-        session: the host's id of it.
-        command: what is about to run.
-        cwd: where.
-        settings: ``[attempts]``; read from ``fleet.toml`` when it is needed and not given.
+    ``settings``: ``[attempts]``; read from ``fleet.toml`` when it is needed and not given.
     """
     try:
         data = _read(root, agent)
@@ -313,11 +307,7 @@ def note_success(root: Root, agent: str, session: str, command: str) -> list[Eve
 def note_edit(root: Root, agent: str, session: str, path: str = "") -> None:
     """Note that a host reported an edit: what failed before it may be tried again.
 
-    Args:
-        root: of the workspace.
-        agent: whose session.
-        session: the host's id of it.
-        path: what was edited; fleet's own files are no change. It is not kept.
+    ``path``: what was edited; fleet's own files are no change. It is not kept.
 
     Raises:
         DiskError: it could not be noted.

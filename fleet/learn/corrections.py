@@ -114,13 +114,8 @@ def correct(
 ) -> Logged:
     """Log one correction, durable before this returns.
 
-    Args:
-        workspace: where.
-        agent: whose correction.
-        told: the correction, unscreened.
-        session: the host's session, if there is one.
-        same: id of an existing pattern that this is another occurrence of.
-        was_shown: tells of exposures.
+    ``same``: id of an existing pattern that this is another occurrence of.
+    ``was_shown``: tells of exposures.
 
     Raises:
         RefusedError: a field is too long.
@@ -176,16 +171,10 @@ def state_lesson(
     Append-only: the entry stays as it was written. Its lesson goes to the end of the log, with the record that counts
     it, in one write.
 
-    Args:
-        workspace: where.
-        agent: whose log it is in.
-        prefix: the entry's id, or the beginning of it, with or without ``c-``.
-        pattern: the lesson, unscreened. "" with ``same``: that pattern's own words.
-        right: the correct approach, unscreened.
-        trigger: the step before which the lesson is shown, unscreened.
-        same: id of an existing pattern that this is another occurrence of.
-        session: the host's session; the one in which the signal was flagged comes first.
-        was_shown: tells of exposures.
+    ``prefix``: the entry's id, or the beginning of it, with or without ``c-``.
+    ``pattern``: the lesson, unscreened. "" with ``same``: that pattern's own words.
+    ``same``: id of an existing pattern that this is another occurrence of.
+    ``session``: the host's session; the one in which the signal was flagged comes first.
 
     Raises:
         NoError: no entry, or more than one, begins like that; or its lesson is stated already.
@@ -368,13 +357,8 @@ def _answered(
 ) -> Logged:
     """Return what is told of an occurrence that was just logged.
 
-    Args:
-        workspace: where.
-        target: what it counts for, as it was known before.
-        page: the log before it: what stands in there and is not counted in ``target`` came earlier.
-        text: of the lesson, as it was told.
-        secrets: that were taken out.
-        entry: its id in the log, "" where it is not counted yet.
+    ``page``: the log before it: what stands in there and is not counted in ``target`` came earlier.
+    ``entry``: its id in the log, "" where it is not counted yet.
     """
     whole = target.lesson
     seen = 1 + _uncounted(target, page) + (whole.count("seen") if whole is not None else 0)

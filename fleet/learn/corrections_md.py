@@ -457,13 +457,7 @@ def _entry_ids(contents: Iterable[str]) -> list[str]:
 
 
 def next_id(page: bytes, body: str, content: str) -> str:
-    """Return the id of an entry that is about to be appended to a page.
-
-    Args:
-        page: as it is.
-        body: of the entry, as ``format_entry`` or ``format_signal`` gives it.
-        content: of the entry.
-    """
+    """Return the id of an entry that is about to be appended to a page."""
     equal = page.count(body.encode())
     # Parsed only where the page's text leaves open how many entries have this very content already.
     if equal > _EQUAL_MAX or any(
@@ -526,16 +520,7 @@ def _counted_by_others(log: Log) -> dict[int, Record]:
 
 
 def format_signal(*, when: str, title: str, label: str, wrong: str, heard: str, source: str) -> str:
-    """Return the entry of a signal, newline at its end: nobody has said yet what it teaches.
-
-    Args:
-        when: a date that a heading can hold.
-        title: one line.
-        label: of ``wrong``: "User flagged" or "What I got wrong".
-        wrong: what was said, or what failed.
-        heard: of which kind the signal is, and how sure that is.
-        source: begins with "auto-detected".
-    """
+    """Return the entry of a signal, newline at its end: nobody has said yet what it teaches."""
     fields = {label: wrong, "Signal": heard, "Source": source, "Pattern": TO_BE_INFERRED}
     return _format_block(f"## {when} {DASH} {_format_title(title)}".rstrip(), fields)
 

@@ -104,10 +104,7 @@ def unfilled(workspace: Workspace, agent: str, days: float = 0.0) -> int:
 
     They count for nothing until it is stated.
 
-    Args:
-        workspace: where.
-        agent: whose log.
-        days: leave out what is older; 0 leaves out nothing for its age.
+    ``days``: leave out what is older; 0 leaves out nothing for its age.
     """
     page = workspace.files.read(log_file(workspace, agent))
     if not page or not _read_since(_noted(workspace, agent), page).waiting:

@@ -87,11 +87,7 @@ def write(workspace: Workspace, agent: str, told: Entry) -> Written:
 def append(workspace: Workspace, agent: str, block: str, *, is_new: bool = True) -> tuple[Path, str]:
     """Add a screened block to the journal of the branch; return its path and the branch.
 
-    Args:
-        workspace: where.
-        agent: whose journal.
-        block: one or more lines.
-        is_new: an empty line goes before it; otherwise it belongs to what the journal ends with.
+    ``is_new``: an empty line goes before it; otherwise it belongs to what the journal ends with.
     """
     if workspace.is_read_only:
         raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
@@ -469,11 +465,7 @@ def _block(strategy: Strategy, times: int, failed: str, switch: str, why: str) -
 def record_success(workspace: Workspace, agent: str, mutation: "Event", proof: str) -> None:
     """Note that a mutation worked: in the log of attempts, and as a line of the journal.
 
-    Args:
-        workspace: where.
-        agent: whose.
-        mutation: as it was declared.
-        proof: what shows it: a command, or the agent's words.
+    ``proof``: what shows it: a command, or the agent's words.
     """
     keys = ("id", "session", "code", "name", "failed", "switch", "why", "at_ns")
     won = {key: mutation.get(key, "") for key in keys} | {"event": "won"}

@@ -54,10 +54,7 @@ class Restored(msgspec.Struct):
 def restore(workspace: Workspace, source: Path, take_local: Callable[[bytes], object]) -> Restored:
     """Join a backup into a workspace. Doing it twice changes nothing.
 
-    Args:
-        workspace: where.
-        source: the archive.
-        take_local: is given the rows of the local database.
+    ``take_local``: is given the rows of the local database.
 
     Raises:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
@@ -295,10 +292,8 @@ def _is_foreign(fetched: str, known: Collection[str], before: str, records: Coll
 def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]) -> list[_Conflict]:
     """Return the conflicts that a fetched tree shows. Nothing of it has been taken in yet.
 
-    Args:
-        workspace: where.
-        fetched: the tree's records, as many of them as our rows do not cover.
-        before: returns the record in the tree that was fetched before.
+    ``fetched``: the tree's records, as many of them as our rows do not cover.
+    ``before``: returns the record in the tree that was fetched before.
     """
     mine = set(workspace.current_replicas())
     logs: dict[str, dict[tuple[str, str], set[str]]] = {}

@@ -135,11 +135,7 @@ class _Mark(NamedTuple):
 def failure(command: str, exit_code: int | None, last_lines: str, sameness: str = "") -> Flag:
     """Return the signal of a failed command, cut to what helps: the command, how it ended, the last lines it said.
 
-    Args:
-        command: as it was run.
-        exit_code: None when the host does not tell.
-        last_lines: all that it said, or the end of it, of any length.
-        sameness: what makes another failure the same one.
+    ``sameness``: what makes another failure the same one.
     """
     told, in_command = _capped(command, limits.SIGNAL_COMMAND_CHARS_MAX)
     ended = "failed" if exit_code is None else f"exit code {exit_code}"
@@ -163,13 +159,6 @@ def flag(
 
     The same words, or the same failure, of the same kind in the same session are one signal as long as it waits for its
     lesson, and are not written again. Said once more after its lesson was stated, or dismissed, it is a new one.
-
-    Args:
-        workspace: where.
-        agent: whose session it is.
-        signal: unscreened.
-        session: the host's session, if there is one.
-        wait_s: how long another process may hold the lock.
 
     Raises:
         UsageError: nobody writes here, or the agent's name is none.
@@ -212,12 +201,9 @@ def waiting(
     Not among them is a failed command, whose own session alone is asked, and what was dismissed. For a session that
     owes nothing the log is searched and not parsed.
 
-    Args:
-        workspace: where.
-        agent: whose log.
-        session: only what was flagged in this one; "": in whichever.
-        days: leave out what is older; 0 leaves out nothing for its age.
-        everything: every entry without a lesson, whatever it is and however old.
+    ``session``: only what was flagged in this one; "": in whichever.
+    ``days``: leave out what is older; 0 leaves out nothing for its age.
+    ``everything``: every entry without a lesson, whatever it is and however old.
     """
     known = workspace.files.read(workspace.home(agent) / corrections_md.FILE_NAME)
     here = {mark.id: mark for mark in _marks(known)}
@@ -433,11 +419,7 @@ def is_echo(wrong: str, right: str, pattern: str, lessons: Iterable[tuple[str, s
     So it is when its pattern is a copied line, evidence and all; or when its pattern is a shown lesson, and neither
     what went wrong nor the right way says anything but that lesson: no mistake is told.
 
-    Args:
-        wrong: what went wrong.
-        right: the correct approach.
-        pattern: the lesson.
-        lessons: text and right way of the lessons that were shown.
+    ``lessons``: text and right way of the lessons that were shown.
     """
     if injected_id(pattern):
         return True

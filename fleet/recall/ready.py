@@ -48,10 +48,6 @@ class Start:
 class Ready:
     """What lies ready for one agent.
 
-    Args:
-        root: the workspace's folder.
-        agent: whose session.
-
     Attributes:
         start_file: path of the text, below the root.
         triggers_file: path of the trigger table, below the root.

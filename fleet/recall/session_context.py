@@ -96,23 +96,17 @@ def session_context(
     remainder; what one of them does not use goes to the others. A record is shown whole or left out; lessons longer
     than ``_LESSON_CHARS_LONG`` come after the others.
 
-    Args:
-        agent: whose session starts.
-        memory: the hot part of its ``memory.md``, fit to be shown.
-        patterns: the clan's lessons that have a place there, best first.
-        discoveries: the clan's newest, as many as are to be shown.
-        waiting: what waits for a decision, a line each.
-        delimiter: the mark at the beginning and the end, random: nothing in a record may foresee it.
-        news: the lessons that came since the agent was told last, in the order in which they are shown.
-        fresh: ids of the discoveries that did, which come before the others.
-        chars_max: the room, ``CHARS_MIN`` at least.
-        rest_max: the room of all but the memory.
-        members: agent to emoji.
-        short: id to the short form that stands for it.
-        total: how many lessons there are besides the new ones, when ``patterns`` are only some of them.
-        note: a line of fleet's own, at the end.
-        standing: what fleet asks of every agent, behind the second mark: it is no record.
-        by: id to who said it, of lessons of others: those of one fill at most a third of the room.
+    ``memory``: the hot part of its ``memory.md``, fit to be shown.
+    ``patterns``: the clan's lessons that have a place there, best first.
+    ``waiting``: what waits for a decision, a line each.
+    ``delimiter``: the mark at the beginning and the end, random: nothing in a record may foresee it.
+    ``news``: the lessons that came since the agent was told last, in the order in which they are shown.
+    ``fresh``: ids of the discoveries that did, which come before the others.
+    ``chars_max``: the room, ``CHARS_MIN`` at least.
+    ``rest_max``: the room of all but the memory.
+    ``total``: how many lessons there are besides the new ones, when ``patterns`` are only some of them.
+    ``standing``: what fleet asks of every agent, behind the second mark: it is no record.
+    ``by``: id to who said it, of lessons of others: those of one fill at most a third of the room.
 
     Raises:
         ValueError: the delimiter is no single word of 8 to 64 letters, digits, ``_`` and ``-``, or the room too small.
@@ -196,12 +190,7 @@ def _waiting(lines: Sequence[str]) -> _Section:
 
 
 class _Shares:
-    """Room that each of others has for its lessons.
-
-    Args:
-        by: id to who said it.
-        chars_max: of each of them.
-    """
+    """Room that each of others has for its lessons."""
 
     def __init__(self, by: Mapping[str, str], chars_max: int) -> None:
         self._by = by
@@ -239,14 +228,7 @@ def _is_long(pattern: Pattern) -> bool:
 def lesson_row(
     pattern: Pattern, members: Mapping[str, str] = {}, short: Mapping[str, str] = {}, *, chars_max: int | None = None
 ) -> str:
-    """Return a lesson in one list line: what it says, by whom, on what evidence, and its id.
-
-    Args:
-        pattern: the lesson.
-        members: agent to emoji.
-        short: id to the short form that stands for it.
-        chars_max: beyond, the line is cut and says so.
-    """
+    """Return a lesson in one list line: what it says, by whom, on what evidence, and its id."""
     right, shown = readable(pattern.correct), short.get(pattern.id, pattern.id)
     said = f"- {readable(pattern.text) or UNREADABLE}{f' — right: {right}' if right else ''}"
     if chars_max is not None and len(said) > chars_max:

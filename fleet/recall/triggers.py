@@ -53,12 +53,8 @@ def due(rows: object, told: Sequence[str], tool: str, command: str, path: str) -
 
     One trigger shows three a session, its best-evidenced: a command that is run all day must not bring them all.
 
-    Args:
-        rows: a table as it was read from its file: anything may stand there.
-        told: ids that this session has seen at such a moment.
-        tool: of the call.
-        command: what a shell is to run, or "".
-        path: what is to be edited, or "".
+    ``rows``: a table as it was read from its file: anything may stand there.
+    ``told``: ids that this session has seen at such a moment.
     """
     called, commands, path = tool.lower(), _commands(command), path[-SUBJECT_CHARS_MAX:]
     entries = [each for each in rows if _is_entry(each)] if isinstance(rows, list) else []

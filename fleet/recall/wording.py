@@ -69,23 +69,12 @@ def newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:
 
 
 def render_gossip(discoveries: Iterable[Discovery], *, members: Mapping[str, str] = {}) -> str:
-    """Return discoveries, newest first, in two or three lines each, or how to log the first.
-
-    Args:
-        discoveries: the newest of the clan, as many as are to be shown.
-        members: agent to emoji.
-    """
+    """Return discoveries, newest first, in two or three lines each, or how to log the first."""
     return "\n".join(_paragraph(entry, members) for entry in newest_first(discoveries)) or _NO_DISCOVERY
 
 
 def in_one_line(entry: Discovery, members: Mapping[str, str], short: str = "") -> str:
-    """Return a discovery as one list line: when, who, what, and in brackets what it is filed under.
-
-    Args:
-        entry: the discovery.
-        members: agent to emoji.
-        short: the form of its id that stands for it; "" for the whole.
-    """
+    """Return a discovery as one list line: when, who, what, and in brackets what it is filed under."""
     filed = "; ".join(filter(None, [_tags(entry), _confidence(entry), short or entry.id]))
     opening = " ".join(filter(None, [day(entry.at), author(entry.by, members), readable(entry.type)]))
     told = ": ".join(filter(None, [opening, readable(entry.context), _finding(entry)]))
@@ -184,13 +173,11 @@ def render_page(
 ) -> str:
     """Return ``patterns.md``: the best lessons, grouped by category. The same patterns give the same bytes.
 
-    Args:
-        patterns: the clan's lessons; those that are retired or have no text are passed over.
-        members: agent to emoji.
-        lessons_max: so many are shown, published ones first, then the most seen; the page says how many are not.
-        total: how many there are, when ``patterns`` are only those that may be among the best.
-        wordings: the other wordings of a lesson, by its id.
-        opposed: pairs of lessons that say the opposite of each other: shown as what they are, and not as rules.
+    ``patterns``: the clan's lessons; those that are retired or have no text are passed over.
+    ``lessons_max``: so many are shown, published ones first, then the most seen; the page says how many are not.
+    ``total``: how many there are, when ``patterns`` are only those that may be among the best.
+    ``wordings``: the other wordings of a lesson, by its id.
+    ``opposed``: pairs of lessons that say the opposite of each other: shown as what they are, and not as rules.
     """
     against = {each.id for pair in opposed for each in pair}
     listed = ranked((each for each in patterns if each.is_listed and each.id not in against), "sight")
@@ -244,16 +231,7 @@ def render_front(
     members: Mapping[str, str] = {},
     opposed: Sequence[tuple[Pattern, Pattern]] = (),
 ) -> str:
-    """Return ``README.md`` of the branch: how to join, the newest of all, what contradicts, and who logged how much.
-
-    Args:
-        newest: the newest lessons, newest first.
-        discoveries: all.
-        shares: agent to its part.
-        total: how many lessons there are.
-        members: agent to emoji.
-        opposed: pairs of lessons that say the opposite of each other.
-    """
+    """Return ``README.md`` of the branch: how to join, the newest of all, what contradicts, and who logged how much."""
     pages = [f"[{counted(total, 'lesson', 'lessons')}]({PAGE})"] if total else []
     found = newest_first(discoveries)
     pages += [f"[{counted(len(found), 'discovery', 'discoveries')}]({DISCOVERIES_PAGE})"] if found else []

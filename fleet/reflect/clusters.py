@@ -96,10 +96,8 @@ def clustered(
 ) -> Clusters:
     """Return the clusters of lessons, and the pairs that somebody should look at.
 
-    Args:
-        lessons: each merged set as one; those that are retired or have no text are passed over.
-        cosines: of pairs that mean much the same, by their ids, the smaller first.
-        apart: pairs of ids, the smaller first, of which somebody said that they are two lessons.
+    ``lessons``: each merged set as one; those that are retired or have no text are passed over.
+    ``apart``: pairs of ids, the smaller first, of which somebody said that they are two lessons.
     """
     known = {each.id: each for each in lessons if each.is_listed and each.state != "retired"}
     ids = sorted(known)
@@ -193,13 +191,7 @@ class Wordings(NamedTuple):
 
 
 def grouped(lessons: Iterable[Pattern], clusters: Clusters, look: Callable[[str], Pattern | None]) -> list[Wordings]:
-    """Return lessons with each cluster as one, where the first of its wordings stood.
-
-    Args:
-        lessons: in the order in which they are shown.
-        clusters: of them, made a while ago perhaps.
-        look: returns a lesson by its id.
-    """
+    """Return lessons with each cluster as one, where the first of its wordings stood."""
     opposites: dict[str, tuple[str, ...]] = {}
     for one, other, *_ in clusters.opposed:
         opposites[one] = (*opposites.get(one, ()), other)
@@ -247,9 +239,7 @@ def weighed(workspace: Workspace, own: Callable[[], Iterable[str]] = tuple) -> C
 
     They are made anew when a lesson, an embedding or a decision is another one than when they were made last.
 
-    Args:
-        workspace: whose lessons.
-        own: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
+    ``own``: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
     """
     patterns, apart = workspace.patterns, decided(workspace)
     made_of = [patterns.generation, workspace.db.noted(semantic.EMBEDDED), sorted(apart)]

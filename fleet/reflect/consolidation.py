@@ -158,11 +158,7 @@ class Gates(NamedTuple):
 def gates(lock: Lock, found: Iterable[Block], now_ms: int, own: str = "") -> Gates:
     """Return how the gates stand.
 
-    Args:
-        lock: as the file says.
-        found: the blocks of the daily logs.
-        now_ms: the clock.
-        own: the key of the session that asks: it has not ended yet, and does not count.
+    ``own``: the key of the session that asks: it has not ended yet, and does not count.
     """
     # A clock that was ahead when it was consolidated must not close the gate until then.
     last = lock.last_ms if lock.last_ms <= now_ms else 0
@@ -209,12 +205,8 @@ def planned(
 ) -> Plan:
     """Return what these daily logs change about the topics and the index.
 
-    Args:
-        index: text of ``.agents/local.md``, "" for none.
-        files: every topic file, path to bytes.
-        blocks: of the daily logs that are looked at.
-        absolute: returns a text with its relative dates made absolute, given the day it was said.
-        taken_back: texts of topics that somebody took back: what says the same does not become one again.
+    ``absolute``: returns a text with its relative dates made absolute, given the day it was said.
+    ``taken_back``: texts of topics that somebody took back: what says the same does not become one again.
     """
     known = [topics.read(path, data) for path, data in sorted(files.items())]
     usable = [each for each in known if not each.trouble]

@@ -136,11 +136,7 @@ def head(day: str) -> str:
 def block(stamp: str, agent: str, session: str, told: Told) -> str:
     """Return a session's block, as it is appended.
 
-    Args:
-        stamp: the moment, ``2026-03-18T14:32:05Z``, in UTC.
-        agent: whose session.
-        session: the host's id of it.
-        told: what it says, one line each.
+    ``stamp``: the moment, ``2026-03-18T14:32:05Z``, in UTC.
     """
     lines = [f"## Session {stamp[11:16]} UTC", "", comment(agent, session, stamp), ""]
     for title, said in zip((CHANGED, WORKED, FAILED, LEARNED, DECIDED), told[:5], strict=True):

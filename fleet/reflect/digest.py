@@ -70,12 +70,7 @@ class _Row(NamedTuple):
 
 
 def digest(events: Sequence[Event], tokens_max: int = TOKENS_MAX) -> Digest:
-    """Return the digest of a session.
-
-    Args:
-        events: in order.
-        tokens_max: how long it may be, about.
-    """
+    """Return the digest of a session."""
     rows = _rows(events)
     edge = max(1, round(len(rows) * _EDGE_SHARE)) if rows else 0
     room, kept, secrets = tokens_max - _HEAD_TOKENS, dict[int, str](), set[str]()
@@ -203,11 +198,7 @@ _ENDS_PASTE = re.compile(r"^(?:-{3,}|={3,})\s*$")
 
 
 class Support:
-    """What a session supports, read once.
-
-    Args:
-        events: of the session, in order.
-    """
+    """What a session supports, read once."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         said: list[str] = []

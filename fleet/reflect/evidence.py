@@ -87,12 +87,8 @@ def due(
 ) -> list[Due]:
     """Return what belongs into this agent's memory and is not there: its own first, then the best-evidenced.
 
-    Args:
-        patterns: lessons, each merged set as one.
-        agent: whose memory.
-        settings: the thresholds.
-        known: ids that are in that memory, or were and were taken out.
-        witness: says who vouches for others.
+    ``patterns``: lessons, each merged set as one.
+    ``known``: ids that are in that memory, or were and were taken out.
 
     Returns:
         At most 50: no memory holds more, and the others are due again when there is room. Of two alike the newest
@@ -165,10 +161,7 @@ def doubt(pattern: Pattern, records: Sequence[Pattern], agent: str) -> str:
     others merged in must have been met by this agent here, where it counts as its own; any other by an agent other than
     those who merged it in.
 
-    Args:
-        pattern: the lesson, a merged set as one.
-        records: the set's own records; none when it is not merged.
-        agent: whose memory it would enter.
+    ``records``: the set's own records; none when it is not merged.
     """
     mine = {writer for writer in pattern.mine if names.agent_of(writer) == agent}
     editor = _editor(pattern, "text")
@@ -196,11 +189,7 @@ def borrowed(words: Pattern, agent: str, settings: Promotion, witness: Witness =
 
     Whoever words a lesson like a known one would else put words of its own under the evidence of others.
 
-    Args:
-        words: the lesson whose words would enter, with its own evidence alone.
-        agent: whose memory it would enter: words that it logged itself are its own affair.
-        settings: the thresholds.
-        witness: says who vouches for others.
+    ``words``: the lesson whose words would enter, with its own evidence alone.
     """
     if words.seen_by(agent) or _independent(words, witness).agents >= settings.clan_agents:
         return ""
@@ -272,9 +261,7 @@ def _pushers(workspace: Workspace) -> dict[str, set[str]]:
 def grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:
     """Return writer to the name of its group.
 
-    Args:
-        pushers: writer to those who committed to its file: all whose files one of them committed to are one.
-        mine: the writers of this folder, who are one.
+    ``pushers``: writer to those who committed to its file: all whose files one of them committed to are one.
     """
     root: dict[str, str] = {}
 

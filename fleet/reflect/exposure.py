@@ -49,15 +49,7 @@ class _Span(NamedTuple):
 
 
 def note(state: "Local", agent: str, session: str, ids: Iterable[str], now_ms: int) -> bool:
-    """Note that these lessons were shown to an agent; return whether it was written down.
-
-    Args:
-        state: the local database.
-        agent: who read them.
-        session: the host's id of the session, or "".
-        ids: of the patterns; what is no pattern's id is passed over.
-        now_ms: milliseconds since 1970.
-    """
+    """Note that these lessons were shown to an agent; return whether it was written down."""
     named = session[:_SESSION_CHARS_MAX]
     rows = [(agent, each, named, now_ms, now_ms, 1) for each in ids if _is_pattern(each)]
     if not rows or not agent:
@@ -75,10 +67,7 @@ _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, num
 def adopt(state: "Local", agent: str, rows: Iterable[tuple[str, int, int, int, str, int, bool]]) -> None:
     """Take in what another version of fleet, or a backup, knew; nothing where the agent has exposures already.
 
-    Args:
-        state: the local database.
-        agent: who read them.
-        rows: (pattern, first_ms, last_ms, number, replica, total, said); ``replica`` is "" for what is not counted yet.
+    ``rows``: (pattern, first_ms, last_ms, number, replica, total, said); ``replica`` is "" for what is not counted yet.
     """
     told = [(agent, each, "", *rest) for each, *rest in rows if _is_pattern(each)]
     if told and not _rows(state, "SELECT 1 FROM exposure WHERE agent = ? LIMIT 1", agent):
@@ -89,10 +78,7 @@ def adopt(state: "Local", agent: str, rows: Iterable[tuple[str, int, int, int, s
 def shown(state: "Local", agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
     """Return how often each lesson was shown to these agents here, by pattern.
 
-    Args:
-        state: the local database.
-        agents: who read them.
-        promoted: returns when a pattern was promoted for the clan, milliseconds since 1970; None if it was not.
+    ``promoted``: returns when a pattern was promoted for the clan, milliseconds since 1970; None if it was not.
     """
     found: dict[str, Exposure] = {}
     for agent in agents:

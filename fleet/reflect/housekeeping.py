@@ -225,12 +225,8 @@ def _effective_importance(importance: float, hours: float, accesses: int) -> flo
 def skip_reason(mode: Mode, now_ms: int, last_ms: int | None, new: int, dream_ms: int | None) -> _SkipReason | None:
     """Return why a pass is to be skipped; None where it runs.
 
-    Args:
-        mode: ``ALWAYS`` is never skipped.
-        now_ms: milliseconds since 1970.
-        last_ms: when a pass changed something last; None for never.
-        new: notes that are new since then.
-        dream_ms: when a report of the host's own housekeeping was read last; None for never.
+    ``last_ms``: when a pass changed something last; None for never.
+    ``dream_ms``: when a report of the host's own housekeeping was read last; None for never.
     """
     if mode is Mode.ALWAYS:
         return None
@@ -258,14 +254,11 @@ def plan(
 ) -> Plan:
     """Return what a pass would do with these notes.
 
-    Args:
-        notes: of one agent, in the order in which they are scanned.
-        now_ms: milliseconds since 1970.
-        zone: in which the notes were written; None: this machine's.
-        keep_words: a date is added behind its phrase, and never stands for it.
-        archive_hours: how old a note is at least that goes to rest.
-        cosines: compares by meaning; None: by words.
-        apart: pairs of ids, the smaller first, of which somebody said that they are two.
+    ``zone``: in which the notes were written; None: this machine's.
+    ``keep_words``: a date is added behind its phrase, and never stands for it.
+    ``archive_hours``: how old a note is at least that goes to rest.
+    ``cosines``: compares by meaning; None: by words.
+    ``apart``: pairs of ids, the smaller first, of which somebody said that they are two.
     """
     known = {each.id: each for each in notes if each.stage not in RESTING}
     changes: list[_Change] = []
@@ -393,12 +386,7 @@ def _archive(known: dict[str, Note], now_ms: int, archive_hours: float, changes:
 
 
 def diff(changes: Sequence[_Change], texts: Mapping[str, str]) -> list[str]:
-    """Return changes as lines that a person reads: what goes with a ``-``, what comes with a ``+``.
-
-    Args:
-        changes: of a plan.
-        texts: of the notes by id.
-    """
+    """Return changes as lines that a person reads: what goes with a ``-``, what comes with a ``+``."""
     lines: list[str] = []
     for each in changes:
         if each.field == "text":

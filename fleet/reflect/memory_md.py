@@ -304,15 +304,7 @@ class Noted(NamedTuple):
 
 
 def add(page: bytes, said: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> Noted:
-    """Return a memory with more notes, each once; what says the same as one that is there is not added.
-
-    Args:
-        page: ``memory.md``.
-        said: the notes, screened.
-        day: of today, YYYY-MM-DD.
-        agent: whose memory, for the heading of a new page.
-        limit: how many may be added.
-    """
+    """Return a memory with more notes, each once; what says the same as one that is there is not added."""
     text = page.decode("utf-8", "surrogateescape")
     eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     rows = text.splitlines(keepends=True)
@@ -435,13 +427,7 @@ def _inserted(rows: list[str], fresh: list[str], eol: str) -> list[str]:
 
 
 def observed(page: bytes, updates: dict[str, tuple[str, ...]], day: str) -> tuple[bytes, list[str]]:
-    """Return a user model with more observations, each once, and the rows that were added.
-
-    Args:
-        page: ``user-model.md``: a heading for each person, dated lines below it.
-        updates: observations by person, screened.
-        day: of today.
-    """
+    """Return a user model with more observations, each once, and the rows that were added."""
     rows = page.decode("utf-8", "surrogateescape").splitlines()
     added: list[str] = []
     for peer, said in updates.items():
@@ -488,10 +474,7 @@ def with_check(page: bytes, at: str, what: str) -> bytes:
 def due(text: str, now: str, since: str) -> list[str]:
     """Return the checks that are due.
 
-    Args:
-        text: ``checks.md``.
-        now: a moment, as ISO 8601 in UTC.
-        since: what was due before it is told no more.
+    ``since``: what was due before it is told no more.
     """
     found = [(row[1], row[2]) for each in text.splitlines() if (row := _CHECK.fullmatch(each.strip()))]
     return [f"due since {at[:10]}: {screening.readable(what)}" for at, what in found if since <= at <= now]

@@ -109,15 +109,7 @@ def minute(at_ms: int) -> str:
 
 
 def line(at_ms: int, kind: str, text: str, agent: str, session: str = "") -> tuple[str, bool]:
-    """Return an observation as a line without its end, and whether words were cut off to keep it short.
-
-    Args:
-        at_ms: when, milliseconds since 1970.
-        kind: of ``KINDS``.
-        text: what happened; secrets and marks are taken out of it.
-        agent: whose session.
-        session: the host's id of it, or "".
-    """
+    """Return an observation as a line without its end, and whether words were cut off to keep it short."""
     said = clean(text)
     flag = FLAG if is_directive(said) else ""
     said = _labelled(kind, said)

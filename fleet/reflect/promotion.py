@@ -37,12 +37,7 @@ _APPROVED = re.compile(r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+; p
 
 
 class Lessons:
-    """All records that an agent may have in its memory.
-
-    Args:
-        sources: the clan's records, and the agent's private ones.
-        clusters: which of them say the same, and which the opposite.
-    """
+    """All records that an agent may have in its memory."""
 
     def __init__(self, sources: Sequence[Patterns], clusters: Clusters = NOT_COMPARED) -> None:
         self._sources = sources
@@ -168,14 +163,9 @@ def promote_due(
     What has it and cannot enter waits: there is no room, the words may not be those that were counted, the file is not
     as it should be, or ``[promotion] mode`` says so. The caller holds the write lock and has counted the log.
 
-    Args:
-        writer: for whose memory.
-        looked: the lessons to look at, each merged set as one.
-        lessons: all records.
-        rights: returns the right way by pattern id, as this agent's own log tells it; asked when something is due. No
-            other is written down here: anybody can set that field of a lesson, and it is no part of what was counted.
-        is_all: these are all lessons there are, so what waited before and is not due any more waits no longer.
-        witness: says who vouches for others.
+    ``rights``: returns the right way by pattern id, as this agent's own log tells it; asked when something is due. No
+    other is written down here: anybody can set that field of a lesson, and it is no part of what was counted.
+    ``is_all``: these are all lessons there are, so what waited before and is not due any more waits no longer.
 
     Raises:
         DiskError: the memory is as it was; what is missing enters with the next promotion.
@@ -287,12 +277,7 @@ def promote(
 ) -> Due:
     """Bring one lesson into the agent's memory because a person says so.
 
-    Args:
-        writer: for whose memory.
-        pattern: the lesson, a merged set as one.
-        lessons: all records.
-        right: the right way that goes with it.
-        instead_of: ids that leave the memory for it.
+    ``instead_of``: ids that leave the memory for it.
 
     Raises:
         NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
@@ -325,10 +310,7 @@ def promote(
 def demote(writer: Writer, ids: Sequence[str], lessons: Lessons) -> None:
     """Take a lesson out of the agent's memory; the clan's state of it is candidate again.
 
-    Args:
-        writer: from whose memory.
-        ids: of one lesson and the records it is made of.
-        lessons: all records.
+    ``ids``: of one lesson and the records it is made of.
 
     Raises:
         NoError: it is neither in the memory nor waiting for it; nothing was changed.

@@ -85,9 +85,7 @@ class _Parsed(NamedTuple):
 def parse(answer: str, banned: Sequence[str] = BANNED) -> _Parsed:
     """Return the reflection that an answer holds.
 
-    Args:
-        answer: of the reflector: JSON, with or without prose and fences around it.
-        banned: words of which one, anywhere in the reflection, rejects all of it.
+    ``banned``: words of which one, anywhere in the reflection, rejects all of it.
     """
     why = "there is no JSON object in the answer"
     best: tuple[int, Reflection, str] | None = None

@@ -79,10 +79,7 @@ class Answer(NamedTuple):
 def prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
     """Return what a reflector is asked about a session.
 
-    Args:
-        digest: of the session.
-        mark: drawn at random, between which the record stands.
-        known: lessons that are known already, one line each.
+    ``mark``: drawn at random, between which the record stands.
     """
     told = (
         f"\n\nKnown already, say nothing of it anew:\n{chr(10).join(f'- {inert(each)}' for each in known)}"
@@ -93,14 +90,7 @@ def prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
 
 
 def ask(reflector: str, settings: Reflect, asked: str, max_usd: float) -> Answer:
-    """Return what a reflector says to a prompt; whatever goes wrong with it is its trouble. Never raises for it.
-
-    Args:
-        reflector: claude, codex, gemini, command or endpoint.
-        settings: of ``[reflect]``.
-        asked: the prompt.
-        max_usd: what it may cost, where the reflector can be told.
-    """
+    """Return what a reflector says to a prompt; whatever goes wrong with it is its trouble. Never raises for it."""
     if reflector == "endpoint":
         return _from_endpoint(settings, asked)
     if reflector == "command":

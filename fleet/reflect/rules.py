@@ -276,16 +276,7 @@ def proposal(
 ) -> Proposal:
     """Return a proposal, screened, in one line each, and ranked by how much of a rule is in it.
 
-    Args:
-        session: the host's id of it.
-        kind: as in ``Proposal``.
-        said: the words, unscreened.
-        about: what they are about, unscreened.
-        at: when.
-        worth: of its kind.
-        times: how often it happened.
-        line: of the transcript.
-        quote: the words that support it, where they are not those of ``said``.
+    ``quote``: the words that support it, where they are not those of ``said``.
     """
     text, wrong = _line(said, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
     words = len(text.split())

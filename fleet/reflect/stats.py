@@ -117,12 +117,7 @@ class Stats(NamedTuple):
         }
 
     def render(self, width: int, readable: Callable[[object], str]) -> str:
-        """Return the text, several lines.
-
-        Args:
-            width: columns; below 40 is drawn as 40.
-            readable: makes somebody else's text fit to print.
-        """
+        """Return the text, several lines."""
         width = max(width, _WIDTH_MIN)
         parts = [
             _drawn_weeks(self.weeks, width),
@@ -149,13 +144,8 @@ def measure(
 ) -> Stats:
     """Return the figures.
 
-    Args:
-        patterns: the clan's lessons, each merged set as one.
-        happened: what the logs on this machine counted, in any order.
-        exposures: by pattern, what was shown here.
-        failing: says why a lesson does not work, or "".
-        members: the records that a lesson stands for.
-        unfilled: corrections whose lesson is not stated.
+    ``failing``: says why a lesson does not work, or "".
+    ``members``: the records that a lesson stands for.
     """
     by_pattern: dict[str, list[Happened]] = defaultdict(list)
     for each in happened:

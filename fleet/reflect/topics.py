@@ -148,10 +148,7 @@ def _type_of(found: Recurrence) -> str:
 def fresh(found: Recurrence, absolute: Mapping[str, str], where: Sequence[str]) -> str:
     """Return a new topic file about something that recurred.
 
-    Args:
-        found: what.
-        absolute: its wordings, with their relative dates made absolute.
-        where: files and folders that it names.
+    ``absolute``: its wordings, with their relative dates made absolute.
     """
     said = absolute.get(found.text, found.text)
     others = [absolute.get(each, each) for each in found.others]
@@ -208,13 +205,7 @@ def _history_name(session: str) -> str:
 
 
 def merged(text: str, said: Iterable[Said], known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
-    """Return a topic file with a History line for each session that it does not name yet; and those sessions.
-
-    Args:
-        text: of the file.
-        said: what says the same as the topic.
-        known: keys of the sessions that it names already.
-    """
+    """Return a topic file with a History line for each session that it does not name yet; and those sessions."""
     is_crlf = text.partition("\n")[0].endswith("\r")
     eol = "\r\n" if is_crlf else "\n"
     firsts: dict[str, str] = {}
@@ -269,10 +260,8 @@ class _Indexed(NamedTuple):
 def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -> _Indexed:
     """Return the index with one pointer for each topic, within its limits.
 
-    Args:
-        text: as it is; "" for a new one.
-        topics: all of them; those in trouble keep the pointer they have.
-        contradicted: path of a topic to that of the newer one that says the opposite.
+    ``topics``: all of them; those in trouble keep the pointer they have.
+    ``contradicted``: path of a topic to that of the newer one that says the opposite.
     """
     eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     known = {each.path.removeprefix(".agents/"): each for each in topics}
@@ -420,10 +409,7 @@ class Plan(NamedTuple):
 def planned(text: str, now: Mapping[str, str], index: str) -> Plan:
     """Return what becomes of a scratchpad; an empty plan where it was migrated already, and holds nothing more to move.
 
-    Args:
-        text: of ``.agents.local.md``.
-        now: path to text of the daily logs and topic files that are there.
-        index: text of ``.agents/local.md``, "" for none.
+    ``now``: path to text of the daily logs and topic files that are there.
     """
     page = scratchpad.parse(text)
     stays: list[str] = []

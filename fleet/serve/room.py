@@ -141,12 +141,7 @@ class _Turned(NamedTuple):
 
 
 class _Guest:
-    """One connection: what waits to be sent to it, and who it said is there.
-
-    Args:
-        socket: the open connection.
-        visitor: who it is.
-    """
+    """One connection: what waits to be sent to it, and who it said is there."""
 
     def __init__(self, socket: ServerConnection, visitor: _Visitor) -> None:
         self.socket = socket
@@ -237,8 +232,6 @@ class Rooms:
 
     Args:
         rules: whom to let in.
-        entropy: returns so many random bytes.
-        now_s: a monotonic clock, seconds.
     """
 
     def __init__(

@@ -448,12 +448,7 @@ class Watch:
     """Watcher of the folders of one workspace.
 
     Args:
-        root: the workspace.
-        agents: returns the agents that work here.
-        hear: called, on the event loop, when something may have changed.
-        say: logs an event and what about it.
         settings: returns how often everything is to be looked at, and whether a person wants no watcher at all.
-        stop: set when it is to end.
     """
 
     def __init__(

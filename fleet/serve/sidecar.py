@@ -302,11 +302,8 @@ def _pause_s(deaths: int, rng: random.Random) -> float:
 async def _keep_up(name: str, task: Task, died: Died, rng: random.Random) -> None:
     """Run a task until it returns by itself or we are cancelled.
 
-    Args:
-        name: what it is called in the log.
-        task: started anew each time.
-        died: told each time it died: the name, of what, and how long the pause is.
-        rng: so that all who lost the same neighbour do not come back in step.
+    ``died``: told each time it died: the name, of what, and how long the pause is.
+    ``rng``: so that all who lost the same neighbour do not come back in step.
     """
     deaths = 0
     while True:

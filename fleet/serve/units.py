@@ -57,13 +57,6 @@ class Unit(NamedTuple):
     def of(platform: str, environment: Mapping[str, str], root: Path, agent: str, user: int) -> "Unit":
         """Return the unit of an agent's sidecar.
 
-        Args:
-            platform: as ``sys.platform`` says.
-            environment: where ``XDG_CONFIG_HOME`` and ``HOME`` are.
-            root: the workspace.
-            agent: whose sidecar.
-            user: the id of the user.
-
         Raises:
             UsageError: there is no home, or no service manager that we know.
         """
@@ -294,9 +287,7 @@ def holder(files: Files, local: Path, agent: str) -> _Holder | None:
 def notify(state: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Send one state to the service manager; tell whether there is one that took it.
 
-    Args:
-        state: ``READY``, ``ALIVE``, ``STOPPING`` or ``STATUS=...``; several on lines of their own.
-        environment: where ``NOTIFY_SOCKET`` names a path, or an abstract address after an ``@``.
+    ``environment``: where ``NOTIFY_SOCKET`` names a path, or an abstract address after an ``@``.
     """
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):

@@ -167,11 +167,8 @@ def absolutize(text: str, at: datetime, *, keep_words: bool = False, languages: 
     the date is added, which ``keep_words`` asks for everywhere. Days and weeks become a day, months a month, years a
     year, hours and minutes a time with its zone. A text that was made absolute stays as it is when it is read again.
 
-    Args:
-        text: a note, or a page of Markdown.
-        at: when it was written, in the time zone of its writer.
-        keep_words: every date is added behind its phrase.
-        languages: whose phrases are looked for.
+    ``at``: when it was written, in the time zone of its writer.
+    ``keep_words``: every date is added behind its phrase.
     """
     for language in map(_language, languages):
         if language.hint.search(text):

@@ -183,11 +183,7 @@ def outcome(command: str, printed: str, *, is_error: bool, builds: Iterable[str]
     Its exit code says so, unless something masks it, as in ``make test | tail``: of a build or a test what it printed
     may say so then, and of another command an error still is one.
 
-    Args:
-        command: as it was run.
-        printed: by it; the end of that is looked at.
-        is_error: the whole line ended with another code than 0.
-        builds: ``[attempts] builds``, or the default ones.
+    ``is_error``: the whole line ended with another code than 0.
     """
     if not _is_masked(command[:_COMMAND_CHARS_MAX], 0):
         return not is_error

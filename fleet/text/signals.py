@@ -155,9 +155,7 @@ class _Hit(NamedTuple):
 def detect(message: str, settings: _Settings | None = None) -> _Signal | None:
     """Return the correction, or the praise, that a message holds, or None.
 
-    Args:
-        message: a prompt as the host gives it, without what fleet itself put in.
-        settings: ``[triggers]`` of ``fleet.toml``; None means the defaults.
+    ``settings``: ``[triggers]`` of ``fleet.toml``; None means the defaults.
     """
     if settings is not None and settings.off:
         return None

@@ -165,11 +165,8 @@ def near(
     The order of the candidates, which knows how rare words are, and that of the scores, which knows how much of each
     lesson is shared, are fused; where there is one, so is the order by meaning.
 
-    Args:
-        text: of a lesson.
-        candidates: id and text of known lessons, best first, as the full-text index supplies them.
-        count: at most so many.
-        meaning: cosines of candidates that mean much the same, best first.
+    ``candidates``: id and text of known lessons, best first, as the full-text index supplies them.
+    ``meaning``: cosines of candidates that mean much the same, best first.
     """
     mine, *known = _read([text, *(said for _, said in candidates)])
     read = {each: (said, theirs) for (each, said), theirs in zip(candidates, known, strict=True)}
@@ -215,10 +212,8 @@ def alike(texts: Sequence[str], also: Iterable[tuple[int, int]] = (), least: flo
     A text is compared with the ``PARTNERS_MAX`` that share most of its words: texts that are all alike cost no more
     than others. The same texts in the same order give the same pairs.
 
-    Args:
-        texts: lessons.
-        also: pairs to be compared whatever their words are, each as (smaller number, larger).
-        least: score below which a pair of the first kind is left out.
+    ``also``: pairs to be compared whatever their words are, each as (smaller number, larger).
+    ``least``: score below which a pair of the first kind is left out.
     """
     return list(_alike(tuple(texts), tuple(dict.fromkeys(also)), least))
 
