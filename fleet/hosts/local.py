@@ -229,11 +229,7 @@ class _Heard:
 
     Attributes:
         session: its file's name, which is the host's id where that is a plain word.
-        host: whose it is.
-        agent: for whom.
-        has_ended: the host said so.
         at_ms: when it was heard of last, milliseconds since 1970.
-        path: of its transcript.
     """
 
     __slots__ = ("agent", "at_ms", "has_ended", "host", "path", "session")

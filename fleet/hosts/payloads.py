@@ -91,16 +91,12 @@ class Payload:
     Attributes:
         host: who called; ``unknown`` is answered as Claude Code is.
         event: Claude Code's name for it, or "" for one that nobody here knows.
-        said: the host's own name for it.
         session: the host's id of the session, or "".
         subagent: the host's id of the subagent in it, or "".
         cwd: where the host works, or "".
         source: why a session started: startup, resume, clear, compact.
-        prompt: what a person wrote.
         tool: the tool's name, as Claude Code would call it.
         given: what the tool is given, as the host said it.
-        command: what a shell is to run.
-        path: the file that is to be edited.
         error: what a failed command printed; its end, when it is long.
         exit_code: of a failed command; None when it is not known, or it did not fail.
         call: the id of the tool call.
@@ -288,7 +284,6 @@ class Reply:
     """Answer to an agent at an event, and a word to the person beside it; none, where all are "".
 
     Attributes:
-        context: a text for the agent's context.
         blocked: why the tool call that it is about to make is refused.
         asked: why a person is to decide about that call.
         runs: what that call's command becomes, which then runs without a person's yes.

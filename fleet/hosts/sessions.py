@@ -36,7 +36,6 @@ class Session:
     """What one transcript tells of.
 
     Attributes:
-        path: of the transcript.
         host: whose client wrote it, as ``payloads`` names it.
         id: the host's id of the session; else the file's name.
         cwd: where it began, or "".

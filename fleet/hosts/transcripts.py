@@ -57,7 +57,6 @@ class _Read:
     Attributes:
         data: whole lines.
         begins: where they begin, in bytes.
-        ends: where the next reading begins.
         trouble: why some of it, or all, was not read; "" where nothing is amiss.
     """
 

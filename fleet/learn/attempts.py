@@ -67,14 +67,11 @@ _TEXTS = (
 
 
 class Blocked:
-    """A command that is stopped; ``mutations.message`` says so to the agent.
+    """A command that is stopped; ``journal.message`` says so to the agent.
 
     Attributes:
         command: as it was typed last time, screened and cut.
-        family: what it is about.
-        count: consecutive failures.
         said: the last line of the error that says something.
-        names: what the mutations are called here.
         blocks: the declarations in the journals when it failed last.
     """
 
@@ -112,11 +109,6 @@ class Streak:
     """Consecutive failures with one error.
 
     Attributes:
-        session: whose.
-        family: of the commands.
-        error: a hash of the normalised error.
-        said: the line that a person is shown.
-        count: how many.
         tries: each command's last failure, by its key, oldest first.
     """
 
@@ -145,7 +137,6 @@ class State:
     """The fold of a log of attempts.
 
     Attributes:
-        streaks: the open ones by session and family.
         pending: declared mutations that wait for a success, by session ("" for all) and family.
         declared: all declared mutations that have not worked yet, oldest first.
         won: mutations that worked and were not dropped, oldest first.

@@ -49,7 +49,6 @@ class Logged:
     """What became of a correction.
 
     Attributes:
-        id: of the lesson.
         text: of the lesson, as the clan knows it.
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were taken out.
@@ -214,7 +213,6 @@ class _Target(NamedTuple):
     """The pattern that an occurrence counts for.
 
     Attributes:
-        id: of the record.
         members: the record, and those that it is merged with, by id.
         lesson: all of them as one; None for a new lesson.
         is_same: the caller named it: there is nothing near to look for.

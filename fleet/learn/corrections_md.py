@@ -41,10 +41,6 @@ class Record(NamedTuple):
     """The comment ``<!-- fleet c-<16 hex> p-<16 hex> replica=... at=... session=... -->`` of a counted entry.
 
     Attributes:
-        id: of the entry.
-        pattern: that the entry counts for.
-        replica: that counted it.
-        at: stamp of the count.
         session: in which the mistake was made; may be empty.
         extra: further pairs, also those that a later version writes.
         line: of the page, from 1; not written.
@@ -73,17 +69,13 @@ class Entry(NamedTuple):
     Attributes:
         line: of its heading, from 1.
         when: as the heading has it, ``2026-03-15 14:30Z``; empty if it has none.
-        title: the rest of the heading.
         wrong: what went wrong; in an auto-detected entry, what the user flagged.
         right: the correct approach; in a bare entry, the paragraph under the heading.
-        source: who or what told.
         pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
             this and ``right`` are what was stated later, at the end of the page.
         category: what the lesson is about, one word or two; empty if it has none.
-        tags: words to find it by.
         trigger: the step before which the lesson is shown; empty if it was given none.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
-        signal: what the hook heard.
         record: the first record comment between this heading and the next. By position only: a record for another
             entry, appended at the end of the page, may stand there too, so compare its id before it is believed.
         content: canonical text of when, title, wrong, right, source and pattern as the entry itself has them, to be

@@ -163,9 +163,6 @@ class _Read(NamedTuple):
     """The part of a log that is not counted yet.
 
     Attributes:
-        before: what stands before it.
-        log: the part.
-        bound: its entries.
         waiting: entries of the whole log whose lesson is still to be stated.
     """
 

@@ -233,8 +233,6 @@ class Strategy(NamedTuple):
     Attributes:
         code: ``M1`` to ``M8``.
         name: what it is called here: fleets name them differently.
-        when: what it is for.
-        example: what it looks like.
     """
 
     code: str
@@ -301,9 +299,6 @@ class Declared(NamedTuple):
 
     Attributes:
         id: ``m-`` and 8 hex.
-        strategy: what was chosen.
-        path: of the journal.
-        block: what stands in it.
         failed: what did not work, screened.
         opened: the families whose doors it opens, or whose failures it speaks of.
         secrets: kinds of secrets that were taken out.
@@ -334,11 +329,7 @@ class Open(NamedTuple):
     """Failures that nothing has ended yet.
 
     Attributes:
-        session: whose.
-        family: of the commands.
         command: the newest of them.
-        said: the error's last line.
-        times: failures in a row.
         is_closed: whether trying it again unchanged would be stopped.
     """
 

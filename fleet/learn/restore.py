@@ -38,7 +38,6 @@ class Restored(msgspec.Struct):
 
     Attributes:
         lines: lines that were missing here, those of the clan's files and of private notes.
-        entries: entries that a log lacked.
         files: paths of files that were missing.
         beside: paths of files that lie beside another version now.
         refused: what was not taken, and why.

@@ -79,7 +79,6 @@ class Flag(NamedTuple):
     """A signal as it was detected, unscreened.
 
     Attributes:
-        kind: who gave it.
         quote: what was said, or what failed and how.
         title: one line; else the beginning of the quote.
         source: more about where it comes from than the kind says.

@@ -30,7 +30,6 @@ class Start:
     """What an agent reads when its session starts.
 
     Attributes:
-        text: all of it.
         news: what of it came since the agent was told last, for a session that holds the rest; "" for nothing.
         ids: of the lessons in ``text``.
         new_ids: of the lessons in ``news``.

@@ -43,11 +43,9 @@ class _Section(NamedTuple):
     """A list of records under a heading.
 
     Attributes:
-        heading: a plain line.
         rows: the records, best first, a line each.
         total: how many there are, with those that no row is made for.
         noun: what one of them is called, and what many are.
-        command: where to read what was left out.
     """
 
     heading: str

@@ -177,7 +177,6 @@ class Wordings(NamedTuple):
     Attributes:
         lesson: the most used wording, with the evidence of all.
         wordings: the lessons of its cluster, the most used first; none of a lesson that was said in one way.
-        opposites: ids.
     """
 
     lesson: Pattern
@@ -294,7 +293,6 @@ class Recurrence(NamedTuple):
 
     Attributes:
         text: the wording that was used most, the oldest of equals.
-        others: the other wordings.
         said: every place where it was said, the oldest first.
         sessions: the keys of its separate sessions, in the order of time.
     """

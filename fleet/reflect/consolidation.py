@@ -128,7 +128,6 @@ class Gates(NamedTuple):
 
     Attributes:
         hours: since the last one; None: there was none.
-        sessions: that ended since.
         holder: who holds the lock, "" for nobody.
         trouble: why nobody can tell, "" for nothing.
     """
@@ -183,8 +182,6 @@ class Plan(NamedTuple):
 
     Attributes:
         files: path to the text that it is to have, of those alone that change.
-        phases: what each did.
-        added: titles of new topics.
         merged: titles of topics that have more sessions now.
         flagged: what reads as a directive: kept in the logs, and no topic by itself.
     """

@@ -85,11 +85,8 @@ class Block(NamedTuple):
     """One session's block of a daily log.
 
     Attributes:
-        session: the key of its session.
         at: the minute, or the day where it tells no time.
-        said: what it says.
         stamp: the moment to the second, "" in a block that fleet did not write.
-        is_whole: it says more than observations.
     """
 
     session: str

@@ -49,7 +49,6 @@ class Digest(NamedTuple):
 
     Attributes:
         text: rows of ``[line] who: what``.
-        tokens: about so many.
         left_out: what there was no room for, in a sentence; "" where all of it is there.
         lines: numbers of the transcript's lines that are in it.
         secrets: kinds of secrets that were taken out.

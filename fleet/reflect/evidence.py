@@ -46,7 +46,6 @@ class Due(NamedTuple):
     """A lesson that belongs into an agent's memory.
 
     Attributes:
-        id: of the pattern.
         text: its words, fit to be shown.
         reason: ``own``, ``clan`` or ``person``.
         evidence: what speaks for it now, in words.
@@ -62,7 +61,6 @@ class _Independent(NamedTuple):
     """Evidence for a lesson apart from those who had read it.
 
     Attributes:
-        seen: occurrences without relapses.
         agents: of how many agents. Many replicas of one agent are one, and so are the agents of one witness.
         sessions: in how many sessions. Counted by each replica, since session ids never travel; an agent without any
             counts one, and none counts more than its occurrences.

@@ -114,9 +114,7 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         consolidated: notes that became a part of a newer one.
-        absolutized_dates: notes whose dates are absolute now.
         dreamed_accepted: facts of the host's own memory that wait as candidates now.
-        archived: notes that went to rest.
         conflicts_resolved: contradictions of which the newer note stayed active.
         total_scanned: notes that were looked at; 0 of a pass that was skipped.
         skipped: why nothing was looked at; None of a pass that ran.
@@ -145,16 +143,12 @@ class Note(NamedTuple):
 
     Attributes:
         id: of its record, or of its line.
-        text: what it says.
         at_ms: when it was written, milliseconds since 1970.
         importance: 0 to 1.
         accesses: how often it was shown or found, with those of the notes that it was made of.
         last_ms: when that was last; 0 for never.
-        tags: of it.
-        stage: where it stands.
         merged: ids of the notes that were consolidated into it.
         may_change: its text is this agent's alone, and may be edited.
-        may_rest: it may go to the archive by itself.
         group: notes of another group are never compared with it.
     """
 

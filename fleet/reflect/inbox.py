@@ -49,8 +49,6 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
         diff: what an approval would change, as a unified diff or a line.
         body: what its handler needs (``app/inbox``).
         until: the last day on which it can be decided, YYYY-MM-DD; "": for ever.
-        run: the pass that put it in.
-        session: that it was drawn from.
         id: ``i-`` and 12 hex digits of kind and key; set by ``put``.
         at: when it was put in, a stamp; set by ``put``.
     """
@@ -73,10 +71,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     """What became of an item.
 
     Attributes:
-        id: of the item.
         said: approved, rejected, expired, withdrawn (by the run that proposed it), elsewhere, or reopened.
         at: when, a stamp.
-        by: the agent as whom it was decided.
         why: the reason, a person's or ours.
         did: what the decision changed, in a line.
         run: that can be taken back (``store/runs``).
@@ -102,8 +98,6 @@ class Entry(NamedTuple):
     """An item and how it stands.
 
     Attributes:
-        agent: whose inbox it is in.
-        item: the item.
         decision: what was decided; None while it waits.
         shown: when a person was shown it first, a stamp; "" for never.
         was: the decision that was taken back last; None for none.

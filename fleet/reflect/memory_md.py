@@ -48,9 +48,6 @@ class Memory(NamedTuple):
         head: what stands before the block, or before the place where it would go.
         opening: the line that begins the block, "" when there is none.
         rows: the block's lines, each with its line end.
-        closing: the line that ends it.
-        tail: what follows.
-        eol: the line end of this file.
         trouble: why nothing can be written, or "".
     """
 
@@ -145,7 +142,7 @@ def parse(data: bytes) -> Memory:
 def hot(text: str) -> str:
     """Return the HOT part of a memory: a person's text and the block alike, screened, without HTML comments.
 
-    Dated notes are not in it: they have a room of their own (:mod:`fleet.reflect.notes`). Line by line as it stands
+    Dated notes are not in it: they have a room of their own (``newest``). Line by line as it stands
     otherwise; the caller judges its length. "" where only fleet's own headings are left.
     """
     seen = redact(without_comments(screen(_without_notes(text)).text))  # again, since a comment may have split a secret
@@ -291,9 +288,7 @@ class Noted(NamedTuple):
     """Outcome of adding notes.
 
     Attributes:
-        page: the file afterwards.
         added: the notes that were added, as lines.
-        archived: the lines that left it.
         skipped: what was not added, each with the reason, in a sentence.
     """
 

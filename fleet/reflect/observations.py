@@ -55,7 +55,6 @@ class Said(NamedTuple):
     """One thing that an entry of a scratchpad or a log says.
 
     Attributes:
-        text: one line.
         at: the minute, ``2026-03-18T14:32Z``, or the day alone.
         session: a key of it: ``agent mark`` of a known one; ``@...`` of one that can only be told by the time.
         kind: of ``KINDS``; or done, worked, failed, decided, learned; "" when it is not known.

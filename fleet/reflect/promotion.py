@@ -97,9 +97,6 @@ class Standing(NamedTuple):
     """State of an agent's memory.
 
     Attributes:
-        chars: as the agent reads them.
-        chars_max: their limit.
-        lessons: the ids of those in it.
         waiting: what waited for a person when promotion was last looked at.
         trouble: why nothing can be written, or "".
         left: what left it and was still retired when that was last looked at; newest last.

@@ -47,21 +47,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         line: ran, reserved, settled, deferred or undone.
         kind: of the pass: reflection, sleep, tidy, consolidation, auto-reflect.
         at: when the line was written, a stamp; set by ``append``.
-        session: that was reflected on.
-        host: whose session it was.
         transcript: path of what was read.
         drawn: numbers of the transcript's lines, from 1, that something was drawn from.
         left_out: what did not fit the budget, in a sentence.
         reflector: rules, claude, command, endpoint ...
-        model: as the reflector names it.
         usd: what it cost, or what was reserved or settled; None where nobody said.
-        tokens_in: that the reflector read.
-        tokens_out: that it wrote.
-        duration_s: of the pass.
         outcome: success, partial, failure, or skipped where there was no answer to write down.
         why: why nothing was saved, or it was deferred, skipped or undone; in a sentence.
-        writers: what each did.
-        raw: the reflector's answer.
     """
 
     run: str
@@ -103,8 +95,6 @@ class Pass(NamedTuple):
 
     Attributes:
         number: counting from 1 in the order of the file, so that it never changes.
-        record: what it did.
-        usd: what it came to in the end.
         undone: when it was undone, a stamp; "" where it stands.
     """
 

@@ -37,7 +37,6 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         text: the lesson, so that it helps elsewhere.
         wrong: what was done, refused or failing.
-        right: the correct approach.
         quote: words of the session that support it.
         by: ``person`` where a person said so, ``failure`` where a command failed and then worked; "" for neither.
         line: number of the transcript's line with the quotation; 0 for unknown.
@@ -74,7 +73,6 @@ class _Parsed(NamedTuple):
     Attributes:
         reflection: None where there is none in it.
         trouble: why there is none, or what of it was lost; "" where all is well.
-        banned: the banned word that rejected it.
     """
 
     reflection: Reflection | None

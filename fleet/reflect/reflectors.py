@@ -63,9 +63,6 @@ class Answer(NamedTuple):
         text: its words; "" where there are none.
         trouble: why there are none, in a sentence.
         usd: what it cost; None where nobody said.
-        tokens_in: that it read.
-        tokens_out: that it wrote.
-        model: its name.
     """
 
     text: str = ""

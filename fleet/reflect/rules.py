@@ -91,11 +91,7 @@ class Proposal(NamedTuple):
         text: of the lesson, in the words of who said it.
         wrong: what was refused, done or failing.
         session: the host's id of it.
-        at: when.
-        times: how often it happened.
-        worth: by which it is ranked.
         line: number of the transcript's line with the words; 0 for unknown.
-        quote: the words as they stand there.
     """
 
     id: str

@@ -78,10 +78,7 @@ class Page(NamedTuple):
     """A page of Markdown, taken apart.
 
     Attributes:
-        lines: with their ends.
-        rows: what a reader sees of them.
         sections: of the second level and above, in their order.
-        eol: the page's line end.
     """
 
     lines: list[str]

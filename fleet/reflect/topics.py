@@ -42,12 +42,9 @@ class Topic(NamedTuple):
     """A topic file as it was read.
 
     Attributes:
-        path: below the project's root.
         type: pattern, gotcha or preference; "" where the front matter does not say.
-        title: its heading.
         texts: what it says, a text for each thing: its title and What; or the entries of a list.
         sessions: keys of the sessions that its History names.
-        updated: the day of its last change.
         trouble: why it is left as it is, "" for nothing.
     """
 

@@ -65,7 +65,6 @@ class Rules:
     """Whom to let in.
 
     Attributes:
-        host: where the server listens.
         token: what a visitor must know; with "" nobody is let in.
         origins: web pages that may connect, as browsers name them: ``https://example.org``.
     """
@@ -208,8 +207,6 @@ class _Counts:
 
     Attributes:
         undone: rows that somebody changed who may not, and that are as they were.
-        unreadable: messages that were none.
-        turned: requests that were not let in.
     """
 
     undone: int = 0

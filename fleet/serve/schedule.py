@@ -97,7 +97,6 @@ class Now(NamedTuple):
 
     Attributes:
         ms: milliseconds since 1970.
-        looks: the digest of how the files look.
         changed_ms: when they changed last, as far as somebody saw that; 0 where nobody watched.
     """
 
@@ -111,13 +110,9 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         work: how the files looked when the work on this machine was last done.
-        worked_ms: when that was.
         sent: how they looked when nothing waited to go out.
-        synced_ms: when the clan was last reached.
         next_ms: when it is to be asked next; after a failure, not before.
-        failures: failed syncs in a row.
         error: what went wrong with the last one, "" for nothing.
-        slept_ms: when a sleep was last tried.
     """
 
     work: str = msgspec.field(name="worked", default="")
@@ -191,7 +186,6 @@ class _Worked(msgspec.Struct, kw_only=True):
     """Result of the work on this machine.
 
     Attributes:
-        promoted: lessons that entered a memory.
         ready: agents whose session start was made ready.
         page: whether ``patterns.md`` changed.
         reflected: what came of the sessions that had ended, a sentence each.
@@ -236,12 +230,7 @@ class Ticked(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class Memory:
-    """The place where it is noted what was done when.
-
-    Attributes:
-        files: how it is written.
-        local: the machine-local folder.
-    """
+    """The place where it is noted what was done when."""
 
     files: Files
     local: Path
@@ -262,17 +251,12 @@ class _Tick:
     """One tick over one workspace.
 
     Attributes:
-        now_ms: reads the wall clock.
         looks: returns the digest of how the files look.
         work: settles, promotes, renders, makes ready.
         sync: exchanges with the clan; returns the reason, in words, where that is not to be done.
         waiting: returns how many lines wait to go out and could.
         alone: holds the lock of the given name, so that no two processes do the same at once.
-        memory: has what was done when.
-        settings: say how often.
-        rng: spreads out who asks when.
         sleep: reflects, consolidates and tidies what waits; returns the id of its run, "" for none.
-        done: the result.
     """
 
     now_ms: Callable[[], int]

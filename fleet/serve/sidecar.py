@@ -63,17 +63,9 @@ class _Sidecar:
     """One agent's sidecar, and what it is given to work with.
 
     Attributes:
-        root: the workspace.
-        agent: whose sidecar it is.
-        agents: returns the agents that work here.
-        looks: returns how all files look.
         configured: reads ``fleet.toml``.
-        marks: reads what was done when.
-        now_ms: reads the wall clock.
         tick: does what is due; with True, only what concerns this machine alone.
-        log: writes an event and what about it.
         background: by name, what else runs.
-        rng: for jitter.
     """
 
     root: str

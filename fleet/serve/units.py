@@ -38,12 +38,7 @@ class Unit(NamedTuple):
     """One service.
 
     Attributes:
-        path: of its file.
-        name: what the service manager calls it.
         root: the workspace, where it runs.
-        agent: whose sidecar it is.
-        start: the commands that put it to work.
-        end: those that take it out of work.
     """
 
     path: Path

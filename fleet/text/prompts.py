@@ -65,10 +65,8 @@ class Event:
         kind: prompt, said (by the agent), call, result, refused or stopped.
         id: of the call that is made, ends or is refused; else of the line.
         text: what was typed, printed, or said about the refusal.
-        tool: that is called.
         about: the command, the path, or whatever else says most about the call.
         at: when, as the client writes it.
-        is_ok: of a result: it is no error.
         offset: where its line begins, in bytes.
         line: the number of that line, from 1; 0 where only a part of the file was read.
     """
@@ -87,10 +85,7 @@ class Objection:
 
     Attributes:
         id: of the call; of a stopped turn, of the line that says so.
-        words: the person's.
-        kind: rejection or interruption.
         tool: of the refused call, or the last one before the turn was stopped; "" where there was none.
-        about: what that call was.
         at: when, as the client writes it.
         offset: where what is told of it begins, in bytes: the call, if there is one.
         line: the number of the line that says so; 0 where only a part of the file was read.

@@ -86,7 +86,6 @@ class _Signal(NamedTuple):
     Attributes:
         kind: frustration, knowledge, correction or validation; the last is praise and no correction.
         confidence: strong, medium or weak.
-        phrase: the phrase that weighed most.
         excerpt: the sentence around it, in the sender's words, at most ``EXCERPT_CHARS_MAX`` characters.
         sender: "" for the person, else the name of the agent that the host says wrote it.
     """

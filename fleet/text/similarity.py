@@ -139,8 +139,6 @@ class Near(NamedTuple):
     """A known lesson that is close to a text.
 
     Attributes:
-        id: of the lesson.
-        text: of the lesson.
         score: 0 to 1.
         differs: what differs, of ``DIFFERENCES``; empty when nothing of that was seen.
     """
@@ -189,8 +187,6 @@ class Alike(NamedTuple):
     """Two of many texts that are close, by their numbers in the list.
 
     Attributes:
-        one: the smaller number.
-        other: the larger.
         score: by their words, 0 to 1.
         differs: what differs, of ``DIFFERENCES``.
         is_replaced: they say the same words in the same order, but for other ones at a single place, or for two that
