@@ -69,7 +69,7 @@ class _Read:
 def unread(told: local.Told, path: str) -> _Read:
     """Return what a session has not been heard of yet: its transcript from the place that was noted last."""
     noted = [word for word in told.words() if word.startswith("read ")]
-    return read(path, int(noted[-1].split()[1]) if noted else 0)
+    return _read(path, int(noted[-1].split()[1]) if noted else 0)
 
 
 def note_read(told: local.Told, offset: int) -> None:
@@ -96,7 +96,7 @@ def folders(root: str, home: str) -> list[str]:
         return []
 
 
-def is_below(data: bytes, root: str) -> bool:
+def _is_below(data: bytes, root: str) -> bool:
     """Tell whether a transcript's session worked in a folder or below it; the first line that names one decides."""
     for line in data.splitlines()[:_LINES_TO_CWD]:
         at = line.find(b'"cwd"')
@@ -109,7 +109,7 @@ def is_below(data: bytes, root: str) -> bool:
     return False
 
 
-def read(path: str, since: int = 0) -> _Read:
+def _read(path: str, since: int = 0) -> _Read:
     """Return the whole lines of a transcript from an offset on; the newest ``_BYTES_MAX`` of them. Never raises.
 
     A file that is shorter than the offset was rewritten: it is read as if for the first time.

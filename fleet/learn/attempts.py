@@ -133,7 +133,7 @@ class Streak:
         return all(each.is_open for each in self.tries.values())
 
 
-class State:
+class _State:
     """The fold of a log of attempts.
 
     Attributes:
@@ -385,7 +385,7 @@ def _blocks_in(page: str) -> list[Event]:
 # The log
 
 
-def state(root: Root, agent: str) -> State:
+def state(root: Root, agent: str) -> _State:
     """Return what is open."""
     return _fold(_events(_read(root, agent)))
 
@@ -485,9 +485,9 @@ def _events(data: bytes) -> Iterator[Event]:
             yield event
 
 
-def _fold(found: Iterable[Event]) -> State:
+def _fold(found: Iterable[Event]) -> _State:
     """Return what the events come to, in the order in which they were written."""
-    state = State()
+    state = _State()
     for event in found:
         step = _STEPS.get(event.get("event", ""))
         if step is not None:
@@ -495,7 +495,7 @@ def _fold(found: Iterable[Event]) -> State:
     return state
 
 
-def _failed(state: State, event: Event) -> None:
+def _failed(state: _State, event: Event) -> None:
     where = (event.get("session", ""), event.get("family", ""))
     key, error, at_ns, times = event.get("key", ""), event.get("error", ""), event.get("at_ns"), event.get("times", 1)
     if not key or type(at_ns) is not int or type(times) is not int:
@@ -509,7 +509,7 @@ def _failed(state: State, event: Event) -> None:
     streak.tries[key] = _Try(event.get("command", ""), at_ns, event.get("blocks"))
 
 
-def _passed(state: State, event: Event) -> None:
+def _passed(state: _State, event: Event) -> None:
     where = (event.get("session", ""), event.get("family", ""))
     state.streaks.pop(where, None)
     for mutation in state.waiting(*where):
@@ -520,14 +520,14 @@ def _passed(state: State, event: Event) -> None:
         _changed(state, event)
 
 
-def _changed(state: State, event: Event) -> None:
+def _changed(state: _State, event: Event) -> None:
     for streak in state.of(event.get("session", "")):
         if streak.family != event.get("family"):  # what was run itself: it is not known to have done anything
             for each in streak.tries.values():
                 each.is_open = True
 
 
-def _declared(state: State, event: Event) -> None:
+def _declared(state: _State, event: Event) -> None:
     _changed(state, event)
     families = event.get("families")
     if not event.get("id"):
@@ -537,7 +537,7 @@ def _declared(state: State, event: Event) -> None:
         state.pending.setdefault((event.get("session", ""), str(family)), []).append(event)
 
 
-def _won(state: State, event: Event) -> None:
+def _won(state: _State, event: Event) -> None:
     if not event.get("id"):
         return
     state.won[event["id"]] = event
@@ -549,7 +549,7 @@ def _won(state: State, event: Event) -> None:
             del state.pending[where]
 
 
-def _dropped(state: State, event: Event) -> None:
+def _dropped(state: _State, event: Event) -> None:
     state.won.pop(event.get("id", ""), None)
 
 

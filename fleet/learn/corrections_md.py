@@ -432,7 +432,7 @@ def content(*, when: str, title: str, wrong: str, right: str, source: str, patte
     return f"[{','.join(map(encode_basestring_ascii, folded))}]"
 
 
-def entry_id(content: str, ordinal: int) -> str:
+def _entry_id(content: str, ordinal: int) -> str:
     """Return ``c-`` and 16 hex digits for the n-th entry with this content."""
     return "c-" + hashlib.blake2b(f"{content}\0{ordinal}".encode(), digest_size=8).hexdigest()
 
@@ -443,7 +443,7 @@ def _entry_ids(contents: Iterable[str]) -> list[str]:
     ids = []
     for each in contents:
         ordinal = times.get(each, 0)
-        ids.append(entry_id(each, ordinal))
+        ids.append(_entry_id(each, ordinal))
         times[each] = ordinal + 1
     return ids
 
@@ -453,10 +453,10 @@ def next_id(page: bytes, body: str, content: str) -> str:
     equal = page.count(body.encode())
     # Parsed only where the page's text leaves open how many entries have this very content already.
     if equal > _EQUAL_MAX or any(
-        (entry_id(content, number).encode() in page) != (number < equal) for number in range(equal + 1)
+        (_entry_id(content, number).encode() in page) != (number < equal) for number in range(equal + 1)
     ):
         equal = sum(entry.content == content for entry in parse_log(page).entries)
-    return entry_id(content, equal)
+    return _entry_id(content, equal)
 
 
 _EQUAL_MAX = 100

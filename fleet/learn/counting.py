@@ -37,7 +37,7 @@ def log_file(workspace: Workspace, agent: str) -> Path:
     return workspace.home(agent) / corrections_md.FILE_NAME
 
 
-class Occurrence(NamedTuple):
+class _Occurrence(NamedTuple):
     """One counted entry: of which pattern, when the mistake was made, and whether the lesson had been shown before."""
 
     pattern: str
@@ -412,7 +412,7 @@ def rights(workspace: Workspace, agent: str) -> dict[str, str]:
     return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
 
 
-def occurrences(workspace: Workspace, agent: str) -> Iterator[Occurrence]:
+def occurrences(workspace: Workspace, agent: str) -> Iterator[_Occurrence]:
     """Yield what the records of an agent's log say, in file order; a deleted entry's record counts on.
 
     A mistake was made when its record was written, unless the entry tells of an earlier time: a heading is exact to the
@@ -425,7 +425,7 @@ def occurrences(workspace: Workspace, agent: str) -> Iterator[Occurrence]:
         heading_ms = dates.to_ms(told.get(record.id, ""))
         if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
             at_ms = heading_ms
-        yield Occurrence(record.pattern, at_ms, RELAPSED in record.extra)
+        yield _Occurrence(record.pattern, at_ms, RELAPSED in record.extra)
 
 
 def auto_detected(workspace: Workspace, agent: str) -> set[str]:

@@ -45,7 +45,7 @@ class Entry(NamedTuple):
     state: str = ""
 
 
-class Written(NamedTuple):
+class _Written(NamedTuple):
     """The place that an entry went to, and the kinds of secrets that were taken out of it."""
 
     path: Path
@@ -53,7 +53,7 @@ class Written(NamedTuple):
     secrets: tuple[str, ...]
 
 
-def write(workspace: Workspace, agent: str, told: Entry) -> Written:
+def write(workspace: Workspace, agent: str, told: Entry) -> _Written:
     """Add an entry to the journal of the branch, durable before this returns.
 
     Raises:
@@ -80,11 +80,11 @@ def write(workspace: Workspace, agent: str, told: Entry) -> Written:
         *(f"✅ {text}" for text in screened.lines("ok", told.ok)),
         *(f"Current state: {text}" for _, text in screened.labelled(state=told.state)),
     ]
-    path, branch = append(workspace, agent, "\n".join(rows))
-    return Written(path, branch, tuple(sorted(screened.secrets)))
+    path, branch = _append(workspace, agent, "\n".join(rows))
+    return _Written(path, branch, tuple(sorted(screened.secrets)))
 
 
-def append(workspace: Workspace, agent: str, block: str, *, is_new: bool = True) -> tuple[Path, str]:
+def _append(workspace: Workspace, agent: str, block: str, *, is_new: bool = True) -> tuple[Path, str]:
     """Add a screened block to the journal of the branch; return its path and the branch.
 
     ``is_new``: an empty line goes before it; otherwise it belongs to what the journal ends with.
@@ -410,7 +410,7 @@ def declare(workspace: Workspace, agent: str, session: str, code: str, failed: s
     stuck = _stuck(attempts.state(workspace.root, agent).of(session), limit)
     times = max((streak.count for streak in stuck), default=0)
     block = _block(strategy, times, texts["failed"], texts["switch"], texts["why"])
-    path, _ = append(workspace, agent, block)
+    path, _ = _append(workspace, agent, block)
     declared = Declared(
         id=f"m-{workspace.world.entropy(4).hex()}",
         strategy=strategy,
@@ -463,7 +463,7 @@ def record_success(workspace: Workspace, agent: str, mutation: "Event", proof: s
     attempts.append(workspace.root, agent, won)
     about = f"{won['code']} ({won['name']}) worked on: {_short(won['failed'])}"
     shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
-    append(workspace, agent, f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
+    _append(workspace, agent, f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
 
 
 def worked(workspace: Workspace, agent: str, session: str, proof: str) -> "Event":

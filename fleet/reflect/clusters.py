@@ -357,14 +357,14 @@ def _recurrence(said: list[Said]) -> Recurrence:
     counted = Counter(spoken)
     first = {text: at for at, text in reversed(list(enumerate(spoken)))}
     order = sorted(counted, key=lambda text: (-counted[text], first[text]))
-    return Recurrence(order[0], tuple(order[1:]), tuple(said), separate(said))
+    return Recurrence(order[0], tuple(order[1:]), tuple(said), _separate(said))
 
 
 def _by_time(each: Said) -> tuple[str, str, str]:
     return each.at, each.session, each.text
 
 
-def separate(said: Sequence[Said]) -> tuple[str, ...]:
+def _separate(said: Sequence[Said]) -> tuple[str, ...]:
     """Return the keys of the separate sessions that said something, in the order of time."""
     known = {each.session for each in said if each.is_known}
     days = {each.at[:10] for each in said if each.is_known}

@@ -170,7 +170,7 @@ def gates(lock: Lock, found: Iterable[Block], now_ms: int, own: str = "") -> Gat
 # --- the phases -------------------------------------------------------------------------------------------------------
 
 
-class Phase(NamedTuple):
+class _Phase(NamedTuple):
     """What one phase read, changed and left, in words."""
 
     name: str
@@ -187,7 +187,7 @@ class Plan(NamedTuple):
     """
 
     files: dict[str, str]
-    phases: tuple[Phase, ...]
+    phases: tuple[_Phase, ...]
     added: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
     flagged: tuple[str, ...] = ()
@@ -208,7 +208,7 @@ def planned(
     known = [topics.read(path, data) for path, data in sorted(files.items())]
     usable = [each for each in known if not each.trouble]
     troubled = [each for each in known if each.trouble]
-    phases = [Phase(PHASES[0], _told(f"{len(known)} topics", *(f"{each.path} {each.trouble}" for each in troubled)))]
+    phases = [_Phase(PHASES[0], _told(f"{len(known)} topics", *(f"{each.path} {each.trouble}" for each in troubled)))]
 
     kept, skipped = _gathered(blocks)
     numbered = [(at, text) for at, each in enumerate(usable) for text in each.texts]
@@ -219,7 +219,7 @@ def planned(
     recurred = [each for each in recurred if not each.is_directive]
     sessions = {one for each in blocks for one in each.sessions}
     phases.append(
-        Phase(
+        _Phase(
             PHASES[1],
             _told(
                 f"{len(kept)} entries of {len(sessions)} sessions",
@@ -238,7 +238,7 @@ def planned(
         text = topics.fresh(each, {one: _dated(each, one, absolute) for one in (each.text, *each.others)}, _where(each))
         changed[path] = text
         added.append(topics.title_of(each.text))
-    phases.append(Phase(PHASES[2], _told(f"{len(added)} new topics, {len(merged_titles)} merged into")))
+    phases.append(_Phase(PHASES[2], _told(f"{len(added)} new topics, {len(merged_titles)} merged into")))
 
     now = {each.path: each for each in known} | {
         path: topics.read(path, text.encode()) for path, text in changed.items()
@@ -250,7 +250,7 @@ def planned(
     dropped = [f"dropped the pointer to {title!r}" for title in indexed.dropped]
     left = [f"{indexed.left_out} topics have no room in the index"] if indexed.left_out else []
     phases.append(
-        Phase(PHASES[3], _told(f"{len(indexed.text.splitlines())} lines" if every else "no topics", *dropped, *left))
+        _Phase(PHASES[3], _told(f"{len(indexed.text.splitlines())} lines" if every else "no topics", *dropped, *left))
     )
     return Plan(changed, tuple(phases), tuple(added), tuple(merged_titles), flagged)
 

@@ -87,10 +87,10 @@ def digest(events: Sequence[Event], tokens_max: int = TOKENS_MAX) -> Digest:
     told = f"Left out for want of room: {said}." if said else ""
     text = "\n".join([*(kept[number] for number in sorted(kept)), *filter(None, [told])])
     lines = tuple(sorted({rows[number].line for number in kept}))
-    return Digest(text, tokens(text), told, lines, tuple(sorted(secrets)))
+    return Digest(text, _tokens(text), told, lines, tuple(sorted(secrets)))
 
 
-def tokens(text: str) -> int:
+def _tokens(text: str) -> int:
     """Return about how many tokens a text is: four letters each, and one for each sign beyond ASCII."""
     if text.isascii():
         return len(text) // 4 + 1
@@ -108,7 +108,7 @@ def _take(
             break
         row = rows[number]
         text, kinds = _shown(row, _WHOLE_CHARS_MAX if is_whole else _CHARS_MAX.get(row.rank, 800))
-        cost = tokens(text) + 1
+        cost = _tokens(text) + 1
         if cost <= room:
             kept[number] = text
             secrets.update(kinds)

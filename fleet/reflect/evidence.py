@@ -241,7 +241,7 @@ def _groups(workspace: Workspace) -> dict[str, str]:
     kept, groups = _kept(workspace)
     if kept == mark:
         return groups
-    groups = grouped(_pushers(workspace), workspace.mine())
+    groups = _grouped(_pushers(workspace), workspace.mine())
     workspace.db.note(_NOTE, json.dumps([mark, groups]))
     return groups
 
@@ -256,7 +256,7 @@ def _pushers(workspace: Workspace) -> dict[str, set[str]]:
     return {writer: who for writer, who in shards if names.is_replica(writer)}
 
 
-def grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:
+def _grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:
     """Return writer to the name of its group.
 
     ``pushers``: writer to those who committed to its file: all whose files one of them committed to are one.

@@ -121,7 +121,7 @@ class Entry(NamedTuple):
         return max(self.item.until, _later(self.shown, GRACE_DAYS))
 
 
-class Put(NamedTuple):
+class _Put(NamedTuple):
     """Outcome of putting an item in.
 
     Attributes:
@@ -135,7 +135,7 @@ class Put(NamedTuple):
     why: str = ""
 
 
-class Waiting(NamedTuple):
+class _Waiting(NamedTuple):
     """How many things wait, and since which day the oldest does (YYYY-MM-DD; "" where nothing waits)."""
 
     number: int
@@ -156,7 +156,7 @@ def _file_of(workspace: Workspace, agent: str) -> Path:
     return workspace.home(agent) / FILE_NAME
 
 
-def put(workspace: Workspace, agent: str, item: Item) -> Put:
+def put(workspace: Workspace, agent: str, item: Item) -> _Put:
     """Put an item in, unless it waits already, was approved, or a person rejected it, in these words or in others.
 
     Raises:
@@ -165,21 +165,21 @@ def put(workspace: Workspace, agent: str, item: Item) -> Put:
     return put_all(workspace, agent, [item])[0]
 
 
-def put_all(workspace: Workspace, agent: str, items: Sequence[Item]) -> list[Put]:
+def put_all(workspace: Workspace, agent: str, items: Sequence[Item]) -> list[_Put]:
     """Put items in, all in one write; return what became of each."""
     with _locked(workspace, agent):
         known = {each.item.id: each for each in entries(workspace, agent)}
-        done, fresh = list[Put](), list[Item]()
+        done, fresh = list[_Put](), list[Item]()
         for each in items:
             named = _named(workspace, each)
             like = known.get(named.id) or _alike(named, known.values())
             if (why := _standing(like)) and like is not None:
                 is_again = like.waits and like.item.run == each.run != ""  # a crash ended that run, and it goes on
-                done.append(Put(like.item.id, is_new=is_again, why="" if is_again else why))
+                done.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
                 continue
             known[named.id] = Entry(agent, named)
             fresh.append(named)
-            done.append(Put(named.id, is_new=True))
+            done.append(_Put(named.id, is_new=True))
         say_in(workspace.files, _file_of(workspace, agent), fresh)
     return done
 
@@ -214,12 +214,12 @@ def waiting(workspace: Workspace, agents: Iterable[str], kind: str = "") -> list
     return sorted(wanted, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
 
 
-def count(workspace: Workspace, agents: Iterable[str]) -> Waiting:
+def count(workspace: Workspace, agents: Iterable[str]) -> _Waiting:
     """Return how many things wait in these inboxes, by kind, and since when."""
     found = waiting(workspace, agents)
     kinds = {kind: sum(each.item.kind == kind for each in found) for kind in KINDS}
     since = min((each.item.at[:_DAY_CHARS] for each in found), default="")
-    return Waiting(len(found), since, {kind: number for kind, number in kinds.items() if number})
+    return _Waiting(len(found), since, {kind: number for kind, number in kinds.items() if number})
 
 
 def decide(workspace: Workspace, agent: str, decisions: Sequence[Decision]) -> None:

@@ -284,7 +284,7 @@ _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
 _CHECK = re.compile(r"- (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z): (\S.*)")
 
 
-class Noted(NamedTuple):
+class _Noted(NamedTuple):
     """Outcome of adding notes.
 
     Attributes:
@@ -298,7 +298,7 @@ class Noted(NamedTuple):
     skipped: tuple[str, ...]
 
 
-def add(page: bytes, said: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> Noted:
+def add(page: bytes, said: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> _Noted:
     """Return a memory with more notes, each once; what says the same as one that is there is not added."""
     text = page.decode("utf-8", "surrogateescape")
     eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
@@ -317,14 +317,14 @@ def add(page: bytes, said: Sequence[str], day: str, agent: str, limit: int = NOT
         else:
             added.append(f"- {day}: {note}")
     if not added:
-        return Noted(page, (), (), tuple(skipped))
+        return _Noted(page, (), (), tuple(skipped))
     if not text.strip():
         rows = [f"# Memory — {agent}{eol}", eol]
     rows = _inserted(rows, [f"{row}{eol}" for row in added], eol)
     over = _note_rows(rows)[: max(0, len(_note_rows(rows)) - NOTES_MAX)]
     archived = tuple(rows[at].rstrip("\r\n") for at in over)
     kept = "".join(row for at, row in enumerate(rows) if at not in set(over))
-    return Noted(kept.encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
+    return _Noted(kept.encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
 
 
 def archive(page: bytes, rows: Iterable[str], agent: str, day: str) -> bytes:

@@ -158,18 +158,13 @@ def reserve(workspace: Workspace, agent: str, record: Record, cap_usd: float) ->
     """Reserve what a pass may cost at most, ``record.usd``; return whether the day's cap leaves room for it.
 
     Asked and written under one lock, so that two passes at once never share the same dollar. What is reserved is
-    settled after the pass, also after one that failed (``settle``).
+    settled by the line of the pass, also of one that failed.
     """
     with workspace.files.lock(workspace.local / "locks" / f"{_LOCK}.lock"):
         if spent(workspace, workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
             return False
         _append(workspace, agent, msgspec.structs.replace(record, line="reserved"))
         return True
-
-
-def settle(workspace: Workspace, agent: str, run: str, usd: float | None) -> None:
-    """Say what a pass really cost. None: nobody said, and what was reserved counts as spent."""
-    append(workspace, agent, Record(run=run, line="settled", usd=usd))
 
 
 def defer(workspace: Workspace, agent: str, record: Record) -> None:

@@ -269,14 +269,9 @@ def suggested(text: str) -> frozenset[str]:
 # --- changing -------------------------------------------------------------------------------------------------------
 
 
-def fresh(eol: str = "\n") -> str:
-    """Return a scratchpad in which nothing is noted yet."""
-    return TEMPLATE.replace("\n", eol)
-
-
 def with_observation(text: str, line: str) -> tuple[str, str]:
     """Return the page with one more observation, and what has to be appended for that; "" where that is not enough."""
-    page = parse(text or fresh())
+    page = parse(text or TEMPLATE)
     found = page.named(OBSERVATIONS)
     if not found:
         gap = "" if not page.lines or _is_blank(page.lines[-1]) else page.eol
@@ -310,7 +305,7 @@ def _content_end(page: Page, section: Section) -> int:
 
 def with_rows(text: str, fresh_rows: Sequence[Entry], ids: Iterable[str]) -> str:
     """Return the page with more rows under ``## Ready to Promote``, and the ids of what was suggested remembered."""
-    page = _with_table(parse(text or fresh()), READY, READY_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
+    page = _with_table(parse(text or TEMPLATE), READY, READY_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
     section = page.named(READY)[-1]
     at = _table_end(page, section)
     made = [f"| {each.category} | {_cell(each.item)} | {_cell(each.detail)} |{page.eol}" for each in fresh_rows]
@@ -448,7 +443,7 @@ _NAME = re.compile(r"(?<![\w./-])(?:\./)?\.agents\.local\.md(?![\w.-]*backup)(?!
 _STAYS = ("ready to promote", "auto-promoted", "auto-reflect", "gitignore", "git-ignore", "backup")
 
 
-class Added(NamedTuple):
+class _Added(NamedTuple):
     """The text with a rule more and the section that has it; or why there is none, in ``trouble``."""
 
     text: str
@@ -456,23 +451,23 @@ class Added(NamedTuple):
     trouble: str = ""
 
 
-def with_rule(text: str, rule: Entry) -> Added:
+def with_rule(text: str, rule: Entry) -> _Added:
     """Return the file with one rule more in the section of its category; one that it lacks is added at the end."""
     if _CONFLICT.search(text):
-        return Added(text, "", f"{AGENTS_FILE} holds a merge conflict")
+        return _Added(text, "", f"{AGENTS_FILE} holds a merge conflict")
     if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
-        return Added(text, "", f"{AGENTS_FILE} is no UTF-8 text")
+        return _Added(text, "", f"{AGENTS_FILE} is no UTF-8 text")
     page, title = parse(text, level_max=6), _TITLES[rule.category]
     found = [each for each in page.sections if _is_for(each.title, title)]
     whole, section = _into(page, found[0], rule) if found else _with_section(page, title, rule)
     lines = len(whole.splitlines())
     if lines > AGENTS_LINES_MAX:
-        return Added(
+        return _Added(
             text,
             section,
             f"{AGENTS_FILE} would have {lines} lines, and {AGENTS_LINES_MAX} is the most that it may have",
         )
-    return Added(whole, section)
+    return _Added(whole, section)
 
 
 def agents_rules(text: str) -> list[str]:

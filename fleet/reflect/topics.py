@@ -309,7 +309,7 @@ def _sessions_said(count: int) -> str:
     return f"{count} session{'' if count == 1 else 's'}"
 
 
-def pointer(topic: Topic) -> str:
+def _pointer(topic: Topic) -> str:
     """Return the line of the index that points to a topic."""
     path = topic.path.removeprefix(".agents/")
     seen = f" (seen {_sessions_said(topic.seen)})" if topic.seen else ""
@@ -333,7 +333,7 @@ def _with_pointer(lines: list[str], topic: Topic, eol: str) -> list[str]:
     title = _SECTIONS.get(topic.type, _SECTIONS["pattern"])
     page = parse("".join(lines))
     found = page.named(title)
-    made = pointer(topic) + eol
+    made = _pointer(topic) + eol
     if not found:
         gap = [] if not lines or not lines[-1].strip() else [eol]
         closed = [*lines]
@@ -391,7 +391,7 @@ _TYPES = {
 }
 
 
-class Plan(NamedTuple):
+class _Plan(NamedTuple):
     """What a migration would do.
 
     Attributes:
@@ -403,7 +403,7 @@ class Plan(NamedTuple):
     told: tuple[str, ...] = ()
 
 
-def planned(text: str, now: Mapping[str, str], index: str) -> Plan:
+def planned(text: str, now: Mapping[str, str], index: str) -> _Plan:
     """Return what becomes of a scratchpad; an empty plan where it was migrated already, and holds nothing more to move.
 
     ``now``: path to text of the daily logs and topic files that are there.
@@ -433,7 +433,7 @@ def planned(text: str, now: Mapping[str, str], index: str) -> Plan:
         if any(line.strip() for line in rest):
             moved.setdefault(section.title or "Notes", []).extend(rest)
     if not logs and not moved and scratchpad.is_daily(text):
-        return Plan({})
+        return _Plan({})
     return _plan(page, stays, logs, moved, headings, now, index)
 
 
@@ -510,7 +510,7 @@ def _plan(
     headings: list[str],
     now: Mapping[str, str],
     index: str,
-) -> Plan:
+) -> _Plan:
     files: dict[str, str] = {}
     told = []
     for day in sorted(logs):
@@ -530,7 +530,7 @@ def _plan(
     files[scratchpad.FILE] = _short(page, stays)
     told.append(f"{INDEX}: {len(files[INDEX].splitlines())} lines")
     told.append(f"{scratchpad.FILE}: {len(files[scratchpad.FILE].splitlines())} lines stay")
-    return Plan(files, tuple(told))
+    return _Plan(files, tuple(told))
 
 
 def _shown(lines: Iterable[str]) -> list[Row]:
@@ -566,7 +566,7 @@ def _indexed(index: str, made: Iterable[tuple[Topic, list[Entry]]], headings: It
             wanted, short = [said], [said]
         else:
             path = topic.path.removeprefix(".agents/")
-            wanted = [_pointer(path, each) for each in found or [Entry("", topic.title, topic.type)]]
+            wanted = [_entry_pointer(path, each) for each in found or [Entry("", topic.title, topic.type)]]
             short = [f"- [{topic.title}]({path}#what) — {len(found)} entries"]
         whole = "\n".join([text.rstrip("\n"), "", heading, "", *wanted]) + "\n"
         fits = len(whole.splitlines()) <= INDEX_LINES_MAX and len(whole.encode()) <= INDEX_BYTES_MAX
@@ -574,7 +574,7 @@ def _indexed(index: str, made: Iterable[tuple[Topic, list[Entry]]], headings: It
     return text
 
 
-def _pointer(path: str, entry: Entry) -> str:
+def _entry_pointer(path: str, entry: Entry) -> str:
     start = f"- [{fitting(entry.item.replace('[', '(').replace(']', ')'), 80)}]({path}#what)"
     room = POINTER_CHARS_MAX - len(start) - 3
     return f"{start} — {fitting(entry.detail, room)}" if entry.detail and room > 15 else start

@@ -245,7 +245,7 @@ def test_what_is_passed_over_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(transcripts, "_BYTES_MAX", 100)
     path = tmp_path / "s.jsonl"
     path.write_text("x" * 50 + "\n" + "y" * 400 + "\n" + "z" * 60 + "\n")
-    part = transcripts.read(str(path), 51)
+    part = transcripts._read(str(path), 51)
     assert "passed over" in part.trouble
     assert (part.data.endswith(b"z\n"), part.ends) == (True, path.stat().st_size)
 
@@ -279,7 +279,7 @@ def test_of_real_refusals_with_words_all_are_heard_with_their_calls(shared):
     paths = sorted((shared / "corpora" / "transcripts").glob("*.jsonl"))
     assert len(paths) == 12
     for path in paths:
-        found = list(transcripts.events(transcripts.read(str(path)).data))
+        found = list(transcripts.events(transcripts._read(str(path)).data))
         heard, _ = transcripts.objections(found)
         refused = [each for each in found if each.kind == "refused" and each.text]
         assert {each.id for each in refused} <= {each.id for each in heard}

@@ -32,7 +32,7 @@ def w(tmp_path, clock):
     workspace.close()
 
 
-def put(w: Workspace, title: str, kind: str = "skill", **more) -> inbox.Put:
+def put(w: Workspace, title: str, kind: str = "skill", **more) -> inbox._Put:
     return inbox.put(w, "velma", Item(kind=kind, title=title, **more))
 
 

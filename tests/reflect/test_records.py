@@ -42,7 +42,7 @@ def test_what_is_reserved_counts_until_it_is_settled_and_then_what_it_cost(w):
     assert reserve(w, "r1", 3.0)
     assert records.spent(w, TODAY) == 3.0
     assert not reserve(w, "r2", 3.0)
-    records.settle(w, "velma", "r1", 0.25)
+    records.append(w, "velma", Record(run="r1", line="settled", usd=0.25))
     assert records.spent(w, TODAY) == 0.25
     assert reserve(w, "r2", 3.0)
 
@@ -50,7 +50,7 @@ def test_what_is_reserved_counts_until_it_is_settled_and_then_what_it_cost(w):
 def test_a_pass_that_died_or_whose_cost_nobody_said_counts_as_reserved(w):
     reserve(w, "r1", 2.0)
     reserve(w, "r2", 2.0)
-    records.settle(w, "velma", "r2", None)
+    records.append(w, "velma", Record(run="r2", line="settled", usd=None))
     records.append(w, "velma", Record(run="r2", session="r2"))
     assert records.spent(w, TODAY) == 4.0
 
@@ -65,7 +65,7 @@ def test_what_a_pass_costs_belongs_to_the_day_on_which_it_was_reserved(w, clock)
     clock.now += DAY - 1000
     reserve(w, "r1", 1.0)
     clock.now += 2000
-    records.settle(w, "velma", "r1", 0.5)
+    records.append(w, "velma", Record(run="r1", line="settled", usd=0.5))
     records.append(w, "velma", Record(run="r1", usd=0.5))
     assert records.spent(w, TODAY) == 0.5
     assert records.spent(w, "2026-11-22") == 0.0
