@@ -233,7 +233,7 @@ def planned(
     added: list[str] = []
     taken = {*files, *changed}
     for each in recurred:
-        path = _free(topics.slug(topics.title_of(each.text)), taken)
+        path = topics.free_path(topics.title_of(each.text), taken)
         taken.add(path)
         text = topics.fresh(each, {one: _dated(each, one, absolute) for one in (each.text, *each.others)}, _where(each))
         changed[path] = text
@@ -283,14 +283,6 @@ def _merged(
             changed[topic.path] = text
             titles.append(topic.title)
     return changed, titles
-
-
-def _free(name: str, taken: Iterable[str]) -> str:
-    known = set(taken)
-    path, number = f"{topics.FOLDER}/{name}.md", 2
-    while path in known:
-        path, number = f"{topics.FOLDER}/{name}-{number}.md", number + 1
-    return path
 
 
 def _where(found: Recurrence) -> list[str]:

@@ -19,6 +19,7 @@ from fleet.model import names
 from fleet.model.names import normalise
 from fleet.store.lines import said_in, say_in, screened
 from fleet.store.workspace import Workspace
+from fleet.text import dates
 from fleet.text.similarity import ALIKE_MIN, near
 
 FILE_NAME = "inbox.jsonl"
@@ -31,7 +32,7 @@ REJECTED: Literal["rejected"] = "rejected"
 WITHDRAWN, ELSEWHERE, REOPENED = "withdrawn", "elsewhere", "reopened"
 _DECIDED = (APPROVED, REJECTED, ELSEWHERE)
 _PAIRS = frozenset(("merge", "contradiction"))
-_DAY_CHARS = 10
+_DAY_CHARS, _MINUTE_CHARS = 10, 16
 _ID_CHARS = 12
 _NAMED_MIN = 0.8
 _WAITS_MIN = 0.9
@@ -364,13 +365,9 @@ def _words(item: Item) -> str:
 
 
 def _days(since: str, until: str) -> float:
-    """Return the days between two stamps, to the minute."""
-    try:
-        begin, end = (date.fromisoformat(each[:_DAY_CHARS]) for each in (since, until))
-        hours = [int(each[11:13]) + int(each[14:16]) / 60 for each in (since, until)]
-    except ValueError:
-        return 0.0
-    return max(0.0, (end - begin).days + (hours[1] - hours[0]) / 24)
+    """Return the days between two stamps."""
+    begin, end = dates.to_ms(since[:_MINUTE_CHARS]), dates.to_ms(until[:_MINUTE_CHARS])
+    return max(0.0, (end - begin) / 86_400_000) if begin is not None and end is not None else 0.0
 
 
 def _later(stamp: str, days: int) -> str:

@@ -94,6 +94,20 @@ class Page(NamedTuple):
         """Return the sections of this title; a page may have several."""
         return [each for each in self.sections if _key(each.title) == _key(title)]
 
+    def content_end(self, section: Section) -> int:
+        """Return the line behind the last one of a section that is not blank."""
+        at = section.end
+        while at > section.heading + 1 and _is_blank(self.lines[at - 1]):
+            at -= 1
+        return at
+
+    def with_lines(self, at: int, made: Iterable[str]) -> str:
+        """Return the text with more lines before a line; the one above them gets the end that it may lack."""
+        above = self.lines[:at]
+        if above and not above[-1].endswith("\n"):
+            above[-1] += self.eol
+        return "".join([*above, *made, *self.lines[at:]])
+
 
 def parse(text: str, level_max: int = 2) -> Page:
     """Return a page, taken apart: headings in code and in comments are none."""
@@ -294,22 +308,16 @@ def _is_blank(line: str) -> bool:
 
 
 def _content_end(page: Page, section: Section) -> int:
-    """Return the line behind the last one of a section that is not blank; behind a blank line under a bare heading."""
-    at = section.end
-    while at > section.heading + 1 and _is_blank(page.lines[at - 1]):
-        at -= 1
-    if at == section.heading + 1 and at < section.end:
-        return at + 1
-    return at
+    """Return the end of a section's content; behind a blank line under a bare heading."""
+    at = page.content_end(section)
+    return at + 1 if at == section.heading + 1 and at < section.end else at
 
 
 def with_rows(text: str, fresh_rows: Sequence[Entry], ids: Iterable[str]) -> str:
     """Return the page with more rows under ``## Ready to Promote``, and the ids of what was suggested remembered."""
     page = _with_table(parse(text or TEMPLATE), READY, READY_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
-    section = page.named(READY)[-1]
-    at = _table_end(page, section)
     made = [f"| {each.category} | {_cell(each.item)} | {_cell(each.detail)} |{page.eol}" for each in fresh_rows]
-    return _remembering("".join([*page.lines[:at], *made, *page.lines[at:]]), ids)
+    return _remembering(page.with_lines(_table_end(page, READY), made), ids)
 
 
 def _remembering(text: str, ids: Iterable[str]) -> str:
@@ -329,44 +337,35 @@ def _remembering(text: str, ids: Iterable[str]) -> str:
             is_put = True
     if is_put or not every:
         return "".join(kept)
-    section = page.named(READY)[-1]
-    at = _table_end(page, section)
-    return "".join([*page.lines[:at], page.eol, line, *page.lines[at:]])
+    return page.with_lines(_table_end(page, READY), [page.eol, line])
 
 
 def _with_table(page: Page, title: str, head: Sequence[str], before: Sequence[str]) -> Page:
     """Return the page with this section, and a table in it."""
     eol = page.eol
+    rows_of_head = [f"{each}{eol}" for each in head]
     found = page.named(title)
     if not found:
         behind = [section.heading for name in before for section in page.named(name)]
         at = min(behind) if behind else len(page.lines)
         gap = [] if at == 0 or _is_blank(page.lines[at - 1]) else [eol]
-        closed = [*page.lines[:at]]
-        if closed and not closed[-1].endswith("\n"):
-            closed[-1] += eol
-        whole = [*closed, *gap, f"## {title}{eol}", eol, *(f"{each}{eol}" for each in head), eol, *page.lines[at:]]
-        return parse("".join(whole))
+        return parse(page.with_lines(at, [*gap, f"## {title}{eol}", eol, *rows_of_head, eol]))
     section = found[-1]
     if any(_RULE.fullmatch(row.text.strip()) and "|" in row.text for row in page.inside(section)):
         return page
     at = _content_end(page, section)
-    lines = [*page.lines]
-    if at > 0 and not lines[at - 1].endswith("\n"):
-        lines[at - 1] += eol
-    gap = [] if at == 0 or _is_blank(lines[at - 1]) else [eol]
-    tail = [] if at < len(lines) and _is_blank(lines[at]) else [eol]
-    return parse("".join([*lines[:at], *gap, *(f"{each}{eol}" for each in head), *tail, *lines[at:]]))
+    gap = [] if _is_blank(page.lines[at - 1]) else [eol]
+    tail = [] if at < len(page.lines) and _is_blank(page.lines[at]) else [eol]
+    return parse(page.with_lines(at, [*gap, *rows_of_head, *tail]))
 
 
-def _table_end(page: Page, section: Section) -> int:
-    """Return the line behind a section's last table."""
+def _table_end(page: Page, title: str) -> int:
+    """Return the line behind the last table under a title."""
+    section = page.named(title)[-1]
     rules = [row.number for row in page.inside(section) if _RULE.fullmatch(row.text.strip()) and "|" in row.text]
     at = rules[-1]
     while at < section.end and page.lines[at].lstrip().startswith("|"):
         at += 1
-    if page.lines[at - 1 : at] and not page.lines[at - 1].endswith("\n"):
-        page.lines[at - 1] += page.eol
     return at
 
 
@@ -381,12 +380,11 @@ def without(text: str, entry: Entry) -> str:
 
 def with_promoted(text: str, day: str, entry: Entry, section: str, evidence: str) -> str:
     """Return the page with a row under ``## Auto-Promoted``, and without that of ``## Ready to Promote``."""
-    less = without(text, entry)
-    page = _with_table(parse(less), PROMOTED, PROMOTED_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
-    at = _table_end(page, page.named(PROMOTED)[-1])
+    less = parse(without(text, entry))
+    page = _with_table(less, PROMOTED, PROMOTED_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
     cells = (day, entry.category, entry.item, section, evidence)
     made = f"| {' | '.join(_cell(each) for each in cells)} |{page.eol}"
-    return "".join([*page.lines[:at], made, *page.lines[at:]])
+    return page.with_lines(_table_end(page, PROMOTED), [made])
 
 
 def promoted_items(text: str) -> list[str]:
@@ -423,13 +421,9 @@ def compressed(text: str, day: str) -> tuple[str, list[str]]:
     line = f"- {day} — {len(taken)} observations of {days[0].at[:10]} to {days[-1].at[:10]} moved to .agents/logs"
     found = kept.named(COMPRESSION_LOG)
     if found:
-        at = _content_end(kept, found[-1])
-        whole = [*kept.lines[:at], line + kept.eol, *kept.lines[at:]]
-    else:
-        behind = kept.named(OBSERVATIONS)[0].heading
-        head = [f"## {COMPRESSION_LOG}{kept.eol}", kept.eol, line + kept.eol, kept.eol]
-        whole = [*kept.lines[:behind], *head, *kept.lines[behind:]]
-    return "".join(whole), taken
+        return kept.with_lines(_content_end(kept, found[-1]), [line + kept.eol]), taken
+    head = [f"## {COMPRESSION_LOG}{kept.eol}", kept.eol, line + kept.eol, kept.eol]
+    return kept.with_lines(kept.named(OBSERVATIONS)[0].heading, head), taken
 
 
 AGENTS_FILE = "AGENTS.md"
@@ -488,19 +482,13 @@ def _into(page: Page, section: Section, rule: Entry) -> tuple[str, str]:
     written = [each for each in entries(own) if each.number]
     eol = page.eol
     if not written:
-        lines = [*page.lines]
         at = section.heading + 1
-        if not lines[at - 1].endswith("\n"):
-            lines[at - 1] += eol
-        gap = [eol] if at >= len(lines) or lines[at].strip() else [lines.pop(at)]
-        tail = [eol] if at < len(lines) and lines[at].strip() else []
-        return "".join([*lines[:at], *gap, _bullet(rule, "-", " — ") + eol, *tail, *lines[at:]]), heading
-    last = written[-1].number - 1
-    like = page.lines[last].rstrip("\r\n")
-    lines = [*page.lines]
-    if not lines[last].endswith("\n"):
-        lines[last] += eol
-    return "".join([*lines[: last + 1], _like(like, rule) + eol, *lines[last + 1 :]]), heading
+        has_gap = at < len(page.lines) and _is_blank(page.lines[at])
+        at += has_gap
+        tail = [eol] if at < len(page.lines) and not _is_blank(page.lines[at]) else []
+        return page.with_lines(at, [*([] if has_gap else [eol]), _bullet(rule, "-", " — ") + eol, *tail]), heading
+    behind = written[-1].number
+    return page.with_lines(behind, [_like(page.lines[behind - 1].rstrip("\r\n"), rule) + eol]), heading
 
 
 def _end_of_own(page: Page, section: Section) -> int:
@@ -530,16 +518,13 @@ def _bullet(rule: Entry, mark: str, joint: str) -> str:
 def _with_section(page: Page, title: str, rule: Entry) -> tuple[str, str]:
     """Return the file with a section more: behind the last one of its kind, else at the end."""
     eol = page.eol
-    lines = [*page.lines] or [f"# {AGENTS_FILE}{eol}"]
+    page = page if page.lines else page._replace(lines=[f"# {AGENTS_FILE}{eol}"])
     kin = [each for each in page.sections if any(_is_for(each.title, other) for other in _TITLES.values())]
-    level, at = (kin[-1].level, _end_of_own(page, kin[-1])) if kin else (3, len(lines))
-    if lines and not lines[at - 1].endswith("\n"):
-        lines[at - 1] += eol
-    gap = [eol] if lines[at - 1].strip() else []
+    level, at = (kin[-1].level, _end_of_own(page, kin[-1])) if kin else (3, len(page.lines))
+    gap = [] if _is_blank(page.lines[at - 1]) else [eol]
     heading = f"{'#' * level} {title}"
-    tail = [eol] if at < len(lines) else []
-    made = [*gap, heading + eol, eol, _bullet(rule, "-", " — ") + eol, *tail]
-    return "".join([*lines[:at], *made, *lines[at:]]), heading
+    tail = [eol] if at < len(page.lines) else []
+    return page.with_lines(at, [*gap, heading + eol, eol, _bullet(rule, "-", " — ") + eol, *tail]), heading
 
 
 def with_daily_logs(text: str) -> str:

@@ -13,7 +13,6 @@ from fleet.reflect import scratchpad
 from fleet.reflect.clusters import Recurrence
 from fleet.reflect.daily_log import CHANGED, DECIDED, FAILED, LEARNED, OBSERVED, WORKED, head, path_of
 from fleet.reflect.observations import BOUNDARY, GOTCHA, Row, Said, fitting, is_preference, observed, rows
-from fleet.reflect.observations import rows as page_rows
 from fleet.reflect.scratchpad import Entry, Page, Section, entries, parse
 
 FOLDER = ".agents/topics"
@@ -119,11 +118,20 @@ def _sessions(page: Page) -> list[str]:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def slug(text: str) -> str:
+def _slug(text: str) -> str:
     """Return a text as the name of a file."""
     words = re.sub(r"[^\w]+", "-", text.casefold()).strip("-_")
     cut = words[:_SLUG_CHARS_MAX]
     return (cut[: cut.rfind("-")] if len(words) > _SLUG_CHARS_MAX and "-" in cut[20:] else cut).strip("-") or "topic"
+
+
+def free_path(title: str, taken: Iterable[str]) -> str:
+    """Return the path of a new topic file, which none of the others has."""
+    known, name, number = set(taken), _slug(title), 2
+    path = f"{FOLDER}/{name}.md"
+    while path in known:
+        path, number = f"{FOLDER}/{name}-{number}.md", number + 1
+    return path
 
 
 def title_of(text: str) -> str:
@@ -203,32 +211,23 @@ def _history_name(session: str) -> str:
 
 def merged(text: str, said: Iterable[Said], known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     """Return a topic file with a History line for each session that it does not name yet; and those sessions."""
-    is_crlf = text.partition("\n")[0].endswith("\r")
-    eol = "\r\n" if is_crlf else "\n"
+    page = parse(text, level_max=6)
+    eol = page.eol
     firsts: dict[str, str] = {}
     for each in sorted(said, key=lambda each: (each.at, each.session)):
         firsts.setdefault(_history_name(each.session), each.at[:10])
     fresh_ones = {session: day for session, day in firsts.items() if session not in {_history_name(k) for k in known}}
     if not fresh_ones:
         return text, ()
-    lines = text.splitlines(keepends=True)
     made = [_merged(day, session) + eol for session, day in fresh_ones.items()]
-    page = parse(text, level_max=6)
     found = page.named("History")
-    if found:
-        at = found[-1].end
-        while at > found[-1].heading + 1 and not lines[at - 1].strip():
-            at -= 1
-        if at == found[-1].heading + 1:
-            made = [eol, *made]
-    else:
-        at = len(lines)
+    at = page.content_end(found[-1]) if found else len(page.lines)
+    if not found:
         made = [eol, f"## History{eol}", eol, *made]
-    if at and not lines[at - 1].endswith("\n"):
-        lines[at - 1] += eol
-    whole = [*lines[:at], *made, *lines[at:]]
-    newest = max(fresh_ones.values())
-    return "".join(_with_updated(whole, newest)), tuple(fresh_ones)
+    elif at == found[-1].heading + 1:
+        made = [eol, *made]
+    whole = page.with_lines(at, made).splitlines(keepends=True)
+    return "".join(_with_updated(whole, max(fresh_ones.values()))), tuple(fresh_ones)
 
 
 def _with_updated(lines: list[str], day: str) -> list[str]:
@@ -260,7 +259,6 @@ def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -
     ``topics``: all of them; those in trouble keep the pointer they have.
     ``contradicted``: path of a topic to that of the newer one that says the opposite.
     """
-    eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     known = {each.path.removeprefix(".agents/"): each for each in topics}
     gone = {path.removeprefix(".agents/") for path in contradicted}
     lines = (
@@ -268,34 +266,43 @@ def index(text: str, topics: Sequence[Topic], contradicted: Mapping[str, str]) -
     ).splitlines(keepends=True)
     kept: list[str] = []
     dropped: list[str] = []
-    _pointed: set[str] = set()
+    pointed: set[str] = set()
     for line in lines:
-        match = _POINTER.fullmatch(line.rstrip("\r\n"))
-        path = match["path"].removeprefix("./").removeprefix(".agents/") if match else ""
-        if not match or not path.startswith("topics/"):
+        title, path = _pointed_to(line)
+        if not path.startswith("topics/"):
             kept.append(line)
         elif path not in known or path in gone:
-            dropped.append(match["title"])
+            dropped.append(title)
         else:
-            _pointed.add(path)
+            pointed.add(path)
             kept.append(_counted(line, known[path]))
-    rest = [each for path, each in known.items() if path not in _pointed and path not in gone and not each.trouble]
+    rest = [each for path, each in known.items() if path not in pointed and path not in gone and not each.trouble]
     # Those that more sessions met are first in line where there is no room for all.
     rest.sort(key=lambda each: (-each.seen, each.path))
     left_out = 0
     for each in rest:
-        wanted = _with_pointer(kept, each, eol)
-        if len(wanted) > INDEX_LINES_MAX or len("".join(wanted).encode()) > INDEX_BYTES_MAX:
-            left_out += 1
-        else:
+        wanted = _with_pointer(kept, each)
+        if _has_room("".join(wanted)):
             kept = wanted
-    while kept and (len(kept) > INDEX_LINES_MAX or len("".join(kept).encode()) > INDEX_BYTES_MAX):
+        else:
+            left_out += 1
+    while not _has_room("".join(kept)):
         at = _least(kept, known)
         if at is None:
             break  # what is left is a person's own
-        dropped.append(_title_at(kept[at]))
+        dropped.append(_pointed_to(kept[at])[0])
         del kept[at]
     return _Indexed("".join(kept), tuple(dropped), left_out)
+
+
+def _has_room(text: str) -> bool:
+    return len(text.splitlines()) <= INDEX_LINES_MAX and len(text.encode()) <= INDEX_BYTES_MAX
+
+
+def _pointed_to(line: str) -> tuple[str, str]:
+    """Return the title and the path of a pointer, "" for another line."""
+    match = _POINTER.fullmatch(line.rstrip("\r\n"))
+    return (match["title"], match["path"].removeprefix("./").removeprefix(".agents/")) if match else ("", "")
 
 
 def _counted(line: str, topic: Topic) -> str:
@@ -329,51 +336,33 @@ def _anchor(title: str) -> str:
     return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title.casefold().strip()))
 
 
-def _with_pointer(lines: list[str], topic: Topic, eol: str) -> list[str]:
+def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
     title = _SECTIONS.get(topic.type, _SECTIONS["pattern"])
     page = parse("".join(lines))
     found = page.named(title)
-    made = _pointer(topic) + eol
+    eol = page.eol
+    made = [_pointer(topic) + eol]
     if not found:
-        gap = [] if not lines or not lines[-1].strip() else [eol]
-        closed = [*lines]
-        if closed and not closed[-1].endswith("\n"):
-            closed[-1] += eol
-        return [*closed, *gap, f"## {title}{eol}", eol, made]
-    section = found[0]
-    at = section.end
-    while at > section.heading + 1 and not lines[at - 1].strip():
-        at -= 1
-    lines = [*lines]
-    if not lines[at - 1].endswith("\n"):
-        lines[at - 1] += eol
-    gap = [eol] if at == section.heading + 1 else []
-    if gap and at < len(lines) and not lines[at].strip():
-        at, gap = at + 1, []
-    tail = [eol] if at < len(lines) and lines[at].lstrip().startswith("#") else []
-    return [*lines[:at], *gap, made, *tail, *lines[at:]]
+        at, gap = len(lines), [eol] if lines and lines[-1].strip() else []
+        made = [*gap, f"## {title}{eol}", eol, *made]
+    else:
+        at = page.content_end(found[0])
+        if at == found[0].heading + 1:
+            has_gap = at < len(lines) and not lines[at].strip()
+            at, made = (at + 1, made) if has_gap else (at, [eol, *made])
+        if at < len(lines) and lines[at].lstrip().startswith("#"):
+            made = [*made, eol]
+    return page.with_lines(at, made).splitlines(keepends=True)
 
 
 def _least(lines: list[str], known: Mapping[str, Topic]) -> int | None:
     """Return the pointer to drop first: the one that the fewest sessions met, the oldest of equals."""
     found = []
     for at, line in enumerate(lines):
-        match = _POINTER.fullmatch(line.rstrip("\r\n"))
-        path = match["path"].removeprefix("./").removeprefix(".agents/") if match else ""
+        path = _pointed_to(line)[1]
         if path in known:
             found.append((known[path].seen, known[path].updated, -at, at))
     return min(found)[-1] if found else None
-
-
-def _title_at(line: str) -> str:
-    match = _POINTER.fullmatch(line.rstrip("\r\n"))
-    return match["title"] if match else line.strip()
-
-
-def _pointed(text: str) -> list[str]:
-    """Return the paths that an index points to, below ``.agents``."""
-    found = (_POINTER.fullmatch(row.text.rstrip()) for row in page_rows(text))
-    return [match["path"] for match in found if match]
 
 
 BACKUP = ".agents.local.md.backup"
@@ -521,7 +510,7 @@ def _plan(
         told.append(f"{path}: {sum(bool(line.strip()) for line in logs[day])} lines")
     made: list[tuple[Topic, list[Entry]]] = []
     for title, lines in moved.items():
-        path = _path(title, {*now, *files})
+        path = free_path(title, {*now, *files})
         days = sorted(logs)
         files[path] = _topic(title, lines, days[0] if days else "", days[-1] if days else "")
         told.append(f"{path}: {sum(bool(line.strip()) for line in lines)} lines of {title!r}")
@@ -535,14 +524,6 @@ def _plan(
 
 def _shown(lines: Iterable[str]) -> list[Row]:
     return rows("".join(lines))
-
-
-def _path(title: str, taken: Iterable[str]) -> str:
-    known, name, number = set(taken), slug(title), 2
-    path = f"{FOLDER}/{name}.md"
-    while path in known:
-        path, number = f"{FOLDER}/{name}-{number}.md", number + 1
-    return path
 
 
 def _topic(title: str, lines: list[str], created: str, updated: str) -> str:
@@ -569,8 +550,7 @@ def _indexed(index: str, made: Iterable[tuple[Topic, list[Entry]]], headings: It
             wanted = [_entry_pointer(path, each) for each in found or [Entry("", topic.title, topic.type)]]
             short = [f"- [{topic.title}]({path}#what) — {len(found)} entries"]
         whole = "\n".join([text.rstrip("\n"), "", heading, "", *wanted]) + "\n"
-        fits = len(whole.splitlines()) <= INDEX_LINES_MAX and len(whole.encode()) <= INDEX_BYTES_MAX
-        text = whole if fits else "\n".join([text.rstrip("\n"), "", heading, "", *short]) + "\n"
+        text = whole if _has_room(whole) else "\n".join([text.rstrip("\n"), "", heading, "", *short]) + "\n"
     return text
 
 
