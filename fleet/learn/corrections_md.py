@@ -116,27 +116,19 @@ class Bound(NamedTuple):
 
 
 FIELDS = {
-    "user flagged": "flagged",
-    "signal": "signal",
-    "what i got wrong": "wrong",
-    "what went wrong": "wrong",
-    "what was wrong": "wrong",
-    "wrong": "wrong",
-    "the correct approach": "right",
-    "correct approach": "right",
-    "right approach": "right",
-    "correction": "right",
-    "correct": "right",
-    "right": "right",
-    "source": "source",
-    "generalizable pattern": "pattern",
-    "generalisable pattern": "pattern",
-    "generalized pattern": "pattern",
-    "pattern": "pattern",
-    "lesson": "pattern",
-    "category": "category",
-    "tags": "tags",
-    "trigger": "trigger",
+    label: field
+    for field, labels in {
+        "flagged": "user flagged",
+        "signal": "signal",
+        "wrong": "what i got wrong, what went wrong, what was wrong, wrong",
+        "right": "the correct approach, correct approach, right approach, correction, correct, right",
+        "source": "source",
+        "pattern": "generalizable pattern, generalisable pattern, generalized pattern, pattern, lesson",
+        "category": "category",
+        "tags": "tags",
+        "trigger": "trigger",
+    }.items()
+    for label in labels.split(", ")
 }
 """Field labels in the wild, and what they are here."""
 

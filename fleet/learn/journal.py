@@ -9,6 +9,7 @@ Times are UTC.
 import re
 import shlex
 import textwrap
+import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -241,56 +242,8 @@ class Strategy(NamedTuple):
     example: str
 
 
-STRATEGIES = (
-    Strategy(
-        "M1",
-        "Fallback Dependency",
-        "something outside is down, broken or limits you",
-        "the package mirror answers 503: install from the other mirror, and go on",
-    ),
-    Strategy(
-        "M2",
-        "Extreme Debug Logging",
-        "you cannot see what fails",
-        "the deploy dies without a word: print before and after each step, and change nothing else until it speaks",
-    ),
-    Strategy(
-        "M3",
-        "Hardcode & Isolate",
-        "too many things vary at once",
-        "the login fails: write token and host into one curl call, and see whether that works",
-    ),
-    Strategy(
-        "M4",
-        "Switch Libraries",
-        "the library itself is at fault, not how you use it",
-        "the parser loses umlauts in its newest version too: take another parser",
-    ),
-    Strategy(
-        "M5",
-        "Reduce Scope",
-        "the problem is too large to debug whole",
-        "the import of 40 files fails: import one, get it green, then add the next",
-    ),
-    Strategy(
-        "M6",
-        "Invert the Approach",
-        "the approach is wrong, not its details",
-        "patching generated files gets undone: change the generator instead",
-    ),
-    Strategy(
-        "M7",
-        "Ask the Oracle",
-        "somebody knows this already",
-        "an odd answer from the billing service: look into the fleet's lessons and discoveries before the next line",
-    ),
-    Strategy(
-        "M8",
-        "Read the Error",
-        "the output says what is wrong, and you have not acted on it",
-        "it says that the field region is missing: pass region, and leave the rest alone",
-    ),
-)
+_DATA = Path(__file__).with_name("data").joinpath("mutations.toml")
+STRATEGIES = tuple(Strategy(code, **told) for code, told in tomllib.loads(_DATA.read_text("utf-8")).items())
 CODES = tuple(strategy.code for strategy in STRATEGIES)
 
 

@@ -35,24 +35,16 @@ _LABELLED = re.compile(
 )
 _NOTHING = frozenset({"none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
 _KINDS = {
-    "whatchanged": "done",
-    "changes": "done",
-    "done": "done",
-    "whatworked": "worked",
-    "worked": "worked",
-    "whatdidnt": "failed",
-    "whatdidntwork": "failed",
-    "whatdidnotwork": "failed",
-    "deadends": "failed",
-    "patternslearned": "learned",
-    "patterns": "learned",
-    "learned": "learned",
-    "gotchas": "learned",
-    "decisionsmade": "decided",
-    "decisions": "decided",
-    "preferences": "decided",
-    "observationsauto": "observed",
-    "observations": "observed",
+    title: kind
+    for kind, titles in {
+        "done": "whatchanged changes done",
+        "worked": "whatworked worked",
+        "failed": "whatdidnt whatdidntwork whatdidnotwork deadends",
+        "learned": "patternslearned patterns learned gotchas",
+        "decided": "decisionsmade decisions preferences",
+        "observed": "observationsauto observations",
+    }.items()
+    for title in titles.split()
 }
 
 

@@ -3,6 +3,10 @@
 It holds nothing in memory that would have to be saved. What it has not done when it is killed is found out anew, from
 the files and from ``poll.json``, by the next one. The work is done by ticks, each in a process of its own: the memory
 that a large clan takes is free again afterwards, and a fetch that hangs can be ended at any moment.
+
+Figures for Prometheus are counted here, and shown as plain text to whoever asks on loopback. The ``Host`` must be this
+machine by a name of its own: else a page in somebody's browser could read them, once its name points here (DNS
+rebinding).
 """
 
 import asyncio
@@ -21,12 +25,11 @@ from pathlib import Path
 
 import anyio
 import msgspec
-from anyio.abc import Process
+from anyio.abc import Process, SocketStream
 
 from fleet.hosts import local
 from fleet.model.errors import BusyError, FleetError, UsageError
-from fleet.serve import metrics, schedule, units
-from fleet.serve.metrics import Figures
+from fleet.serve import units, watch
 from fleet.serve.schedule import CLAN, Looks, Marks, Memory, Now, Ticked, digest, looks
 from fleet.store import config, consent
 from fleet.store.database import Local
@@ -54,7 +57,7 @@ _LEFT_S = 2.0
 
 Task = Callable[[], Awaitable[None]]
 Died = Callable[[str, BaseException, float], None]
-Background = Callable[[schedule.Bell, Callable[[], None], anyio.Event], Awaitable[None]]
+Background = Callable[[watch.Bell, Callable[[], None], anyio.Event], Awaitable[None]]
 """A task beside the others: told when local lines changed; tells when others arrived; ends when it is time."""
 
 
@@ -81,15 +84,15 @@ class _Sidecar:
     rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:
-        self.figures = Figures(start_timestamp_seconds=self.now_ms() / 1000)
+        self.figures = _Figures(start_timestamp_seconds=self.now_ms() / 1000)
         self.settings = self.configured().sidecar
         self._seen: Looks = {}
         self._digest = ""
         self._changed_ms = 0  # when the files were last seen to be others
-        self._news = schedule.Bell()  # something may have changed
-        self._lines = schedule.Bell()  # lines of the clan's did
-        self._todo = schedule.Bell()  # it is worth asking whether there is work
-        self._due = schedule.Bell()  # it is worth asking when the next sync is
+        self._news = watch.Bell()  # something may have changed
+        self._lines = watch.Bell()  # lines of the clan's did
+        self._todo = watch.Bell()  # it is worth asking whether there is work
+        self._due = watch.Bell()  # it is worth asking when the next sync is
         self._stop = anyio.Event()
         self._is_working = False
         self._why_not = ""  # why the last sync that was due was none
@@ -99,7 +102,7 @@ class _Sidecar:
         self._look()
         async with anyio.create_task_group() as group:
             group.start_soon(self._until_a_signal)
-            watcher = schedule.Watch(
+            watcher = watch.Watch(
                 self.root, self.agents, self._news.set, self.log, settings=lambda: self.settings, stop=self._stop
             )
             tasks: dict[str, Callable[[], Awaitable[None]]] = {
@@ -110,7 +113,7 @@ class _Sidecar:
             }
             if self.settings.metrics_port:
                 port = self.settings.metrics_port
-                tasks["metrics"] = lambda: metrics.serve(self.figures, self.agent, port)
+                tasks["metrics"] = lambda: _serve_figures(self.figures, self.agent, port)
             if every_s := units.alive_every_s():
                 tasks["alive"] = partial(_show_life, every_s)
             for name, background in self.background.items():
@@ -146,7 +149,7 @@ class _Sidecar:
     async def _notice(self) -> None:
         """Look at everything whenever something is said to have changed, and every so often, while it is there."""
         while True:
-            with anyio.move_on_after(schedule.SLICE_S):
+            with anyio.move_on_after(watch.SLICE_S):
                 await self._news.wait()
             if not Path(self.root).is_dir():
                 self.log("gone", "the workspace is not there any more; there is nothing left to look after")
@@ -173,7 +176,7 @@ class _Sidecar:
         failures = 0
         while True:
             if (wait_s := self._work_in_s()) > 0:
-                with anyio.move_on_after(min(wait_s, schedule.SLICE_S)):
+                with anyio.move_on_after(min(wait_s, watch.SLICE_S)):
                     await self._todo.wait()
                 continue
             await anyio.sleep(DEBOUNCE_S + self.rng.uniform(0, SPREAD_S))
@@ -210,7 +213,7 @@ class _Sidecar:
         while True:
             if (wait_s := self.marks().sync_in_s(self._now(), self.settings)) > 0:
                 idle = 0
-                with anyio.move_on_after(min(wait_s + self.rng.uniform(0, SPREAD_S), schedule.SLICE_S)):
+                with anyio.move_on_after(min(wait_s + self.rng.uniform(0, SPREAD_S), watch.SLICE_S)):
                     await self._due.wait()
                 continue
             failures = self.marks().failures
@@ -420,7 +423,7 @@ def _background(workspace: Workspace, agent: str, say: Callable[[str, str], None
     return {"live": partial(_live, workspace.root, agent)}
 
 
-async def _live(root: Path, agent: str, changed: schedule.Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
+async def _live(root: Path, agent: str, changed: watch.Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
     """Keep one agent connected to the live room until told to stop; returns at once when ``[live]`` asks for nothing.
 
     Local lines go out as they are written, and what others wrote is on disk in a moment. A lost connection is made
@@ -484,3 +487,110 @@ def _log(root: Path, agent: str, event: str, what: str) -> None:
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     told = screening.redact(screening.strip_controls(what))[:600]
     local.add_line(str(root), LOG, {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": told})
+
+
+ADDRESS = "127.0.0.1"
+REQUEST_BYTES_MAX = 8 * 1024
+REQUEST_S = 5.0
+CLIENTS_MAX = 16
+HOSTS = frozenset({"127.0.0.1", "localhost"})
+
+_PREFIX = "fleet_sidecar_"
+_SAID = {
+    "syncs_total": ("counter", "Syncs that reached the clan."),
+    "sync_failures_total": ("counter", "Syncs that failed; they are tried again."),
+    "lines_out_total": ("counter", "Lines sent."),
+    "records_in_total": ("counter", "Lessons and discoveries that came in, new or changed."),
+    "works_total": ("counter", "Times that this machine's files were brought up to date."),
+    "restarts_total": ("counter", "Tasks that died and were started again."),
+    "last_success_timestamp_seconds": ("gauge", "When the clan was last reached, seconds since 1970; 0: never."),
+    "start_timestamp_seconds": ("gauge", "When this sidecar started, seconds since 1970."),
+}
+
+
+@dataclass
+class _Figures:
+    """What is counted. Each is named as it is shown, without the prefix."""
+
+    syncs_total: int = 0
+    sync_failures_total: int = 0
+    lines_out_total: int = 0
+    records_in_total: int = 0
+    works_total: int = 0
+    restarts_total: int = 0
+    last_success_timestamp_seconds: float = 0.0
+    start_timestamp_seconds: float = 0.0
+
+
+def _exposition(figures: _Figures, agent: str) -> str:
+    """Return the figures in Prometheus' text format, version 0.0.4. An agent's name needs no escaping."""
+    rows = []
+    for name, (kind, told) in _SAID.items():
+        rows += [f"# HELP {_PREFIX}{name} {told}", f"# TYPE {_PREFIX}{name} {kind}"]
+        value = getattr(figures, name)
+        rows.append(f'{_PREFIX}{name}{{agent="{agent}"}} {value if isinstance(value, int) else format(value, ".3f")}')
+    return "\n".join(rows) + "\n"
+
+
+def _answer(request: bytes, port: int, figures: _Figures, agent: str) -> bytes:
+    """Return the whole HTTP answer to the head of a request."""
+    try:
+        first, *headers = request.decode("ascii").split("\r\n")
+        method, path, version = first.split(" ")
+    except (UnicodeDecodeError, ValueError):
+        return _reply(400, "Bad Request", "this is no HTTP request\n")
+    hosts = [value.strip().lower() for name, _, value in (each.partition(":") for each in headers)
+             if name.lower() == "host"]  # fmt: skip
+    if not version.startswith("HTTP/1."):
+        return _reply(400, "Bad Request", "HTTP/1.1 is spoken here\n")
+    if len(hosts) != 1 or hosts[0] not in {f"{name}:{port}" for name in HOSTS}:
+        return _reply(403, "Forbidden", "this answers to 127.0.0.1 and localhost only\n")
+    if path.partition("?")[0] != "/metrics":
+        return _reply(404, "Not Found", "the figures are at /metrics\n")
+    if method != "GET":
+        return _reply(405, "Method Not Allowed", "GET, and nothing else\n")
+    return _reply(200, "OK", _exposition(figures, agent))
+
+
+def _reply(code: int, reason: str, body: str) -> bytes:
+    head = (
+        f"HTTP/1.1 {code} {reason}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+        f"Content-Length: {len(body.encode())}\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    )
+    return f"{head}{body}".encode()
+
+
+async def _serve_figures(figures: _Figures, agent: str, port: int) -> None:
+    """Answer on loopback until cancelled.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    limiter = anyio.CapacityLimiter(CLIENTS_MAX)
+
+    async def handle(client: SocketStream) -> None:
+        async with client:
+            try:
+                limiter.acquire_nowait()
+            except anyio.WouldBlock:
+                return
+            try:
+                with anyio.move_on_after(REQUEST_S):
+                    await client.send(_answer(await _head(client), port, figures, agent))
+            except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError):
+                return
+            finally:
+                limiter.release()
+
+    listener = await anyio.create_tcp_listener(local_host=ADDRESS, local_port=port)
+    async with listener:
+        await listener.serve(handle)
+
+
+async def _head(client: SocketStream) -> bytes:
+    """Return the head of a request, or what there is of one that is too long."""
+    found = b""
+    while b"\r\n\r\n" not in found and len(found) <= REQUEST_BYTES_MAX:
+        found += await client.receive(REQUEST_BYTES_MAX)
+    head, is_whole, _ = found.partition(b"\r\n\r\n")
+    return head if is_whole else b""

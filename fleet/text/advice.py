@@ -9,7 +9,7 @@ import unicodedata
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Field(NamedTuple):
@@ -312,73 +312,46 @@ _FIRST_WORDS_MAX = 6
 _ED_CHARS_MIN = 5
 
 
-class _Lists(NamedTuple):
-    """The content of ``data/telling.toml``."""
-
-    tellers: frozenset[str]
-    between: frozenset[str]
-    pasts: frozenset[str]
-    bare_pasts: frozenset[str]
-    objects: frozenset[str]
-    rules: frozenset[str]
-    tellers_unspaced: tuple[str, ...]
-    over_unspaced: tuple[str, ...]
-    rules_unspaced: tuple[str, ...]
-    routine: tuple[str, ...]
-    routine_words_max: int
-
-
 @cache
-def _lists() -> _Lists:
+def _telling() -> dict[str, Any]:
+    """Return the content of ``data/telling.toml``, words as sets of them."""
     with Path(__file__).with_name("data").joinpath("telling.toml").open("rb") as file:
         raw = tomllib.load(file)
-    return _Lists(
-        tellers=frozenset(raw["tellers"].split()),
-        between=frozenset(raw["between"].split()),
-        pasts=frozenset(raw["pasts"].split()),
-        bare_pasts=frozenset(raw["bare_pasts"].split()),
-        objects=frozenset(raw["objects"].split()),
-        rules=frozenset(raw["rules"].split()),
-        tellers_unspaced=tuple(raw["tellers_unspaced"].split()),
-        over_unspaced=tuple(raw["over_unspaced"].split()),
-        rules_unspaced=tuple(raw["rules_unspaced"].split()),
-        routine=tuple(raw["routine"]),
-        routine_words_max=raw["routine_words_max"],
-    )
+    return {name: frozenset(said.split()) if isinstance(said, str) else said for name, said in raw.items()}
 
 
 def tells_what_happened(text: str) -> bool:
     """Tell whether a lesson says what somebody did, and nothing that holds the next time."""
-    lists = _lists()
+    told = _telling()
     words = [word.replace("’", "'") for word in _PLAIN_WORD.findall(_CODE_SPAN.sub(" x ", text).casefold())]
-    if lists.rules.intersection(words):
+    if told["rules"].intersection(words):
         return False
     return _did(words) or _did_unspaced(text)
 
 
 def _did(words: list[str]) -> bool:
     """Tell whether the words begin with what somebody did: "I just used", or "Used the wrong"."""
-    lists = _lists()
-    telling = [word for word in words[:_FIRST_WORDS_MAX] if word not in lists.between]
+    told = _telling()
+    telling = [word for word in words[:_FIRST_WORDS_MAX] if word not in told["between"]]
     if not telling:
         return False
     first, second, *_ = [*telling, ""]
-    if first in lists.tellers:
-        return second in lists.pasts or (second.endswith("ed") and len(second) >= _ED_CHARS_MIN)
-    return first in lists.bare_pasts and second in lists.objects
+    if first in told["tellers"]:
+        return second in told["pasts"] or (second.endswith("ed") and len(second) >= _ED_CHARS_MIN)
+    return first in told["bare_pasts"] and second in told["objects"]
 
 
 def _did_unspaced(text: str) -> bool:
     """Return the same for a language without blanks between words."""
-    lists = _lists()
+    told = _telling()
     said = text.strip()
-    if not said.startswith(lists.tellers_unspaced) or any(word in said for word in lists.rules_unspaced):
+    if not said.startswith(tuple(told["tellers_unspaced"])) or any(word in said for word in told["rules_unspaced"]):
         return False
-    return any(word in said for word in lists.over_unspaced)
+    return any(word in said for word in told["over_unspaced"])
 
 
 def is_routine(solution: str) -> bool:
     """Tell whether the solution of a discovery is one that anybody would have found, and nothing more."""
-    lists = _lists()
+    told = _telling()
     said = " ".join(solution.casefold().split()).rstrip(".!。！")
-    return len(said.split()) <= lists.routine_words_max and said.startswith(lists.routine)
+    return len(said.split()) <= told["routine_words_max"] and said.startswith(tuple(told["routine"]))

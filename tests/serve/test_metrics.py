@@ -7,18 +7,18 @@ import socket
 import anyio
 import pytest
 
-from fleet.serve import metrics
-from fleet.serve.metrics import Figures
+from fleet.serve import sidecar
+from fleet.serve.sidecar import _Figures
 from fleet.store.config import Config
 from tests.serve.conftest import until
 
 PORT = 9099
-FIGURES = Figures(syncs_total=3, lines_out_total=5, last_success_timestamp_seconds=1_800_000_000.25)
+FIGURES = _Figures(syncs_total=3, lines_out_total=5, last_success_timestamp_seconds=1_800_000_000.25)
 
 
 def asked(request: str) -> tuple[int, str]:
     """Return the code and the body of an answer."""
-    head, _, body = metrics._answer(request.encode(), PORT, FIGURES, "ann").decode().partition("\r\n\r\n")
+    head, _, body = sidecar._answer(request.encode(), PORT, FIGURES, "ann").decode().partition("\r\n\r\n")
     assert f"Content-Length: {len(body)}" in head
     return int(head.split()[1]), body
 
@@ -77,16 +77,16 @@ def test_figures_are_off_unless_asked_for():
 
 
 def test_long_slow_and_many_callers_stop_nobody(monkeypatch):
-    monkeypatch.setattr(metrics, "REQUEST_S", 0.3)
+    monkeypatch.setattr(sidecar, "REQUEST_S", 0.3)
     port = free_port()
     good = f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
 
     async def story() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(metrics.serve, FIGURES, "ann", port)
+            group.start_soon(sidecar._serve_figures, FIGURES, "ann", port)
             await anyio.sleep(0.1)
             with contextlib.ExitStack() as callers:
-                for _ in range(metrics.CLIENTS_MAX + 4):
+                for _ in range(sidecar.CLIENTS_MAX + 4):
                     callers.enter_context(socket.create_connection(("127.0.0.1", port), 5))
                 await anyio.sleep(0.5)  # they said nothing, and were left
                 assert b"200 OK" in await anyio.to_thread.run_sync(said, port, good)

@@ -17,9 +17,10 @@ import pytest
 from fleet.hosts import local
 from fleet.learn.corrections_md import parse_log
 from fleet.model.errors import FleetError
-from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import Bell, Looks, Marks, Ticked, _Worked
+from fleet.serve import schedule, sidecar, watch
+from fleet.serve.schedule import Looks, Marks, Ticked, _Worked
 from fleet.serve.sidecar import _Sidecar
+from fleet.serve.watch import Bell
 from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
 
@@ -496,7 +497,7 @@ def test_a_watcher_that_cannot_begin_is_replaced_by_looking(scene, monkeypatch):
     def refused(*_, **__):
         raise OSError(24, "inotify watch limit reached")
 
-    monkeypatch.setattr(schedule, "awatch", refused)
+    monkeypatch.setattr(watch, "awatch", refused)
 
     async def story(_):
         await when(lambda: ("polling", "") in scene.told)
