@@ -227,7 +227,9 @@ def decide(workspace: Workspace, agent: str, decisions: Sequence[Decision]) -> N
     """Write decisions down, in one write that is on the disk when this returns."""
     at = workspace.wall()
     with _locked(workspace, agent):
-        say_in(workspace.files, _file_of(workspace, agent), [msgspec.structs.replace(each, at=at) for each in decisions])
+        say_in(
+            workspace.files, _file_of(workspace, agent), [msgspec.structs.replace(each, at=at) for each in decisions]
+        )
 
 
 def show(workspace: Workspace, shown: Iterable[Entry]) -> None:

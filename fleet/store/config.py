@@ -165,7 +165,7 @@ def amount(given: str, otherwise: float) -> float:
     return found if 0 <= found < 1_000_000 else otherwise
 
 
-class _Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is written down when a session ends, and who is asked."""
 
     off: bool = False
@@ -212,7 +212,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     sleep: _Sleep = msgspec.field(default_factory=_Sleep)
     semantic: Semantic = msgspec.field(default_factory=Semantic)
     notify: _Notify = msgspec.field(default_factory=_Notify)
-    reflect: _Reflect = msgspec.field(default_factory=_Reflect)
+    reflect: Reflect = msgspec.field(default_factory=Reflect)
     problems: list[str] = []
     is_read: bool = True
 
