@@ -18,6 +18,7 @@ from fleet.hosts import local, transcripts
 from fleet.hosts.calls import CONFIG, Alarm, Call, TimeUpError
 from fleet.hosts.payloads import Payload, Reply
 from fleet.learn import attempts, signals
+from fleet.learn.attempts import AttemptLog
 from fleet.store.files import Files
 from fleet.text import prompts, screening, shell
 
@@ -263,8 +264,8 @@ def _count(call: Call, payload: Payload, printed: str) -> bool:
     if payload.call and not call.told.claim(f"call {payload.call}"):
         return False  # a plugin and the settings may both call: one failure is one
     with call.guarded("the failure is not counted"):
-        attempts.note_failure(
-            call.root, call.agent, call.thread, payload.command, printed, payload.exit_code, payload.cwd
+        AttemptLog(call.root, call.agent).note_failure(
+            call.thread, payload.command, printed, payload.exit_code, payload.cwd
         )
     return True
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from fleet.hosts import local, transcripts
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, GUEST, Alarm, Call, TimeUpError, explained, is_own
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
-from fleet.learn import attempts
+from fleet.learn.attempts import AttemptLog
 from fleet.recall import ready, triggers
 
 TYPE_CHECKING = False
@@ -311,7 +311,7 @@ def _told(call: Call, ids: Sequence[str]) -> None:
 def _before_a_tool(call: Call, payload: Payload) -> Reply:
     if payload.command:
         with call.guarded("whether this is a fourth try is not known"):
-            blocked = attempts.verdict(call.root, call.agent, call.thread, payload.command, payload.cwd)
+            blocked = AttemptLog(call.root, call.agent).verdict(call.thread, payload.command, payload.cwd)
             if blocked is not None:
                 from fleet.learn import journal
 
@@ -453,16 +453,16 @@ def _logged_by(payload: Payload) -> str:
 
 def _judged(call: Call, payload: Payload) -> Reply:
     if payload.command and payload.has_ended and payload.host != CODEX:  # Codex does not tell how a command ended
-        if not attempts.has_any(call.root, call.agent, call.thread) and not payload.may_have_failed:
+        if not AttemptLog(call.root, call.agent).has_any(call.thread) and not payload.may_have_failed:
             return Reply()
         from fleet.app import flagging
 
         is_ok, reply = flagging.ended(call, payload, is_error=False)
         if is_ok is None:
-            attempts.note_unknown(call.root, call.agent, call.thread, payload.command)
+            AttemptLog(call.root, call.agent).note_unknown(call.thread, payload.command)
         elif is_ok:
-            red = attempts.turned_green(call.root, call.agent, call.thread, payload.command, payload.cwd)
-            won = attempts.note_success(call.root, call.agent, call.thread, payload.command)
+            red = AttemptLog(call.root, call.agent).turned_green(call.thread, payload.command, payload.cwd)
+            won = AttemptLog(call.root, call.agent).note_success(call.thread, payload.command)
             if red:
                 with call.guarded("what was fixed is not noted"):
                     _observing().note(call, "fix", f"Fixed: {red}")
@@ -474,7 +474,7 @@ def _judged(call: Call, payload: Payload) -> Reply:
                         journal.record_success(workspace, call.agent, mutation, payload.command)
         return reply
     if payload.path and payload.tool in EDITING_TOOLS:
-        attempts.note_edit(call.root, call.agent, call.thread, payload.path)
+        AttemptLog(call.root, call.agent).note_edit(call.thread, payload.path)
     return Reply()
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from fleet.app import finding, guarding, reflecting
 from fleet.app.finding import sources
-from fleet.learn import attempts, counting, journal
+from fleet.learn import counting, journal
+from fleet.learn.attempts import AttemptLog
 from fleet.model import names
 from fleet.model.errors import DiskError
 from fleet.model.pattern import Pattern
@@ -195,7 +196,7 @@ def _standing(workspace: Workspace, agent: str, known: Sequence[Patterns], table
 def _relevant(workspace: Workspace, agent: str, table: Sequence[Pattern]) -> list[str]:
     """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""
     rows = [[each.id, mentions.trigger(each.trigger, each.text, each.correct), ""] for each in table]
-    streaks = attempts.state(workspace.root, agent).of("")
+    streaks = AttemptLog(workspace.root, agent).state().of("")
     commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
     files = git.changed_files(workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
     steps = [("Bash", command, "") for command in commands] + [("Edit", "", path) for path in files]

@@ -168,19 +168,173 @@ class _State:
 # The door
 
 
-def verdict(
-    root: Root, agent: str, session: str, command: str, cwd: str = "", *, settings: Attempts | None = None
-) -> Blocked | None:
-    """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may.
+class AttemptLog:
+    """Log of an agent's attempts: asked before a command runs, told how it ended."""
 
-    ``settings``: ``[attempts]``; read from ``fleet.toml`` when it is needed and not given.
-    """
-    try:
-        data = _read(root, agent)
-        blocked = _judged(root, session, command, cwd, data, settings) if data else None
-        return None if blocked is None or _declared_by_hand(root, agent, session, blocked) else blocked
-    except (OSError, ValueError):
-        return None
+    def __init__(self, root: Root, agent: str) -> None:
+        self._root = root
+        self._agent = agent
+
+    def verdict(self, session: str, command: str, cwd: str = "", *, settings: Attempts | None = None) -> Blocked | None:
+        """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may.
+
+        ``settings``: ``[attempts]``; read from ``fleet.toml`` when it is needed and not given.
+        """
+        try:
+            data = _read(self._root, self._agent)
+            blocked = _judged(self._root, session, command, cwd, data, settings) if data else None
+            return None if blocked is None or _declared_by_hand(self._root, self._agent, session, blocked) else blocked
+        except (OSError, ValueError):
+            return None
+
+    def note_failure(
+        self, session: str, command: str, error: str = "", exit_code: int | None = None, cwd: str = ""
+    ) -> int:
+        """Note that a command failed; return how many failures in a row this makes.
+
+        A failure on a person's stop is none.
+
+        Raises:
+            DiskError: it could not be noted.
+        """
+        from fleet.text import shell
+
+        said = shell.error_line(error) or (f"exit {exit_code}" if exit_code is not None else "")
+        event: Event = {
+            "event": "failed",
+            "session": session,
+            "family": shell.family(command),
+            "key": _key(command, cwd),
+            "error": _hash(shell.error_fingerprint(error) or f"exit {exit_code}"),
+            "said": fitting(said, SAID_CHARS_MAX),
+            "command": fitting(command[: 4 * COMMAND_CHARS_MAX], COMMAND_CHARS_MAX),
+            "exit": exit_code,
+            "blocks": " ".join(_declarations(self._root, self._agent)),
+            "at_ns": 0,  # when it is written
+        }
+        self.append(event)
+        streak = self.state().streaks.get((session, event["family"]))
+        return streak.count if streak is not None else 0
+
+    def has_any(self, session: str) -> bool:
+        """Return False where nothing of this session is in the log: nothing is open, and nothing can be closed."""
+        return json.dumps(session).encode() in _read(self._root, self._agent)
+
+    def note_unknown(self, session: str, command: str) -> None:
+        """Note that a command ran of which nobody can tell how it ended.
+
+        It ends no streak. Unless it only looked, it may have changed what commands of other families depend on.
+
+        Raises:
+            DiskError: it could not be noted.
+        """
+        from fleet.text import shell
+
+        family = shell.family(command)
+        others = [streak for streak in self.state().of(session) if streak.family != family]
+        if not all(streak.is_open for streak in others) and not shell.only_looks(command):
+            self.append({"event": "changed", "session": session, "family": family})
+
+    def turned_green(self, session: str, command: str, cwd: str = "") -> str:
+        """Return what a command that just succeeded had failed with here, "" where that was no failure of its.
+
+        A build or test counts by its family; another command where it is the very same one and does more than look.
+        """
+        data = _read(self._root, self._agent)
+        if not data or json.dumps(session).encode() not in data:
+            return ""
+        from fleet.text import shell
+
+        family = shell.family(command)
+        streak = _fold(_events(data)).streaks.get((session, family))
+        if streak is None:
+            return ""
+        is_same = _key(command, cwd) in streak.tries and not shell.only_looks(command)
+        return f"{family}: {streak.said}" if streak.said and (shell.is_build(command) or is_same) else ""
+
+    def note_success(self, session: str, command: str) -> list[Event]:
+        """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
+
+        Costs one read where nothing is open. It ends its family's streak, and opens the doors of other families unless
+        it only looked.
+
+        Raises:
+            DiskError: it could not be noted.
+        """
+        data = _read(self._root, self._agent)
+        if not data or json.dumps(session).encode() not in data:
+            return []
+        from fleet.text import shell
+
+        found = _fold(_events(data))
+        family = shell.family(command)
+        won = found.waiting(session, family)
+        changes_others = any(
+            not streak.is_open for streak in found.of(session) if streak.family != family
+        ) and not shell.only_looks(command)
+        if won or changes_others or (session, family) in found.streaks:
+            self.append({"event": "passed", "session": session, "family": family, "changes": changes_others})
+        return won
+
+    def note_edit(self, session: str, path: str = "") -> None:
+        """Note that a host reported an edit: what failed before it may be tried again.
+
+        ``path``: what was edited; fleet's own files are no change. It is not kept.
+
+        Raises:
+            DiskError: it could not be noted.
+        """
+        data = _read(self._root, self._agent)
+        if not data or json.dumps(session).encode() not in data or (path and changes.is_own(self._root, path)):
+            return
+        if not all(streak.is_open for streak in _fold(_events(data)).of(session)):
+            self.append({"event": "changed", "session": session})
+
+    def state(self) -> _State:
+        """Return what is open."""
+        return _fold(_events(_read(self._root, self._agent)))
+
+    def error_before(self, mutation: str) -> str:
+        """Return what the failures ended with before a mutation was declared; "" where the log has none of them."""
+        said: dict[str, str] = {}
+        for event in _events(_read(self._root, self._agent)):
+            if event.get("event") == "failed" and event.get("said"):
+                said[str(event.get("session", ""))] = str(event["said"])
+            elif event.get("event") == "declared" and event.get("id") == mutation:
+                return said.get(str(event.get("session", "")), "")
+        return ""
+
+    def append(self, event: Event) -> None:
+        """Add one event to an agent's log, a failure with its moment; shorten a log that has grown too long.
+
+        Raises:
+            ValueError: that is no agent's name.
+            DiskError: it could not be noted.
+        """
+        from pathlib import Path
+
+        from fleet.model.errors import BusyError, DiskError
+        from fleet.store.files import Files
+
+        name, files = _file(self._agent), Files(Path(self._root))
+        path = Path(self._root, _FOLDER, name)
+        try:
+            with files.lock(Path(self._root, ".fleet", "locks", f"attempts-{self._agent}.lock"), LOCK_WAIT_S):
+                if event["event"] == "failed":
+                    files.append(path, b"", is_durable=False)
+                    event["at_ns"] = _moment(path)
+                files.append(path, _as_line(event), is_durable=False)
+                data = _read(self._root, self._agent)
+                if len(data) > FILE_BYTES_MAX:
+                    files.replace(path, _shortened(data, time.time_ns(), KEPT_BYTES_MAX), is_durable=False)
+                if event["event"] in ("won", "dropped"):
+                    won = "".join(f"{each}\n" for each in _fold(_events(data)).won)
+                    files.replace(path.with_suffix(".won"), won.encode("ascii", "replace"), is_durable=False)
+        except (OSError, DiskError, BusyError) as why:
+            raise DiskError(
+                f"{path} was not saved ({why}). Nothing else is lost: this attempt is not counted, and nothing is "
+                "stopped because of it"
+            ) from why
 
 
 def _judged(root: Root, session: str, command: str, cwd: str, data: bytes, settings: Attempts | None) -> Blocked | None:
@@ -201,113 +355,6 @@ def _judged(root: Root, session: str, command: str, cwd: str, data: bytes, setti
     if changes.any_since(root, cwd, tried.at_ns):
         return None
     return Blocked(streak, tried, settings.names)
-
-
-def note_failure(
-    root: Root, agent: str, session: str, command: str, error: str = "", exit_code: int | None = None, cwd: str = ""
-) -> int:
-    """Note that a command failed; return how many failures in a row this makes. A failure on a person's stop is none.
-
-    Raises:
-        DiskError: it could not be noted.
-    """
-    from fleet.text import shell
-
-    said = shell.error_line(error) or (f"exit {exit_code}" if exit_code is not None else "")
-    event: Event = {
-        "event": "failed",
-        "session": session,
-        "family": shell.family(command),
-        "key": _key(command, cwd),
-        "error": _hash(shell.error_fingerprint(error) or f"exit {exit_code}"),
-        "said": fitting(said, SAID_CHARS_MAX),
-        "command": fitting(command[: 4 * COMMAND_CHARS_MAX], COMMAND_CHARS_MAX),
-        "exit": exit_code,
-        "blocks": " ".join(_declarations(root, agent)),
-        "at_ns": 0,  # when it is written
-    }
-    append(root, agent, event)
-    streak = state(root, agent).streaks.get((session, event["family"]))
-    return streak.count if streak is not None else 0
-
-
-def has_any(root: Root, agent: str, session: str) -> bool:
-    """Return False where nothing of this session is in the log: nothing is open, and nothing can be closed."""
-    return json.dumps(session).encode() in _read(root, agent)
-
-
-def note_unknown(root: Root, agent: str, session: str, command: str) -> None:
-    """Note that a command ran of which nobody can tell how it ended.
-
-    It ends no streak. Unless it only looked, it may have changed what commands of other families depend on.
-
-    Raises:
-        DiskError: it could not be noted.
-    """
-    from fleet.text import shell
-
-    family = shell.family(command)
-    others = [streak for streak in state(root, agent).of(session) if streak.family != family]
-    if not all(streak.is_open for streak in others) and not shell.only_looks(command):
-        append(root, agent, {"event": "changed", "session": session, "family": family})
-
-
-def turned_green(root: Root, agent: str, session: str, command: str, cwd: str = "") -> str:
-    """Return what a command that just succeeded had failed with in this session, "" where that was no failure of its.
-
-    A build or test counts by its family; another command where it is the very same one and does more than look.
-    """
-    data = _read(root, agent)
-    if not data or json.dumps(session).encode() not in data:
-        return ""
-    from fleet.text import shell
-
-    family = shell.family(command)
-    streak = _fold(_events(data)).streaks.get((session, family))
-    if streak is None:
-        return ""
-    is_same = _key(command, cwd) in streak.tries and not shell.only_looks(command)
-    return f"{family}: {streak.said}" if streak.said and (shell.is_build(command) or is_same) else ""
-
-
-def note_success(root: Root, agent: str, session: str, command: str) -> list[Event]:
-    """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
-
-    Costs one read where nothing is open. It ends its family's streak, and opens the doors of other families unless it
-    only looked.
-
-    Raises:
-        DiskError: it could not be noted.
-    """
-    data = _read(root, agent)
-    if not data or json.dumps(session).encode() not in data:
-        return []
-    from fleet.text import shell
-
-    found = _fold(_events(data))
-    family = shell.family(command)
-    won = found.waiting(session, family)
-    changes_others = any(
-        not streak.is_open for streak in found.of(session) if streak.family != family
-    ) and not shell.only_looks(command)
-    if won or changes_others or (session, family) in found.streaks:
-        append(root, agent, {"event": "passed", "session": session, "family": family, "changes": changes_others})
-    return won
-
-
-def note_edit(root: Root, agent: str, session: str, path: str = "") -> None:
-    """Note that a host reported an edit: what failed before it may be tried again.
-
-    ``path``: what was edited; fleet's own files are no change. It is not kept.
-
-    Raises:
-        DiskError: it could not be noted.
-    """
-    data = _read(root, agent)
-    if not data or json.dumps(session).encode() not in data or (path and changes.is_own(root, path)):
-        return
-    if not all(streak.is_open for streak in _fold(_events(data)).of(session)):
-        append(root, agent, {"event": "changed", "session": session})
 
 
 def read_settings(root: Root) -> Attempts:
@@ -332,7 +379,7 @@ def _declared_by_hand(root: Root, agent: str, session: str, blocked: Blocked) ->
     new = [fields for name, fields in found if name not in blocked.blocks.split() and _words_of(fields) not in told]
     for fields in new:
         event: Event = {"event": "declared", "id": f"m-{os.urandom(4).hex()}", "session": session}
-        append(root, agent, {**event, "families": [blocked.family], **fields, "at_ns": time.time_ns()})
+        AttemptLog(root, agent).append({**event, "families": [blocked.family], **fields, "at_ns": time.time_ns()})
     return bool(new)
 
 
@@ -383,55 +430,6 @@ def _blocks_in(page: str) -> list[Event]:
 
 
 # The log
-
-
-def state(root: Root, agent: str) -> _State:
-    """Return what is open."""
-    return _fold(_events(_read(root, agent)))
-
-
-def error_before(root: Root, agent: str, mutation: str) -> str:
-    """Return what the failures ended with before a mutation was declared; "" where the log has none of them."""
-    said: dict[str, str] = {}
-    for event in _events(_read(root, agent)):
-        if event.get("event") == "failed" and event.get("said"):
-            said[str(event.get("session", ""))] = str(event["said"])
-        elif event.get("event") == "declared" and event.get("id") == mutation:
-            return said.get(str(event.get("session", "")), "")
-    return ""
-
-
-def append(root: Root, agent: str, event: Event) -> None:
-    """Add one event to an agent's log, a failure with its moment; shorten a log that has grown too long.
-
-    Raises:
-        ValueError: that is no agent's name.
-        DiskError: it could not be noted.
-    """
-    from pathlib import Path
-
-    from fleet.model.errors import BusyError, DiskError
-    from fleet.store.files import Files
-
-    name, files = _file(agent), Files(Path(root))
-    path = Path(root, _FOLDER, name)
-    try:
-        with files.lock(Path(root, ".fleet", "locks", f"attempts-{agent}.lock"), LOCK_WAIT_S):
-            if event["event"] == "failed":
-                files.append(path, b"", is_durable=False)
-                event["at_ns"] = _moment(path)
-            files.append(path, _as_line(event), is_durable=False)
-            data = _read(root, agent)
-            if len(data) > FILE_BYTES_MAX:
-                files.replace(path, _shortened(data, time.time_ns(), KEPT_BYTES_MAX), is_durable=False)
-            if event["event"] in ("won", "dropped"):
-                won = "".join(f"{each}\n" for each in _fold(_events(data)).won)
-                files.replace(path.with_suffix(".won"), won.encode("ascii", "replace"), is_durable=False)
-    except (OSError, DiskError, BusyError) as why:
-        raise DiskError(
-            f"{path} was not saved ({why}). Nothing else is lost: this attempt is not counted, and nothing is stopped "
-            "because of it"
-        ) from why
 
 
 def _moment(path: os.PathLike[str]) -> int:

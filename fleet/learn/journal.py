@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.learn import attempts, inputs
+from fleet.learn.attempts import AttemptLog
 from fleet.model.errors import NoError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text import markdown, screening
@@ -360,7 +361,7 @@ def declare(workspace: Workspace, agent: str, session: str, code: str, failed: s
     if empty := next((name for name, text in texts.items() if not text), ""):
         raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
     limit = workspace.config.attempts.limit
-    stuck = _stuck(attempts.state(workspace.root, agent).of(session), limit)
+    stuck = _stuck(AttemptLog(workspace.root, agent).state().of(session), limit)
     times = max((streak.count for streak in stuck), default=0)
     block = _block(strategy, times, texts["failed"], texts["switch"], texts["why"])
     path, _ = _append(workspace, agent, block)
@@ -373,9 +374,7 @@ def declare(workspace: Workspace, agent: str, session: str, code: str, failed: s
         opened=tuple(dict.fromkeys(streak.family for streak in stuck)),
         secrets=tuple(sorted(screened.secrets)),
     )
-    attempts.append(
-        workspace.root,
-        agent,
+    AttemptLog(workspace.root, agent).append(
         {
             "event": "declared",
             "id": declared.id,
@@ -413,7 +412,7 @@ def record_success(workspace: Workspace, agent: str, mutation: "Event", proof: s
     """
     keys = ("id", "session", "code", "name", "failed", "switch", "why", "at_ns")
     won = {key: mutation.get(key, "") for key in keys} | {"event": "won"}
-    attempts.append(workspace.root, agent, won)
+    AttemptLog(workspace.root, agent).append(won)
     about = f"{won['code']} ({won['name']}) worked on: {_short(won['failed'])}"
     shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
     _append(workspace, agent, f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
@@ -427,7 +426,7 @@ def worked(workspace: Workspace, agent: str, session: str, proof: str) -> "Event
     """
     waiting = [
         event
-        for event in attempts.state(workspace.root, agent).declared.values()
+        for event in AttemptLog(workspace.root, agent).state().declared.values()
         if not session or event.get("session") in ("", session)
     ]
     if not waiting:
@@ -438,7 +437,7 @@ def worked(workspace: Workspace, agent: str, session: str, proof: str) -> "Event
 
 def proposals(workspace: Workspace, agent: str) -> list[Proposal]:
     """Return the mutations that worked and are no pattern yet, oldest first, each with a ready command."""
-    won = attempts.state(workspace.root, agent).won
+    won = AttemptLog(workspace.root, agent).state().won
     if not won:
         return []
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
@@ -461,7 +460,7 @@ def _proposal(event: "Event") -> Proposal:
 
 def as_pattern(workspace: Workspace, agent: str, won: Proposal) -> str:
     """Return the lesson of a mutation that worked: "When ... fails with ..., ...", where the log knows the error."""
-    error = attempts.error_before(workspace.root, agent, won.id)
+    error = AttemptLog(workspace.root, agent).error_before(won.id)
     failed, switch = _short(won.failed), _short(won.switch)
     return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
 
@@ -479,14 +478,14 @@ def drop(workspace: Workspace, agent: str, prefix: str) -> Proposal:
             f"{len(found) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
             "`fleet mutate --proposed` lists them"
         )
-    attempts.append(workspace.root, agent, {"event": "dropped", "id": found[0].id})
+    AttemptLog(workspace.root, agent).append({"event": "dropped", "id": found[0].id})
     return found[0]
 
 
 def open_attempts(workspace: Workspace, agent: str, session: str = "") -> list[Open]:
     """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
     settings = workspace.config.attempts
-    found = attempts.state(workspace.root, agent).of(session)
+    found = AttemptLog(workspace.root, agent).state().of(session)
     found.sort(key=lambda streak: streak.last.at_ns, reverse=True)
     return [
         Open(

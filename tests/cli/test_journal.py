@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from fleet.learn import attempts, journal
+from fleet.learn import journal
+from fleet.learn.attempts import AttemptLog
 from fleet.store.workspace import Workspace
 
 SAID = ("--failed", "the full pipeline", "--switch", "the first step", "--why", "it is too large")
@@ -18,19 +19,19 @@ def tank(stage):
 
 def fail(stage, times=3):
     for _ in range(times):
-        attempts.note_failure(stage.folder / "tank", "tank", "s-1", "pytest -q", "E   KeyError: 'region'", 1)
+        AttemptLog(stage.folder / "tank", "tank").note_failure("s-1", "pytest -q", "E   KeyError: 'region'", 1)
 
 
 def succeed(stage):
     """Note a success as a hook does."""
     workspace = Workspace(stage.folder / "tank")
-    for event in attempts.note_success(workspace.root, "tank", "s-1", "pytest -q"):
+    for event in AttemptLog(workspace.root, "tank").note_success("s-1", "pytest -q"):
         journal.record_success(workspace, "tank", event, "pytest -q")
     workspace.close()
 
 
 def stopped(stage):
-    return attempts.verdict(stage.folder / "tank", "tank", "s-1", "pytest -q")
+    return AttemptLog(stage.folder / "tank", "tank").verdict("s-1", "pytest -q")
 
 
 def handover(stage, *more):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet.learn import attempts, journal
+from fleet.learn.attempts import AttemptLog
 from fleet.model.errors import DiskError
 from fleet.store import changes, config
 from fleet.text import shell
@@ -31,14 +32,14 @@ class Desk:
 
     def fail(self, command="pytest -q", error=ERROR, times=1, session=SESSION, code=1):
         for _ in range(times):
-            count = attempts.note_failure(self.root, AGENT, session, command, error, code, str(self.root))
+            count = AttemptLog(self.root, AGENT).note_failure(session, command, error, code, str(self.root))
         return count
 
     def succeed(self, command, session=SESSION):
-        return attempts.note_success(self.root, AGENT, session, command)
+        return AttemptLog(self.root, AGENT).note_success(session, command)
 
     def stopped(self, command="pytest -q", session=SESSION, cwd=None):
-        return attempts.verdict(self.root, AGENT, session, command, str(cwd or self.root))
+        return AttemptLog(self.root, AGENT).verdict(session, command, str(cwd or self.root))
 
     @property
     def log(self) -> Path:
@@ -146,8 +147,8 @@ OPENERS = {
     "a renaming": lambda desk: (desk.root / "src" / "a.py").rename(desk.root / "src" / "c.py"),
     "a mode": lambda desk: (desk.root / "src" / "a.py").chmod(0o755),
     "an old file put back": lambda desk: os.utime(desk.root / "src" / "a.py", (0, 0)),
-    "a reported edit": lambda desk: attempts.note_edit(desk.root, AGENT, SESSION, "/etc/hosts"),
-    "a person's word": lambda desk: attempts.note_edit(desk.root, AGENT, SESSION),
+    "a reported edit": lambda desk: AttemptLog(desk.root, AGENT).note_edit(SESSION, "/etc/hosts"),
+    "a person's word": lambda desk: AttemptLog(desk.root, AGENT).note_edit(SESSION),
     "an install": lambda desk: desk.succeed("pip install requests"),
     "a stopped process": lambda desk: desk.succeed("kill 4711"),
     "a script": lambda desk: desk.succeed("python fix.py"),
@@ -224,7 +225,7 @@ def test_fleets_own_files_open_nothing(desk, name):
     desk.fail(times=3)
     edit(path)
     edit(desk.root / ".fleet" / "other")
-    attempts.note_edit(desk.root, AGENT, SESSION, str(path))
+    AttemptLog(desk.root, AGENT).note_edit(SESSION, str(path))
     assert desk.stopped()
     edit(desk.root / "agents" / AGENT / "program.py")
     assert desk.stopped() is None
@@ -245,7 +246,7 @@ def test_a_deletion_in_the_root_opens_the_door_but_fleets_first_folder_there_doe
 def test_a_change_in_the_working_folder_outside_the_workspace_counts(desk, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for _ in range(3):
-        attempts.note_failure(desk.root, AGENT, SESSION, "make", ERROR, 2, str(elsewhere))
+        AttemptLog(desk.root, AGENT).note_failure(SESSION, "make", ERROR, 2, str(elsewhere))
     assert desk.stopped("make", cwd=elsewhere)
     edit(elsewhere / "new.c")
     assert desk.stopped("make", cwd=elsewhere) is None
@@ -263,7 +264,7 @@ def test_beyond_a_limit_nothing_is_stopped(desk, monkeypatch):
 
 def test_a_declaration_opens_the_door_once(desk):
     desk.fail(times=3)
-    attempts.append(desk.root, AGENT, {"event": "declared", "id": "m-1", "session": "", "families": ["pytest"]})
+    AttemptLog(desk.root, AGENT).append({"event": "declared", "id": "m-1", "session": "", "families": ["pytest"]})
     assert desk.stopped() is None
     assert desk.fail() == 4
     assert desk.stopped()
@@ -271,7 +272,7 @@ def test_a_declaration_opens_the_door_once(desk):
 
 def test_a_declaration_of_another_session_opens_nothing(desk):
     desk.fail(times=3)
-    attempts.append(desk.root, AGENT, {"event": "declared", "id": "m-1", "session": "s-2", "families": ["pytest"]})
+    AttemptLog(desk.root, AGENT).append({"event": "declared", "id": "m-1", "session": "s-2", "families": ["pytest"]})
     assert desk.stopped()
 
 
@@ -324,10 +325,10 @@ def streaks_codes():
 def test_neither_log_nor_message_tells_a_secret_or_moves_a_terminal(desk):
     secret = "ghp_" + "a1B2" * 9
     for _ in range(3):
-        attempts.note_failure(
-            desk.root, AGENT, SESSION, f"TOKEN={secret} pytest", f"\x1b[31mError: {secret} \u202e refused", 1, ""
+        AttemptLog(desk.root, AGENT).note_failure(
+            SESSION, f"TOKEN={secret} pytest", f"\x1b[31mError: {secret} \u202e refused", 1, ""
         )
-    told = journal.message(attempts.verdict(desk.root, AGENT, SESSION, f"TOKEN={secret} pytest"))
+    told = journal.message(AttemptLog(desk.root, AGENT).verdict(SESSION, f"TOKEN={secret} pytest"))
     assert secret not in told + desk.log.read_text()
     assert "\x1b" not in told
     assert "\u202e" not in told
@@ -397,9 +398,9 @@ def test_a_pipe_in_the_logs_place_does_not_hang(desk):
 
 @pytest.mark.parametrize("name", ["../tank", "a/b", "", "A", "x" * 33, "a\0b", "."])
 def test_no_path_is_built_from_what_is_no_name(desk, name):
-    assert attempts.verdict(desk.root, name, SESSION, "ls") is None
+    assert AttemptLog(desk.root, name).verdict(SESSION, "ls") is None
     with pytest.raises(ValueError, match="agent's name"):
-        attempts.note_failure(desk.root, name, SESSION, "ls")
+        AttemptLog(desk.root, name).note_failure(SESSION, "ls")
 
 
 def test_a_long_log_is_shortened_and_says_the_same(desk, monkeypatch):
@@ -407,10 +408,8 @@ def test_a_long_log_is_shortened_and_says_the_same(desk, monkeypatch):
     monkeypatch.setattr(attempts, "KEPT_BYTES_MAX", 10_000)
     desk.fail(times=3)
     desk.fail("make", "No rule to make target 'x'", times=2)
-    attempts.append(desk.root, AGENT, {"event": "won", "id": "m-2", "failed": "f"})
-    attempts.append(
-        desk.root,
-        AGENT,
+    AttemptLog(desk.root, AGENT).append({"event": "won", "id": "m-2", "failed": "f"})
+    AttemptLog(desk.root, AGENT).append(
         {"event": "declared", "id": "m-3", "session": SESSION, "families": ["make"], "at_ns": time.time_ns()},
     )
     desk.fail(times=1)
@@ -422,7 +421,7 @@ def test_a_long_log_is_shortened_and_says_the_same(desk, monkeypatch):
         sizes.append(desk.log.stat().st_size)
     assert max(sizes) < 21_000
     assert min(sizes[80:]) < 10_000
-    found = attempts.state(desk.root, AGENT)
+    found = AttemptLog(desk.root, AGENT).state()
     assert found.streaks[SESSION, "pytest"].count == 4
     assert desk.stopped()
     assert found.streaks[SESSION, "make"].count == 2
@@ -476,7 +475,7 @@ a.append(sys.argv[1], "tank", {"event": "won", "id": f"m-{sys.argv[2]}-last"})
         for number in range(20)
     ]
     assert [process.wait(timeout=60) for process in running] == [0] * 20
-    assert set(attempts.state(desk.root, AGENT).won) == {f"m-{number}-last" for number in range(20)}
+    assert set(AttemptLog(desk.root, AGENT).state().won) == {f"m-{number}-last" for number in range(20)}
     assert desk.log.stat().st_size < 10_000
     assert sorted(path.name for path in desk.log.parent.iterdir()) == [desk.log.name, "tank.won"]
 
@@ -512,7 +511,7 @@ def replay(desk, path, *, sees_edits=True, reports_edits=False, repeat=None):
             if sees_edits:
                 edit(desk.root / "src" / f"{len(step['edit'])}.py")
             if reports_edits:
-                attempts.note_edit(desk.root, AGENT, SESSION, step["edit"])
+                AttemptLog(desk.root, AGENT).note_edit(SESSION, step["edit"])
         if "run" not in step:
             continue
         for _ in range(repeat(number) if repeat else 1):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fleet.app import learning
-from fleet.learn import attempts, journal
+from fleet.learn import journal
+from fleet.learn.attempts import AttemptLog
 from fleet.learn.corrections import Correction
 from fleet.learn.journal import Entry
 from fleet.model.errors import NoError, RefusedError, UsageError
@@ -45,19 +46,19 @@ def text_of(path: Path) -> str:
 
 def fail(workspace, times=1, command="pytest -q", session="s-1"):
     for _ in range(times):
-        attempts.note_failure(workspace.root, AGENT, session, command, "E   KeyError: 'region'", 1)
+        AttemptLog(workspace.root, AGENT).note_failure(session, command, "E   KeyError: 'region'", 1)
 
 
 def succeed(workspace, command="pytest -q", session="s-1"):
     """Note a success as a hook does; return the ids of the mutations that it shows to have worked."""
-    won = attempts.note_success(workspace.root, AGENT, session, command)
+    won = AttemptLog(workspace.root, AGENT).note_success(session, command)
     for event in won:
         journal.record_success(workspace, AGENT, event, command)
     return [event["id"] for event in won]
 
 
 def stopped(workspace, command="pytest -q", session="s-1"):
-    return attempts.verdict(workspace.root, AGENT, session, command)
+    return AttemptLog(workspace.root, AGENT).verdict(session, command)
 
 
 # --- entries --------------------------------------------------------------------------------------------------------
@@ -280,7 +281,7 @@ def test_what_was_declared_by_hand_and_worked_is_proposed(workspace):
     fail(workspace, 3)
     by_hand(workspace)
     assert stopped(workspace) is None
-    (won,) = attempts.note_success(workspace.root, AGENT, "s-1", "pytest -q")
+    (won,) = AttemptLog(workspace.root, AGENT).note_success("s-1", "pytest -q")
     journal.record_success(workspace, AGENT, won, "pytest -q")
     (proposal,) = journal.proposals(workspace, AGENT)
     assert (proposal.code, proposal.failed, proposal.switch, proposal.why) == ("M5", *SEED)
@@ -353,7 +354,7 @@ def test_names_are_the_fleets_own_and_both_are_stored(tmp_path):
     found = opened(tmp_path)
     declared = declare(found, "change the tool")
     assert "## MUTATION: M4 (Change the tool)\n" in text_of(declared.path)
-    event = attempts.state(found.root, AGENT).declared[declared.id]
+    event = AttemptLog(found.root, AGENT).state().declared[declared.id]
     assert (event["code"], event["name"]) == ("M4", "Change the tool")
 
 
@@ -394,7 +395,7 @@ def test_a_success_after_a_mutation_is_recorded_and_proposed(workspace):
 def test_a_success_after_another_error_in_between_still_counts(workspace):
     fail(workspace, 3)
     declared = declare(workspace)
-    attempts.note_failure(workspace.root, AGENT, "s-1", "pytest -q", "E   another: error", 1)
+    AttemptLog(workspace.root, AGENT).note_failure("s-1", "pytest -q", "E   another: error", 1)
     assert succeed(workspace, "pytest -q") == [declared.id]
 
 

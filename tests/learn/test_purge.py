@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from fleet.app import learning, moving, sharing, starting
-from fleet.learn import attempts
+from fleet.learn.attempts import AttemptLog
 from fleet.learn.corrections import Correction
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
@@ -239,7 +239,7 @@ def test_nothing_that_fleet_keeps_for_itself_holds_it(leaked):
     space.db.refresh()
     assert any(SECRET.encode() in kept.raw for kept in space.quarantine.all())
     (space.clan / "patterns.d/tank.0a1b2c3d.jsonl").unlink()
-    attempts.note_failure(space.root, "velma", "s", f"echo {SECRET}", f"error: {SECRET}", 1)
+    AttemptLog(space.root, "velma").note_failure("s", f"echo {SECRET}", f"error: {SECRET}", 1)
     backup = space.local / "upgrade-backup/clan-learnings/patterns.jsonl"
     backup.parent.mkdir(parents=True)
     backup.write_text(json.dumps({"id": leaked.pattern, "set": {"text": SECRET}}) + "\n")

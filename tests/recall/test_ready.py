@@ -12,7 +12,7 @@ import pytest
 from fleet.app import starting
 from fleet.app.finding import find
 from fleet.app.starting import session_start
-from fleet.learn import attempts
+from fleet.learn.attempts import AttemptLog
 from fleet.learn.corrections import Correction, correct
 from fleet.model import limits
 from fleet.model import line as codec
@@ -151,7 +151,7 @@ def test_a_mutation_that_worked_is_noticed_and_a_failure_changes_nothing(workspa
     from fleet.learn import journal
 
     session_start(workspace, "velma")
-    attempts.note_failure(str(workspace.root), "velma", "s", "ls nowhere", "no such file", 1)
+    AttemptLog(str(workspace.root), "velma").note_failure("s", "ls nowhere", "no such file", 1)
     assert text(workspace)
     journal.record_success(workspace, "velma", {"event": "declared", "id": "m-0000000000000001", "code": "M1"}, "")
     assert text(workspace) is None
@@ -321,7 +321,7 @@ def test_a_lesson_about_a_command_that_failed_here_has_a_place(workspace):
     write(workspace, "patterns.jsonl", line("p-0000000000000001", {"tank.00000001": 1}, text="`make lint` needs node"))
     told(workspace, "velma")
     assert "needs node" not in session_start(workspace, "velma").text
-    attempts.note_failure(str(workspace.root), "velma", "s", "cd web && make lint", "node: not found", 127)
+    AttemptLog(str(workspace.root), "velma").note_failure("s", "cd web && make lint", "node: not found", 127)
     assert "needs node" in session_start(workspace, "velma").text
 
 
