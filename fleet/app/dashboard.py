@@ -16,7 +16,8 @@ from fleet.learn import counting
 from fleet.model import names
 from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION, counted
-from fleet.reflect import clusters, exposure, inbox, promotion
+from fleet.reflect import clusters, inbox, promotion
+from fleet.reflect.exposure import Exposures
 from fleet.store import trust
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import readable
@@ -166,7 +167,7 @@ def _last(workspace: Workspace) -> dict[str, int]:
     newest = workspace.db.newest_by()
     mine = [newest.get(each.name, "") for each in workspace.replicas().replicas]
     synced = max(workspace.state.get("last_sync"), workspace.state.get("fetched"))
-    return {"logged": _ms(max(mine, default="")), "shown": exposure.last_ms(workspace.state), "synced": _ms(synced)}
+    return {"logged": _ms(max(mine, default="")), "shown": Exposures(workspace.state).last_ms(), "synced": _ms(synced)}
 
 
 def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:

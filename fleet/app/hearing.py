@@ -533,10 +533,10 @@ def _leave(call: Call, which: str) -> None:
 def _note_shown(call: Call, ids: Iterable[str]) -> None:
     """Note which lessons the session has been shown: what happens afterwards can be told from what happened before."""
     with call.guarded("what was shown is not noted"):
-        from fleet.reflect import exposure
+        from fleet.reflect.exposure import Exposures
 
         with _local(call) as state:
-            exposure.note(state, call.agent, call.session, ids, local.now_ms())
+            Exposures(state).note(call.agent, call.session, ids, local.now_ms())
 
 
 @contextmanager

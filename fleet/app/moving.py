@@ -15,7 +15,7 @@ from fleet.learn.importer import Imported
 from fleet.learn.purge import Place
 from fleet.learn.restore import Restored
 from fleet.model.errors import FleetError, NoError
-from fleet.reflect import exposure
+from fleet.reflect.exposure import Exposures
 from fleet.share.git import redact_url
 from fleet.share.remote import Moved
 from fleet.store import backup as archive
@@ -276,7 +276,7 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
             found = converting.upgrade(workspace)
             done += found.done
             for agent, rows in found.exposures.items():
-                exposure.adopt(workspace.state, agent, rows)
+                Exposures(workspace.state).adopt(agent, rows)
             if found.exposures:
                 done.append("kept in .fleet/local.db: what was shown to whom, and when")
             # The old page may show what is private by now.

@@ -12,6 +12,7 @@ from fleet.recall.wording import counted, not_working
 from fleet.reflect import clusters, evidence, exposure, inbox, promotion
 from fleet.reflect.clusters import Clusters
 from fleet.reflect.evidence import Due
+from fleet.reflect.exposure import Exposures
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import Left, Lessons, Outcome, Standing
 from fleet.reflect.stats import Happened, Stats, measure
@@ -198,7 +199,7 @@ def promote_all(workspace: Workspace) -> list[Due]:
                 _tell_left(workspace, agent, promotion.take_out_retired(workspace, agent, lessons))
                 if workspace.config.promotion.mode != "off":
                     promoted += _promote_promising(writer, lessons).promoted
-                if exposure.is_due(workspace.state, agent, workspace.world.wall_ms()):
+                if Exposures(workspace.state).is_due(agent, workspace.world.wall_ms()):
                     exposure.roll_up(writer)
         except FleetError as why:
             workspace.warn(f"{agent}'s memory is as it was: {why}")
@@ -313,7 +314,7 @@ def stats(workspace: Workspace) -> Stats:
     def lesson(each: str) -> Pattern | None:
         return patterns.lesson(each) if each in groups else patterns.get(each)
 
-    shown = exposure.shown(workspace.state, agents, lambda each: exposure.promoted_ms(lesson(each)))
+    shown = Exposures(workspace.state).shown(agents, lambda each: exposure.promoted_ms(lesson(each)))
     here = (found for each in shown if (found := lesson(each)) is not None and found.is_listed)
     looked = {each.id: each for each in (*patterns.used(), *here)}
     said = clusters.grouped((looked[each] for each in sorted(looked)), compared, lesson)

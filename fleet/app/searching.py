@@ -11,7 +11,7 @@ from fleet.learn.counting import log_file
 from fleet.model import names
 from fleet.recall import search as recall
 from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section, render
-from fleet.reflect import exposure
+from fleet.reflect.exposure import Exposures
 from fleet.store import consent, semantic
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
@@ -72,7 +72,7 @@ def search(
         found = found._replace(hits=tuple(hits[:limit]), is_more=len(hits) > limit)
     if agent:
         ids = [hit.id for hit in found.hits if hit.kind == PATTERN]
-        exposure.note_found(workspace.state, agent, ids, workspace.world.wall_ms())
+        Exposures(workspace.state).note_found(agent, ids, workspace.world.wall_ms())
     return found
 
 

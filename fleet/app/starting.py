@@ -23,8 +23,9 @@ from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, counted
-from fleet.reflect import clusters, evidence, exposure, housekeeping, inbox, memory_md, promotion
+from fleet.reflect import clusters, evidence, housekeeping, inbox, memory_md, promotion
 from fleet.reflect.clusters import grouped
+from fleet.reflect.exposure import Exposures
 from fleet.store import git, trust
 from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
@@ -54,7 +55,7 @@ def start(workspace: Workspace, agent: str, *, session: str = "") -> str:
         made = session_start(workspace, agent, may_tidy=True)
     if session:
         _ready(workspace, agent).note_seen(made.generation if made.news else "")
-        exposure.note(workspace.state, agent, session, made.ids, workspace.world.wall_ms())
+        Exposures(workspace.state).note(agent, session, made.ids, workspace.world.wall_ms())
     return made.text
 
 
@@ -92,7 +93,7 @@ def session_start(
     delimiter, known = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, agent)
     memory = _memory(workspace, agent)
     remembered = set(ready.ids(memory))  # once is enough
-    shown = exposure.shown_to(workspace.state, agent, but=session)
+    shown = Exposures(workspace.state).shown_to(agent, but=session)
     arrived = _shared_out(workspace, workspace.patterns.since(since, _ARRIVED_MAX))
     # As they were compared last: the next sync compares them anew, and a session's start does not wait for that.
     compared = clusters.last_weighed(workspace)

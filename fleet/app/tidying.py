@@ -22,7 +22,8 @@ from fleet.learn import counting, private
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, UsageError
 from fleet.model.pattern import Pattern
-from fleet.reflect import clusters, exposure, housekeeping, inbox, memory_md, promotion, records
+from fleet.reflect import clusters, housekeeping, inbox, memory_md, promotion, records
+from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import (
     MERGED_FROM,
     STAGE,
@@ -226,7 +227,7 @@ class _Notebook:
         auto = counting.auto_detected(workspace, agent)
         logged = dict.fromkeys(each.pattern for each in counting.occurrences(workspace, agent))
         shared = workspace.patterns.some([each for each in logged if each not in hidden])
-        looked = exposure.accesses(workspace.state, agent)
+        looked = Exposures(workspace.state).accesses(agent)
         now_ms = workspace.world.wall_ms()
         here, hot = set(workspace.current_replicas()), set(promotion.standing(workspace, agent).lessons)
         waits = {each.item.key for each in inbox.waiting(workspace, [agent])}

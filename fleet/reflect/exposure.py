@@ -48,69 +48,77 @@ class _Span(NamedTuple):
     number: int
 
 
-def note(state: "Local", agent: str, session: str, ids: Iterable[str], now_ms: int) -> bool:
-    """Note that these lessons were shown to an agent; return whether it was written down."""
-    named = session[:_SESSION_CHARS_MAX]
-    rows = [(agent, each, named, now_ms, now_ms, 1) for each in ids if _is_pattern(each)]
-    if not rows or not agent:
-        return False
-    try:
-        state.in_one_go(lambda: state.connection().executemany(_INSERT, rows))
-    except (sqlite3.Error, FleetError):
-        return False
-    return True
+class Exposures:
+    """Table of what was shown to whom, in the local database."""
+
+    def __init__(self, state: "Local") -> None:
+        self._state = state
+
+    def note(self, agent: str, session: str, ids: Iterable[str], now_ms: int) -> bool:
+        """Note that these lessons were shown to an agent; return whether it was written down."""
+        named = session[:_SESSION_CHARS_MAX]
+        rows = [(agent, each, named, now_ms, now_ms, 1) for each in ids if _is_pattern(each)]
+        if not rows or not agent:
+            return False
+        try:
+            self._state.in_one_go(lambda: self._state.connection().executemany(_INSERT, rows))
+        except (sqlite3.Error, FleetError):
+            return False
+        return True
+
+    def adopt(self, agent: str, rows: Iterable[tuple[str, int, int, int, str, int, bool]]) -> None:
+        """Take in what another version of fleet, or a backup, knew; nothing where the agent has exposures already.
+
+        ``rows``: (pattern, first_ms, last_ms, number, replica, total, said); ``replica`` is "" for what is not counted
+        yet.
+        """
+        told = [(agent, each, "", *rest) for each, *rest in rows if _is_pattern(each)]
+        if told and not _rows(self._state, "SELECT 1 FROM exposure WHERE agent = ? LIMIT 1", agent):
+            put = "INSERT INTO exposure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            self._state.in_one_go(lambda: self._state.connection().executemany(put, told))
+
+    def shown(self, agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
+        """Return how often each lesson was shown to these agents here, by pattern.
+
+        ``promoted``: returns when a pattern was promoted for the clan, milliseconds since 1970; None if it was not.
+        """
+        found: dict[str, Exposure] = {}
+        for agent in agents:
+            for pattern, spans in _spans(self._state, agent).items():
+                sofar = found.get(pattern, Exposure(0, 0))
+                before = 0 if (at_ms := promoted(pattern)) is None else _before(spans, at_ms)
+                both = None if sofar.before is None or before is None else sofar.before + before
+                found[pattern] = Exposure(sofar.shown + sum(each.number for each in spans), both)
+        return found
+
+    def shown_to(self, agent: str, *, but: str = "") -> set[str]:
+        """Return which lessons were shown to this agent here, in any session but one."""
+        asked = "SELECT DISTINCT pattern FROM exposure WHERE agent = ? AND (? = '' OR session != ?)"
+        return {row[0] for row in _rows(self._state, asked, agent, but, but)}
+
+    def last_ms(self) -> int:
+        """Return when a lesson was shown to anybody here last, milliseconds since 1970; 0 for never."""
+        [[found]] = _rows(self._state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}") or [
+            (0,)
+        ]
+        return int(found or 0)
+
+    def note_found(self, agent: str, ids: Iterable[str], now_ms: int) -> bool:
+        """Note that these lessons were found by a search of an agent's: that is an access, and no showing."""
+        return self.note(f"{agent}{_SEARCHES}", "", ids, now_ms)
+
+    def accesses(self, agent: str) -> dict[str, tuple[int, int]]:
+        """Return how often each lesson was shown to this agent here or found by it, and when last (ms since 1970)."""
+        asked = "SELECT pattern, sum(number), max(last_ms) FROM exposure WHERE agent IN (?, ?) GROUP BY pattern"
+        return {row[0]: (row[1], row[2]) for row in _rows(self._state, asked, agent, f"{agent}{_SEARCHES}")}
+
+    def is_due(self, agent: str, now_ms: int) -> bool:
+        """Tell at little cost whether there is anything to roll up."""
+        asked = "SELECT 1 FROM exposure WHERE agent = ? AND said = 0 AND first_ms < ? LIMIT 1"
+        return bool(_rows(self._state, asked, agent, _today(now_ms)))
 
 
 _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, number) VALUES (?, ?, ?, ?, ?, ?)"
-
-
-def adopt(state: "Local", agent: str, rows: Iterable[tuple[str, int, int, int, str, int, bool]]) -> None:
-    """Take in what another version of fleet, or a backup, knew; nothing where the agent has exposures already.
-
-    ``rows``: (pattern, first_ms, last_ms, number, replica, total, said); ``replica`` is "" for what is not counted yet.
-    """
-    told = [(agent, each, "", *rest) for each, *rest in rows if _is_pattern(each)]
-    if told and not _rows(state, "SELECT 1 FROM exposure WHERE agent = ? LIMIT 1", agent):
-        put = "INSERT INTO exposure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        state.in_one_go(lambda: state.connection().executemany(put, told))
-
-
-def shown(state: "Local", agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
-    """Return how often each lesson was shown to these agents here, by pattern.
-
-    ``promoted``: returns when a pattern was promoted for the clan, milliseconds since 1970; None if it was not.
-    """
-    found: dict[str, Exposure] = {}
-    for agent in agents:
-        for pattern, spans in _spans(state, agent).items():
-            sofar = found.get(pattern, Exposure(0, 0))
-            before = 0 if (at_ms := promoted(pattern)) is None else _before(spans, at_ms)
-            both = None if sofar.before is None or before is None else sofar.before + before
-            found[pattern] = Exposure(sofar.shown + sum(each.number for each in spans), both)
-    return found
-
-
-def shown_to(state: "Local", agent: str, *, but: str = "") -> set[str]:
-    """Return which lessons were shown to this agent here, in any session but one."""
-    asked = "SELECT DISTINCT pattern FROM exposure WHERE agent = ? AND (? = '' OR session != ?)"
-    return {row[0] for row in _rows(state, asked, agent, but, but)}
-
-
-def last_ms(state: "Local") -> int:
-    """Return when a lesson was shown to anybody here last, milliseconds since 1970; 0 for never."""
-    [[found]] = _rows(state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}") or [(0,)]
-    return int(found or 0)
-
-
-def note_found(state: "Local", agent: str, ids: Iterable[str], now_ms: int) -> bool:
-    """Note that these lessons were found by a search of an agent's: that is an access, and no showing."""
-    return note(state, f"{agent}{_SEARCHES}", "", ids, now_ms)
-
-
-def accesses(state: "Local", agent: str) -> dict[str, tuple[int, int]]:
-    """Return how often each lesson was shown to this agent here or found by it, and when last (ms since 1970)."""
-    asked = "SELECT pattern, sum(number), max(last_ms) FROM exposure WHERE agent IN (?, ?) GROUP BY pattern"
-    return {row[0]: (row[1], row[2]) for row in _rows(state, asked, agent, f"{agent}{_SEARCHES}")}
 
 
 def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
@@ -138,12 +146,6 @@ def promoted_ms(pattern: "Pattern | None") -> int | None:
     if pattern is None or pattern.state != "published" or "state" not in pattern.edited:
         return None
     return clock.unpack(pattern.edited["state"][0])[0]
-
-
-def is_due(state: "Local", agent: str, now_ms: int) -> bool:
-    """Tell at little cost whether there is anything to roll up."""
-    asked = "SELECT 1 FROM exposure WHERE agent = ? AND said = 0 AND first_ms < ? LIMIT 1"
-    return bool(_rows(state, asked, agent, _today(now_ms)))
 
 
 def roll_up(writer: "Writer") -> int:

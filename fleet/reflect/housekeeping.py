@@ -20,7 +20,7 @@ import msgspec
 
 from crdt import clock
 from fleet.model.pattern import Pattern
-from fleet.reflect import exposure
+from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 from fleet.text.similarity import Alike, compared, likely_pairs
@@ -96,7 +96,7 @@ def resting(workspace: Workspace, agent: str) -> set[str]:
     """Return the ids of the lessons that a pass put to rest in an agent's notebook, and that nobody looked at since."""
     if not workspace.notes_file(agent).is_file():
         return set()
-    looked = exposure.accesses(workspace.state, agent)
+    looked = Exposures(workspace.state).accesses(agent)
     records = workspace.notes(agent).records()
     return {each.id for each in records if stage_of(each, looked.get(each.id, (0, 0))[1]) in RESTING}
 

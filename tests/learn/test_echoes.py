@@ -12,7 +12,7 @@ from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.recall.session_context import session_context
 from fleet.recall.triggers import framed
-from fleet.reflect import exposure
+from fleet.reflect.exposure import Exposures
 from fleet.reflect.memory_md import lesson_row
 from fleet.store import config
 from fleet.store.lines import PATTERNS
@@ -191,7 +191,7 @@ def test_a_lesson_is_echoed_only_by_who_was_shown_it(w):
         return found.is_echo, found.id, found.seen
 
     assert logged("velma") == (False, known, 2)
-    exposure.note(w.state, "velma", "s", [known], now_ms)
+    Exposures(w.state).note("velma", "s", [known], now_ms)
     assert logged("velma") == (True, known, 2)
     assert logged("tank") == (False, known, 3)
     assert logged("velma", wrong="sed mangled a path") == (False, known, 4)

@@ -16,7 +16,7 @@ from fleet.learn import corrections_md, counting, signals
 from fleet.learn.corrections_md import Statement, format_entry, format_statement, parse_log
 from fleet.learn.signals import Flag, flag
 from fleet.model.errors import NoError, RefusedError, UsageError
-from fleet.reflect import exposure
+from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace, World
 
 NOON = 1_795_262_400_000  # 2026-11-21 12:00:00 UTC
@@ -143,7 +143,7 @@ def test_whether_it_is_a_relapse_is_a_matter_of_when_it_was_flagged(workspace, w
     wall.ms += 1_000
     early = flagged(workspace, "early", "s-1")
     wall.ms += 1_000
-    exposure.note(workspace.state, "velma", "s-2", [known], wall.ms)
+    Exposures(workspace.state).note("velma", "s-2", [known], wall.ms)
     wall.ms += 1_000
     late = flagged(workspace, "late", "s-2")
     for entry in (early, late):
@@ -154,7 +154,7 @@ def test_whether_it_is_a_relapse_is_a_matter_of_when_it_was_flagged(workspace, w
 
 def test_a_relapse_raises_seen_and_relapsed_at_once_and_neither_twice(workspace, wall):
     known = correct(workspace, "velma", Correction("w", "r", LESSON), session="s-0").id
-    exposure.note(workspace.state, "velma", "s-1", [known], wall.ms)
+    Exposures(workspace.state).note("velma", "s-1", [known], wall.ms)
     for session in ("s-1", "s-2"):
         wall.ms += 1_000
         correct(workspace, "velma", Correction("w", "r", LESSON), session=session)

@@ -19,7 +19,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.recall.ready import Ready
-from fleet.reflect import exposure
+from fleet.reflect.exposure import Exposures
 from fleet.store import config
 from fleet.store.lines import DISCOVERIES, PATTERNS
 from fleet.store.workspace import Workspace, World
@@ -276,7 +276,7 @@ def test_what_is_new_is_new_once_and_a_start_without_news_makes_nothing_anew(wor
 def test_what_was_shown_at_another_moment_is_not_new_when_it_changes(workspace):
     told(workspace, "velma")
     write(workspace, "patterns.jsonl")
-    exposure.note(workspace.state, "velma", "s", ["p-0000000000000001"], 1)
+    Exposures(workspace.state).note("velma", "s", ["p-0000000000000001"], 1)
     assert "news of tank" not in session_start(workspace, "velma").text
     assert "news of tank" in session_start(workspace, "slash").text
 

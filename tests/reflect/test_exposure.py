@@ -15,7 +15,7 @@ from fleet.model import limits
 from fleet.model.errors import DiskError
 from fleet.model.line import Line, total_of
 from fleet.reflect import exposure
-from fleet.reflect.exposure import _before, _shortened, _Span, _spans, note
+from fleet.reflect.exposure import Exposures, _before, _shortened, _Span, _spans
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -73,11 +73,11 @@ def tell(w: Workspace, *lines: Line) -> None:
 
 
 def see(w, *ids, at=NOW, session="s") -> bool:
-    return note(w.state, "velma", session, ids or (ONE,), at)
+    return Exposures(w.state).note("velma", session, ids or (ONE,), at)
 
 
 def is_due(w) -> bool:
-    return exposure.is_due(w.state, "velma", w.world.wall_ms())
+    return Exposures(w.state).is_due("velma", w.world.wall_ms())
 
 
 def roll(w) -> int:
@@ -118,7 +118,7 @@ def test_what_was_shown_is_found_again(w):
 
 def test_what_is_no_pattern_or_no_agent_is_not_noted(w):
     assert not see(w, "d-0000000000000001", "p-00", "p-000000000000000G", "../x")
-    assert not note(w.state, "", "s", [ONE], NOW)
+    assert not Exposures(w.state).note("", "s", [ONE], NOW)
     assert _spans(w.state, "velma") == {}
 
 
@@ -274,12 +274,12 @@ def test_a_new_replica_says_only_what_is_new(w, clock):
 
 def test_each_agents_showings_are_its_own(w, clock):
     see(w, ONE)
-    note(w.state, "slash", "s", [ONE], NOW)
+    Exposures(w.state).note("slash", "s", [ONE], NOW)
     clock.now = NOW + DAY
     roll(w)
     assert totals(w)[ONE] == 1
     assert total_of(w.patterns.line(ONE), w.current_replicas()[0], "shown") == 1
-    assert exposure.is_due(w.state, "slash", clock.now)
+    assert Exposures(w.state).is_due("slash", clock.now)
 
 
 def test_unknown_and_private_lessons_are_not_spoken_of(w, clock):

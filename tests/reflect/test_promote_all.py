@@ -6,7 +6,8 @@ from fleet.app import reflecting
 from fleet.learn import counting
 from fleet.model.line import Line, by_writer
 from fleet.model.names import pattern_id
-from fleet.reflect import exposure, promotion
+from fleet.reflect import promotion
+from fleet.reflect.exposure import Exposures
 from fleet.store import config
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace, World
@@ -124,7 +125,7 @@ def test_three_entries_written_by_hand_promote(w):
 
 def test_what_was_shown_is_counted_on_the_way(w, clock):
     tell(w, lesson({"tank.00000001": 1}))
-    exposure.note(w.state, "velma", "s", [pattern_id(LESSON)], NOW)
+    Exposures(w.state).note("velma", "s", [pattern_id(LESSON)], NOW)
     promoted(w)
     assert w.patterns.get(pattern_id(LESSON)).count("shown") == 0
     clock.now += DAY

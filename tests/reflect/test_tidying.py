@@ -12,7 +12,8 @@ from fleet.app import inbox as inboxes
 from fleet.app import learning, starting, tidying, undoing
 from fleet.app.learning import Correction
 from fleet.model.line import Column, Line, encode
-from fleet.reflect import exposure, housekeeping, inbox, records
+from fleet.reflect import housekeeping, inbox, records
+from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import Mode, _SkipReason
 from fleet.store import config, runs
 from fleet.store.runs import Run
@@ -165,8 +166,8 @@ def test_what_somebody_edited_after_the_pass_stays_when_it_is_undone(workspace):
 def test_what_was_shown_or_found_by_a_search_is_not_stale(workspace):
     texts = ["Restart the worker by hand", "Quote a path in shell scripts", "Rotate each key in March"]
     shown, found, never = (note(workspace, at, text, START_MS - 9 * DAY_MS) for at, text in enumerate(texts))
-    exposure.note(workspace.state, "velma", "s1", [shown], START_MS - 8 * DAY_MS)
-    exposure.note_found(workspace.state, "velma", [found], START_MS - 8 * DAY_MS)
+    Exposures(workspace.state).note("velma", "s1", [shown], START_MS - 8 * DAY_MS)
+    Exposures(workspace.state).note_found("velma", [found], START_MS - 8 * DAY_MS)
     assert tidy(workspace).report.archived == 1
     assert [stage(workspace, each) for each in (shown, found, never)] == ["", "", "archived"]
 
@@ -177,13 +178,13 @@ def test_a_search_on_the_command_line_is_an_access(tmp_path):
     each = stand.correct("w", "Quote every path in a shell script")
     stand.run("w", "search", "quote path")
     state = Workspace(tmp_path / "w").state
-    assert exposure.accesses(state, "velma")[each][0] == 1
-    assert exposure.shown_to(state, "velma") == set()  # found, and not shown by fleet
+    assert Exposures(state).accesses("velma")[each][0] == 1
+    assert Exposures(state).shown_to("velma") == set()  # found, and not shown by fleet
 
 
 def test_accesses_are_a_sum_and_never_written_into_anothers_counter(workspace, wall):
     old, new = note(workspace, 1, PIN, START_MS - 2 * DAY_MS), note(workspace, 2, f"{PIN}.")
-    exposure.note(workspace.state, "velma", "s1", [old], START_MS)
+    Exposures(workspace.state).note("velma", "s1", [old], START_MS)
     tidy(workspace)
     assert workspace.notes("velma").get(new).totals.get("shown", {}) == {}
     wall.ms += 30 * DAY_MS
@@ -197,7 +198,7 @@ def test_an_archived_note_that_is_found_again_is_active_again(workspace, wall):
     assert housekeeping.resting(workspace, "velma") == {each}
     assert "Restart the queue worker" not in starting.start(workspace, "velma")
     wall.ms += HOUR_MS
-    exposure.note_found(workspace.state, "velma", [each], wall.ms)
+    Exposures(workspace.state).note_found("velma", [each], wall.ms)
     assert housekeeping.resting(workspace, "velma") == set()
     starting.forget(workspace)
     assert "Restart the queue worker" in starting.start(workspace, "velma")
