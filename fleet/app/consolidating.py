@@ -20,6 +20,7 @@ from fleet.reflect.clusters import SESSIONS_MIN, Recurrence, recurrences, text_i
 from fleet.reflect.consolidation import Gates, Lock, Plan
 from fleet.reflect.daily_log import Block, Told
 from fleet.reflect.observations import Said
+from fleet.reflect.records import Records
 from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import Entry
 from fleet.store import runs
@@ -499,9 +500,7 @@ def consolidate(
                 records.Written(name=name, ids=ids, count=len(ids))
                 for name, ids in (("topics", plan.added), ("merged", plan.merged))
             )
-            records.append(
-                workspace,
-                agent,
+            Records(workspace, agent).append(
                 records.Record(run=run, kind="consolidation", session=session, outcome="success", writers=written),
             )
     return Consolidated(gates, plan, run, diff)

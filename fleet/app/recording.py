@@ -8,8 +8,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fleet.model.errors import NoError
-from fleet.reflect import records
-from fleet.reflect.records import Pass, Record
+from fleet.reflect.records import Pass, Record, Records
 from fleet.share import notices
 from fleet.share.notices import Notice
 from fleet.store.workspace import Workspace
@@ -36,7 +35,7 @@ def complete(workspace: Workspace, agent: str, record: Record) -> Record:
     Raises:
         DiskError: it is not there; nobody was told.
     """
-    done = records.append(workspace, agent, record)
+    done = Records(workspace, agent).append(record)
     told = {"agent": agent, "saved": done.saved, "told": done.told()} | as_found(done, with_raw=False)
     notices.send(workspace, Notice(COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.told(), told))
     return done
@@ -44,12 +43,12 @@ def complete(workspace: Workspace, agent: str, record: Record) -> Record:
 
 def listed(workspace: Workspace, agent: str, since: str = "") -> list[Pass]:
     """Return an agent's passes, the newest first; those from a day on."""
-    return [each for each in reversed(records.passes(workspace, agent)) if each.record.at >= since]
+    return [each for each in reversed(Records(workspace, agent).passes()) if each.record.at >= since]
 
 
 def waiting(workspace: Workspace, agent: str) -> list[Record]:
     """Return the sessions that were deferred and have not been reflected on since."""
-    return records.deferred(workspace, agent)
+    return Records(workspace, agent).deferred()
 
 
 def show(workspace: Workspace, agent: str, number: int) -> tuple[Pass, list[Drawn]]:
@@ -58,7 +57,7 @@ def show(workspace: Workspace, agent: str, number: int) -> tuple[Pass, list[Draw
     Raises:
         NoError: there is no pass of that number.
     """
-    found = next((each for each in records.passes(workspace, agent) if each.number == number), None)
+    found = next((each for each in Records(workspace, agent).passes() if each.number == number), None)
     if found is None:
         raise NoError(f"{agent} has no record {number}; `fleet records` lists them")
     return found, list(islice(_drawn(found.record), _LINES_MAX))

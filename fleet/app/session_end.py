@@ -21,7 +21,7 @@ from fleet.hosts import local, sessions, transcripts
 from fleet.hosts.sessions import Session
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, reflectors, rules
-from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record
+from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
 from fleet.reflect.reflectors import Answer
 from fleet.store import config, consent, runs
 from fleet.store.doctor import Finding
@@ -173,14 +173,14 @@ def findings(workspace: Workspace, agent: str) -> Iterator[Finding]:
         yield Finding("reflection", "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do)
         return
     agent = agent or workspace.replicas().default_agent
-    lines = records.read(workspace, agent) if agent else []
+    lines = Records(workspace, agent).read() if agent else []
     banned = sum(each.line == RAN and "banned word" in each.why for each in lines)
     if banned:
         do = "`fleet records` shows them; the words are [reflect] banned in fleet.toml"
         many = f"{banned:,} reflection{'s' if banned > 1 else ''} had a banned word"
         yield Finding("reflection", "note", f"{told}; {many}", "all of each was rejected", do)
         return
-    waits = len(records.deferred(workspace, agent)) if agent else 0
+    waits = len(Records(workspace, agent).deferred()) if agent else 0
     yield Finding("reflection", "ok", f"{told}{f'; {waits:,} deferred to a later day' if waits else ''}")
 
 
@@ -218,7 +218,7 @@ def reflect(
 
 def _reflected(workspace: Workspace, agent: str, session: Session, run: str, *, by_hand: bool) -> Reflected:
     began = time.monotonic()
-    lines = records.read(workspace, agent)
+    lines = Records(workspace, agent).read()
     key = _key(session)
     if why := _done_already(workspace, agent, lines, key, by_hand=by_hand):
         return Reflected(session.id, why=why)
@@ -309,7 +309,7 @@ def _done_already(workspace: Workspace, agent: str, lines: Sequence[Record], key
     if not passes:
         return ""
     last = passes[-1]
-    is_undone = any(each.undone for each in records.passes(workspace, agent) if each.record.run == last.run)
+    is_undone = any(each.undone for each in Records(workspace, agent).passes() if each.record.run == last.run)
     if by_hand and (is_undone or last.outcome == "skipped"):
         return ""
     return f"this session was reflected on already, as {last.run}{', which was undone' if is_undone else ''}"
@@ -343,7 +343,7 @@ def _reserved(workspace: Workspace, agent: str, record: Record, lines: Sequence[
     if record.reflector == RULES:
         return None
     allowed = limits(workspace)
-    if records.reserve(workspace, agent, msgspec.structs.replace(record, usd=allowed.max_usd), allowed.daily_usd):
+    if Records(workspace, agent).reserve(msgspec.structs.replace(record, usd=allowed.max_usd), allowed.daily_usd):
         return None
     today = workspace.wall()[:10]
     why = (
@@ -351,7 +351,7 @@ def _reserved(workspace: Workspace, agent: str, record: Record, lines: Sequence[
     )
     known = any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines)
     if not known:
-        records.defer(workspace, agent, msgspec.structs.replace(record, usd=None, why=why))
+        Records(workspace, agent).defer(msgspec.structs.replace(record, usd=None, why=why))
     return Reflected(record.session, why=f"deferred: {why}", is_deferred=True)
 
 
@@ -377,7 +377,7 @@ def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Dige
             raw=answer.text,
             why=answer.trouble,
         )
-        records.append(workspace, agent, settled)
+        Records(workspace, agent).append(settled)
     return answer
 
 
@@ -421,7 +421,7 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
     found = [Path(each.path) for each in known if not session or each.session == session]
     if found and found[-1].is_file():
         return found[-1]
-    kept = [each for agent in records.agents(workspace) for each in records.read(workspace, agent) if each.transcript]
+    kept = [each for agent in records.agents(workspace) for each in Records(workspace, agent).read() if each.transcript]
     wanted = [Path(each.transcript) for each in kept if each.session == session]
     if wanted and wanted[-1].is_file():
         return wanted[-1]
@@ -452,7 +452,7 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         paths: transcripts, or folders of them; none: those that hosts keep of this project.
     """
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
-    ran = {each.run for each in records.read(workspace, agent) if each.line == RAN}
+    ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}
     waiting, troubles, done = list[Old](), list[str](), 0
     for path in sessions.files_in(paths) if paths else sessions.stored(root):
         session = sessions.read(path)

@@ -23,7 +23,7 @@ from fleet.recall.wording import counted
 from fleet.reflect import consolidation, memory_md, records
 from fleet.reflect import inbox as waiting
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.records import Record, Written
+from fleet.reflect.records import Record, Records, Written
 from fleet.store import changes, runs
 from fleet.store.runs import Field, Run
 from fleet.store.workspace import Workspace
@@ -117,7 +117,7 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
             _note_parts(workspace, run_id, agent, at, phases)
         slept = Slept(run_id if any(each.runs for each in phases) else "", tuple(phases), recovered)
         if any(each.changed for each in phases if each.name not in _DERIVED):
-            records.append(workspace, agent, _record(run_id, phases))
+            Records(workspace, agent).append(_record(run_id, phases))
         workspace.state.put(**{_PENDING: ""})
         if not only and not slept.run and not any(each.error for each in phases):
             workspace.state.put(**{f"{_IDLE}.{agent}": _mark(workspace, agent)})
@@ -134,7 +134,7 @@ def _alone(workspace: Workspace, agent: str) -> Iterator[None]:
             other, whose, since = _begun(workspace) or ("another sleep", "somebody", "")
             said = f"{other} of {whose} is at work here{f' since {since[:16]}Z' if since else ''}"
             record = Record(run=runs.name(workspace, KIND), kind=KIND, outcome="skipped", why=f"busy: {said}")
-            records.append(workspace, agent, record)
+            Records(workspace, agent).append(record)
             raise BusyError(f"{said}; nothing was changed by this one. Run it again when that one is done") from why
         yield
 
@@ -192,7 +192,7 @@ def _recover(workspace: Workspace) -> str:
     if fresh or known is not None:
         written = (Written(name="parts", ids=tuple(fresh), count=len(fresh)),)
         record = Record(run=run_id, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
-        records.append(workspace, agent, record)
+        Records(workspace, agent).append(record)
     workspace.state.put(**{_PENDING: ""})
     return run_id if fresh or known is not None else ""
 
@@ -227,7 +227,7 @@ def _mark(workspace: Workspace, agent: str) -> str:
 
 def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Reflect on the sessions that have ended, those that were put off among them."""
-    put_off = records.deferred(workspace, agent)
+    put_off = Records(workspace, agent).deferred()
     read = counted(len(put_off), "session that was put off", "sessions that were put off")
     if is_trial:
         left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in put_off)

@@ -22,7 +22,7 @@ from fleet.learn import counting, private
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, UsageError
 from fleet.model.pattern import Pattern
-from fleet.reflect import clusters, housekeeping, inbox, memory_md, promotion, records
+from fleet.reflect import clusters, housekeeping, inbox, memory_md, promotion
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import (
     MERGED_FROM,
@@ -34,7 +34,7 @@ from fleet.reflect.housekeeping import (
     ReflectionReport,
     Stage,
 )
-from fleet.reflect.records import Record, Written
+from fleet.reflect.records import Record, Records, Written
 from fleet.store import runs, semantic
 from fleet.store.lines import PATTERNS
 from fleet.store.runs import Edit, Field, Run
@@ -167,7 +167,7 @@ class _Notebook:
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
         self._agent = agent
-        passes = [each for each in records.passes(workspace, agent) if not each.undone]
+        passes = [each for each in Records(workspace, agent).passes() if not each.undone]
         self.last_ms = max(
             (_ms(each.record.at) for each in passes if any(w.name == KIND and w.count for w in each.record.writers)),
             default=None,
@@ -196,7 +196,7 @@ class _Notebook:
     def note_report(self, report: DreamReport, text: str) -> None:
         """Note that a report was read."""
         told = Record(run=runs.name(self._workspace, "dream"), kind=KIND, outcome="skipped", raw=_as_read(report, text))
-        records.append(self._workspace, self._agent, told)
+        Records(self._workspace, self._agent).append(told)
 
     def plan(self) -> Plan:
         """Return what a pass would do."""
@@ -411,7 +411,7 @@ def _note(workspace: Workspace, agent: str, done: Tidied) -> None:
     ids = tuple(dict.fromkeys(each.id for each in done.plan.changes))
     written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=done.report.changes)
     told_ = Record(run=done.run, kind=KIND, outcome="success", why=told(done.report), writers=(written,))
-    records.append(workspace, agent, told_)
+    Records(workspace, agent).append(told_)
 
 
 def _put_aside(workspace: Workspace, agent: str, found: Tidied) -> str:

@@ -20,6 +20,7 @@ from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
 from fleet.model.pattern import Pattern, fold
 from fleet.reflect import clusters, housekeeping, inbox, records
+from fleet.reflect.records import Records
 from fleet.store import runs
 from fleet.store.runs import Field, Run, TakenBack
 from fleet.store.workspace import Workspace
@@ -348,9 +349,9 @@ def _say_in_records(workspace: Workspace, run: Run, back: Run, told: _Told) -> N
     """Say in the append-only records that a run was undone, or stands again."""
     of, again = (_first(workspace, run), _is_again(workspace, run)) if run.kind == runs.UNDO else (run, False)
     if of.agent:  # else it is this machine's, and no agent's
-        known = [each for each in records.passes(workspace, of.agent) if each.record.run == of.id]
+        known = [each for each in Records(workspace, of.agent).passes() if each.record.run == of.id]
         if known and bool(known[-1].undone) == again:
-            records.undo(workspace, of.agent, of.id, f"by {back.id}", again=again)
+            Records(workspace, of.agent).undo(of.id, f"by {back.id}", again=again)
             told.did.append(f"{records.FILE_NAME} says that {of.id} {'stands again' if again else 'was undone'}")
     for each in inbox.undo(workspace, of.id, f"by {back.id}", again=again):
         waits = each.decision is not None

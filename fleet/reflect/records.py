@@ -109,35 +109,75 @@ def _file_of(workspace: Workspace, agent: str) -> Path:
     return workspace.home(agent) / FILE_NAME
 
 
-def append(workspace: Workspace, agent: str, record: Record) -> Record:
-    """Write one line, screened and durable before this returns; return it with the time it was given.
+class Records:
+    """An agent's records, and what is said of them later."""
 
-    Raises:
-        DiskError: it is not there.
-    """
-    with workspace.files.lock(workspace.local / "locks" / f"{_LOCK}.lock"):
-        return _append(workspace, agent, record)
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace = workspace
+        self._agent = agent
 
+    def append(self, record: Record) -> Record:
+        """Write one line, screened and durable before this returns; return it with the time it was given.
 
-def read(workspace: Workspace, agent: str, since: str = "") -> list[Record]:
-    """Return an agent's lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
-    found = said_in(workspace.files, _file_of(workspace, agent), Record)
-    return [each for each in found if each.at >= since]
+        Raises:
+            DiskError: it is not there.
+        """
+        with self._workspace.files.lock(self._workspace.local / "locks" / f"{_LOCK}.lock"):
+            return _append(self._workspace, self._agent, record)
 
+    def read(self, since: str = "") -> list[Record]:
+        """Return an agent's lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
+        found = said_in(self._workspace.files, _file_of(self._workspace, self._agent), Record)
+        return [each for each in found if each.at >= since]
 
-def passes(workspace: Workspace, agent: str) -> list[Pass]:
-    """Return the passes of an agent, oldest first."""
-    lines = read(workspace, agent)
-    undone: dict[str, str] = {}
-    for each in lines:  # an undone line with an outcome takes the undoing back
-        if each.line == UNDONE:
-            undone[each.run] = "" if each.outcome else each.at
-    paid = _paid(lines)
-    ran = [each for each in lines if each.line == RAN]
-    return [
-        Pass(number, each, paid.get(each.run, ("", each.usd))[1], undone.get(each.run, ""))
-        for number, each in enumerate(ran, 1)
-    ]
+    def passes(self) -> list[Pass]:
+        """Return the passes of an agent, oldest first."""
+        lines = self.read()
+        undone: dict[str, str] = {}
+        for each in lines:  # an undone line with an outcome takes the undoing back
+            if each.line == UNDONE:
+                undone[each.run] = "" if each.outcome else each.at
+        paid = _paid(lines)
+        ran = [each for each in lines if each.line == RAN]
+        return [
+            Pass(number, each, paid.get(each.run, ("", each.usd))[1], undone.get(each.run, ""))
+            for number, each in enumerate(ran, 1)
+        ]
+
+    def reserve(self, record: Record, cap_usd: float) -> bool:
+        """Reserve what a pass may cost at most, ``record.usd``; return whether the day's cap leaves room for it.
+
+        Asked and written under one lock, so that two passes at once never share the same dollar. What is reserved is
+        settled by the line of the pass, also of one that failed.
+        """
+        with self._workspace.files.lock(self._workspace.local / "locks" / f"{_LOCK}.lock"):
+            if spent(self._workspace, self._workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
+                return False
+            _append(self._workspace, self._agent, msgspec.structs.replace(record, line="reserved"))
+            return True
+
+    def defer(self, record: Record) -> None:
+        """Say that a session waits for a later day, and why (``record.why``)."""
+        self.append(msgspec.structs.replace(record, line="deferred"))
+
+    def deferred(self) -> list[Record]:
+        """Return what was deferred and has not been reflected on since, oldest first, each session once."""
+        waiting: dict[str, Record] = {}
+        for each in self.read():
+            if each.line == DEFERRED:
+                waiting.setdefault(each.session, each)
+            elif each.line == RAN:
+                waiting.pop(each.session, None)
+        return list(waiting.values())
+
+    def undo(self, run: str, why: str = "", *, again: bool = False) -> bool:
+        """Say that a pass was undone, or with ``again`` that it stands once more; return whether the agent has it."""
+        known = next((each for each in self.read() if each.run == run and each.line == RAN), None)
+        if known is None:
+            return False
+        outcome = known.outcome or "success" if again else ""
+        self.append(Record(run=run, line="undone", kind=known.kind, outcome=outcome, why=why))
+        return True
 
 
 def spent(workspace: Workspace, day: str) -> float:
@@ -149,48 +189,9 @@ def spent(workspace: Workspace, day: str) -> float:
     return sum(
         usd or 0.0
         for agent in agents(workspace)
-        for at, usd in _paid(read(workspace, agent)).values()
+        for at, usd in _paid(Records(workspace, agent).read()).values()
         if at.startswith(day)
     )
-
-
-def reserve(workspace: Workspace, agent: str, record: Record, cap_usd: float) -> bool:
-    """Reserve what a pass may cost at most, ``record.usd``; return whether the day's cap leaves room for it.
-
-    Asked and written under one lock, so that two passes at once never share the same dollar. What is reserved is
-    settled by the line of the pass, also of one that failed.
-    """
-    with workspace.files.lock(workspace.local / "locks" / f"{_LOCK}.lock"):
-        if spent(workspace, workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
-            return False
-        _append(workspace, agent, msgspec.structs.replace(record, line="reserved"))
-        return True
-
-
-def defer(workspace: Workspace, agent: str, record: Record) -> None:
-    """Say that a session waits for a later day, and why (``record.why``)."""
-    append(workspace, agent, msgspec.structs.replace(record, line="deferred"))
-
-
-def deferred(workspace: Workspace, agent: str) -> list[Record]:
-    """Return what was deferred and has not been reflected on since, oldest first, each session once."""
-    waiting: dict[str, Record] = {}
-    for each in read(workspace, agent):
-        if each.line == DEFERRED:
-            waiting.setdefault(each.session, each)
-        elif each.line == RAN:
-            waiting.pop(each.session, None)
-    return list(waiting.values())
-
-
-def undo(workspace: Workspace, agent: str, run: str, why: str = "", *, again: bool = False) -> bool:
-    """Say that a pass was undone, or with ``again`` that it stands once more; return whether the agent has it."""
-    known = next((each for each in read(workspace, agent) if each.run == run and each.line == RAN), None)
-    if known is None:
-        return False
-    outcome = known.outcome or "success" if again else ""
-    append(workspace, agent, Record(run=run, line="undone", kind=known.kind, outcome=outcome, why=why))
-    return True
 
 
 def agents(workspace: Workspace) -> list[str]:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app import recording
-from fleet.reflect import records
-from fleet.reflect.records import Record, Written
+from fleet.reflect.records import Record, Records, Written
 from fleet.store.workspace import Workspace
 
 TOKEN = "gh" + "p_" + "a1B2c3" * 6
@@ -92,7 +91,7 @@ def test_records_are_filtered_by_day_and_bear_their_numbers(w):
 
 def test_a_session_that_waits_for_the_next_day_is_listed(w):
     workspace = Workspace(w.folder / "w")
-    records.defer(workspace, "velma", Record(run="r1", session="s9", why="the day's cap of $5.00 is reached"))
+    Records(workspace, "velma").defer(Record(run="r1", session="s9", why="the day's cap of $5.00 is reached"))
     workspace.close()
     assert "deferred: session s9" in w.run("w", "records").stdout
     assert "cap of $5.00" in w.run("w", "records").stdout

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.reflect import inbox, records
+from fleet.reflect import inbox
 from fleet.reflect.inbox import Item
-from fleet.reflect.records import Record, Written
+from fleet.reflect.records import Record, Records, Written
 from fleet.store import runs
 from fleet.store.runs import Run
 from fleet.store.workspace import Workspace
@@ -231,7 +231,7 @@ def reflect(folder: Path, pattern: str) -> str:
     body = {"draft": draft, "target": ".claude/skills/lint/SKILL.md"}
     inbox.put(workspace, "velma", Item(kind="skill", title="Lint before a push", key="lint", run=run, body=body))
     written = (Written(name="notes", count=1), Written(name="lessons", count=1, ids=(pattern,)))
-    records.append(workspace, "velma", Record(run=run, session="s1", outcome="success", usd=0.1, writers=written))
+    Records(workspace, "velma").append(Record(run=run, session="s1", outcome="success", usd=0.1, writers=written))
     workspace.close()
     return run
 

@@ -13,7 +13,7 @@ from fleet.app import undoing
 from fleet.model.errors import DiskError
 from fleet.reflect import inbox, records
 from fleet.reflect.inbox import Item
-from fleet.reflect.records import Record, Written
+from fleet.reflect.records import Record, Records, Written
 from fleet.store import runs
 from fleet.store.files import Files
 from fleet.store.runs import Run
@@ -103,7 +103,7 @@ def reflect(root: Path, pattern: str) -> str:
     runs.apply(workspace, Run(id=run, kind="reflection", agent="velma", at=at, edits=(edit,), lessons=(pattern,)))
     inbox.put(workspace, "velma", Item(kind="persona", title="Prefers short answers", run=run))
     written = (Written(name="notes", count=1),)
-    records.append(workspace, "velma", Record(run=run, session="s1", outcome="success", writers=written))
+    Records(workspace, "velma").append(Record(run=run, session="s1", outcome="success", writers=written))
     workspace.close()
     return run
 
@@ -156,7 +156,7 @@ def test_what_does_not_fit_on_the_disk_is_not_acknowledged_and_harms_no_line(tmp
         (folder / "fleet.toml").write_text("")
         workspace = Workspace(folder)
         first = inbox.put(workspace, "velma", Item(kind="persona", title="Prefers short answers"))
-        records.append(workspace, "velma", Record(run="r1", usd=0.5))
+        Records(workspace, "velma").append(Record(run="r1", usd=0.5))
         path = (inbox if what in ("put", "decide") else records).file_of(workspace, "velma")
         known = path.read_bytes()
         fill(folder, 0)
@@ -180,6 +180,6 @@ def act(workspace: Workspace, what: str, item: str, long: str) -> None:
     elif what == "decide":
         inbox.decide(workspace, "velma", [inbox.Decision(id=item, said="rejected", why=long)])
     elif what == "record":
-        records.append(workspace, "velma", Record(run="r2", usd=0.5, raw=long))
+        Records(workspace, "velma").append(Record(run="r2", usd=0.5, raw=long))
     else:
-        records.reserve(workspace, "velma", Record(run="r2", usd=0.5, why=long), 5.0)
+        Records(workspace, "velma").reserve(Record(run="r2", usd=0.5, why=long), 5.0)

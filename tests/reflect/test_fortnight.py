@@ -11,6 +11,7 @@ from fleet.app import inbox as deciding
 from fleet.app import session_end, undoing
 from fleet.hosts import local
 from fleet.reflect import inbox, records
+from fleet.reflect.records import Records
 from fleet.store import config, runs
 from fleet.store.workspace import Workspace, World
 
@@ -94,10 +95,10 @@ def test_a_fortnight_stays_within_its_caps_loses_no_session_and_is_undone_to_the
                     decided.append(act(w, "velma", entry.item.id).run)
         clock.ms += DAY_MS
 
-    passes = records.passes(w, "velma")
+    passes = Records(w, "velma").passes()
     assert len(passes) == len(transcripts)
-    assert not records.deferred(w, "velma")
-    assert any(each.line == "deferred" for each in records.read(w, "velma")), "the busy days did not fit the cap"
+    assert not Records(w, "velma").deferred()
+    assert any(each.line == "deferred" for each in Records(w, "velma").read()), "the busy days did not fit the cap"
     assert not local.heard(str(root))
     every = inbox.entries(w, "velma")
     assert every
@@ -113,5 +114,5 @@ def test_a_fortnight_stays_within_its_caps_loses_no_session_and_is_undone_to_the
         undoing.undo(w, run)
     assert pages(root) == before
     assert not [each for each in w.patterns.lessons() if each.id in lessons and each.is_present]
-    assert all(each.undone for each in records.passes(w, "velma") if each.record.saved)
+    assert all(each.undone for each in Records(w, "velma").passes() if each.record.saved)
     w.close()

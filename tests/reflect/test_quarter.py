@@ -16,7 +16,8 @@ import pytest
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
 from fleet.app.learning import Correction
-from fleet.reflect import consolidation, inbox, records, scratchpad, topics
+from fleet.reflect import consolidation, inbox, scratchpad, topics
+from fleet.reflect.records import Records
 from fleet.store import runs
 from tests.reflect import quarter
 from tests.reflect.quarter import BEGIN_MS, DAY_MS, HOUR_MS, Machine, Sat, Seen
@@ -367,7 +368,7 @@ def check_traces(book: Book) -> None:
         assert len(said) > 1
         assert {one or other for one, other in said} <= known
     for agent in machine.agents:
-        passes = {each.record.run: each.record.session for each in records.passes(machine.workspace, agent)}
+        passes = {each.record.run: each.record.session for each in Records(machine.workspace, agent).passes()}
         page = f"agents/{agent}/memory.md"
         noted = [line for line in machine.text(page).splitlines() if line.startswith("- 20")]
         by_run = {

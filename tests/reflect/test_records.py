@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from fleet.reflect import records
-from fleet.reflect.records import Record, Written
+from fleet.reflect.records import Record, Records, Written
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
 
@@ -35,14 +35,14 @@ def w(tmp_path, clock):
 
 
 def reserve(w: Workspace, run: str, usd: float, cap: float = 5.0, agent: str = "velma") -> bool:
-    return records.reserve(w, agent, Record(run=run, session=run, usd=usd), cap)
+    return Records(w, agent).reserve(Record(run=run, session=run, usd=usd), cap)
 
 
 def test_what_is_reserved_counts_until_it_is_settled_and_then_what_it_cost(w):
     assert reserve(w, "r1", 3.0)
     assert records.spent(w, TODAY) == 3.0
     assert not reserve(w, "r2", 3.0)
-    records.append(w, "velma", Record(run="r1", line="settled", usd=0.25))
+    Records(w, "velma").append(Record(run="r1", line="settled", usd=0.25))
     assert records.spent(w, TODAY) == 0.25
     assert reserve(w, "r2", 3.0)
 
@@ -50,8 +50,8 @@ def test_what_is_reserved_counts_until_it_is_settled_and_then_what_it_cost(w):
 def test_a_pass_that_died_or_whose_cost_nobody_said_counts_as_reserved(w):
     reserve(w, "r1", 2.0)
     reserve(w, "r2", 2.0)
-    records.append(w, "velma", Record(run="r2", line="settled", usd=None))
-    records.append(w, "velma", Record(run="r2", session="r2"))
+    Records(w, "velma").append(Record(run="r2", line="settled", usd=None))
+    Records(w, "velma").append(Record(run="r2", session="r2"))
     assert records.spent(w, TODAY) == 4.0
 
 
@@ -65,8 +65,8 @@ def test_what_a_pass_costs_belongs_to_the_day_on_which_it_was_reserved(w, clock)
     clock.now += DAY - 1000
     reserve(w, "r1", 1.0)
     clock.now += 2000
-    records.append(w, "velma", Record(run="r1", line="settled", usd=0.5))
-    records.append(w, "velma", Record(run="r1", usd=0.5))
+    Records(w, "velma").append(Record(run="r1", line="settled", usd=0.5))
+    Records(w, "velma").append(Record(run="r1", usd=0.5))
     assert records.spent(w, TODAY) == 0.5
     assert records.spent(w, "2026-11-22") == 0.0
 
@@ -95,12 +95,12 @@ def test_two_that_reserve_at_once_never_share_the_same_dollar(w, tmp_path):
 
 
 def test_a_session_that_was_deferred_waits_until_it_was_reflected_on(w):
-    records.defer(w, "velma", Record(run="r1", session="s1", why="the day's cap is reached"))
-    records.defer(w, "velma", Record(run="r2", session="s1", why="the day's cap is reached"))
-    records.defer(w, "velma", Record(run="r3", session="s2", why="the day's cap is reached"))
-    assert [each.session for each in records.deferred(w, "velma")] == ["s1", "s2"]
-    records.append(w, "velma", Record(run="r4", session="s1"))
-    assert [each.session for each in records.deferred(w, "velma")] == ["s2"]
+    Records(w, "velma").defer(Record(run="r1", session="s1", why="the day's cap is reached"))
+    Records(w, "velma").defer(Record(run="r2", session="s1", why="the day's cap is reached"))
+    Records(w, "velma").defer(Record(run="r3", session="s2", why="the day's cap is reached"))
+    assert [each.session for each in Records(w, "velma").deferred()] == ["s1", "s2"]
+    Records(w, "velma").append(Record(run="r4", session="s1"))
+    assert [each.session for each in Records(w, "velma").deferred()] == ["s2"]
 
 
 def test_success_is_never_claimed_for_nothing(w):
@@ -115,12 +115,12 @@ def test_success_is_never_claimed_for_nothing(w):
 
 def test_a_pass_keeps_its_number_and_says_that_it_was_undone(w):
     for run in ("r1", "r2"):
-        records.append(w, "velma", Record(run=run, usd=0.1))
-    assert records.undo(w, "velma", "r1")
-    assert not records.undo(w, "velma", "r9")
-    assert [(each.number, bool(each.undone)) for each in records.passes(w, "velma")] == [(1, True), (2, False)]
-    records.undo(w, "velma", "r1", again=True)
-    assert [bool(each.undone) for each in records.passes(w, "velma")] == [False, False]
+        Records(w, "velma").append(Record(run=run, usd=0.1))
+    assert Records(w, "velma").undo("r1")
+    assert not Records(w, "velma").undo("r9")
+    assert [(each.number, bool(each.undone)) for each in Records(w, "velma").passes()] == [(1, True), (2, False)]
+    Records(w, "velma").undo("r1", again=True)
+    assert [bool(each.undone) for each in Records(w, "velma").passes()] == [False, False]
 
 
 @pytest.mark.parametrize("spoil", [b'{"run":"r9","usd":', b"\xff\n", b'{"run":1}\n', b'{"usd":3}\n'])
@@ -128,6 +128,6 @@ def test_a_spoiled_line_harms_no_other(w, spoil):
     reserve(w, "r1", 1.0)
     with records._file_of(w, "velma").open("ab") as file:
         file.write(spoil)
-    records.append(w, "velma", Record(run="r1", usd=0.5))
+    Records(w, "velma").append(Record(run="r1", usd=0.5))
     assert records.spent(w, TODAY) == 0.5
-    assert len(records.passes(w, "velma")) == 1
+    assert len(Records(w, "velma").passes()) == 1

@@ -14,6 +14,7 @@ from fleet.app import session_end, undoing
 from fleet.hosts import local
 from fleet.model.errors import BusyError, DiskError
 from fleet.reflect import inbox, records
+from fleet.reflect.records import Records
 from fleet.store import config, runs
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
@@ -162,7 +163,7 @@ def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_bac
     undoing.undo(w, done.record.run)
     assert pages(w) == before
     assert not w.patterns.get(lesson.id).is_present
-    assert records.passes(w, "velma")[0].undone
+    assert Records(w, "velma").passes()[0].undone
     assert not inbox.waiting(w, ["velma"])
 
 
@@ -380,11 +381,11 @@ def test_the_days_cap_is_never_overshot_and_what_is_deferred_runs_the_next_day(w
     for path in w.local.glob("state*"):
         path.unlink()  # a database that is gone resets nothing
     assert [each.is_deferred for each in session_end.reflect_due(w)] == [True, True]
-    assert sum(each.line == "deferred" for each in records.read(w, "velma")) == 2, "said once a day"
+    assert sum(each.line == "deferred" for each in Records(w, "velma").read()) == 2, "said once a day"
     clock.ms += DAY_MS
     assert [each.is_deferred for each in session_end.reflect_due(w)] == [False, False]
     assert not session_end.reflect_due(w)
-    assert not records.deferred(w, "velma")
+    assert not Records(w, "velma").deferred()
     assert times_asked(tmp_path) == 4
 
 
@@ -508,7 +509,7 @@ def test_a_reflection_that_is_killed_at_any_write_is_whole_when_it_runs_again(w,
         (run,) = [each.id for each in runs.listed(again)]
         kinds = sorted(each.item.kind for each in inbox.waiting(again, ["velma"]))
         seen = {each.text: each.count("seen") for each in again.patterns.lessons()}
-        found = (pages(again), kinds, seen, [each.record.saved for each in records.passes(again, "velma")])
+        found = (pages(again), kinds, seen, [each.record.saved for each in Records(again, "velma").passes()])
         wanted = wanted or found
         assert found == wanted, f"killed at write {write}"
         undoing.undo(again, run)

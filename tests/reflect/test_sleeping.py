@@ -13,7 +13,8 @@ from fleet.app import consolidating, learning, sleeping, undoing
 from fleet.app.learning import Correction
 from fleet.model.errors import BusyError, DiskError, UsageError
 from fleet.model.line import Column, Line
-from fleet.reflect import inbox, records
+from fleet.reflect import inbox
+from fleet.reflect.records import Records
 from fleet.store import config, runs
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
@@ -112,7 +113,7 @@ def test_a_sleep_with_nothing_to_do_says_so_and_moves_no_stamp(workspace):
     assert (slept.run, slept.changed) == ("", 0)
     assert {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()} == kept
     assert list(runs.listed(workspace)) == []
-    assert records.passes(workspace, "velma") == []
+    assert Records(workspace, "velma").passes() == []
 
 
 def test_a_sleep_with_nothing_to_do_takes_under_200_ms_in_a_large_notebook(workspace):
@@ -150,7 +151,7 @@ def test_the_phases_run_in_order_and_each_says_what_it_read_changed_and_left(wor
     assert any(row.startswith("+") for row in told["consolidation"].diff)
     assert told["tidy"].changed == 5
     assert all(each.read for each in slept.phases)
-    (entry,) = [each.record for each in records.passes(workspace, "velma") if each.record.kind == "sleep"]
+    (entry,) = [each.record for each in Records(workspace, "velma").passes() if each.record.kind == "sleep"]
     assert entry.run == slept.run
     assert {"consolidation", "tidy"} <= {each.name for each in entry.writers}
 
@@ -375,7 +376,7 @@ def test_of_two_machines_asleep_at_once_on_one_checkout_one_says_that_it_was_bus
     assert pages(first) == whole
     os.write(go, b".")
     os.waitpid(child, 0)
-    said = [each.record for each in records.passes(first, "velma") if each.record.kind == "sleep"]
+    said = [each.record for each in Records(first, "velma").passes() if each.record.kind == "sleep"]
     assert [each.outcome for each in said] == ["skipped", "skipped", "success"]
     assert said[0].why.startswith(f"busy: {said[2].run} of velma is at work here")
     assert {each.name for each in said[2].writers} >= {"consolidation", "tidy"}

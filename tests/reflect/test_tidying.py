@@ -15,6 +15,7 @@ from fleet.model.line import Column, Line, encode
 from fleet.reflect import housekeeping, inbox, records
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import Mode, _SkipReason
+from fleet.reflect.records import Records
 from fleet.store import config, runs
 from fleet.store.runs import Run
 from fleet.store.workspace import Workspace, World
@@ -380,7 +381,7 @@ def test_each_change_is_a_line_so_that_two_machines_passes_merge(tmp_path, wall)
 def test_a_pass_is_recorded_with_what_it_came_to(workspace):
     note(workspace, 1, "The build broke yesterday")
     done = tidy(workspace)
-    (told,) = records.passes(workspace, "velma")
+    (told,) = Records(workspace, "velma").passes()
     assert (told.record.run, told.record.kind, told.record.writers[0].count) == (done.run, "tidy", 1)
 
 
