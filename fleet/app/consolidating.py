@@ -19,6 +19,7 @@ from fleet.reflect import consolidation, daily_log, inbox, observations, records
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence, recurrences, text_id
 from fleet.reflect.consolidation import Gates, Lock, Plan
 from fleet.reflect.daily_log import Block, Told
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.observations import Said
 from fleet.reflect.records import Records
 from fleet.reflect.reflection import Reflection
@@ -303,7 +304,7 @@ def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Seq
         )
         for row, each in zip(rows, found, strict=True)
     ]
-    inbox.put_all(workspace, agent, items)
+    Inbox(workspace, agent).put_all(items)
 
 
 def _item(row: Entry, evidence: tuple[str, ...] = (), weight: float = 0.0, run: str = "") -> inbox.Item:

@@ -24,7 +24,7 @@ from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
 from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Item
+from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Inbox, Item
 from fleet.share import notices
 from fleet.share.notices import Notice
 from fleet.store import runs
@@ -139,7 +139,7 @@ def gather(workspace: Workspace) -> list[Entry]:
         waits = promotion.standing(workspace, agent).waiting
         _mirror(workspace, agent, ("promotion",), [_of_promotion(workspace, each) for each in waits])
     _mirror_rows(workspace, owner)
-    gone = [each for agent in inbox.agents(workspace) for each in inbox.expire(workspace, agent)]
+    gone = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).expire()]
     for each in gone:
         if (handler := _handler(each.item)) is not None and handler.reject is not None and each.item.kind == "skill":
             handler.reject(workspace, each)
@@ -170,7 +170,7 @@ def _finish(workspace: Workspace) -> None:
             entry = waiting.pop(id_)
             if run.at >= entry.item.at:
                 how = inbox.REJECTED if said[id_] == inbox.REJECTED else inbox.APPROVED
-                inbox.decide(workspace, entry.agent, [Decision(id=id_, said=how, did=run.told, run=run.id)])
+                Inbox(workspace, entry.agent).decide([Decision(id=id_, said=how, did=run.told, run=run.id)])
 
 
 def _mirror(workspace: Workspace, agent: str, kinds: Sequence[str], items: Sequence[Item]) -> None:
@@ -179,10 +179,10 @@ def _mirror(workspace: Workspace, agent: str, kinds: Sequence[str], items: Seque
     known = [each for each in inbox.waiting(workspace, [agent]) if each.item.kind in kinds]
     mirrored = {each.item.id: each for each in known if "what" not in each.item.body}
     if fresh := [each for each in items if inbox.item_id(each.kind, each.key) not in mirrored]:
-        inbox.put_all(workspace, agent, fresh)
+        Inbox(workspace, agent).put_all(fresh)
     if over := [each for each in mirrored if each not in wanted]:
         why = "it waits no more where it arose: it was decided there, or is not true any more"
-        inbox.decide(workspace, agent, [Decision(id=each, said="elsewhere", why=why) for each in over])
+        Inbox(workspace, agent).decide([Decision(id=each, said="elsewhere", why=why) for each in over])
 
 
 def _mirror_rows(workspace: Workspace, agent: str) -> None:
@@ -192,11 +192,11 @@ def _mirror_rows(workspace: Workspace, agent: str) -> None:
     waits = {each.item.id for each in known}
     wanted = {inbox.item_id(each.kind, each.key): each for each in rows}
     if fresh := [each for id_, each in wanted.items() if id_ not in waits]:
-        inbox.put_all(workspace, agent, fresh)
+        Inbox(workspace, agent).put_all(fresh)
     for each in known:
         if each.item.id not in wanted:
             why = "it stands no more under Ready to Promote"
-            inbox.decide(workspace, each.agent, [Decision(id=each.item.id, said="elsewhere", why=why)])
+            Inbox(workspace, each.agent).decide([Decision(id=each.item.id, said="elsewhere", why=why)])
 
 
 def _is_row(item: Item) -> bool:
@@ -255,7 +255,7 @@ def find(workspace: Workspace, prefix: str) -> Entry:
         NoError: there is none, or several.
     """
     wanted = prefix if prefix.startswith("i-") else f"i-{prefix}"
-    every = [each for agent in inbox.agents(workspace) for each in inbox.entries(workspace, agent)]
+    every = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).entries()]
     found = [each for each in every if each.item.id.startswith(wanted)] if len(wanted) > len("i-") else []
     waiting = [each for each in found if each.waits]
     if len(waiting) == 1:
@@ -288,7 +288,7 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         if handler is None:
             raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {entry.item.id} waits on")
         if why := handler.check(workspace, entry):
-            inbox.decide(workspace, entry.agent, [Decision(id=entry.item.id, said="elsewhere", by=agent, why=why)])
+            Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, said="elsewhere", by=agent, why=why)])
             raise NoError(f"{entry.item.id} waits no longer: {why}. Nothing was changed")
         told, run = handler.approve(workspace, entry, answer)
         return _decided(workspace, agent, entry, Decision(id=entry.item.id, said="approved", did=told, run=run))
@@ -323,7 +323,7 @@ def _alone(workspace: Workspace) -> AbstractContextManager[None]:
 
 def _decided(workspace: Workspace, agent: str, entry: Entry, said: Decision) -> Decided:
     by = Decision(id=said.id, said=said.said, by=agent, why=said.why, did=said.did, run=said.run)
-    inbox.decide(workspace, entry.agent, [by])
+    Inbox(workspace, entry.agent).decide([by])
     return Decided(entry._replace(decision=by), said.said, said.did, said.run)
 
 
@@ -332,7 +332,7 @@ def undo(workspace: Workspace, done: Decided) -> str:
     if done.run:
         back = undoing.undo(workspace, done.run)
         return "; ".join((*back.did, *back.left)) or "taken back"
-    inbox.decide(workspace, done.entry.agent, [Decision(id=done.entry.item.id, said="reopened")])
+    Inbox(workspace, done.entry.agent).decide([Decision(id=done.entry.item.id, said="reopened")])
     return f"{done.entry.item.id} waits again"
 
 

@@ -280,7 +280,7 @@ def _put_aside(workspace: Workspace, agent: str, title: str, most: int, diff: st
         diff="\n".join(diff.splitlines()[:_DIFF_ROWS]),
         body={"what": "consolidate"},
     )
-    put = waiting.put(workspace, agent, item)
+    put = waiting.Inbox(workspace, agent).put(item)
     return f"{title}, more than {most:,}: it waits as {put.id}, see fleet inbox"
 
 

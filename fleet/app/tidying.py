@@ -34,6 +34,7 @@ from fleet.reflect.housekeeping import (
     ReflectionReport,
     Stage,
 )
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Record, Records, Written
 from fleet.store import runs, semantic
 from fleet.store.lines import PATTERNS
@@ -428,7 +429,7 @@ def _put_aside(workspace: Workspace, agent: str, found: Tidied) -> str:
         diff="\n".join(rows[:_DIFF_ROWS] + (more if len(rows) > _DIFF_ROWS else [])),
         body={"what": KIND},
     )
-    return inbox.put(workspace, agent, item).id
+    return Inbox(workspace, agent).put(item).id
 
 
 def told(report: ReflectionReport) -> str:
@@ -491,6 +492,6 @@ def _dreamed(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
         for each in past.remembered(workspace)
     ]
     if is_trial:
-        known = {each.item.id for each in inbox.entries(workspace, agent)}
+        known = {each.item.id for each in Inbox(workspace, agent).entries()}
         return sum(inbox.item_id("candidate", names.normalise(each.title)) not in known for each in items)
-    return sum(each.is_new for each in inbox.put_all(workspace, agent, items))
+    return sum(each.is_new for each in Inbox(workspace, agent).put_all(items))

@@ -20,6 +20,7 @@ from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
 from fleet.model.pattern import Pattern, fold
 from fleet.reflect import clusters, housekeeping, inbox, records
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store import runs
 from fleet.store.runs import Field, Run, TakenBack
@@ -79,7 +80,7 @@ def last(workspace: Workspace) -> Run:
         NoError: there is none.
     """
     found = listed(workspace)
-    every = [each for agent in inbox.agents(workspace) for each in inbox.entries(workspace, agent)]
+    every = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).entries()]
     decided = {each.decision.run for each in every if each.decision is not None and each.decision.by}
     given = (each for each in found if each.run.kind in runs.COMMANDS or each.run.id in decided)
     chosen = next((each.run for each in given if not each.undone_by), None)

@@ -22,9 +22,9 @@ from fleet.model.errors import DiskError, FleetError, NoError
 from fleet.model.line import Line
 from fleet.model.names import normalise
 from fleet.model.pattern import fold
-from fleet.reflect import inbox, memory_md, reflectors, rules
+from fleet.reflect import memory_md, reflectors, rules
 from fleet.reflect.digest import Support
-from fleet.reflect.inbox import Item
+from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Written
 from fleet.reflect.reflection import Lesson, Reflection
 from fleet.store import consent, runs
@@ -566,7 +566,7 @@ def _put(workspace: Workspace, agent: str, writer: Written, items: Sequence[Item
     if not items:
         return writer
     try:
-        put = inbox.put_all(workspace, agent, items)
+        put = Inbox(workspace, agent).put_all(items)
     except FleetError as why:
         return msgspec.structs.replace(writer, error=writer.error or str(why))
     fresh = tuple(each.id for each in put if each.is_new)

@@ -157,40 +157,66 @@ def _file_of(workspace: Workspace, agent: str) -> Path:
     return workspace.home(agent) / FILE_NAME
 
 
-def put(workspace: Workspace, agent: str, item: Item) -> _Put:
-    """Put an item in, unless it waits already, was approved, or a person rejected it, in these words or in others.
+class Inbox:
+    """One agent's inbox."""
 
-    Raises:
-        DiskError: it is not there.
-    """
-    return put_all(workspace, agent, [item])[0]
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace = workspace
+        self._agent = agent
 
+    def put(self, item: Item) -> _Put:
+        """Put an item in, unless it waits already, was approved, or a person rejected it, in these words or in others.
 
-def put_all(workspace: Workspace, agent: str, items: Sequence[Item]) -> list[_Put]:
-    """Put items in, all in one write; return what became of each."""
-    with _locked(workspace, agent):
-        known = {each.item.id: each for each in entries(workspace, agent)}
-        done, fresh = list[_Put](), list[Item]()
-        for each in items:
-            named = _named(workspace, each)
-            like = known.get(named.id) or _alike(named, known.values())
-            if (why := _standing(like)) and like is not None:
-                is_again = like.waits and like.item.run == each.run != ""  # a crash ended that run, and it goes on
-                done.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
-                continue
-            known[named.id] = Entry(agent, named)
-            fresh.append(named)
-            done.append(_Put(named.id, is_new=True))
-        say_in(workspace.files, _file_of(workspace, agent), fresh)
-    return done
+        Raises:
+            DiskError: it is not there.
+        """
+        return self.put_all([item])[0]
 
+    def put_all(self, items: Sequence[Item]) -> list[_Put]:
+        """Put items in, all in one write; return what became of each."""
+        with _locked(self._workspace, self._agent):
+            known = {each.item.id: each for each in self.entries()}
+            done, fresh = list[_Put](), list[Item]()
+            for each in items:
+                named = _named(self._workspace, each)
+                like = known.get(named.id) or _alike(named, known.values())
+                if (why := _standing(like)) and like is not None:
+                    is_again = like.waits and like.item.run == each.run != ""  # a crash ended that run, and it goes on
+                    done.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
+                    continue
+                known[named.id] = Entry(self._agent, named)
+                fresh.append(named)
+                done.append(_Put(named.id, is_new=True))
+            say_in(self._workspace.files, _file_of(self._workspace, self._agent), fresh)
+        return done
 
-def entries(workspace: Workspace, agent: str) -> list[Entry]:
-    """Return everything that was ever in an agent's inbox, as it stands now, oldest first."""
-    found: dict[str, Entry] = {}
-    for line in said_in(workspace.files, _file_of(workspace, agent), Item | Decision | _Shown):  # type: ignore[arg-type]
-        _read_in(found, agent, line)
-    return list(found.values())
+    def entries(self) -> list[Entry]:
+        """Return everything that was ever in an agent's inbox, as it stands now, oldest first."""
+        found: dict[str, Entry] = {}
+        for line in said_in(self._workspace.files, _file_of(self._workspace, self._agent), Item | Decision | _Shown):  # type: ignore[arg-type]
+            _read_in(found, self._agent, line)
+        return list(found.values())
+
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        """Write decisions down, in one write that is on the disk when this returns."""
+        at = self._workspace.wall()
+        with _locked(self._workspace, self._agent):
+            say_in(
+                self._workspace.files,
+                _file_of(self._workspace, self._agent),
+                [msgspec.structs.replace(each, at=at) for each in decisions],
+            )
+
+    def expire(self) -> list[Entry]:
+        """Drop what was shown and whose last day has passed; return it, for whoever says so."""
+        today = self._workspace.wall()[:_DAY_CHARS]
+        gone = [each for each in waiting(self._workspace, [self._agent]) if (day := each.last_day()) and day < today]
+        if gone:
+            said = [
+                Decision(id=each.item.id, said="expired", why=f"its last day was {each.last_day()}") for each in gone
+            ]
+            self.decide(said)
+        return gone
 
 
 def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown) -> None:
@@ -210,7 +236,7 @@ def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown
 
 def waiting(workspace: Workspace, agents: Iterable[str], kind: str = "") -> list[Entry]:
     """Return what waits in these inboxes, the best-evidenced first; of equals the oldest."""
-    found = [each for agent in agents for each in entries(workspace, agent) if each.waits]
+    found = [each for agent in agents for each in Inbox(workspace, agent).entries() if each.waits]
     wanted = [each for each in found if kind in ("", each.item.kind)]
     return sorted(wanted, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
 
@@ -223,15 +249,6 @@ def count(workspace: Workspace, agents: Iterable[str]) -> _Waiting:
     return _Waiting(len(found), since, {kind: number for kind, number in kinds.items() if number})
 
 
-def decide(workspace: Workspace, agent: str, decisions: Sequence[Decision]) -> None:
-    """Write decisions down, in one write that is on the disk when this returns."""
-    at = workspace.wall()
-    with _locked(workspace, agent):
-        say_in(
-            workspace.files, _file_of(workspace, agent), [msgspec.structs.replace(each, at=at) for each in decisions]
-        )
-
-
 def show(workspace: Workspace, shown: Iterable[Entry]) -> None:
     """Note of items that a person was shown them. Only the first time counts; nothing is written after that."""
     fresh = [each for each in shown if not each.shown]
@@ -241,22 +258,12 @@ def show(workspace: Workspace, shown: Iterable[Entry]) -> None:
             say_in(workspace.files, _file_of(workspace, agent), lines)
 
 
-def expire(workspace: Workspace, agent: str) -> list[Entry]:
-    """Drop what was shown and whose last day has passed; return it, for whoever says so."""
-    today = workspace.wall()[:_DAY_CHARS]
-    gone = [each for each in waiting(workspace, [agent]) if (day := each.last_day()) and day < today]
-    if gone:
-        said = [Decision(id=each.item.id, said="expired", why=f"its last day was {each.last_day()}") for each in gone]
-        decide(workspace, agent, said)
-    return gone
-
-
 def settle(workspace: Workspace, agents: Iterable[str], kind: str, key: str, did: str) -> list[Entry]:
     """Close what waits under a key, since it was decided elsewhere; return it."""
     wanted = item_id(kind, key)
     found = [each for each in waiting(workspace, agents, kind) if each.item.id == wanted]
     for each in found:
-        decide(workspace, each.agent, [Decision(id=wanted, said="elsewhere", did=did)])
+        Inbox(workspace, each.agent).decide([Decision(id=wanted, said="elsewhere", did=did)])
     return found
 
 
@@ -267,9 +274,11 @@ def undo(workspace: Workspace, run: str, why: str, *, again: bool = False) -> li
     """
     changed = []
     for agent in agents(workspace):
-        found = [(each, said) for each in entries(workspace, agent) if (said := _following(each, run, again=again))]
+        found = [
+            (each, said) for each in Inbox(workspace, agent).entries() if (said := _following(each, run, again=again))
+        ]
         if found:
-            decide(workspace, agent, [msgspec.structs.replace(said, why=why) for _, said in found])
+            Inbox(workspace, agent).decide([msgspec.structs.replace(said, why=why) for _, said in found])
         changed += [each for each, _ in found]
     return changed
 
@@ -292,7 +301,7 @@ def days_to_decide(workspace: Workspace, agents: Iterable[str]) -> tuple[int, fl
     took = [
         _days(each.item.at, each.decision.at)
         for agent in agents
-        for each in entries(workspace, agent)
+        for each in Inbox(workspace, agent).entries()
         if each.decision is not None and each.decision.said in _DECIDED
     ]
     return len(took), round(median(took), 1) if took else 0.0

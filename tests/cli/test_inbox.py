@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.reflect import inbox
-from fleet.reflect.inbox import Item
+from fleet.reflect.inbox import Inbox, Item
 from fleet.store.workspace import Workspace
 
 LESSON = "Quote every variable in a shell script"
@@ -28,7 +27,7 @@ def w(stage):
 
 def put(stage, kind: str, title: str, **more) -> str:
     workspace = Workspace(stage.folder / "w")
-    done = inbox.put(workspace, "velma", Item(kind=kind, title=title, **more))
+    done = Inbox(workspace, "velma").put(Item(kind=kind, title=title, **more))
     workspace.close()
     return done.id
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet.reflect import inbox
-from fleet.reflect.inbox import Item
+from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Record, Records, Written
 from fleet.store import runs
 from fleet.store.runs import Run
@@ -229,7 +229,7 @@ def reflect(folder: Path, pattern: str) -> str:
         ),
     )
     body = {"draft": draft, "target": ".claude/skills/lint/SKILL.md"}
-    inbox.put(workspace, "velma", Item(kind="skill", title="Lint before a push", key="lint", run=run, body=body))
+    Inbox(workspace, "velma").put(Item(kind="skill", title="Lint before a push", key="lint", run=run, body=body))
     written = (Written(name="notes", count=1), Written(name="lessons", count=1, ids=(pattern,)))
     Records(workspace, "velma").append(Record(run=run, session="s1", outcome="success", usd=0.1, writers=written))
     workspace.close()
@@ -282,8 +282,8 @@ def test_without_a_name_a_command_is_taken_back_and_never_what_fleet_did_by_itse
 def test_a_decision_that_fleet_carried_out_is_the_last_command(w):
     run = reflect(w.folder / "w", w.correct("w", LESSON))
     workspace = Workspace(w.folder / "w")
-    item = inbox.put(workspace, "velma", Item(kind="plan", title="Tidy the notes"))
-    inbox.decide(workspace, "velma", [inbox.Decision(id=item.id, said="approved", by="velma", run=run)])
+    item = Inbox(workspace, "velma").put(Item(kind="plan", title="Tidy the notes"))
+    Inbox(workspace, "velma").decide([inbox.Decision(id=item.id, said="approved", by="velma", run=run)])
     workspace.close()
     assert undo(w)["run"] == run
     assert "Tidy the notes" in w.run("w", "inbox").stdout

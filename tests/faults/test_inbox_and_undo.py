@@ -12,7 +12,7 @@ import pytest
 from fleet.app import undoing
 from fleet.model.errors import DiskError
 from fleet.reflect import inbox, records
-from fleet.reflect.inbox import Item
+from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Record, Records, Written
 from fleet.store import runs
 from fleet.store.files import Files
@@ -37,7 +37,7 @@ def begin(bench: Bench) -> str:
     (root / DRAFT).write_text("Run the linter.\n")
     workspace = Workspace(root)
     item = Item(kind="skill", title="Lint before a push", key="lint", body={"draft": DRAFT, "target": TARGET})
-    done = inbox.put(workspace, "velma", item)
+    done = Inbox(workspace, "velma").put(item)
     workspace.close()
     return done.id
 
@@ -101,7 +101,7 @@ def reflect(root: Path, pattern: str) -> str:
     edit = runs.edit(workspace, MEMORY, (root / MEMORY).read_bytes() + b"- 2026-05-09: a note\n")
     at = workspace.wall()
     runs.apply(workspace, Run(id=run, kind="reflection", agent="velma", at=at, edits=(edit,), lessons=(pattern,)))
-    inbox.put(workspace, "velma", Item(kind="persona", title="Prefers short answers", run=run))
+    Inbox(workspace, "velma").put(Item(kind="persona", title="Prefers short answers", run=run))
     written = (Written(name="notes", count=1),)
     Records(workspace, "velma").append(Record(run=run, session="s1", outcome="success", writers=written))
     workspace.close()
@@ -155,7 +155,7 @@ def test_what_does_not_fit_on_the_disk_is_not_acknowledged_and_harms_no_line(tmp
     try:
         (folder / "fleet.toml").write_text("")
         workspace = Workspace(folder)
-        first = inbox.put(workspace, "velma", Item(kind="persona", title="Prefers short answers"))
+        first = Inbox(workspace, "velma").put(Item(kind="persona", title="Prefers short answers"))
         Records(workspace, "velma").append(Record(run="r1", usd=0.5))
         path = (inbox if what in ("put", "decide") else records).file_of(workspace, "velma")
         known = path.read_bytes()
@@ -176,9 +176,9 @@ def test_what_does_not_fit_on_the_disk_is_not_acknowledged_and_harms_no_line(tmp
 def act(workspace: Workspace, what: str, item: str, long: str) -> None:
     """Append one long line."""
     if what == "put":
-        inbox.put(workspace, "velma", Item(kind="persona", title="Works at night", diff=long))
+        Inbox(workspace, "velma").put(Item(kind="persona", title="Works at night", diff=long))
     elif what == "decide":
-        inbox.decide(workspace, "velma", [inbox.Decision(id=item, said="rejected", why=long)])
+        Inbox(workspace, "velma").decide([inbox.Decision(id=item, said="rejected", why=long)])
     elif what == "record":
         Records(workspace, "velma").append(Record(run="r2", usd=0.5, raw=long))
     else:

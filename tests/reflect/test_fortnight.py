@@ -11,6 +11,7 @@ from fleet.app import inbox as deciding
 from fleet.app import session_end, undoing
 from fleet.hosts import local
 from fleet.reflect import inbox, records
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store import config, runs
 from fleet.store.workspace import Workspace, World
@@ -100,7 +101,7 @@ def test_a_fortnight_stays_within_its_caps_loses_no_session_and_is_undone_to_the
     assert not Records(w, "velma").deferred()
     assert any(each.line == "deferred" for each in Records(w, "velma").read()), "the busy days did not fit the cap"
     assert not local.heard(str(root))
-    every = inbox.entries(w, "velma")
+    every = Inbox(w, "velma").entries()
     assert every
     assert {each.item.id for each in every} == shown
     assert not [each for each in every if each.decision.said == "expired"]

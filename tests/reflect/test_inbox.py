@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.reflect import inbox
-from fleet.reflect.inbox import Decision, Item
+from fleet.reflect.inbox import Decision, Inbox, Item
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
 
@@ -33,7 +33,7 @@ def w(tmp_path, clock):
 
 
 def put(w: Workspace, title: str, kind: str = "skill", **more) -> inbox._Put:
-    return inbox.put(w, "velma", Item(kind=kind, title=title, **more))
+    return Inbox(w, "velma").put(Item(kind=kind, title=title, **more))
 
 
 def waits(w: Workspace) -> list[str]:
@@ -41,7 +41,7 @@ def waits(w: Workspace) -> list[str]:
 
 
 def decide(w: Workspace, id_: str, said: str, **more) -> None:
-    inbox.decide(w, "velma", [Decision(id=id_, said=said, **more)])
+    Inbox(w, "velma").decide([Decision(id=id_, said=said, **more)])
 
 
 def test_the_same_thing_waits_once_whoever_puts_it_in_and_in_whatever_words(w):
@@ -124,14 +124,14 @@ def test_the_best_evidenced_comes_first_then_the_oldest(w, clock):
 def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
     put(w, "Run the migrations before the tests", until="2026-11-22")
     clock.now += 30 * DAY
-    assert inbox.expire(w, "velma") == []
+    assert Inbox(w, "velma").expire() == []
     inbox.show(w, inbox.waiting(w, ["velma"]))
     clock.now += 7 * DAY
-    assert inbox.expire(w, "velma") == []
+    assert Inbox(w, "velma").expire() == []
     clock.now += DAY
-    assert [each.item.title for each in inbox.expire(w, "velma")] == ["Run the migrations before the tests"]
+    assert [each.item.title for each in Inbox(w, "velma").expire()] == ["Run the migrations before the tests"]
     assert waits(w) == []
-    assert inbox.expire(w, "velma") == []
+    assert Inbox(w, "velma").expire() == []
 
 
 def test_a_second_look_writes_nothing(w):

@@ -17,6 +17,7 @@ from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
 from fleet.app.learning import Correction
 from fleet.reflect import consolidation, inbox, scratchpad, topics
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store import runs
 from tests.reflect import quarter
@@ -140,7 +141,7 @@ class Book:
 
     def items(self) -> list[inbox.Item]:
         """Return the rows that ever were, as the inbox has them."""
-        found = (each.item for agent in self.machine.agents for each in inbox.entries(self.machine.workspace, agent))
+        found = (each.item for agent in self.machine.agents for each in Inbox(self.machine.workspace, agent).entries())
         return [each for each in found if each.body.get("what") == "agents-md" and each.evidence]
 
     def slept(self, slept: sleeping.Slept, *, was_open: bool) -> None:
