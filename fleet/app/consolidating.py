@@ -23,7 +23,7 @@ from fleet.reflect.inbox import Inbox
 from fleet.reflect.observations import Said
 from fleet.reflect.records import Records
 from fleet.reflect.reflection import Reflection
-from fleet.reflect.scratchpad import Entry
+from fleet.reflect.scratchpad import Entry, Scratchpad
 from fleet.store import runs
 from fleet.store.runs import Edit, Run
 from fleet.store.workspace import Workspace
@@ -161,7 +161,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Told | No
     path = daily_log.path_of(day)
     with _scratchpad_lock(workspace):
         page = _text(workspace, scratchpad.FILE)
-        seen = [each for each in scratchpad.said(page) if each.session == key]
+        seen = [each for each in Scratchpad(page).said() if each.session == key]
         blocks = _blocks(workspace, min([observations.minute(now_ms - 2 * _DAY_MS), *(each.at for each in seen)])[:10])
         own = [each for each in blocks if each.session == key]
         known = {_same(each.text) for block in own if block.is_whole for each in block.said}
@@ -210,7 +210,7 @@ def reflect(workspace: Workspace, agent: str) -> Reflected:
     if workspace.is_read_only:
         return Reflected(scratchpad.SUGGEST)
     page = _text(workspace, scratchpad.FILE)
-    mode = scratchpad.mode(page)
+    mode = Scratchpad(page).mode()
     compressed = _compress(workspace, agent)
     if mode == scratchpad.OFF:
         return Reflected(mode, compressed=compressed)
@@ -237,15 +237,15 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     """Return what recurred and is known nowhere yet; and the rows that wait, each with what speaks for it."""
     page = page.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     since = observations.minute(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)[:10]
-    said = [*scratchpad.said(page), *(each for block in _blocks(workspace, since) for each in block.said)]
+    said = [*Scratchpad(page).said(), *(each for block in _blocks(workspace, since) for each in block.said)]
     said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
     rules: list[str] = []
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
         rules += scratchpad.agents_rules(_text(workspace, scratchpad.AGENTS_FILE))
-    rules += [*scratchpad.promoted_items(page), *_taken_back(workspace)]
-    rows = scratchpad.ready(page)
+    rules += [*Scratchpad(page).promoted_items(), *_taken_back(workspace)]
+    rows = Scratchpad(page).ready()
     found, matched = recurrences(said, [*rules, *(each.item for each in rows)])
-    suggested = scratchpad.suggested(page)
+    suggested = Scratchpad(page).suggested()
     fresh = [each for each in found if len(each.sessions) >= SESSIONS_MIN and not suggested.intersection(each.ids)]
     waiting = []
     for at, row in enumerate(rows):
@@ -271,7 +271,7 @@ def _taken_back(workspace: Workspace) -> list[str]:
 
 
 def _items(page: str) -> list[str]:
-    return [*scratchpad.promoted_items(page), *(each.item for each in scratchpad.ready(page))]
+    return [*Scratchpad(page).promoted_items(), *(each.item for each in Scratchpad(page).ready())]
 
 
 def _as_row(found: Recurrence) -> Entry:
@@ -292,7 +292,7 @@ def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Seq
     ids = [one for each in found for one in each.ids]
 
     def edits() -> tuple[Edit, ...]:
-        return (_edit(workspace, scratchpad.FILE, lambda page: scratchpad.with_rows(page, rows, ids)),)
+        return (_edit(workspace, scratchpad.FILE, lambda page: Scratchpad(page).with_rows(rows, ids)),)
 
     run = _applied(workspace, agent, REFLECTED, edits, f"{len(rows)} rows for {scratchpad.READY}")
     items = [
@@ -326,7 +326,7 @@ def _key(row: Entry) -> str:
 
 def waiting(workspace: Workspace) -> list[inbox.Item]:
     """Return the rows under ``## Ready to Promote`` as items of the inbox."""
-    return [_item(each) for each in scratchpad.ready(_text(workspace, scratchpad.FILE))]
+    return [_item(each) for each in Scratchpad(_text(workspace, scratchpad.FILE)).ready()]
 
 
 def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | None = None) -> str:
@@ -362,7 +362,7 @@ def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | No
             return added.text
 
         def promoted(page: str) -> str:
-            return scratchpad.with_promoted(page, day, row, section, evidence)
+            return Scratchpad(page).with_promoted(day, row, section, evidence)
 
         return (_edit(workspace, scratchpad.AGENTS_FILE, with_rule), _edit(workspace, scratchpad.FILE, promoted))
 
@@ -393,14 +393,14 @@ def reject(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
     row = _row_of(workspace, body)
 
     def edits() -> tuple[Edit, ...]:
-        return (_edit(workspace, scratchpad.FILE, lambda page: scratchpad.without(page, row)),)
+        return (_edit(workspace, scratchpad.FILE, lambda page: Scratchpad(page).without(row)),)
 
     return _applied(workspace, agent, REFLECTED, edits, f"took {row.item!r} out of {scratchpad.READY}")
 
 
 def _row_of(workspace: Workspace, body: Mapping[str, Any]) -> Entry:
     category, item, detail = (str(body.get(name, "")) for name in ("category", "item", "detail"))
-    rows = scratchpad.ready(_text(workspace, scratchpad.FILE))
+    rows = Scratchpad(_text(workspace, scratchpad.FILE)).ready()
     return next((each for each in rows if each.item == item), Entry(category, item, detail))
 
 
@@ -408,13 +408,13 @@ def _compress(workspace: Workspace, agent: str) -> int:
     """Move the oldest observations of a scratchpad that has grown too long to the daily logs; return how many."""
     day = workspace.wall()[:10]
     page = _text(workspace, scratchpad.FILE)
-    if not scratchpad.compressed(page, day)[1]:
+    if not Scratchpad(page).compressed(day)[1]:
         return 0
     moved: list[str] = []
 
     def edits() -> tuple[Edit, ...]:
         def less(text: str) -> str:
-            kept, moved[:] = scratchpad.compressed(text, day)
+            kept, moved[:] = Scratchpad(text).compressed(day)
             return kept
 
         changed = [_edit(workspace, scratchpad.FILE, less)]

@@ -14,6 +14,7 @@ from fleet.hosts import local
 from fleet.hosts.calls import CONFIG, Call
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import daily_log, observations, scratchpad
+from fleet.reflect.scratchpad import Scratchpad
 from fleet.store import config
 from fleet.store.files import Files
 
@@ -85,7 +86,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         if not before:
             keep_ignored(files)
         path = scratchpad.FILE
-        if scratchpad.is_daily(before.decode("utf-8", "replace")):
+        if Scratchpad(before.decode("utf-8", "replace")).is_daily():
             path = _into_log(files, line, now_ms, agent, session)
         else:
             _into_page(files, page, before, line)
@@ -93,7 +94,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
 
 
 def _into_page(files: Files, page: Path, before: bytes, line: str) -> None:
-    whole, more = scratchpad.with_observation(before.decode("utf-8", "surrogateescape"), line)
+    whole, more = Scratchpad(before.decode("utf-8", "surrogateescape")).with_observation(line)
     if more:
         files.append(page, more.encode("utf-8", "surrogateescape"))
     else:

@@ -135,24 +135,117 @@ def _key(title: str) -> str:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def mode(text: str) -> str:
-    """Return how promotion works here, as the first lines say: "suggest" (where none is said), "auto" or "off"."""
-    first = (row for row in rows("\n".join(text.splitlines()[:_DIRECTIVE_LINES])))
-    found = (match[1].lower() for row in first for each in row.comments if (match := _DIRECTIVE.fullmatch(each)))
-    wanted = next(found, SUGGEST)
-    return wanted if wanted in (SUGGEST, AUTO, OFF) else SUGGEST
+class Scratchpad:
+    """The text of a scratchpad: what it says, and what it becomes."""
 
+    def __init__(self, text: str) -> None:
+        self._text = text
 
-def is_daily(text: str) -> bool:
-    """Tell whether the page was migrated: what happens goes to the daily logs alone."""
-    return DAILY in text
+    def mode(self) -> str:
+        """Return how promotion works here, as the first lines say: "suggest" (where none is said), "auto" or "off"."""
+        first = (row for row in rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES])))
+        found = (match[1].lower() for row in first for each in row.comments if (match := _DIRECTIVE.fullmatch(each)))
+        wanted = next(found, SUGGEST)
+        return wanted if wanted in (SUGGEST, AUTO, OFF) else SUGGEST
 
+    def is_daily(self) -> bool:
+        """Tell whether the page was migrated: what happens goes to the daily logs alone."""
+        return DAILY in self._text
 
-def said(text: str) -> list[Said]:
-    """Return what sessions said: observations, and the entries of the session log."""
-    page = parse(text)
-    seen = [row for section in page.named(OBSERVATIONS) for row in page.inside(section)]
-    return [*observed(seen), *(each for section in page.named(SESSION_LOG) for each in _logged(page.inside(section)))]
+    def said(self) -> list[Said]:
+        """Return what sessions said: observations, and the entries of the session log."""
+        page = parse(self._text)
+        seen = [row for section in page.named(OBSERVATIONS) for row in page.inside(section)]
+        return [
+            *observed(seen),
+            *(each for section in page.named(SESSION_LOG) for each in _logged(page.inside(section))),
+        ]
+
+    def ready(self) -> list[Entry]:
+        """Return the rows that wait under ``## Ready to Promote``, in whatever form they stand."""
+        page = parse(self._text)
+        return [each for section in page.named(READY) for each in entries(page.inside(section))]
+
+    def suggested(self) -> frozenset[str]:
+        """Return the ids of all that was ever suggested here: what a person took out does not come back."""
+        found = (match for row in rows(self._text) for each in row.comments if (match := _SUGGESTED.fullmatch(each)))
+        return frozenset(one for match in found for one in match[1].split())
+
+    def with_observation(self, line: str) -> tuple[str, str]:
+        """Return the page with one more observation, and what is appended for that; "" where that is not enough."""
+        page = parse(self._text or TEMPLATE)
+        found = page.named(OBSERVATIONS)
+        if not found:
+            gap = "" if not page.lines or _is_blank(page.lines[-1]) else page.eol
+            more = f"{_closing(page)}{gap}## {OBSERVATIONS}{page.eol}{page.eol}{line}{page.eol}"
+            return "".join(page.lines) + more, more if self._text else ""
+        section = found[-1]
+        at = _content_end(page, section)
+        is_last = section.end == len(page.lines) and at == len(page.lines)
+        more = f"{_closing(page) if is_last else ''}{line}{page.eol}"
+        whole = "".join([*page.lines[:at], more, *page.lines[at:]])
+        return whole, more if self._text and is_last else ""
+
+    def with_rows(self, fresh_rows: Sequence[Entry], ids: Iterable[str]) -> str:
+        """Return the page with more rows under ``## Ready to Promote``, and what was suggested remembered by its id."""
+        page = _with_table(
+            parse(self._text or TEMPLATE), READY, READY_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS)
+        )
+        made = [f"| {each.category} | {_cell(each.item)} | {_cell(each.detail)} |{page.eol}" for each in fresh_rows]
+        return _remembering(page.with_lines(_table_end(page, READY), made), ids)
+
+    def without(self, entry: Entry) -> str:
+        """Return the page without one row of ``## Ready to Promote``; as it is where the row is not there."""
+        page = parse(self._text)
+        wanted = entry._replace(number=0)
+        listed = (each for section in page.named(READY) for each in entries(page.inside(section)))
+        gone = next((each.number - 1 for each in listed if each._replace(number=0) == wanted), None)
+        return self._text if gone is None else "".join([*page.lines[:gone], *page.lines[gone + 1 :]])
+
+    def with_promoted(self, day: str, entry: Entry, section: str, evidence: str) -> str:
+        """Return the page with a row under ``## Auto-Promoted``, and without that of ``## Ready to Promote``."""
+        less = parse(self.without(entry))
+        page = _with_table(less, PROMOTED, PROMOTED_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
+        cells = (day, entry.category, entry.item, section, evidence)
+        made = f"| {' | '.join(_cell(each) for each in cells)} |{page.eol}"
+        return page.with_lines(_table_end(page, PROMOTED), [made])
+
+    def promoted_items(self) -> list[str]:
+        """Return the items of the rows under ``## Auto-Promoted``."""
+        page = parse(self._text)
+        listed = [
+            row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")
+        ]
+        cells = [_cells(row.text) for row in listed if not _RULE.fullmatch(row.text.strip())]
+        return [each[2] for each in cells if len(each) >= 3 and each[0].casefold() != "date"]
+
+    def compressed(self, day: str) -> tuple[str, list[str]]:
+        """Return the page with its oldest observations moved out, and those lines; as it is at ``LINES_MAX`` or below.
+
+        Only lines whose comment says that fleet wrote them: a person's own stay.
+        """
+        page = parse(self._text)
+        if len(page.lines) <= LINES_MAX:
+            return self._text, []
+        ours = [
+            row.number - 1
+            for section in page.named(OBSERVATIONS)
+            for row in page.inside(section)
+            if whose(row.comments) is not None and observed([row])
+        ]
+        moved = ours[: max(len(page.lines) - LINES_LEFT, 0)]
+        if not moved:
+            return self._text, []
+        gone = set(moved)
+        taken = [page.lines[at].rstrip("\r\n") for at in moved]
+        kept = parse("".join(each for at, each in enumerate(page.lines) if at not in gone))
+        days = sorted(observed(rows("\n".join(taken))), key=lambda each: each.at)
+        line = f"- {day} — {len(taken)} observations of {days[0].at[:10]} to {days[-1].at[:10]} moved to .agents/logs"
+        found = kept.named(COMPRESSION_LOG)
+        if found:
+            return kept.with_lines(_content_end(kept, found[-1]), [line + kept.eol]), taken
+        head = [f"## {COMPRESSION_LOG}{kept.eol}", kept.eol, line + kept.eol, kept.eol]
+        return kept.with_lines(kept.named(OBSERVATIONS)[0].heading, head), taken
 
 
 def _logged(found: Iterable[Row]) -> list[Said]:
@@ -194,12 +287,6 @@ def _labelled(text: str) -> tuple[str, str]:
         return "", text.strip()
     label = match["label"].casefold()
     return _KINDS.get(label, "failed"), rest.lstrip("*_: ").strip()
-
-
-def ready(text: str) -> list[Entry]:
-    """Return the rows that wait under ``## Ready to Promote``, in whatever form they stand."""
-    page = parse(text)
-    return [each for section in page.named(READY) for each in entries(page.inside(section))]
 
 
 def entries(found: Iterable[Row]) -> list[Entry]:
@@ -274,29 +361,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("`", "'")
 
 
-def suggested(text: str) -> frozenset[str]:
-    """Return the ids of all that was ever suggested here: what a person took out does not come back."""
-    found = (match for row in rows(text) for each in row.comments if (match := _SUGGESTED.fullmatch(each)))
-    return frozenset(one for match in found for one in match[1].split())
-
-
 # --- changing -------------------------------------------------------------------------------------------------------
-
-
-def with_observation(text: str, line: str) -> tuple[str, str]:
-    """Return the page with one more observation, and what has to be appended for that; "" where that is not enough."""
-    page = parse(text or TEMPLATE)
-    found = page.named(OBSERVATIONS)
-    if not found:
-        gap = "" if not page.lines or _is_blank(page.lines[-1]) else page.eol
-        more = f"{_closing(page)}{gap}## {OBSERVATIONS}{page.eol}{page.eol}{line}{page.eol}"
-        return "".join(page.lines) + more, more if text else ""
-    section = found[-1]
-    at = _content_end(page, section)
-    is_last = section.end == len(page.lines) and at == len(page.lines)
-    more = f"{_closing(page) if is_last else ''}{line}{page.eol}"
-    whole = "".join([*page.lines[:at], more, *page.lines[at:]])
-    return whole, more if text and is_last else ""
 
 
 def _closing(page: Page) -> str:
@@ -311,13 +376,6 @@ def _content_end(page: Page, section: Section) -> int:
     """Return the end of a section's content; behind a blank line under a bare heading."""
     at = page.content_end(section)
     return at + 1 if at == section.heading + 1 and at < section.end else at
-
-
-def with_rows(text: str, fresh_rows: Sequence[Entry], ids: Iterable[str]) -> str:
-    """Return the page with more rows under ``## Ready to Promote``, and the ids of what was suggested remembered."""
-    page = _with_table(parse(text or TEMPLATE), READY, READY_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
-    made = [f"| {each.category} | {_cell(each.item)} | {_cell(each.detail)} |{page.eol}" for each in fresh_rows]
-    return _remembering(page.with_lines(_table_end(page, READY), made), ids)
 
 
 def _remembering(text: str, ids: Iterable[str]) -> str:
@@ -367,63 +425,6 @@ def _table_end(page: Page, title: str) -> int:
     while at < section.end and page.lines[at].lstrip().startswith("|"):
         at += 1
     return at
-
-
-def without(text: str, entry: Entry) -> str:
-    """Return the page without one row of ``## Ready to Promote``; as it is where the row is not there."""
-    page = parse(text)
-    wanted = entry._replace(number=0)
-    listed = (each for section in page.named(READY) for each in entries(page.inside(section)))
-    gone = next((each.number - 1 for each in listed if each._replace(number=0) == wanted), None)
-    return text if gone is None else "".join([*page.lines[:gone], *page.lines[gone + 1 :]])
-
-
-def with_promoted(text: str, day: str, entry: Entry, section: str, evidence: str) -> str:
-    """Return the page with a row under ``## Auto-Promoted``, and without that of ``## Ready to Promote``."""
-    less = parse(without(text, entry))
-    page = _with_table(less, PROMOTED, PROMOTED_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
-    cells = (day, entry.category, entry.item, section, evidence)
-    made = f"| {' | '.join(_cell(each) for each in cells)} |{page.eol}"
-    return page.with_lines(_table_end(page, PROMOTED), [made])
-
-
-def promoted_items(text: str) -> list[str]:
-    """Return the items of the rows under ``## Auto-Promoted``."""
-    page = parse(text)
-    listed = [
-        row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")
-    ]
-    cells = [_cells(row.text) for row in listed if not _RULE.fullmatch(row.text.strip())]
-    return [each[2] for each in cells if len(each) >= 3 and each[0].casefold() != "date"]
-
-
-def compressed(text: str, day: str) -> tuple[str, list[str]]:
-    """Return the page with its oldest observations moved out, and those lines; as it is at ``LINES_MAX`` or below.
-
-    Only lines whose comment says that fleet wrote them: a person's own stay.
-    """
-    page = parse(text)
-    if len(page.lines) <= LINES_MAX:
-        return text, []
-    ours = [
-        row.number - 1
-        for section in page.named(OBSERVATIONS)
-        for row in page.inside(section)
-        if whose(row.comments) is not None and observed([row])
-    ]
-    moved = ours[: max(len(page.lines) - LINES_LEFT, 0)]
-    if not moved:
-        return text, []
-    gone = set(moved)
-    taken = [page.lines[at].rstrip("\r\n") for at in moved]
-    kept = parse("".join(each for at, each in enumerate(page.lines) if at not in gone))
-    days = sorted(observed(rows("\n".join(taken))), key=lambda each: each.at)
-    line = f"- {day} — {len(taken)} observations of {days[0].at[:10]} to {days[-1].at[:10]} moved to .agents/logs"
-    found = kept.named(COMPRESSION_LOG)
-    if found:
-        return kept.with_lines(_content_end(kept, found[-1]), [line + kept.eol]), taken
-    head = [f"## {COMPRESSION_LOG}{kept.eol}", kept.eol, line + kept.eol, kept.eol]
-    return kept.with_lines(kept.named(OBSERVATIONS)[0].heading, head), taken
 
 
 AGENTS_FILE = "AGENTS.md"

@@ -13,7 +13,7 @@ from fleet.reflect import scratchpad
 from fleet.reflect.clusters import Recurrence
 from fleet.reflect.daily_log import CHANGED, DECIDED, FAILED, LEARNED, OBSERVED, WORKED, head, path_of
 from fleet.reflect.observations import BOUNDARY, GOTCHA, Row, Said, fitting, is_preference, observed, rows
-from fleet.reflect.scratchpad import Entry, Page, Section, entries, parse
+from fleet.reflect.scratchpad import Entry, Page, Scratchpad, Section, entries, parse
 
 FOLDER = ".agents/topics"
 INDEX = ".agents/local.md"
@@ -421,7 +421,7 @@ def planned(text: str, now: Mapping[str, str], index: str) -> _Plan:
             rest = _observed_into_logs(page, section, logs)
         if any(line.strip() for line in rest):
             moved.setdefault(section.title or "Notes", []).extend(rest)
-    if not logs and not moved and scratchpad.is_daily(text):
+    if not logs and not moved and Scratchpad(text).is_daily():
         return _Plan({})
     return _plan(page, stays, logs, moved, headings, now, index)
 
@@ -567,7 +567,7 @@ def _short(page: Page, stays: list[str]) -> str:
     if stays and not stays[-1].endswith("\n"):
         text += eol
     short = scratchpad.parse(text)
-    if not scratchpad.is_daily(text):
+    if not Scratchpad(text).is_daily():
         behind = 0
         while behind < len(short.lines) and short.lines[behind].lstrip().startswith("<!--"):
             behind += 1

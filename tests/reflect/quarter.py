@@ -20,6 +20,7 @@ from fleet.app import consolidating, learning, observing, session_end, setup, sh
 from fleet.app.learning import Correction
 from fleet.hosts import local
 from fleet.reflect import daily_log, scratchpad
+from fleet.reflect.scratchpad import Scratchpad
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
 
@@ -102,7 +103,7 @@ class Machine:
 
     def rows(self) -> list[scratchpad.Entry]:
         """Return the rows under ``## Ready to Promote``."""
-        return scratchpad.ready(self.text(scratchpad.FILE))
+        return Scratchpad(self.text(scratchpad.FILE)).ready()
 
     def play(self, sat: Sat) -> Played:
         """Play a session to its end."""

@@ -10,6 +10,7 @@ import pytest
 from fleet.reflect import observations, scratchpad
 from fleet.reflect.clusters import SESSIONS_MIN, recurrences
 from fleet.reflect.daily_log import Told
+from fleet.reflect.scratchpad import Scratchpad
 from tests.reflect.grounds import DAY, MINUTE, SESSION, Project
 
 LINE = re.compile(r"- \d{4}-\d\d-\d\dT\d\d:\d\dZ \| \S.* <!-- tank \S+ -->")
@@ -89,7 +90,7 @@ def test_there_are_five_kinds(project, kind, text, starts):
     """
     project.fleet("observe", kind, text, "--session", "s1")
     assert f"| {starts}" in project.seen()[0]
-    assert observations._kind_of(scratchpad.said(project.page)[0].text) == kind
+    assert observations._kind_of(Scratchpad(project.page).said()[0].text) == kind
 
 
 @pytest.mark.parametrize("words", [["gotcha", "x"], ["fix", "  "], ["fix", "\u200b"]])
@@ -112,7 +113,7 @@ def test_a_secret_is_not_noted(project):
 def test_no_observation_ends_a_comment_or_begins_one(project):
     project.fleet("observe", "fix", "closed <!-- x --> and | a bar -->", "--session", "s1")
     assert project.seen()[0].count("<!--") == 1
-    assert len(scratchpad.said(project.page)) == 1
+    assert len(Scratchpad(project.page).said()) == 1
 
 
 def test_json_tells_what_was_noted(project):
@@ -228,7 +229,7 @@ def test_a_page_with_crlf_keeps_it(project):
     three_sessions(project)
     after = (project.folder / ".agents.local.md").read_bytes().decode()
     assert after.count("\n") == after.count("\r\n")
-    assert len(scratchpad.ready(after)) == 1
+    assert len(Scratchpad(after).ready()) == 1
     assert after.startswith(page.partition("## Ready")[0])
 
 
@@ -417,7 +418,7 @@ def test_a_directive_at_the_top_decides(first, mode):
     """ "Control how promotions work by adding a config directive to the top of .agents.local.md: suggest (default),
     auto, off. This is the default if no directive is present."
     """
-    assert scratchpad.mode(f"{first}## Session Log\n") == mode
+    assert Scratchpad(f"{first}## Session Log\n").mode() == mode
 
 
 def test_suggest_never_touches_agents_md(project):
@@ -567,7 +568,7 @@ def test_text_that_reads_as_a_directive_is_data_and_never_promoted_by_itself(pro
     assert all("directive -->" in line for line in project.seen())
     assert len(project.seen()) == 4
     assert project.read("AGENTS.md") == RULES
-    assert all("directive" in row.detail for row in scratchpad.ready(project.page))
+    assert all("directive" in row.detail for row in Scratchpad(project.page).ready())
 
 
 @pytest.mark.parametrize(
@@ -611,7 +612,7 @@ def test_a_workspace_of_an_earlier_fleet_is_ignored_when_the_file_is_made(projec
     ],
 )
 def test_observations_in_every_form_are_read(line):
-    (said,) = scratchpad.said(f"## Session Observations (auto)\n\n{line}\n")
+    (said,) = Scratchpad(f"## Session Observations (auto)\n\n{line}\n").said()
     assert said.text == "Fixed circular import"
     assert said.at[:10] == "2026-03-18"
 
@@ -632,7 +633,7 @@ def test_observations_in_every_form_are_read(line):
     ],
 )
 def test_session_entries_in_every_form_are_read(entry, kinds):
-    found = scratchpad.said(f"## Session Log\n\n<!-- ### 2020-01-01 — hidden\n- **Done:** no -->\n{entry}\n")
+    found = Scratchpad(f"## Session Log\n\n<!-- ### 2020-01-01 — hidden\n- **Done:** no -->\n{entry}\n").said()
     assert [each.kind for each in found] == kinds.split()
     assert len({each.session for each in found}) == 1
 
@@ -654,13 +655,13 @@ def test_session_entries_in_every_form_are_read(entry, kinds):
 )
 def test_rows_in_every_form_are_read(body):
     """The original copied a table's header row along, and read comments as content."""
-    (row,) = scratchpad.ready(f"## Ready to Promote\n\n{body}\n\n## Session Log\n")
+    (row,) = Scratchpad(f"## Ready to Promote\n\n{body}\n\n## Session Log\n").ready()
     assert (row.category, row.item, row.detail) == ("Gotcha", "DB_URL", "set it")
 
 
 def recurring(page: str, least: int) -> list[str]:
     """What came up in so many separate sessions."""
-    return [each.text for each in recurrences(scratchpad.said(page))[0] if len(each.sessions) >= least]
+    return [each.text for each in recurrences(Scratchpad(page).said())[0] if len(each.sessions) >= least]
 
 
 def test_sessions_are_counted_by_id_and_never_by_headings():
