@@ -467,11 +467,11 @@ def _judged(call: Call, payload: Payload) -> Reply:
                 with call.guarded("what was fixed is not noted"):
                     _observing().note(call, "fix", f"Fixed: {red}")
             if won:
-                from fleet.learn import journal
+                from fleet.learn.journal import Journal
 
                 with opened(call) as workspace:
                     for mutation in won:
-                        journal.record_success(workspace, call.agent, mutation, payload.command)
+                        Journal(workspace, call.agent).record_success(mutation, payload.command)
         return reply
     if payload.path and payload.tool in EDITING_TOOLS:
         AttemptLog(call.root, call.agent).note_edit(call.thread, payload.path)

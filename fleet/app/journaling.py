@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fleet.app import observing
 from fleet.app.searching import search
 from fleet.learn import counting, journal
-from fleet.learn.journal import Declared, Open, Proposal
+from fleet.learn.journal import Declared, Journal, Open, Proposal
 from fleet.recall.search import Answer
 from fleet.store.workspace import Workspace
 
@@ -47,20 +47,20 @@ def declare(
     # Asked before it is declared: else the declaration itself would be the best answer.
     is_oracle = bool(failed) and journal.find(workspace, code).code == ORACLE
     known = search(workspace, failed, limit=ORACLE_HITS) if is_oracle else None
-    declared = journal.declare(workspace, agent, session, code, failed, switch, why)
+    declared = Journal(workspace, agent).declare(session, code, failed, switch, why)
     observing.noted(workspace, agent, session, "dead-end", f"Dead end: {declared.failed} — {switch}")
     return declared, known
 
 
 def handover(workspace: Workspace, agent: str, session: str) -> Handover:
     """Return the end of this branch's journal, and what is open."""
-    path, branch = journal.of_branch(workspace, agent)
+    path, branch = Journal(workspace, agent).of_branch()
     return Handover(
         agent,
         branch,
         path,
-        journal.last_lines(workspace, agent),
-        journal.open_attempts(workspace, agent, session),
+        Journal(workspace, agent).last_lines(),
+        Journal(workspace, agent).open_attempts(session),
         counting.unfilled(workspace, agent),
-        journal.proposals(workspace, agent),
+        Journal(workspace, agent).proposals(),
     )

@@ -17,7 +17,7 @@ import msgspec
 from fleet.app import consolidating, inbox, learning, reflecting, session_end, sharing, starting, tidying
 from fleet.app.learning import Correction
 from fleet.hosts import local
-from fleet.learn import journal
+from fleet.learn.journal import Journal
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.recall.wording import counted
 from fleet.reflect import consolidation, memory_md, records
@@ -306,8 +306,8 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
 
 def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Make lessons of mutations that worked, and let what has the evidence enter the memories."""
-    won = journal.proposals(workspace, agent)
-    texts = [journal.as_pattern(workspace, agent, each) for each in won]
+    won = Journal(workspace, agent).proposals()
+    texts = [Journal(workspace, agent).as_pattern(each) for each in won]
     read = counted(len(won), "mutation that worked", "mutations that worked")
     if is_trial:
         left = ("which lessons enter a memory is told when it is done",)

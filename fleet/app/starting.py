@@ -14,8 +14,9 @@ from pathlib import Path
 
 from fleet.app import finding, guarding, reflecting
 from fleet.app.finding import sources
-from fleet.learn import counting, journal
+from fleet.learn import counting
 from fleet.learn.attempts import AttemptLog
+from fleet.learn.journal import Journal
 from fleet.model import names
 from fleet.model.errors import DiskError
 from fleet.model.pattern import Pattern
@@ -269,7 +270,7 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
     if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
         lines += trust.sentences(each for each in workspace.trust.held() if each.is_asked)
     lines += reflecting.to_review(clusters.last_weighed(workspace))
-    for each in journal.proposals(workspace, agent):
+    for each in Journal(workspace, agent).proposals():
         lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")
     return lines
 

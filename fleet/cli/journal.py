@@ -10,7 +10,7 @@ from fleet.app.journaling import Handover
 from fleet.cli import completing, output
 from fleet.learn import journal
 from fleet.learn import journal as log
-from fleet.learn.journal import Declared, Open, Proposal
+from fleet.learn.journal import Declared, Journal, Open, Proposal
 from fleet.model.errors import DiskError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
@@ -128,12 +128,12 @@ def _mutate(
             return
         who, named = output.agent_in(workspace, agent, or_guest=True), output.session_named(session)
         if proposed:
-            _tell_proposals(journal.proposals(workspace, who), as_json=as_json)
+            _tell_proposals(Journal(workspace, who).proposals(), as_json=as_json)
         elif drop:
-            dropped = journal.drop(workspace, who, drop)
+            dropped = Journal(workspace, who).drop(drop)
             output.tell({"dropped": dropped.id}, f"{dropped.id} is proposed no more", as_json=as_json)
         elif worked:
-            event = journal.worked(workspace, who, named, "")
+            event = Journal(workspace, who).worked(named, "")
             text = f"{event['code']} ({event['name']}) worked: recorded, and proposed as a lesson"
             output.tell({"worked": event["id"]}, f"{text}. `fleet mutate --proposed` has the command", as_json=as_json)
         else:
@@ -199,7 +199,7 @@ def _journal(
     """Add an entry to the journal of this branch: durable before this returns."""
     told = log.Entry(title, intent, approach, failed or (), after or (), ok or (), state)
     with output.opened(directory) as workspace:
-        written = log.write(workspace, output.agent_in(workspace, agent, or_guest=True), told)
+        written = log.Journal(workspace, output.agent_in(workspace, agent, or_guest=True)).write(told)
         where = written.path.relative_to(workspace.root).as_posix()
         output.tell(
             {"journal": where, "branch": output.cleaned(written.branch)},

@@ -55,63 +55,6 @@ class _Written(NamedTuple):
     secrets: tuple[str, ...]
 
 
-def write(workspace: Workspace, agent: str, told: Entry) -> _Written:
-    """Add an entry to the journal of the branch, durable before this returns.
-
-    Raises:
-        UsageError: no title, or nothing can be written here.
-        RefusedError: a field is too long.
-        DiskError: it did not reach the disk.
-    """
-    screened = _Screened()
-    title = screened.line("title", told.title)
-    if not title:
-        raise UsageError("--title has no words in it; nothing was written. Say what you worked on")
-    failed = [f"❌ Failed: {text}" for text in screened.lines("failed", told.failed)]
-    after = [f"→ {text}" for text in screened.lines("next", told.next)]
-    # As many of both: what was done after each failure. Else no one can say which belongs to which.
-    steps = (
-        [row for pair in zip(failed, after, strict=True) for row in pair]
-        if len(failed) == len(after)
-        else failed + after
-    )
-    rows = [
-        f"## {_now(workspace)} — {title}",
-        *(f"{label}: {text}" for label, text in screened.labelled(Intent=told.intent, Approach=told.approach)),
-        *steps,
-        *(f"✅ {text}" for text in screened.lines("ok", told.ok)),
-        *(f"Current state: {text}" for _, text in screened.labelled(state=told.state)),
-    ]
-    path, branch = _append(workspace, agent, "\n".join(rows))
-    return _Written(path, branch, tuple(sorted(screened.secrets)))
-
-
-def _append(workspace: Workspace, agent: str, block: str, *, is_new: bool = True) -> tuple[Path, str]:
-    """Add a screened block to the journal of the branch; return its path and the branch.
-
-    ``is_new``: an empty line goes before it; otherwise it belongs to what the journal ends with.
-    """
-    if workspace.is_read_only:
-        raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
-    with workspace.log_lock(agent):
-        path, branch = of_branch(workspace, agent)
-        known = workspace.files.read(path)
-        head = "" if known else f"# JOURNAL — {branch}\n\n"
-        gap = "\n" if known and is_new and not known.endswith(b"\n\n") else ""
-        workspace.files.append(path, f"{head}{gap}{block}\n".encode())
-    return path, branch
-
-
-def of_branch(workspace: Workspace, agent: str) -> tuple[Path, str]:
-    """Return the journal of the branch that the workspace is on, whether it is there or not, and the branch."""
-    branch = _branch_of(workspace.root)
-    first = workspace.home(agent) / FILE_NAME
-    owner = _owner(workspace.files.read(first))
-    if owner in ("", branch):
-        return first, branch
-    return workspace.home(agent) / FOLDER / f"{_slug(branch)}.md", branch
-
-
 def all_of(home: Path) -> list[Path]:
     """Return the journals in an agent's folder, the first one before the others. Links are left alone."""
     others = home / FOLDER
@@ -119,15 +62,6 @@ def all_of(home: Path) -> list[Path]:
     if others.is_dir() and not others.is_symlink():
         found += sorted(others.glob("*.md"))
     return [path for path in found if path.is_file() and not path.is_symlink()]
-
-
-def last_lines(workspace: Workspace, agent: str, count: int = HANDOVER_LINES) -> list[str]:
-    """Return the end of the journal of the branch, each line fit to leave."""
-    path, _ = of_branch(workspace, agent)
-    text = workspace.files.read(path).decode("utf-8-sig", "replace")
-    # Screened whole: a secret may run over two lines.
-    clean = screening.redact(screening.strip_controls(text.replace("\r\n", "\n")))
-    return [screening.for_terminal(line) for line in clean.rstrip("\n").split("\n")[-count:]] if clean.strip() else []
 
 
 def _branch_of(root: Path) -> str:
@@ -295,6 +229,201 @@ class Open(NamedTuple):
     is_closed: bool
 
 
+class Journal:
+    """Journals of an agent, and the mutations that it declares in them."""
+
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace = workspace
+        self._agent = agent
+
+    def write(self, told: Entry) -> _Written:
+        """Add an entry to the journal of the branch, durable before this returns.
+
+        Raises:
+            UsageError: no title, or nothing can be written here.
+            RefusedError: a field is too long.
+            DiskError: it did not reach the disk.
+        """
+        screened = _Screened()
+        title = screened.line("title", told.title)
+        if not title:
+            raise UsageError("--title has no words in it; nothing was written. Say what you worked on")
+        failed = [f"❌ Failed: {text}" for text in screened.lines("failed", told.failed)]
+        after = [f"→ {text}" for text in screened.lines("next", told.next)]
+        # As many of both: what was done after each failure. Else no one can say which belongs to which.
+        steps = (
+            [row for pair in zip(failed, after, strict=True) for row in pair]
+            if len(failed) == len(after)
+            else failed + after
+        )
+        rows = [
+            f"## {_now(self._workspace)} — {title}",
+            *(f"{label}: {text}" for label, text in screened.labelled(Intent=told.intent, Approach=told.approach)),
+            *steps,
+            *(f"✅ {text}" for text in screened.lines("ok", told.ok)),
+            *(f"Current state: {text}" for _, text in screened.labelled(state=told.state)),
+        ]
+        path, branch = self._append("\n".join(rows))
+        return _Written(path, branch, tuple(sorted(screened.secrets)))
+
+    def _append(self, block: str, *, is_new: bool = True) -> tuple[Path, str]:
+        """Add a screened block to the journal of the branch; return its path and the branch.
+
+        ``is_new``: an empty line goes before it; otherwise it belongs to what the journal ends with.
+        """
+        if self._workspace.is_read_only:
+            raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
+        with self._workspace.log_lock(self._agent):
+            path, branch = self.of_branch()
+            known = self._workspace.files.read(path)
+            head = "" if known else f"# JOURNAL — {branch}\n\n"
+            gap = "\n" if known and is_new and not known.endswith(b"\n\n") else ""
+            self._workspace.files.append(path, f"{head}{gap}{block}\n".encode())
+        return path, branch
+
+    def of_branch(self) -> tuple[Path, str]:
+        """Return the journal of the branch that the workspace is on, whether it is there or not, and the branch."""
+        branch = _branch_of(self._workspace.root)
+        first = self._workspace.home(self._agent) / FILE_NAME
+        owner = _owner(self._workspace.files.read(first))
+        if owner in ("", branch):
+            return first, branch
+        return self._workspace.home(self._agent) / FOLDER / f"{_slug(branch)}.md", branch
+
+    def last_lines(self, count: int = HANDOVER_LINES) -> list[str]:
+        """Return the end of the journal of the branch, each line fit to leave."""
+        path, _ = self.of_branch()
+        text = self._workspace.files.read(path).decode("utf-8-sig", "replace")
+        # Screened whole: a secret may run over two lines.
+        clean = screening.redact(screening.strip_controls(text.replace("\r\n", "\n")))
+        return (
+            [screening.for_terminal(line) for line in clean.rstrip("\n").split("\n")[-count:]] if clean.strip() else []
+        )
+
+    def declare(self, session: str, code: str, failed: str, switch: str, why: str) -> Declared:
+        """Declare a mutation: into the journal, durable, and the closed doors are open for one more try.
+
+        Without a session it counts for all sessions of the agent: a command line does not know the host's.
+
+        Raises:
+            UsageError: an unknown code, or a field without words.
+            RefusedError: a field is too long.
+            DiskError: it did not reach the disk.
+        """
+        strategy = find(self._workspace, code)
+        screened = _Screened()
+        texts = {
+            name: screened.line(name, text) for name, text in (("failed", failed), ("switch", switch), ("why", why))
+        }
+        if empty := next((name for name, text in texts.items() if not text), ""):
+            raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
+        limit = self._workspace.config.attempts.limit
+        stuck = _stuck(AttemptLog(self._workspace.root, self._agent).state().of(session), limit)
+        times = max((streak.count for streak in stuck), default=0)
+        block = _block(strategy, times, texts["failed"], texts["switch"], texts["why"])
+        path, _ = self._append(block)
+        declared = Declared(
+            id=f"m-{self._workspace.world.entropy(4).hex()}",
+            strategy=strategy,
+            path=path,
+            block=block,
+            failed=texts["failed"],
+            opened=tuple(dict.fromkeys(streak.family for streak in stuck)),
+            secrets=tuple(sorted(screened.secrets)),
+        )
+        AttemptLog(self._workspace.root, self._agent).append(
+            {
+                "event": "declared",
+                "id": declared.id,
+                "session": session,
+                "families": list(declared.opened),
+                "code": strategy.code,
+                "name": strategy.name,
+                **texts,
+                "at_ns": self._workspace.world.wall_ms() * 1_000_000,
+            },
+        )
+        return declared
+
+    def record_success(self, mutation: "Event", proof: str) -> None:
+        """Note that a mutation worked: in the log of attempts, and as a line of the journal.
+
+        ``proof``: what shows it: a command, or the agent's words.
+        """
+        keys = ("id", "session", "code", "name", "failed", "switch", "why", "at_ns")
+        won = {key: mutation.get(key, "") for key in keys} | {"event": "won"}
+        AttemptLog(self._workspace.root, self._agent).append(won)
+        about = f"{won['code']} ({won['name']}) worked on: {_short(won['failed'])}"
+        shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
+        self._append(f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
+
+    def worked(self, session: str, proof: str) -> "Event":
+        """Record, on the agent's word, that the newest declared mutation worked; return it.
+
+        Raises:
+            NoError: none is waiting.
+        """
+        waiting = [
+            event
+            for event in AttemptLog(self._workspace.root, self._agent).state().declared.values()
+            if not session or event.get("session") in ("", session)
+        ]
+        if not waiting:
+            raise NoError("no declared mutation waits for its success; nothing was written")
+        self.record_success(waiting[-1], _Screened().line("ok", proof))
+        return waiting[-1]
+
+    def proposals(self) -> list[Proposal]:
+        """Return the mutations that worked and are no pattern yet, oldest first, each with a ready command."""
+        won = AttemptLog(self._workspace.root, self._agent).state().won
+        if not won:
+            return []
+        logged = self._workspace.files.read(self._workspace.home(self._agent) / "corrections.md")
+        return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
+
+    def as_pattern(self, won: Proposal) -> str:
+        """Return the lesson of a mutation that worked: "When ...
+
+        fails with ..., ...", where the log knows the error.
+        """
+        error = AttemptLog(self._workspace.root, self._agent).error_before(won.id)
+        failed, switch = _short(won.failed), _short(won.switch)
+        return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
+
+    def drop(self, prefix: str) -> Proposal:
+        """Propose a mutation no more.
+
+        Raises:
+            NoError: no proposal begins like this, or more than one.
+        """
+        wanted = prefix if prefix.startswith("m-") else f"m-{prefix}"
+        found = [each for each in self.proposals() if each.id.startswith(wanted)]
+        if len(found) != 1:
+            raise NoError(
+                f"{len(found) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
+                "`fleet mutate --proposed` lists them"
+            )
+        AttemptLog(self._workspace.root, self._agent).append({"event": "dropped", "id": found[0].id})
+        return found[0]
+
+    def open_attempts(self, session: str = "") -> list[Open]:
+        """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
+        settings = self._workspace.config.attempts
+        found = AttemptLog(self._workspace.root, self._agent).state().of(session)
+        found.sort(key=lambda streak: streak.last.at_ns, reverse=True)
+        return [
+            Open(
+                streak.session,
+                streak.family,
+                streak.last.command,
+                streak.said,
+                streak.count,
+                streak.count >= settings.limit and not streak.is_open and not settings.off,
+            )
+            for streak in found[:STREAKS_SHOWN_MAX]
+        ]
+
+
 def message(blocked: "Blocked") -> str:
     """Return the text for an agent whose command is stopped: what happened, what it means, and the ways out."""
     rows = [
@@ -345,50 +474,6 @@ def find(workspace: Workspace, said: str) -> Strategy:
     )
 
 
-def declare(workspace: Workspace, agent: str, session: str, code: str, failed: str, switch: str, why: str) -> Declared:
-    """Declare a mutation: into the journal, durable, and the closed doors are open for one more try.
-
-    Without a session it counts for all sessions of the agent: a command line does not know the host's.
-
-    Raises:
-        UsageError: an unknown code, or a field without words.
-        RefusedError: a field is too long.
-        DiskError: it did not reach the disk.
-    """
-    strategy = find(workspace, code)
-    screened = _Screened()
-    texts = {name: screened.line(name, text) for name, text in (("failed", failed), ("switch", switch), ("why", why))}
-    if empty := next((name for name, text in texts.items() if not text), ""):
-        raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
-    limit = workspace.config.attempts.limit
-    stuck = _stuck(AttemptLog(workspace.root, agent).state().of(session), limit)
-    times = max((streak.count for streak in stuck), default=0)
-    block = _block(strategy, times, texts["failed"], texts["switch"], texts["why"])
-    path, _ = _append(workspace, agent, block)
-    declared = Declared(
-        id=f"m-{workspace.world.entropy(4).hex()}",
-        strategy=strategy,
-        path=path,
-        block=block,
-        failed=texts["failed"],
-        opened=tuple(dict.fromkeys(streak.family for streak in stuck)),
-        secrets=tuple(sorted(screened.secrets)),
-    )
-    AttemptLog(workspace.root, agent).append(
-        {
-            "event": "declared",
-            "id": declared.id,
-            "session": session,
-            "families": list(declared.opened),
-            "code": strategy.code,
-            "name": strategy.name,
-            **texts,
-            "at_ns": workspace.world.wall_ms() * 1_000_000,
-        },
-    )
-    return declared
-
-
 def _stuck(streaks: "list[Streak]", limit: int) -> "list[Streak]":
     """Return what a declaration speaks of: closed doors; where there are none, what has failed at all."""
     return [streak for streak in streaks if streak.count >= limit] or streaks
@@ -405,45 +490,6 @@ def _block(strategy: Strategy, times: int, failed: str, switch: str, why: str) -
     return "\n".join(rows)
 
 
-def record_success(workspace: Workspace, agent: str, mutation: "Event", proof: str) -> None:
-    """Note that a mutation worked: in the log of attempts, and as a line of the journal.
-
-    ``proof``: what shows it: a command, or the agent's words.
-    """
-    keys = ("id", "session", "code", "name", "failed", "switch", "why", "at_ns")
-    won = {key: mutation.get(key, "") for key in keys} | {"event": "won"}
-    AttemptLog(workspace.root, agent).append(won)
-    about = f"{won['code']} ({won['name']}) worked on: {_short(won['failed'])}"
-    shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
-    _append(workspace, agent, f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
-
-
-def worked(workspace: Workspace, agent: str, session: str, proof: str) -> "Event":
-    """Record, on the agent's word, that the newest declared mutation worked; return it.
-
-    Raises:
-        NoError: none is waiting.
-    """
-    waiting = [
-        event
-        for event in AttemptLog(workspace.root, agent).state().declared.values()
-        if not session or event.get("session") in ("", session)
-    ]
-    if not waiting:
-        raise NoError("no declared mutation waits for its success; nothing was written")
-    record_success(workspace, agent, waiting[-1], _Screened().line("ok", proof))
-    return waiting[-1]
-
-
-def proposals(workspace: Workspace, agent: str) -> list[Proposal]:
-    """Return the mutations that worked and are no pattern yet, oldest first, each with a ready command."""
-    won = AttemptLog(workspace.root, agent).state().won
-    if not won:
-        return []
-    logged = workspace.files.read(workspace.home(agent) / "corrections.md")
-    return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
-
-
 def _proposal(event: "Event") -> Proposal:
     code, name, failed, switch, why = (
         one_line(redact(for_terminal(str(event.get(key, ""))))) for key in ("code", "name", "failed", "switch", "why")
@@ -456,48 +502,6 @@ def _proposal(event: "Event") -> Proposal:
     }
     command = " ".join(["fleet correct", *(f"{option} {shlex.quote(text)}" for option, text in words.items())])
     return Proposal(str(event["id"]), code, name, failed, switch, why, command)
-
-
-def as_pattern(workspace: Workspace, agent: str, won: Proposal) -> str:
-    """Return the lesson of a mutation that worked: "When ... fails with ..., ...", where the log knows the error."""
-    error = AttemptLog(workspace.root, agent).error_before(won.id)
-    failed, switch = _short(won.failed), _short(won.switch)
-    return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
-
-
-def drop(workspace: Workspace, agent: str, prefix: str) -> Proposal:
-    """Propose a mutation no more.
-
-    Raises:
-        NoError: no proposal begins like this, or more than one.
-    """
-    wanted = prefix if prefix.startswith("m-") else f"m-{prefix}"
-    found = [each for each in proposals(workspace, agent) if each.id.startswith(wanted)]
-    if len(found) != 1:
-        raise NoError(
-            f"{len(found) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
-            "`fleet mutate --proposed` lists them"
-        )
-    AttemptLog(workspace.root, agent).append({"event": "dropped", "id": found[0].id})
-    return found[0]
-
-
-def open_attempts(workspace: Workspace, agent: str, session: str = "") -> list[Open]:
-    """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
-    settings = workspace.config.attempts
-    found = AttemptLog(workspace.root, agent).state().of(session)
-    found.sort(key=lambda streak: streak.last.at_ns, reverse=True)
-    return [
-        Open(
-            streak.session,
-            streak.family,
-            streak.last.command,
-            streak.said,
-            streak.count,
-            streak.count >= settings.limit and not streak.is_open and not settings.off,
-        )
-        for streak in found[:STREAKS_SHOWN_MAX]
-    ]
 
 
 def _short(text: str) -> str:

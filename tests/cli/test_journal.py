@@ -6,6 +6,7 @@ import pytest
 
 from fleet.learn import journal
 from fleet.learn.attempts import AttemptLog
+from fleet.learn.journal import Journal
 from fleet.store.workspace import Workspace
 
 SAID = ("--failed", "the full pipeline", "--switch", "the first step", "--why", "it is too large")
@@ -26,7 +27,7 @@ def succeed(stage):
     """Note a success as a hook does."""
     workspace = Workspace(stage.folder / "tank")
     for event in AttemptLog(workspace.root, "tank").note_success("s-1", "pytest -q"):
-        journal.record_success(workspace, "tank", event, "pytest -q")
+        Journal(workspace, "tank").record_success(event, "pytest -q")
     workspace.close()
 
 

@@ -11,7 +11,7 @@ from fleet.app import learning
 from fleet.learn import journal
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.corrections import Correction
-from fleet.learn.journal import Entry
+from fleet.learn.journal import Entry, Journal
 from fleet.model.errors import NoError, RefusedError, UsageError
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
@@ -53,7 +53,7 @@ def succeed(workspace, command="pytest -q", session="s-1"):
     """Note a success as a hook does; return the ids of the mutations that it shows to have worked."""
     won = AttemptLog(workspace.root, AGENT).note_success(session, command)
     for event in won:
-        journal.record_success(workspace, AGENT, event, command)
+        Journal(workspace, AGENT).record_success(event, command)
     return [event["id"] for event in won]
 
 
@@ -66,7 +66,7 @@ def stopped(workspace, command="pytest -q", session="s-1"):
 
 def test_an_entry_reads_as_the_format_says(workspace):
     told = Entry("Title", "why", "how", ["one", "two"], ["then a", "then b"], ["green"], "merged")
-    written = journal.write(workspace, AGENT, told)
+    written = Journal(workspace, AGENT).write(told)
     assert text_of(written.path) == (
         "# JOURNAL — main\n\n## 2026-03-17 14:30 — Title\nIntent: why\nApproach: how\n❌ Failed: one\n→ then a\n"
         "❌ Failed: two\n→ then b\n✅ green\nCurrent state: merged\n"
@@ -75,7 +75,7 @@ def test_an_entry_reads_as_the_format_says(workspace):
 
 
 def test_what_is_not_said_has_no_line_and_unequal_numbers_are_not_paired(workspace):
-    written = journal.write(workspace, AGENT, Entry("T", failed=["a", "b"], next=["c"], ok=[" "]))
+    written = Journal(workspace, AGENT).write(Entry("T", failed=["a", "b"], next=["c"], ok=[" "]))
     assert text_of(written.path).endswith("— T\n❌ Failed: a\n❌ Failed: b\n→ c\n")
 
 
@@ -83,8 +83,8 @@ def test_entries_follow_each_other_and_a_persons_text_stays(workspace):
     path = workspace.home(AGENT) / "JOURNAL.md"
     path.parent.mkdir(parents=True)
     path.write_text("# JOURNAL — main\n\n## mine\nno line end")
-    journal.write(workspace, AGENT, Entry("A"))
-    journal.write(workspace, AGENT, Entry("B"))
+    Journal(workspace, AGENT).write(Entry("A"))
+    Journal(workspace, AGENT).write(Entry("B"))
     rest = "\n\n## 2026-03-17 14:30 — A\n\n## 2026-03-17 14:30 — B\n"
     assert text_of(path) == "# JOURNAL — main\n\n## mine\nno line end" + rest
 
@@ -92,7 +92,7 @@ def test_entries_follow_each_other_and_a_persons_text_stays(workspace):
 @pytest.mark.parametrize("title", ["", "  \n", "\u200b"])
 def test_an_entry_without_a_title_is_refused(workspace, title):
     with pytest.raises(UsageError, match="nothing was written"):
-        journal.write(workspace, AGENT, Entry(title, "x"))
+        Journal(workspace, AGENT).write(Entry(title, "x"))
     assert not workspace.home(AGENT).exists()
 
 
@@ -106,7 +106,7 @@ def test_an_entry_is_screened_and_cannot_break_out(workspace):
         [],
         f"{Path.home()}/x",
     )
-    written = journal.write(workspace, AGENT, told)
+    written = Journal(workspace, AGENT).write(told)
     text = text_of(written.path)
     assert written.secrets
     assert SECRET not in text
@@ -117,7 +117,7 @@ def test_an_entry_is_screened_and_cannot_break_out(workspace):
 
 def test_a_field_that_is_too_long_is_refused_and_nothing_is_written(workspace):
     with pytest.raises(RefusedError):
-        journal.write(workspace, AGENT, Entry("T", "x" * 9_000))
+        Journal(workspace, AGENT).write(Entry("T", "x" * 9_000))
     assert not workspace.home(AGENT).exists()
 
 
@@ -169,11 +169,11 @@ def test_a_real_repository_and_a_real_worktree(tmp_path):
 
 def test_each_branch_has_its_journal_and_the_first_one_the_usual_name(workspace):
     on_branch(workspace.root, "ref: refs/heads/feature/x\n")
-    first = journal.write(workspace, AGENT, Entry("A"))
+    first = Journal(workspace, AGENT).write(Entry("A"))
     on_branch(workspace.root, "ref: refs/heads/main\n")
-    second = journal.write(workspace, AGENT, Entry("B"))
+    second = Journal(workspace, AGENT).write(Entry("B"))
     on_branch(workspace.root, "ref: refs/heads/feature/x\n")
-    third = journal.write(workspace, AGENT, Entry("C"))
+    third = Journal(workspace, AGENT).write(Entry("C"))
     assert first.path == third.path == workspace.home(AGENT) / "JOURNAL.md"
     assert second.path == workspace.home(AGENT) / "journals" / "main.md"
     assert text_of(first.path).startswith("# JOURNAL — feature/x\n")
@@ -186,7 +186,7 @@ def test_a_journal_without_a_heading_belongs_to_every_branch(workspace):
     path.parent.mkdir(parents=True)
     path.write_text("notes\n")
     on_branch(workspace.root, "ref: refs/heads/x\n")
-    assert journal.of_branch(workspace, AGENT) == (path, "x")
+    assert Journal(workspace, AGENT).of_branch() == (path, "x")
 
 
 def test_no_two_branches_share_a_file_and_none_leaves_its_folder():
@@ -211,7 +211,7 @@ def test_a_handover_shows_the_last_fifty_lines_fit_to_leave(workspace):
     path.parent.mkdir(parents=True)
     rows = [f"line {number}" for number in range(200)]
     path.write_text("\n".join([*rows, f"token {SECRET} \x1b[31m"]) + "\n\n")
-    lines = journal.last_lines(workspace, AGENT)
+    lines = Journal(workspace, AGENT).last_lines()
     assert len(lines) == 50
     assert lines[0] == "line 151"
     assert SECRET not in lines[-1]
@@ -235,7 +235,7 @@ SEED = (
 
 
 def declare(workspace, code="M5", session="", texts=SEED):
-    return journal.declare(workspace, AGENT, session, code, *texts)
+    return Journal(workspace, AGENT).declare(session, code, *texts)
 
 
 def test_a_declaration_is_the_block_of_the_format(workspace):
@@ -282,8 +282,8 @@ def test_what_was_declared_by_hand_and_worked_is_proposed(workspace):
     by_hand(workspace)
     assert stopped(workspace) is None
     (won,) = AttemptLog(workspace.root, AGENT).note_success("s-1", "pytest -q")
-    journal.record_success(workspace, AGENT, won, "pytest -q")
-    (proposal,) = journal.proposals(workspace, AGENT)
+    Journal(workspace, AGENT).record_success(won, "pytest -q")
+    (proposal,) = Journal(workspace, AGENT).proposals()
     assert (proposal.code, proposal.failed, proposal.switch, proposal.why) == ("M5", *SEED)
 
 
@@ -382,11 +382,11 @@ def test_there_are_eight_each_with_all_it_takes():
 def test_a_success_after_a_mutation_is_recorded_and_proposed(workspace):
     fail(workspace, 3)
     declared = declare(workspace)
-    assert journal.proposals(workspace, AGENT) == []
+    assert Journal(workspace, AGENT).proposals() == []
     assert succeed(workspace, "ls") == []
     assert succeed(workspace, "pytest tests/one.py") == [declared.id]
     assert "✅ M5 (Reduce Scope) worked on: getting the full" in text_of(declared.path)
-    [proposal] = journal.proposals(workspace, AGENT)
+    [proposal] = Journal(workspace, AGENT).proposals()
     assert (proposal.id, proposal.code, proposal.switch) == (declared.id, "M5", SEED[1])
     assert succeed(workspace, "pytest tests/one.py") == []
     assert text_of(declared.path).count("✅") == 1
@@ -402,7 +402,7 @@ def test_a_success_after_another_error_in_between_still_counts(workspace):
 def test_a_success_without_a_mutation_proposes_nothing(workspace):
     fail(workspace, 3)
     assert succeed(workspace, "pytest -q") == []
-    assert journal.proposals(workspace, AGENT) == []
+    assert Journal(workspace, AGENT).proposals() == []
     assert not workspace.home(AGENT).exists()
 
 
@@ -410,7 +410,7 @@ def test_the_proposals_command_logs_it_and_then_it_is_proposed_no_more(workspace
     fail(workspace, 3)
     declare(workspace, texts=('it\'s "odd"; `x` $(y)', "a & b", "c"))
     succeed(workspace, "pytest -q")
-    [proposal] = journal.proposals(workspace, AGENT)
+    [proposal] = Journal(workspace, AGENT).proposals()
     words = shlex.split(proposal.command)
     assert words[:2] == ["fleet", "correct"]
     told = dict(zip(words[2::2], words[3::2], strict=True))
@@ -420,44 +420,44 @@ def test_the_proposals_command_logs_it_and_then_it_is_proposed_no_more(workspace
         AGENT,
         Correction(told["--wrong"], told["--right"], told["--pattern"], source=told["--source"]),
     )
-    assert journal.proposals(workspace, AGENT) == []
+    assert Journal(workspace, AGENT).proposals() == []
 
 
 def test_a_proposal_can_be_dropped(workspace):
     declared = declare(workspace)
-    journal.worked(workspace, AGENT, "", "")
+    Journal(workspace, AGENT).worked("", "")
     with pytest.raises(NoError):
-        journal.drop(workspace, AGENT, "m-ffff")
-    assert journal.drop(workspace, AGENT, declared.id[2:]).id == declared.id
-    assert journal.proposals(workspace, AGENT) == []
+        Journal(workspace, AGENT).drop("m-ffff")
+    assert Journal(workspace, AGENT).drop(declared.id[2:]).id == declared.id
+    assert Journal(workspace, AGENT).proposals() == []
 
 
 def test_an_agent_can_say_that_it_worked(workspace):
     with pytest.raises(NoError):
-        journal.worked(workspace, AGENT, "", "")
+        Journal(workspace, AGENT).worked("", "")
     declared = declare(workspace)
-    assert journal.worked(workspace, AGENT, "", f"seen {SECRET}")["id"] == declared.id
+    assert Journal(workspace, AGENT).worked("", f"seen {SECRET}")["id"] == declared.id
     assert SECRET not in text_of(declared.path)
     with pytest.raises(NoError):
-        journal.worked(workspace, AGENT, "", "")
+        Journal(workspace, AGENT).worked("", "")
 
 
 def test_no_secret_gets_into_the_journal_the_log_or_a_proposal(workspace):
     declared = declare(workspace, texts=(f"a {SECRET}", f"b {SECRET}", f"c {SECRET}"))
-    journal.worked(workspace, AGENT, "", "")
+    Journal(workspace, AGENT).worked("", "")
     log = workspace.local / "attempts" / f"{AGENT}.jsonl"
-    assert SECRET not in text_of(declared.path) + log.read_text() + str(journal.proposals(workspace, AGENT))
+    assert SECRET not in text_of(declared.path) + log.read_text() + str(Journal(workspace, AGENT).proposals())
     assert declared.secrets
 
 
 def test_what_is_open(workspace):
     fail(workspace, 3)
     fail(workspace, 1, "cargo test", "s-2")
-    found = journal.open_attempts(workspace, AGENT)
+    found = Journal(workspace, AGENT).open_attempts()
     assert [(each.family, each.times, each.is_closed) for each in found] == [
         ("cargo test", 1, False),
         ("pytest", 3, True),
     ]
-    assert [each.family for each in journal.open_attempts(workspace, AGENT, "s-1")] == ["pytest"]
+    assert [each.family for each in Journal(workspace, AGENT).open_attempts("s-1")] == ["pytest"]
     declare(workspace)
-    assert not any(each.is_closed for each in journal.open_attempts(workspace, AGENT))
+    assert not any(each.is_closed for each in Journal(workspace, AGENT).open_attempts())

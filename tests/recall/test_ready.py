@@ -148,16 +148,16 @@ def test_a_lost_database_is_no_older_than_another(workspace):
 
 
 def test_a_mutation_that_worked_is_noticed_and_a_failure_changes_nothing(workspace):
-    from fleet.learn import journal
+    from fleet.learn.journal import Journal
 
     session_start(workspace, "velma")
     AttemptLog(str(workspace.root), "velma").note_failure("s", "ls nowhere", "no such file", 1)
     assert text(workspace)
-    journal.record_success(workspace, "velma", {"event": "declared", "id": "m-0000000000000001", "code": "M1"}, "")
+    Journal(workspace, "velma").record_success({"event": "declared", "id": "m-0000000000000001", "code": "M1"}, "")
     assert text(workspace) is None
     assert "worked and is no lesson yet" in session_start(workspace, "velma").text
     assert text(workspace)
-    journal.drop(workspace, "velma", "m-0000000000000001")
+    Journal(workspace, "velma").drop("m-0000000000000001")
     assert text(workspace) is None
     assert "worked and is no lesson yet" not in session_start(workspace, "velma").text
 
