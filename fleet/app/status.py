@@ -7,7 +7,7 @@ from shutil import which
 from typing import Any
 
 from fleet.app import finding, guarding, reflecting, searching, session_end, setup, sharing, starting, trusting
-from fleet.learn import counting
+from fleet.learn import counting, importer
 from fleet.model.errors import FleetError
 from fleet.reflect import inbox
 from fleet.share import outgoing, policy
@@ -48,6 +48,10 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
         "unfilled": counting.unfilled(workspace, agent) if agent else 0,
         "edited": [each.pattern for each in counting.edited(workspace, agent)] if agent else [],
+        "not_taken": [
+            {"path": each.path, "line": each.line, "reason": each.left, "text": each.text}
+            for each in (importer.left_in_log(workspace, agent) if agent else [])
+        ],
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "review": _review(workspace),
         "inbox": inbox.count(workspace, inbox.agents(workspace))._asdict(),

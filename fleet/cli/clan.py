@@ -468,6 +468,13 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
         f"edited      an entry since it was counted; `fleet edit {each} --set text=...` says its lesson otherwise"
         for each in found["edited"]
     ]
+    if left := found["not_taken"]:
+        rows.append(
+            f"not taken   {counted(len(left), 'piece')} of {left[0]['path']}, which say nothing to do or to heed"
+        )
+        rows += [
+            f"            line {each['line']}: {each['reason']}: {each['text']}" for each in left[:QUARANTINED_SHOWN]
+        ]
     rows += [f"stays here  a line of {each['path']} {each['reason']}" for each in found["withheld"]]
     if kept := found["quarantined"]:
         rows.append(f"quarantine  {counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl")
