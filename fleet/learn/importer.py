@@ -69,6 +69,7 @@ class Imported(msgspec.Struct):
         refused: records that cannot be used.
         redacted: records that held a secret, which was taken out.
         stated: ids of the lessons and findings that are in through this import.
+        retired: ids of lessons that were read again and are retired here: they stay so.
         pieces: what was taken and what was not, in order, file by file.
         files: how many records were taken of each file.
     """
@@ -81,6 +82,7 @@ class Imported(msgspec.Struct):
     refused: list[Refused] = []
     redacted: int = 0
     stated: list[str] = []
+    retired: list[str] = []
     pieces: list[Piece] = []
     files: dict[str, int] = {}
 
@@ -315,6 +317,8 @@ class _Import:
                 wholes[pattern] = private.whole(self._workspace, self._writer.agent, pattern)
             whole = wholes[pattern]
             known = fold(whole).parts.get("seen", {}).get(hash_, 0) if whole is not None else 0
+            if known:
+                self.done.retired += self._if_retired(pattern, whole)
             if known >= item.seen:
                 continue
             line = edits.part(
@@ -333,6 +337,10 @@ class _Import:
             wholes[pattern] = line if whole is None else join(whole, line)
             found.append(line)
         return found
+
+    def _if_retired(self, pattern: str, whole: Line | None) -> list[str]:
+        is_retired = whole is not None and not fold(whole).is_present
+        return [pattern] if is_retired and pattern not in self.done.retired else []
 
     def _stamp(self, at_ms: int | None) -> str:
         """Return a record's date as a stamp. One from the future counts as undated."""
