@@ -238,7 +238,7 @@ def _join_replicas(workspace: Workspace, data: bytes) -> None:
 
     An id that was minted for another machine or folder is not taken up there: the next write mints a new one.
     """
-    theirs = replica.parse(data, Path("replica.toml"))
+    theirs = replica.Register.parse(data, Path("replica.toml"))
     if not all(r.is_lease or (_PRINT.fullmatch(r.machine) and _PRINT.fullmatch(r.folder)) for r in theirs.replicas):
         raise ValueError("a replica in it is bound to no machine and folder")
     if not all(clock.is_stamp(r.minted) for r in theirs.replicas):

@@ -190,7 +190,7 @@ class Workspace:
 
     def replicas(self) -> replica.Register:
         """Return the register of writers here."""
-        return replica.parse(self.files.read(self.replica_file), self.replica_file)
+        return replica.Register.parse(self.files.read(self.replica_file), self.replica_file)
 
     def current_replicas(self) -> list[str]:
         """Return the ids under which agents write here now; those of a folder we are a copy of are not among them."""
