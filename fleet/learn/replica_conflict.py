@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fleet.learn import corrections_md, counting
 from fleet.learn.corrections_md import MOVED, PART, Record
 from fleet.model import names
-from fleet.model.line import Line, add_of
+from fleet.model.line import Line
 from fleet.store.lines import PATTERNS, Read, entries
 from fleet.store.workspace import Workspace
 
@@ -51,16 +51,16 @@ def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str],
     conflicts = []
     for line in fetched:
         for name in mine:
-            add = add_of(line, name)
+            add = line.add_of(name)
             rows = workspace.patterns.line(line.id) if add else None
-            if not add or (rows is not None and add_of(rows, name) == add):
+            if not add or (rows is not None and rows.add_of(name) == add):
                 continue
             agent = names.agent_of(name)
             if agent not in logs:
                 logs[agent] = _stamps(counting.read_log(workspace, agent).records)
             records = logs[agent].get((line.id, name), set())
             earlier = before(line.id)
-            was = add_of(earlier, name) if earlier is not None else ""
+            was = earlier.add_of(name) if earlier is not None else ""
             if records and is_foreign(add, _written(workspace, name, line.id), was, records):
                 conflicts.append(Conflict(name, line.id, add))
     return conflicts
@@ -79,7 +79,7 @@ def _written(workspace: Workspace, replica: str, pattern: str) -> set[str]:
     if pattern.encode() not in data:
         return set()
     lines = [entry for _, entry in entries(PATTERNS, iter([data]), "", Read()) if isinstance(entry, Line)]
-    return {add_of(line, replica) for line in lines if line.id == pattern}
+    return {line.add_of(replica) for line in lines if line.id == pattern}
 
 
 def resolve(workspace: Workspace, conflicts: Sequence[Conflict]) -> None:

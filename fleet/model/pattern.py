@@ -24,7 +24,7 @@ import msgspec
 from crdt import clock, gcounter, lww, orset
 from fleet.model import limits, names
 from fleet.model.errors import NoError
-from fleet.model.line import AT, Column, Line, first_seen, is_larger
+from fleet.model.line import AT, Column, Line, is_larger
 from fleet.model.names import PREFIX
 from fleet.model.withheld import Withheld, without
 
@@ -333,7 +333,7 @@ def _parts(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
 
 def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
     """Return the smallest (stamp, writer) of what each writer says of when it first saw the lesson."""
-    seen = [(first_seen(column), writer) for writer, column in columns.items()]
+    seen = [(column.first_seen(), writer) for writer, column in columns.items()]
     return min(((at, writer) for at, writer in seen if at), default=(clock.ZERO, ""))
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.model import limits, names
-from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, first_seen, is_larger
+from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
 
 OWN, BULK = "own", "bulk"
 """Kinds of what is left out: parts of a column of ours that were never written here; many removes or edits at once."""
@@ -238,7 +238,7 @@ def _has_edited(before: Column, after: Column) -> bool:
 
 def _is_of_others(row: Line, writer: str) -> bool:
     """Tell whether a lesson was first said by another agent."""
-    said = [(first_seen(column) or clock.ZERO, each) for each, column in row.w.items() if column.add or column.first]
+    said = [(column.first_seen() or clock.ZERO, each) for each, column in row.w.items() if column.add or column.first]
     return not said or names.agent_of(min(said)[1]) != names.agent_of(writer)
 
 

@@ -13,7 +13,7 @@ import pytest
 from crdt import clock as stamps
 from fleet.model import limits
 from fleet.model.errors import DiskError
-from fleet.model.line import Line, total_of
+from fleet.model.line import Line
 from fleet.reflect import exposure
 from fleet.reflect.exposure import _before, _shortened, _Span, _spans, note
 from fleet.store import config
@@ -278,7 +278,7 @@ def test_each_agents_showings_are_its_own(w, clock):
     clock.now = NOW + DAY
     roll(w)
     assert totals(w)[ONE] == 1
-    assert total_of(w.patterns.line(ONE), w.current_replicas()[0], "shown") == 1
+    assert w.patterns.line(ONE).total_of(w.current_replicas()[0], "shown") == 1
     assert exposure.is_due(w.state, "slash", clock.now)
 
 
