@@ -17,7 +17,7 @@ from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, Policy, fold, is_blocked
-from fleet.model.withheld import BULK, OWN, Held, has_removed
+from fleet.model.withheld import BULK, OWN, Held
 from fleet.reflect import promotion
 from fleet.reflect.evidence import RETIRED
 from fleet.store.lines import PATTERNS, Read, entries, kind_of
@@ -250,7 +250,7 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
         if known.is_present and known.state != RETIRED:
             continue
         theirs = [writer for writer in line.by_writer() if is_blocked(writer, (removed_by,))]
-        if any(has_removed(line, writer, earlier.get(line.id)) for writer in theirs):
+        if any(line.has_removed(writer, earlier.get(line.id)) for writer in theirs):
             back.append((line, known))
     if not back:
         raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")

@@ -112,6 +112,15 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         """
         return max([self.w.get(writer, NOTHING).add, *(column.rem.get(writer, "") for column in self.w.values())])
 
+    def has_removed(self, writer: str, before: "Line | None") -> bool:
+        """Tell whether a writer took a lesson away, by a remove or as retired, beyond what it had said some time before."""
+        column = self.w.get(writer, NOTHING)
+        known = before.w.get(writer, NOTHING) if before is not None else NOTHING
+        if any(stamp > known.rem.get(target, "") for target, stamp in column.rem.items()):
+            return True
+        edit = column.set.get("state")
+        return edit is not None and edit[1] == "retired" and edit != known.set.get("state")
+
     def purges(self) -> dict[tuple[str, str], str]:
         """Return the purge marks on values: the largest stamp by (writer, field). Their owner does not count."""
         marks: dict[tuple[str, str], str] = {}
