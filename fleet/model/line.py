@@ -113,7 +113,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return max([self.w.get(writer, NOTHING).add, *(column.rem.get(writer, "") for column in self.w.values())])
 
     def has_removed(self, writer: str, before: "Line | None") -> bool:
-        """Tell whether a writer took a lesson away, by a remove or as retired, beyond what it had said some time before."""
+        """Tell whether a writer took a lesson away, by a remove or as retired, beyond what it said before."""
         column = self.w.get(writer, NOTHING)
         known = before.w.get(writer, NOTHING) if before is not None else NOTHING
         if any(stamp > known.rem.get(target, "") for target, stamp in column.rem.items()):
