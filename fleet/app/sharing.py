@@ -11,7 +11,7 @@ import msgspec
 
 from crdt import clock
 from fleet.app import inbox, pages, reflecting, starting, undoing
-from fleet.learn import counting, discoveries, importer, replica_conflict
+from fleet.learn import counting, discoveries, importer, replica_conflict, restore
 from fleet.learn import purge as purging
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
@@ -306,6 +306,7 @@ def _drop_secrets(workspace: Workspace) -> None:
 
 def _settled(workspace: Workspace) -> list[str]:
     """Count the logs, and let the memories here follow; return what was promoted."""
+    restore.bring(workspace)
     counting.reconcile_all(workspace)
     _take_logs(workspace)
     _take_logs(workspace)

@@ -187,7 +187,7 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
             "`fleet doctor --fix` adds it",
             fix,
         )
-    if own := [path for path in tracked if path.startswith("agents/")]:
+    if own := [path for path in tracked if not path.startswith(".fleet/")]:
         yield Finding(
             "ignore",
             "note",
@@ -207,19 +207,20 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
 
 def _log(workspace: Workspace) -> Iterator[Finding]:
     for agent in workspace.agents_here():
+        log = workspace.own_path(agent, "corrections.md")
         if number := counting.unfilled(workspace, agent):
             yield Finding(
                 "unfilled",
                 "note",
                 f"{number:,} correction{'s' * (number != 1)} of {agent} without a pattern",
                 "they count for nothing until the lesson is stated",
-                f"state it in agents/{agent}/corrections.md",
+                f"state it in {log}",
             )
         if edited := counting.edited(workspace, agent):
             yield Finding(
                 "edited",
                 "note",
-                f"{len(edited):,} entr{'y' if len(edited) == 1 else 'ies'} of agents/{agent}/corrections.md read "
+                f"{len(edited):,} entr{'y' if len(edited) == 1 else 'ies'} of {log} read "
                 "otherwise than when they were counted",
                 f"each counts once, as before, and its lesson still reads as it did; first: {edited[0].pattern}",
                 f"`fleet edit {edited[0].pattern} --set text=...` says that lesson otherwise, for the whole clan",

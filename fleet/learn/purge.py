@@ -230,7 +230,7 @@ def remains(workspace: Workspace, purged: str, texts: Iterable[str]) -> list[Pla
     # What the logs told is known even where a purge before this one took it out of the record.
     needles = _needles({*texts, *(text for _, told in entries for text in told)})
     found = {place for place, _ in entries}
-    for top in (workspace.clan, workspace.root / "agents", workspace.local):
+    for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
         for path in sorted(top.rglob("*")) if top.is_dir() else []:
             if not _is_looked_at(workspace, path):
                 continue

@@ -91,7 +91,7 @@ class Register(NamedTuple):
             is_ephemeral = found.get("ephemeral") is True
         except (ValueError, KeyError, TypeError) as why:
             raise FleetError(
-                f"{path} is damaged ({why}). No lesson is lost: they lie in agents/ and clan-learnings/. "
+                f"{path} is damaged ({why}). No lesson is lost: they lie in the agents' logs and clan-learnings/. "
                 "Rename the file and run `fleet init`: a new replica id takes over what was not sent"
             ) from why
         is_good = isinstance(agent, str) and (not agent or names.is_agent(agent))

@@ -143,7 +143,7 @@ def upgrade(workspace: Workspace) -> _Upgraded | None:
         count = sum(path.startswith("clan-learnings/patterns") for path in plans.files)
         done.append(f"{_counted(plans.lines, 'line')} converted in {_counted(count, 'file')} of clan-learnings")
     if plans.private:
-        told = "moved to agents/*/notes.jsonl, which nothing shared reads"
+        told = f"moved to {workspace.place}/*/notes.jsonl, which nothing shared reads"
         done.append(f"{_counted(plans.private, 'private lesson')} {told}")
     if plans.refused:
         done.append(f"{_counted(plans.refused, 'line')} that could not be read before: as they were")
