@@ -96,6 +96,7 @@ class Workspace:
         if noted := homes.noted(root, self.place):
             with suppress(FleetError):
                 self.files.replace(root / homes.FILE, noted)
+        self._places_before = [each for each in homes.known(root) if each != self.place]
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
         self.trust = Trust(self.state)
         self._mine: tuple[str, frozenset[str]] = ("", frozenset())
@@ -169,7 +170,7 @@ class Workspace:
         """Return agent, home and files of what fleet wrote into homes in an earlier place."""
         found = []
         with suppress(FleetError):  # a damaged register is told wherever it is needed
-            before = [self.root / each for each in homes.known(self.root)[:-1] if (self.root / each).is_dir()]
+            before = [self.root / each for each in self._places_before if (self.root / each).is_dir()]
             agents = (*self.agents_here(), names.GUEST) if before else ()
             for agent, home in ((agent, place / agent) for place in before for agent in agents):
                 files = [each for each in self.files_of(home) if homes.is_own(each.relative_to(home).parts)]
@@ -178,7 +179,7 @@ class Workspace:
 
     def path_now(self, path: str) -> str:
         """Return where a file is now of which a record of earlier says that it lies in an agent's home."""
-        for place in homes.known(self.root)[:-1]:
+        for place in self._places_before:
             below = path.removeprefix(f"{place}/")
             if below != path and ".." not in below.split("/") and not os.path.lexists(self.root / path):
                 moved = f"{self.place}/{below}"
