@@ -19,6 +19,7 @@ from fleet.hosts.calls import CONFIG, Alarm, Call, TimeUpError
 from fleet.hosts.payloads import Payload, Reply
 from fleet.learn import attempts, signals
 from fleet.learn.attempts import AttemptLog
+from fleet.store import homes
 from fleet.store.files import Files
 from fleet.text import prompts, screening, shell
 
@@ -303,6 +304,7 @@ class _Ground:
     def __init__(self, root: str) -> None:
         self.root = Path(root)
         self.files = Files(self.root)
+        self.files.homes = homes.current(root)
         self.world = self
         self.wall_ms = local.now_ms
 
@@ -314,7 +316,7 @@ class _Ground:
 
     def home(self, agent: str) -> Path:
         """Return the folder of one agent's own files."""
-        return self.root / "agents" / agent
+        return self.root / self.files.homes / agent
 
     def log_lock(self, agent: str, wait_s: float) -> AbstractContextManager[None]:
         """Hold the lock of one agent's log, the one that every command takes."""

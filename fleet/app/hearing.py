@@ -19,6 +19,7 @@ from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, GUEST, Alarm, Ca
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
 from fleet.learn.attempts import AttemptLog
 from fleet.recall import ready, triggers
+from fleet.store import homes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
@@ -175,7 +176,7 @@ def _memory_changed(call: Call) -> str:
     """Return that the agent's memory is not as its last session found it, by whomever; "" where it is."""
     from pathlib import Path
 
-    name = f"agents/{call.agent}/memory.md"
+    name = f"{homes.current(call.root)}/{call.agent}/memory.md"
     try:
         now = f"{zlib.crc32(Path(call.root, name).read_bytes()):08x}"
     except OSError:
@@ -571,6 +572,10 @@ def opened(call: Call) -> Iterator["Workspace"]:
 
     workspace = Workspace(Path(call.root))
     try:
+        if workspace.left_behind():
+            from fleet.learn import restore
+
+            restore.bring(workspace)
         yield workspace
     finally:
         for warning in workspace.warnings:

@@ -381,11 +381,16 @@ def _skill_draft(workspace: Workspace, entry: Entry) -> bytes:
 
     Whoever brings an inbox along, in a repository perhaps, must not have another file read.
     """
-    parts = PurePosixPath(_body(entry, "draft")).parts
-    if parts[:3] != ("agents", entry.agent, "skills") or ".." in parts or parts[-1] != _SKILL:
+    parts = PurePosixPath(_draft_path(workspace, entry)).parts
+    above = PurePosixPath(workspace.own_path(entry.agent, "skills")).parts
+    if parts[: len(above)] != above or ".." in parts or parts[-1] != _SKILL:
         return b""
     paths = [workspace.root.joinpath(*parts[: at + 1]) for at in range(len(parts))]
     return b"" if any(path.is_symlink() for path in paths) else workspace.files.read(paths[-1])
+
+
+def _draft_path(workspace: Workspace, entry: Entry) -> str:
+    return workspace.path_now(_body(entry, "draft"))
 
 
 def _skill_check(workspace: Workspace, entry: Entry) -> str:
@@ -393,7 +398,7 @@ def _skill_check(workspace: Workspace, entry: Entry) -> str:
     if PurePosixPath(target).name != _SKILL:
         return f"{target[:80]!r} is no place for a skill"
     if not draft.strip():
-        return f"its draft {_body(entry, 'draft')} is gone"
+        return f"its draft {_draft_path(workspace, entry)} is gone"
     now, before = workspace.files.read(workspace.root / target), _body(entry, "before")
     if now == draft:
         return f"{target} reads so already"
@@ -410,7 +415,7 @@ def _skill_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[st
 
 
 def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    path = _body(entry, "draft")
+    path = _draft_path(workspace, entry)
     draft = _skill_draft(workspace, entry)
     if not draft:
         return "its draft was gone already", ""
@@ -425,12 +430,12 @@ def _skill_diff(workspace: Workspace, entry: Entry) -> str:
     return "\n".join(list(rows)[:_DIFF_LINES_MAX])
 
 
-def _persona_file(entry: Entry) -> str:
-    return (PurePosixPath("agents") / entry.agent / USER_FILE).as_posix()
+def _persona_file(workspace: Workspace, entry: Entry) -> str:
+    return workspace.own_path(entry.agent, USER_FILE)
 
 
 def _persona_check(workspace: Workspace, entry: Entry) -> str:
-    known = workspace.files.read(workspace.root / _persona_file(entry)).decode("utf-8", "replace")
+    known = workspace.files.read(workspace.root / _persona_file(workspace, entry)).decode("utf-8", "replace")
     note = readable(_body(entry, "note") or entry.item.title)
     rows = [(str(at), row.lstrip("-*0123456789: ")) for at, row in enumerate(known.splitlines()) if row.strip()]
     close = near(note, rows, 1)
@@ -440,7 +445,7 @@ def _persona_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _persona_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    path, note = _persona_file(entry), readable(_body(entry, "note") or entry.item.title)
+    path, note = _persona_file(workspace, entry), readable(_body(entry, "note") or entry.item.title)
     known = workspace.files.read(workspace.root / path)
     gap = b"" if not known or known.endswith(b"\n") else b"\n"
     row = f"- {workspace.wall()[:10]}: {note}\n".encode()
@@ -582,7 +587,11 @@ def _note_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str
 
 def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
     """Return the file that a note goes into, the lines that are new there, and the edits."""
-    home, day, said = PurePosixPath("agents") / entry.agent, workspace.wall()[:10], screen(_body(entry, "note")).text
+    home, day, said = (
+        PurePosixPath(workspace.own_path(entry.agent)),
+        workspace.wall()[:10],
+        screen(_body(entry, "note")).text,
+    )
     if peer := _body(entry, "peer"):
         path = (home / memory_md.USER_MODEL).as_posix()
         after, rows = memory_md.observed(workspace.files.read(workspace.root / path), {peer: (said,)}, day)

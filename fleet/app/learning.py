@@ -16,7 +16,7 @@ from fleet.learn.signals import Waiting
 from fleet.model import edits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.line import Line, wordings
+from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import MERGED_INTO, Pattern, merging, united, unmerging
 from fleet.recall import triggers
@@ -466,7 +466,7 @@ def _own_words_back(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
     for each in parted:
         twin = any(other.id != each.id and other.text == each.text for other in parted)
         line = _line(writer, each.id)
-        first = next((told for told in wordings(line) if pattern_id(str(told.get("text", ""))) == each.id), None)
+        first = next((told for told in line.wordings() if pattern_id(str(told.get("text", ""))) == each.id), None)
         if not twin or first is None or first["text"] == each.text:
             continue
         for field in _WORDS:

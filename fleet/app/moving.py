@@ -272,8 +272,7 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
     """
     done: list[str] = []
     with workspace.files.lock(workspace.local / "locks" / "sync.lock"), workspace.locked():
-        if converting.is_unfinished(workspace):
-            found = converting.upgrade(workspace)
+        if (found := converting.upgrade(workspace)) is not None:
             done += found.done
             for agent, rows in found.exposures.items():
                 Exposures(workspace.state).adopt(agent, rows)

@@ -166,7 +166,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     except FleetError as why:
         workspace.warn(f"the correction is logged, but {FILE_NAME} is as it was: {why}")
         return ""
-    return f"agents/{agent}/{FILE_NAME}" if done.promoted else ""
+    return workspace.own_path(agent, FILE_NAME) if done.promoted else ""
 
 
 def _seen_near(lessons: Lessons, pattern_id: str, near: Collection[str]) -> int:

@@ -8,7 +8,6 @@ from fleet.app.finding import first_stamp
 from fleet.learn import journal
 from fleet.learn.corrections_md import parse_log
 from fleet.learn.counting import log_file
-from fleet.model import names
 from fleet.recall import search as recall
 from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section, render
 from fleet.reflect.exposure import Exposures
@@ -96,12 +95,7 @@ def agree_to_embed(workspace: Workspace) -> None:
 
 def _pages(workspace: Workspace) -> list[Page]:
     """Return the pages of every agent here: corrections and journals. Links are left alone."""
-    agents = workspace.root / "agents"
-    if agents.is_symlink() or not agents.is_dir():
-        return []
-    here = sorted(
-        home.name for home in agents.iterdir() if names.is_agent(home.name) and home.is_dir() and not home.is_symlink()
-    )
+    here = workspace.homes()
 
     def corrections_of(data: bytes) -> Iterator[Section]:
         for entry in parse_log(data).entries:

@@ -5,10 +5,11 @@ import subprocess
 import tempfile
 import time
 import tomllib
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from pathlib import Path
+from contextlib import closing, suppress
+from pathlib import Path, PurePosixPath
 from shutil import which
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from fleet.learn import discoveries, restore
 from fleet.model import names
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.share.git import check_branch, check_remote, without_login
-from fleet.store import config, git, replica, runs
+from fleet.store import config, git, homes, replica, runs
 from fleet.store.config import Setting
 from fleet.store.doctor import Finding
 from fleet.store.files import Files
@@ -31,12 +32,10 @@ _AGENT_FILES = (
     *("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl"),
     discoveries.WAITING,
 )
-OWN_IGNORES = (
-    *(f"/agents/*/{name}" for name in (*_AGENT_FILES, "journals/*.md")),
+_CLAN_IGNORES = (
     *(f"/clan-learnings/{name}.{end}" for name in ("patterns", "discoveries") for end in ("jsonl", "d/*.jsonl")),
     *(f"/clan-learnings/{name}" for name in ("patterns.md", "members.toml", ".gitattributes", FORMAT)),
 )
-"""The single files that fleet writes. Never a folder: a project may have an ``agents/`` of its own."""
 
 _GIT_S = 20.0
 CLAUDE_CODE = "claude-code"
@@ -56,8 +55,16 @@ class Founded(NamedTuple):
     is_new: bool
 
 
-def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool = False) -> Founded:
+def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False) -> Founded:
     """Make the workspace, or join the one that is there.
+
+    Args:
+        root: its folder.
+        agent: who works in it.
+        remote: of the clan.
+        branch: there.
+        home: the folder of the agents' own files; "" for the one that it has, or the usual one.
+        ephemeral: for a short-lived job.
 
     Raises:
         UsageError: a name, remote or branch that cannot be one; nothing was made.
@@ -70,13 +77,16 @@ def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool =
     if agent == names.GUEST:
         raise UsageError(f"{names.GUEST} is who logs where nobody is named: choose another name. Nothing was made")
     remote = check_remote(remote) if remote else ""
+    if home:
+        _check_home(root, home := _plain(home))
     done: list[str] = []
     path = root / config.FILE_NAME
     root.mkdir(parents=True, exist_ok=True)
     files = Files(root)
     is_new = not path.exists()
     if is_new:
-        files.replace(path, config.render(without_login(remote), check_branch(branch or "fleet")).encode())
+        text = config.render(without_login(remote), check_branch(branch or "fleet"))
+        files.replace(path, (config.with_value(text, "files", "home", home) if home else text).encode())
         done.append(f"made a workspace in {root}")
     else:
         done.append(f"{root} is a workspace already")
@@ -84,6 +94,11 @@ def found(root: Path, agent: str, remote: str, branch: str, *, ephemeral: bool =
             share = config.load(path).share
             done.append(f"{path.name} names {share.remote or 'no remote'}, branch {share.branch}")
     workspace = Workspace(root)
+    if home not in ("", workspace.place):
+        configure(workspace, "files.home", home)
+        workspace.close()
+        workspace = Workspace(root)
+        done.append(f"each agent's own files lie in {home}/ now")
     if not (workspace.clan / FORMAT).exists():
         files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
     if ephemeral:
@@ -127,6 +142,8 @@ def configure(workspace: Workspace, name: str, said: str) -> Setting:
         value = without_login(check_remote(value)) if value else ""
     if (section, key) == ("share", "branch"):
         check_branch(value)
+    if (section, key) == ("files", "home"):
+        _check_home(workspace.root, value)
     with workspace.locked(), runs.noting(workspace, workspace.agent(or_guest=True), "config", [path]) as noted:
         text = workspace.files.read(path).decode("utf-8")
         try:
@@ -139,7 +156,46 @@ def configure(workspace: Workspace, name: str, said: str) -> Setting:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
         workspace.files.replace(path, after.encode())
         noted.told = f"set {section}.{key}"
+    if (section, key) == ("files", "home"):
+        with closing(Workspace(workspace.root)) as moved:
+            restore.bring(moved)
+            if not config.not_ignored(moved.root, own_ignores(workspace)):
+                config.ignore(moved.files, own_ignores(moved))
     return Setting(f"{section}.{key}", value, is_set=True)
+
+
+def _plain(home: str) -> str:
+    """Return a folder as it is written down: normalised, without what stands around it."""
+    return unicodedata.normalize("NFC", home).removeprefix("./").rstrip("/")
+
+
+def _check_home(root: Path, home: str) -> None:
+    """Check that the agents' files can lie in a folder.
+
+    Raises:
+        UsageError: they cannot; nothing was made or changed.
+    """
+    if home and (why := homes.trouble(home)):
+        raise UsageError(f"{home[:100]!r} cannot be the folder of the agents' files: {why}. Nothing was changed")
+    for place in (root / home, *(root / home).parents):
+        if root in place.parents and os.path.lexists(place) and (place.is_symlink() or not place.is_dir()):
+            raise UsageError(f"{place} is a link or a file, and no folder for the agents' files. Nothing was changed")
+
+
+def proposed_home(root: Path) -> str:
+    """Return another folder for the agents' files, where the usual one has files of the project's own; "" where not.
+
+    They are those that git tracks and fleet did not write. What is settled by a ``fleet.toml`` stays as it is.
+    """
+    if os.path.lexists(root / config.FILE_NAME):
+        return ""
+    listed = [
+        PurePosixPath(each).parts[1:]
+        for each in git.said(root, "ls-files", "-z", "--", homes.DEFAULT, wait_s=_GIT_S).split("\0")
+        if each
+    ]
+    theirs = [each for each in listed if len(each) < 2 or not homes.is_own(each[1:])]
+    return homes.PROPOSED if theirs else ""
 
 
 def _lend(workspace: Workspace, agent: str, done: list[str]) -> None:
@@ -178,16 +234,21 @@ def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
 # --- the project's own git ------------------------------------------------------------------------------------------
 
 
+def own_ignores(workspace: Workspace) -> tuple[str, ...]:
+    """Return the single files that fleet writes. Never a folder: a project may have an ``agents/`` of its own."""
+    return (*(f"/{workspace.place}/*/{name}" for name in (*_AGENT_FILES, "journals/*.md")), *_CLAN_IGNORES)
+
+
 def hidden_folders(root: Path) -> list[str]:
     """Return the whole folders that an earlier fleet put into ``.gitignore``: a project's own files may lie there."""
-    known = config.ignored_lines(root)
-    return [line for line in ("/agents/", "/clan-learnings/") if line in known] if config.IGNORED_NOTE in known else []
+    known, folders = config.ignored_lines(root), (f"/{homes.DEFAULT}/", "/clan-learnings/")
+    return [line for line in folders if line in known] if config.IGNORED_NOTE in known else []
 
 
 def tracked(workspace: Workspace) -> list[str]:
     """Return which files that fleet wrote the project's git tracks, ``clan-learnings/`` apart: that may be meant."""
-    listed = git.said(workspace.root, "ls-files", "-z", "--", ".fleet", "agents", wait_s=_GIT_S).split("\0")
-    ours = {f"agents/{agent}/{name}" for agent in workspace.agents_here() for name in _AGENT_FILES}
+    listed = git.said(workspace.root, "ls-files", "-z", "--", ".fleet", workspace.place, wait_s=_GIT_S).split("\0")
+    ours = {workspace.own_path(agent, name) for agent in workspace.agents_here() for name in _AGENT_FILES}
     return [path for path in listed if path.startswith(".fleet/") or path in ours]
 
 

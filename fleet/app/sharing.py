@@ -11,7 +11,7 @@ import msgspec
 
 from crdt import clock
 from fleet.app import inbox, pages, reflecting, starting, undoing
-from fleet.learn import counting, discoveries, restore
+from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn import purge as purging
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
@@ -45,6 +45,7 @@ _LEFT = "left"
 _LOOKED = "looked_for_secrets"
 """Key of the generation up to which lessons were looked at for secrets, and of the last id while a look goes on."""
 _LOOKED_AT_MAX = 20_000
+_LEFT_TOLD, _LEFT_CHARS = 5, 60
 _LOGIN = "login:"
 """What goes before an address in the key under which its user, password and query are kept, in ``local.db`` alone."""
 
@@ -305,7 +306,10 @@ def _drop_secrets(workspace: Workspace) -> None:
 
 def _settled(workspace: Workspace) -> list[str]:
     """Count the logs, and let the memories here follow; return what was promoted."""
+    restore.bring(workspace)
     counting.reconcile_all(workspace)
+    _take_logs(workspace)
+    _take_logs(workspace)
     for agent in workspace.agents_here():
         discoveries.take_waiting(workspace, agent)
     semantic.embed_new(workspace)  # what is compared for a promotion is compared by its meaning, too
@@ -318,6 +322,24 @@ def _settled(workspace: Workspace) -> list[str]:
         except FleetError as why:
             workspace.warn(f"what waits for a person is as it was: {why}")
     return promoted
+
+
+def _take_logs(workspace: Workspace) -> None:
+    """Take in what people wrote into the logs here in another form; say what was taken of it, and what was not."""
+    for agent in [] if workspace.is_read_only else workspace.agents_here():
+        with workspace.writing(agent) as writer:
+            done = importer.take_log(writer)
+        where = counting.log_file(workspace, agent).relative_to(workspace.root).as_posix()
+        if done.patterns_new:
+            number = f"{done.patterns_new:,} lesson{'s' * (done.patterns_new != 1)}"
+            workspace.warn(
+                f"took {number} from {where} that are written there in another form; nothing there was changed"
+            )
+        left = importer.left_of(done)
+        for each in left[:_LEFT_TOLD]:
+            workspace.warn(f"not taken: {where}:{each.line}: {each.left}: {each.text[:_LEFT_CHARS]}")
+        if len(left) > _LEFT_TOLD:
+            workspace.warn(f"not taken: {len(left) - _LEFT_TOLD:,} more of {where}; `fleet status` names them")
 
 
 def _give_up_names(workspace: Workspace, fetched: list[Line], before: Callable[[str], Line | None]) -> None:

@@ -211,7 +211,7 @@ def _mark(workspace: Workspace, agent: str) -> str:
     """Return a text that is another one when something that a phase reads was written, and once an hour."""
     root, here = workspace.root, sorted({agent, *workspace.agents_here()})
     own = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", records.FILE_NAME, waiting.FILE_NAME)
-    paths = [f"agents/{name}/{file}" for name in here for file in own]
+    paths = [workspace.own_path(name, file) for name in here for file in own]
     paths += [f".fleet/attempts/{name}.won" for name in here]
     paths += ["fleet.toml", ".agents.local.md", "AGENTS.md", ".agents/.consolidation-lock"]
     for folder in ("clan-learnings/patterns.d", "clan-learnings/discoveries.d", ".agents/logs", ".agents/topics"):

@@ -7,7 +7,7 @@ from shutil import which
 from typing import Any
 
 from fleet.app import finding, guarding, reflecting, searching, session_end, setup, sharing, starting, trusting
-from fleet.learn import counting
+from fleet.learn import counting, importer
 from fleet.model.errors import FleetError
 from fleet.reflect import inbox
 from fleet.share import outgoing, policy
@@ -48,6 +48,10 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
         "unfilled": counting.unfilled(workspace, agent) if agent else 0,
         "edited": [each.pattern for each in counting.edited(workspace, agent)] if agent else [],
+        "not_taken": [
+            {"path": each.path, "line": each.line, "reason": each.left, "text": each.text}
+            for each in (importer.left_in_log(workspace, agent) if agent else [])
+        ],
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "review": _review(workspace),
         "inbox": inbox.count(workspace, inbox.agents(workspace))._asdict(),
@@ -183,7 +187,7 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
             "`fleet doctor --fix` adds it",
             fix,
         )
-    if own := [path for path in tracked if path.startswith("agents/")]:
+    if own := [path for path in tracked if not path.startswith(".fleet/")]:
         yield Finding(
             "ignore",
             "note",
@@ -203,19 +207,20 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
 
 def _log(workspace: Workspace) -> Iterator[Finding]:
     for agent in workspace.agents_here():
+        log = workspace.own_path(agent, "corrections.md")
         if number := counting.unfilled(workspace, agent):
             yield Finding(
                 "unfilled",
                 "note",
                 f"{number:,} correction{'s' * (number != 1)} of {agent} without a pattern",
                 "they count for nothing until the lesson is stated",
-                f"state it in agents/{agent}/corrections.md",
+                f"state it in {log}",
             )
         if edited := counting.edited(workspace, agent):
             yield Finding(
                 "edited",
                 "note",
-                f"{len(edited):,} entr{'y' if len(edited) == 1 else 'ies'} of agents/{agent}/corrections.md read "
+                f"{len(edited):,} entr{'y' if len(edited) == 1 else 'ies'} of {log} read "
                 "otherwise than when they were counted",
                 f"each counts once, as before, and its lesson still reads as it did; first: {edited[0].pattern}",
                 f"`fleet edit {edited[0].pattern} --set text=...` says that lesson otherwise, for the whole clan",

@@ -307,7 +307,7 @@ def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]
             found.append(_Line(number, row, said["day"], said["text"]))
     if not found:
         return []
-    path, ours = f"agents/{agent}/{memory_md.FILE_NAME}", set[bytes]()
+    path, ours = workspace.own_path(agent, memory_md.FILE_NAME), set[bytes]()
     for run in runs.listed(workspace):
         for edit in run.edits:
             if edit.path == path and run.kind != runs.UNDO:
@@ -381,7 +381,7 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
     after = "\n".join(row for row in rows if row != "\0").encode("utf-8", "surrogateescape")
     if after == notebook.memory:
         return ()
-    home = f"agents/{agent}"
+    home = workspace.own_path(agent)
     found = [Edit(f"{home}/{memory_md.FILE_NAME}", notebook.memory, after)]
     if gone:
         day = workspace.wall()[:10]

@@ -17,7 +17,7 @@ from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, Policy, fold, is_blocked
-from fleet.model.withheld import BULK, OWN, Held, has_removed
+from fleet.model.withheld import BULK, OWN, Held
 from fleet.reflect import promotion
 from fleet.reflect.evidence import RETIRED
 from fleet.store.lines import PATTERNS, Read, entries, kind_of
@@ -150,7 +150,7 @@ def _either(one: Line | None, other: Line | None) -> Line | None:
 def _records_of(workspace: Workspace, name: str) -> Iterator[Line]:
     """Yield the records that a replica or an agent has a column of."""
     for line in workspace.patterns.naming(name):
-        if any(is_blocked(writer, (name,)) for writer in codec.by_writer(line)):
+        if any(is_blocked(writer, (name,)) for writer in line.by_writer()):
             yield line
 
 
@@ -161,7 +161,7 @@ def _as_of(workspace: Workspace, at: str, name: str) -> dict[str, Line]:
         for _, entry in (
             entries(PATTERNS, [workspace.tree.read(oid)], path, Read()) if kind_of(path) is PATTERNS else ()
         ):
-            for writer, part in codec.by_writer(entry).items() if isinstance(entry, Line) else ():
+            for writer, part in entry.by_writer().items() if isinstance(entry, Line) else ():
                 if is_blocked(writer, (name,)):
                     found[part.id] = codec.join(found.get(part.id, Line(part.id)), part)
     return found
@@ -249,8 +249,8 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
         known = fold(line, policy)
         if known.is_present and known.state != RETIRED:
             continue
-        theirs = [writer for writer in codec.by_writer(line) if is_blocked(writer, (removed_by,))]
-        if any(has_removed(line, writer, earlier.get(line.id)) for writer in theirs):
+        theirs = [writer for writer in line.by_writer() if is_blocked(writer, (removed_by,))]
+        if any(line.has_removed(writer, earlier.get(line.id)) for writer in theirs):
             back.append((line, known))
     if not back:
         raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")

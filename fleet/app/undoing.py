@@ -73,6 +73,9 @@ def about(workspace: Workspace, run: Run) -> str:
     return entry.problem if entry is not None else ""
 
 
+_NOTHING = "nothing is noted yet"
+
+
 def last(workspace: Workspace) -> Run:
     """Return the last command that a person or an agent gave here, a decision among them, and nobody took back.
 
@@ -87,7 +90,11 @@ def last(workspace: Workspace) -> Run:
     if chosen is not None:
         return chosen
     other = next((each.run.id for each in found if each.run.kind != runs.UNDO and not each.undone_by), "")
-    more = f"`fleet undo {other}` takes back what fleet did last by itself" if other else "nothing is noted yet"
+    again = next((each.run.id for each in found if each.run.kind == runs.UNDO and not each.undone_by), "")
+    if other:
+        more = f"`fleet undo {other}` takes back what fleet did last by itself"
+    else:
+        more = f"all is taken back already, and `fleet undo {again}` does the last of it again" if again else _NOTHING
     raise NoError(f"there is no command here that could be taken back; {more}. `fleet undo --list` names all runs")
 
 

@@ -124,7 +124,7 @@ class _About(NamedTuple):
 
     def home(self, *names: str) -> str:
         """Return the path of a file of the agent's, relative to the workspace."""
-        return (PurePosixPath("agents") / self.agent / PurePosixPath(*names)).as_posix()
+        return self.workspace.own_path(self.agent, *names)
 
 
 def plan(workspace: Workspace, agent: str, session: Session, said: Reflection, run: str, *, is_trusted: bool) -> Plan:
@@ -175,7 +175,7 @@ def write(
     done["lessons"] = _joined(done["lessons"], lessons)
     if known := _carried_out(workspace, run):  # by a pass that a crash ended before it was recorded
         made = made._replace(edits=known.edits)
-        done |= {each.name: each for each in _carried(PurePosixPath("agents", agent), known)}
+        done |= {each.name: each for each in _carried(PurePosixPath(workspace.own_path(agent)), known)}
     else:
         made = _apply(workspace, agent, session, made, said, run, firsts, fields, is_trusted=is_trusted)
         done |= {each.name: each for each in made.writers if each.name != "lessons"}

@@ -14,7 +14,7 @@ from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.model.errors import FleetError, UsageError
 from fleet.share.outgoing import Outgoing
-from fleet.store import config
+from fleet.store import config, homes
 from fleet.store import doctor as findings
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace, check_version
@@ -49,6 +49,9 @@ def _init(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Answer yes, but to what --author, --take-in and --install say.")
     ] = False,
+    home: Annotated[
+        str, typer.Option("--home", metavar="FOLDER", help="Folder of the agents' own files, if not agents.")
+    ] = "",
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
     ] = False,
@@ -68,16 +71,17 @@ def _init(
         remote = remote or _ask_remote(root)
     if remote == "origin" and not (remote := sharing.origin(root)):
         raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
-    made = setup.found(root, named, remote, branch, ephemeral=ephemeral)
+    made = setup.found(root, named, remote, branch, home or _another_home(root), ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
         done.append(f".gitignore: {', '.join(local)}")
-    question = "Keep what fleet writes in agents/ and clan-learnings/ out of this folder's own git commits?"
-    is_new = bool(config.not_ignored(root, setup.OWN_IGNORES))
+    places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
+    question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
+    is_new = bool(config.not_ignored(root, own))
     # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
     if is_new and (yes or not sys.stdin.isatty() or typer.confirm(question, default=True)):
-        added = config.ignore(workspace.files, setup.OWN_IGNORES)
-        done.append(f".gitignore: {len(added)} single files of agents/ and clan-learnings/, which fleet writes")
+        added = config.ignore(workspace.files, own)
+        done.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
     for line in done:
         say(line)
     _offer_author(workspace, author)
@@ -95,6 +99,17 @@ def _init(
     for warning in workspace.warnings:
         note(f"warning: {warning}")
     workspace.close()
+
+
+def _another_home(root: Path) -> str:
+    """Return another folder for the agents' files where the usual one is the project's, "" where it is not."""
+    if not (proposed := setup.proposed_home(root)):
+        return ""
+    if _is_asked():
+        told = f"git tracks files of the project's own in {homes.DEFAULT}/. Folder for the agents' files"
+        return str(typer.prompt(told, default=proposed)).strip()
+    say(f"{homes.DEFAULT}/ holds files of the project's own: what fleet keeps for each agent goes into {proposed}/")
+    return proposed
 
 
 def _is_asked() -> bool:
@@ -397,7 +412,7 @@ def _told(stays: sharing.Stays) -> list[str]:
     lines = [
         f"in {stays.remote}, branch {stays.branch}, stays all that was sent, under the names of who wrote it ({who})",
         "leaving takes nothing back; `fleet retire` and `fleet purge` do, before it",
-        "here stays every line: this clan's lessons as last fetched, the logs, all of agents/",
+        "here stays every line: this clan's lessons as last fetched, the logs, all of the agents' own files",
     ]
     if stays.waiting:
         lines.append(f"{counted(stays.waiting, 'line')} never went out: `fleet sync` first, if it should")
@@ -468,6 +483,13 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
         f"edited      an entry since it was counted; `fleet edit {each} --set text=...` says its lesson otherwise"
         for each in found["edited"]
     ]
+    if left := found["not_taken"]:
+        rows.append(
+            f"not taken   {counted(len(left), 'piece')} of {left[0]['path']}, which say nothing to do or to heed"
+        )
+        rows += [
+            f"            line {each['line']}: {each['reason']}: {each['text']}" for each in left[:QUARANTINED_SHOWN]
+        ]
     rows += [f"stays here  a line of {each['path']} {each['reason']}" for each in found["withheld"]]
     if kept := found["quarantined"]:
         rows.append(f"quarantine  {counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl")

@@ -224,7 +224,7 @@ def _handover(
         if as_json:
             output.say_json(output.cleaned(_as_found(left, where)))
         else:
-            output.say(output.cleaned("\n".join(_as_rows(left, where))))
+            output.say(output.cleaned("\n".join(_as_rows(left, where, workspace.own_path(who, "corrections.md")))))
 
 
 def _as_found(left: Handover, where: str) -> dict[str, object]:
@@ -252,12 +252,12 @@ def _as_attempt(each: Open) -> dict[str, object]:
     }
 
 
-def _as_rows(left: Handover, where: str) -> list[str]:
+def _as_rows(left: Handover, where: str, log: str) -> list[str]:
     head = f"{where}, the journal of {left.branch}" if left.lines else f"no journal of {left.branch} yet ({where})"
     waiting = [*map(_as_row, left.attempts)]
     if left.unfilled:
         count = output.counted(left.unfilled, "correction")
-        waiting.append(f"- {count} without a pattern yet, in agents/{left.agent}/corrections.md")
+        waiting.append(f"- {count} without a pattern yet, in {log}")
     waiting += [f"- {each.code} ({each.name}) worked, and is no lesson yet: {each.command}" for each in left.proposals]
     return [
         head,

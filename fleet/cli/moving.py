@@ -73,6 +73,7 @@ def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose:
             {
                 "patterns": done.patterns,
                 "patterns_new": done.patterns_new,
+                "retired": done.retired,
                 "discoveries": done.discoveries,
                 "discoveries_new": done.discoveries_new,
                 "skipped": dict(sorted(done.skipped.items())),
@@ -84,6 +85,14 @@ def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose:
         )
     else:
         _tell_pieces(done, is_dry=is_dry, is_verbose=is_verbose)
+    if done.retired and not as_json:
+        number = counted(len(done.retired), "lesson")
+        were = "was" if len(done.retired) == 1 else "were"
+        note(
+            f"{number} of these {were} imported before and retired since, and stay out: `fleet restore "
+            f"{done.retired[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
+            "`fleet undo RUN` of that run brings back all of them"
+        )
     if done.redacted:
         note(f"a secret was taken out of {counted(done.redacted, 'record')}")
     if not is_dry:

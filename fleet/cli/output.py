@@ -89,6 +89,10 @@ def opened(directory: str = "", *, of_any_version: bool = False) -> Iterator[Wor
         check_version(root)
     workspace = Workspace(root)
     try:
+        if workspace.left_behind():
+            from fleet.learn import restore
+
+            restore.bring(workspace)
         yield workspace
     finally:
         for warning in workspace.warnings:

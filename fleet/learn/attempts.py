@@ -28,7 +28,7 @@ import os
 import stat
 import time
 
-from fleet.store import changes
+from fleet.store import changes, homes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
@@ -385,7 +385,7 @@ def _declared_by_hand(root: Root, agent: str, session: str, blocked: Blocked) ->
 
 def _declarations(root: Root, agent: str) -> dict[str, Event]:
     """Return the last declarations in each journal of an agent, by a hash of their words."""
-    home = os.path.join(root, "agents", _file(agent).removesuffix(".jsonl"))
+    home = os.path.join(root, homes.current(root), _file(agent).removesuffix(".jsonl"))
     try:
         with os.scandir(os.path.join(home, "journals")) as others:
             paths = sorted(each.path for each in others)[:_JOURNALS_MAX]

@@ -19,7 +19,7 @@ from fleet.learn.counting import (
     reconcile,
 )
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
-from fleet.model.line import Line, counted_up_to
+from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, fold, united
 from fleet.store import semantic
@@ -372,7 +372,7 @@ def _uncounted(target: _Target, page: bytes) -> int:
 
     def news(records: list[Record]) -> list[Record]:
         latest = corrections_md.latest(each for each in records if each.pattern in target.members)
-        return [each for each in latest if each.at > counted_up_to(target.members[each.pattern], each.replica)]
+        return [each for each in latest if each.at > target.members[each.pattern].counted_up_to(each.replica)]
 
     # Nearly always there are none; only then the log is parsed, since a code fence may hold what looks like one.
     some = news(corrections_md.records_of(target.members, page))

@@ -13,6 +13,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Literal, NamedTuple
 
@@ -97,6 +98,11 @@ class Entry(NamedTuple):
     category: str = ""
     tags: tuple[str, ...] = ()
     trigger: str = ""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it has none of this format's own fields: it is read as what stands on any page."""
+        return not (self.pattern or self.auto or self.record or self.source)
 
 
 class Log(NamedTuple):
@@ -507,6 +513,29 @@ def format_signal(*, when: str, title: str, label: str, wrong: str, heard: str, 
     """Return the entry of a signal, newline at its end: nobody has said yet what it teaches."""
     fields = {label: wrong, "Signal": heard, "Source": source, "Pattern": TO_BE_INFERRED}
     return _format_block(f"## {when} {DASH} {_format_title(title)}".rstrip(), fields)
+
+
+def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[bytes], list[tuple[Entry, bytes]]]:
+    """Return the lines of a page without its own entries and statements, and those entries, each with its bytes.
+
+    Args:
+        data: the page.
+        is_waiting_own: also what went wrong without a lesson yet is an own entry, for which somebody is asked.
+    """
+    lines = data.splitlines(keepends=True)
+    log = parse_log(data)
+    starts = [row.number for row in markdown.rows(_plain(data)) if row.kind != "comment" and _opens_block(row)]
+    ends = dict(pairwise([*starts, len(lines) + 1]))
+    found = []
+    for entry in log.entries:
+        end = ends[entry.line] - 1
+        if not entry.is_bare or (is_waiting_own and entry.wrong):
+            found.append((entry, b"".join(lines[entry.line - 1 : end])))
+            lines[entry.line - 1 : end] = [b"\n"] * (end - entry.line + 1)
+    said = tuple(start.encode() for start in _STARTS.values())
+    return [
+        b"\n" if each.lstrip(b"# ").startswith(said) else each for each in lines
+    ] if log.statements else lines, found
 
 
 _LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")

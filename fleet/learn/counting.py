@@ -20,7 +20,7 @@ from fleet.learn.corrections_md import MOVED, PART, RELAPSED, Bound, Entry, Log,
 from fleet.model import edits, limits
 from fleet.model import line as lines
 from fleet.model.errors import BusyError
-from fleet.model.line import Line, counted_up_to
+from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import fold
 from fleet.store.workspace import Workspace, Writer
@@ -259,7 +259,7 @@ class _Owing:
         for (pattern, replica), records in slots.items():
             mine = private.record(self._workspace, self._writer.agent, pattern)
             shared = self._workspace.patterns.line(pattern) or Line(pattern)
-            newest = counted_up_to(shared, replica)
+            newest = shared.counted_up_to(replica)
             fresh = [each for each in records if each.at > newest and not (mine and self._is_part(mine, each))]
             before = earlier[pattern, replica] | {each.session for each in records if each not in fresh}
             known = lines.join(shared, mine) if mine else shared
@@ -267,15 +267,15 @@ class _Owing:
                 made = self._reworded(known, records)
             else:
                 made = self._raised(known, replica, fresh, before, is_private=mine is not None)
-            if not lines.is_empty(made):
+            if not made.is_empty():
                 found.append(made)
         return found
 
     def _is_part(self, mine: Line, record: Record) -> bool:
         """Tell whether an occurrence of a private lesson is counted."""
         # A total stands in a private record only where an earlier version counted there.
-        has_total = lines.total_of(mine, record.replica, "seen") > 0
-        is_total = has_total and record.at <= lines.add_of(mine, record.replica)
+        has_total = mine.total_of(record.replica, "seen") > 0
+        is_total = has_total and record.at <= mine.add_of(record.replica)
         return is_total or self._keys[record.id] in fold(mine).parts.get("seen", {})
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:

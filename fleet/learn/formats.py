@@ -554,20 +554,24 @@ def _read_page(name: str, data: bytes) -> Iterator[Item]:
     """Read the entries of a fleet's ``corrections.md``, and all else of a page as what people write down."""
     lines = data.splitlines(keepends=True)
     if _OWN_PAGE.search(data):
-        entries = corrections_md.parse_log(data).entries
-        ends = [entry.line - 1 for entry in entries[1:]] + [len(lines)]
-        for entry, end in zip(entries, ends, strict=True):
-            if not (entry.pattern or entry.auto or entry.record or entry.source):
-                continue
-            raw = b"".join(lines[entry.line - 1 : end])
-            lines[entry.line - 1 : end] = [b"\n"] * (end - entry.line + 1)
+        lines, entries = corrections_md.blank_entries(data)
+        for entry, raw in entries:
             try:
                 yield _from_entry(entry)
             except _UnusableError as why:
                 yield _bad(entry.line, str(why), raw)
+    yield from _read_notes(name, lines)
+
+
+def read_beside(log: bytes) -> Iterator[Item]:
+    """Yield what stands in an agent's own log beside the entries that are counted: what a person wrote in any form."""
+    yield from _read_notes(corrections_md.FILE_NAME, corrections_md.blank_entries(log, is_waiting_own=True)[0])
+
+
+def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
     text = b"".join(lines).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
-        yield _bad(1, "no page of text", data)
+        yield _bad(1, "no page of text", b"".join(lines))
         return
     for note in notes_md.read_notes(text, name):
         if isinstance(note, Left):

@@ -13,13 +13,14 @@ from pathlib import Path
 import msgspec
 
 from crdt import clock
-from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_records
+from fleet.learn import counting, notes_md, private, signals
+from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_beside, read_records
 from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery, discovery_id
 from fleet.model.line import BadLineError, Line, Refused, check_value, join
 from fleet.model.pattern import fold
 from fleet.store.files import modified_ms
-from fleet.store.lines import DISCOVERIES, PATTERNS
+from fleet.store.lines import DISCOVERIES
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
@@ -68,6 +69,7 @@ class Imported(msgspec.Struct):
         refused: records that cannot be used.
         redacted: records that held a secret, which was taken out.
         stated: ids of the lessons and findings that are in through this import.
+        retired: ids of lessons that were read again and are retired here: they stay so.
         pieces: what was taken and what was not, in order, file by file.
         files: how many records were taken of each file.
     """
@@ -80,6 +82,7 @@ class Imported(msgspec.Struct):
     refused: list[Refused] = []
     redacted: int = 0
     stated: list[str] = []
+    retired: list[str] = []
     pieces: list[Piece] = []
     files: dict[str, int] = {}
 
@@ -160,6 +163,52 @@ def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], o
     return taken.done
 
 
+def take_log(writer: Writer) -> Imported:
+    """Write what a person wrote into an agent's log in any other form than its own: each lesson once, as an import.
+
+    The log is counted already, and its text stays as it is. A log that did not change since is not read again.
+
+    Raises:
+        DiskError: nothing of it was acknowledged.
+    """
+    workspace, path = writer.workspace, counting.log_file(writer.workspace, writer.agent)
+    page = workspace.files.read(path)
+    key, now = f"beside {writer.agent}", hashlib.blake2b(page, digest_size=16).hexdigest()
+    taken = _Import(writer)
+    if not page or workspace.db.noted(key) == now:
+        return taken.done
+    taken.begin(path)
+    for item in _beside(page):
+        taken.take(item, path)
+    taken.write()
+    workspace.db.note(key, now)
+    return taken.done
+
+
+def left_in_log(workspace: Workspace, agent: str) -> list[Piece]:
+    """Return what a person wrote into an agent's log that is no lesson."""
+    done = Imported()
+    for item in _beside(workspace.files.read(counting.log_file(workspace, agent))):
+        _tell(done, item, Path(counting.log_file(workspace, agent).relative_to(workspace.root).as_posix()))
+    return left_of(done)
+
+
+def left_of(done: Imported) -> list[Piece]:
+    """Return what was left out of a log and ought to be told: headings, templates and remarks on the page are not."""
+    return [each for each in done.pieces if each.left and each.left not in _UNTOLD]
+
+
+def _beside(page: bytes) -> Iterator[Lesson | Finding | Bad | Skipped]:
+    for item in read_beside(page):
+        if isinstance(item, Lesson) and signals.injected_id(item.text):
+            yield Skipped(item.line, "fleet showed it, and an echo is no new lesson", item.text)
+        else:
+            yield item
+
+
+_UNTOLD = frozenset({notes_md.HEADING, notes_md.ABOUT, notes_md.TEMPLATE})
+
+
 def _items(path: Path, done: Imported) -> Iterator[Lesson | Finding | Bad | Skipped]:
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
@@ -206,7 +255,7 @@ class _Import:
 
     def _lesson(self, item: Lesson) -> None:
         fields, had_secret = _fields(item)
-        pattern = self._workspace.patterns.same_text(str(fields["text"]))
+        pattern = private.same_text(self._workspace, self._writer.agent, str(fields["text"]))
         if self._is_counted(item, pattern):
             said = "already counted by fleet"
             self.done.skipped[said] = self.done.skipped.get(said, 0) + 1
@@ -254,7 +303,7 @@ class _Import:
         lines = self._lines()
         self.done.patterns_new, self.done.discoveries_new = len(lines), len(new)
         self.done.stated += [each.id for each in new]
-        self._writer.append(PATTERNS, lines)
+        private.append(self._writer, lines)
         self._writer.append(DISCOVERIES, new)
         self._workspace.quarantine.keep(self.done.refused, self._workspace.wall())
 
@@ -265,9 +314,11 @@ class _Import:
         wholes: dict[str, Line | None] = {}
         for (pattern, hash_), (item, fields) in self._records.items():
             if pattern not in wholes:
-                wholes[pattern] = self._workspace.patterns.line(pattern)
+                wholes[pattern] = private.whole(self._workspace, self._writer.agent, pattern)
             whole = wholes[pattern]
             known = fold(whole).parts.get("seen", {}).get(hash_, 0) if whole is not None else 0
+            if known:
+                self.done.retired += self._if_retired(pattern, whole)
             if known >= item.seen:
                 continue
             line = edits.part(
@@ -286,6 +337,10 @@ class _Import:
             wholes[pattern] = line if whole is None else join(whole, line)
             found.append(line)
         return found
+
+    def _if_retired(self, pattern: str, whole: Line | None) -> list[str]:
+        is_retired = whole is not None and not fold(whole).is_present
+        return [pattern] if is_retired and pattern not in self.done.retired else []
 
     def _stamp(self, at_ms: int | None) -> str:
         """Return a record's date as a stamp. One from the future counts as undated."""

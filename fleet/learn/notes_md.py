@@ -386,7 +386,9 @@ class _Page:
             self._put(Note(first, last, head.title, body, title=head.title, category=above, when=head.when))
         else:
             begin, rest = advice.lead(body, _TEXT_CHARS)
-            text = standing(begin, head.title)
+            text = standing(
+                begin, "" if advice.is_of_lessons(head.title) and len(head.title.split()) == 1 else head.title
+            )
             self._put(Note(first, last, text, rest, title=head.title, category=above, when=head.when))
 
     def _list(self, items: list[Block], category: str, head: Heading, intro: str, *, is_log: bool) -> None:

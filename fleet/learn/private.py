@@ -62,9 +62,9 @@ def hide(writer: Writer, known: Pattern) -> None:
     stamp = writer.tick() if known.is_present else ""
     made = edits.part(mine, known.id, _NO_PART, fields, me, stamp, seen=0, at=known.at)
     made = lines.join(made, edits.set_field(made, SCOPE, PRIVATE, me, writer.tick(), workspace.policy().cut))
-    own = [name for name in lines.by_writer(shared) if names.agent_of(name) == writer.agent]
+    own = [name for name in shared.by_writer() if names.agent_of(name) == writer.agent]
     for name in own:
-        kept = lines.parted(shared, name, ("parts", "rem"))[1]
+        kept = shared.parted(name, ("parts", "rem"))[1]
         made = lines.join(made, kept) if kept is not None else made
     writer.append_private([made])
     for name in own:
@@ -78,7 +78,7 @@ def publish(writer: Writer, pattern: str, scope: str) -> None:
     if mine is None:
         return
     shared = workspace.patterns.line(pattern) or Line(pattern)
-    said = lines.without_field(mine, SCOPE)
+    said = mine.without_field(SCOPE)
     if fold(mine).is_present:
         said = lines.join(said, edits.restore(lines.join(shared, said), writer.name, writer.tick()))
     writer.append(PATTERNS, [said])

@@ -74,7 +74,7 @@ def purge_lesson(writer: Writer, pattern: str) -> list[str]:
 def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
     """Return the delta that purges and retires a record."""
     redacted: dict[str, Any] = {}
-    for field, value in codec.said(line):
+    for field, value in line.said():
         if _is_text(field, value):
             redacted[field] = [] if isinstance(value, list) else REDACTED
     made = edits.purge(line, redacted, writer.name, writer.tick(), [each.hash for each in carried])
@@ -93,7 +93,7 @@ def purge_secrets(writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, li
     workspace, found, last = writer.workspace, dict[str, list[str]](), ""
     for last in patterns:
         line, shared = workspace.patterns.line(last), workspace.patterns.shared(last)
-        kinds = {field: each for field, value in codec.said(shared) if (each := _certain(value))} if shared else {}
+        kinds = {field: each for field, value in shared.said() if (each := _certain(value))} if shared else {}
         if line is not None and kinds:
             shown = fold(line).fields
             redacted = {field: _redacted(shown.get(field)) for field in kinds}
@@ -123,7 +123,7 @@ def _is_text(field: str, value: Any) -> bool:
 
 
 def _texts_in(line: Line) -> set[str]:
-    return {text for field, value in codec.said(line) if _is_text(field, value) for text in _texts(value)}
+    return {text for field, value in line.said() if _is_text(field, value) for text in _texts(value)}
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -163,7 +163,7 @@ def _without_marked(data: bytes, whole: Line) -> bytes:
     for raw in data.split(b"\n"):
         entry = lines.entry(PATTERNS, raw, "", 0, Read()) if whole.id.encode() in raw else None
         is_ours = isinstance(entry, Line) and entry.id == whole.id
-        rows.append(codec.encode(codec.without_purged(entry, whole)) if isinstance(entry, Line) and is_ours else raw)
+        rows.append(codec.encode(entry.without_purged(whole)) if isinstance(entry, Line) and is_ours else raw)
     return b"\n".join(rows)
 
 
@@ -230,7 +230,7 @@ def remains(workspace: Workspace, purged: str, texts: Iterable[str]) -> list[Pla
     # What the logs told is known even where a purge before this one took it out of the record.
     needles = _needles({*texts, *(text for _, told in entries for text in told)})
     found = {place for place, _ in entries}
-    for top in (workspace.clan, workspace.root / "agents", workspace.local):
+    for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
         for path in sorted(top.rglob("*")) if top.is_dir() else []:
             if not _is_looked_at(workspace, path):
                 continue

@@ -7,20 +7,21 @@ back where it is missing; where another version of it is, the one of the backup 
 import glob
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from crdt import clock
-from fleet.learn import corrections_md, counting, discoveries
+from fleet.learn import corrections_md, counting
 from fleet.learn.corrections_md import MOVED, PART, Log, Record
 from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError
-from fleet.model.line import Line, Refused, add_of
+from fleet.model.line import Line, Refused
 from fleet.model.version_1 import is_version_1
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
@@ -30,6 +31,7 @@ from fleet.store.workspace import Workspace
 
 _PRINT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _RENDERED = frozenset({"clan-learnings/patterns.md", "clan-learnings/.gitattributes"})
+_BRING_WAIT_S = 0.5
 _FORMAT = "clan-learnings/.fleet-format"
 
 
@@ -84,28 +86,68 @@ def take_over(workspace: Workspace, agent: str) -> int:
     The guest's replicas become the agent's, under the same digits: so its records count, and doing it twice counts none
     twice.
     """
-    home, register = workspace.home(names.GUEST), workspace.replicas()
+    register = workspace.replicas()
     mine = {each.name: each for each in register.replicas if workspace.is_guest(each.agent)}
     renamed = {name: f"{agent}{name.removeprefix(names.GUEST)}" for name in mine}
-    join = _Restore(workspace, Restored(), lambda _: None)
-    files = [each for each in sorted(home.rglob("*")) if each.is_file() and not each.is_symlink()]
-    for file in files if agent != names.GUEST else []:
-        data, path = workspace.files.read(file), f"{backup.HOMES}/{agent}/{file.relative_to(home)}"
-        if file.name == corrections_md.FILE_NAME:
-            for name, other in renamed.items():
-                data = data.replace(f" replica={name} ".encode(), f" replica={other} ".encode())
-            join._join_log(path, data.replace(b" guest\n", f" {agent}\n".encode(), 1))
-        elif file.name == discoveries.WAITING:
-            workspace.files.append(workspace.root / path, data)
-        else:
-            join._place(path, data)
-        workspace.files.remove(file)
+    home = workspace.home(names.GUEST)
+    files = workspace.files_of(home) if agent != names.GUEST else []
+    if files:
+        with workspace.log_lock(agent):
+            _move(workspace, agent, home, files, renamed)
     if mine and agent != names.GUEST:
         taken = [each._replace(name=renamed[name]) for name, each in mine.items()]
         rest = [each for each in register.replicas if each.name not in mine]
         fresh = register._replace(replicas=(*taken, *rest))
         workspace.files.replace(workspace.replica_file, fresh.render())
     return len(files)
+
+
+def bring(workspace: Workspace) -> None:
+    """Bring what lies in earlier places of the agents' homes to where ``fleet.toml`` says, and say so.
+
+    Each file is there before it leaves here: a crash in between leaves both, and the next command goes on.
+    """
+    done = dict.fromkeys(home.parent.relative_to(workspace.root).as_posix() for _, home, _ in workspace.left_behind())
+    if not done or workspace.is_only_read():
+        return
+    told = f"from {' and '.join(done)}/ to {workspace.place}/, as fleet.toml says"
+    try:
+        for agent, home, files in workspace.left_behind():
+            with workspace.log_lock(agent, _BRING_WAIT_S), workspace.locked(_BRING_WAIT_S):
+                _move(workspace, agent, home, files)
+    except FleetError as why:
+        workspace.warn(f"not all files of the agents came {told}: {why}. None is lost; the next command goes on")
+    else:
+        workspace.warn(f"the agents' files came {told}")
+
+
+def _move(
+    workspace: Workspace, agent: str, home: Path, files: Iterable[Path], renamed: Mapping[str, str] | None = None
+) -> None:
+    """Join files of a home into an agent's, and take them away. The caller holds both locks."""
+    join = _Restore(workspace, Restored(), lambda _: None)
+    for file in files:
+        data, path = workspace.files.read(file), workspace.own_path(agent, *file.relative_to(home).parts)
+        if file.name == corrections_md.FILE_NAME:
+            join._join_log(path, data if renamed is None else _in_the_name_of(agent, data, renamed))
+        elif file.suffix == ".jsonl":
+            known = workspace.files.read(workspace.root / path).split(b"\n")
+            lines = [line + b"\n" for line in data.split(b"\n") if line and line not in known]
+            if lines:
+                workspace.files.append(workspace.root / path, b"".join(lines))
+        else:
+            join._place(path, data)
+        workspace.files.remove(file)
+    for folder in (*sorted((each for each in home.rglob("*") if each.is_dir()), reverse=True), home, home.parent):
+        with suppress(OSError):  # one that is not empty stays
+            folder.rmdir()
+
+
+def _in_the_name_of(agent: str, data: bytes, renamed: Mapping[str, str]) -> bytes:
+    """Return a guest's log as an agent's, with the replicas that are the agent's now."""
+    for name, other in renamed.items():
+        data = data.replace(f" replica={name} ".encode(), f" replica={other} ".encode())
+    return data.replace(b" guest\n", f" {agent}\n".encode(), 1)
 
 
 class _Restore:
@@ -123,6 +165,9 @@ class _Restore:
         top, _, rest = path.partition("/")
         kind = lines.kind_of(rest) if top == backup.CLAN else None
         is_own = top == backup.HOMES and path.count("/") == 2
+        agent = rest.partition("/")[0]
+        if top == backup.HOMES:
+            path = workspace.own_path(*rest.split("/"))
         if path == backup.REPLICAS:
             _join_replicas(workspace, member.data)
         elif path == backup.LOCAL:
@@ -130,7 +175,6 @@ class _Restore:
         elif kind is not None:
             self._join_lines(kind, path, member.data, self._covers)
         elif is_own and path.endswith("/notes.jsonl"):
-            agent = rest.partition("/")[0]
             self._join_lines(PATTERNS, path, member.data, lambda entry: self._covers_private(agent, entry))
         elif path == "clan-learnings/members.toml":
             _join_members(workspace, member.data)
@@ -140,7 +184,8 @@ class _Restore:
             if not (workspace.root / path).exists():
                 workspace.files.replace(workspace.root / path, member.data)
         elif is_own and path.endswith("/corrections.md"):
-            self._join_log(path, member.data)
+            with workspace.log_lock(agent):
+                self._join_log(path, member.data)
         else:
             self._place(path, member.data)
 
@@ -209,8 +254,7 @@ class _Restore:
         if len(parse(closed + more.encode()).entries) < len(mine.entries) + len(pieces):
             self._place(path, data)
             return
-        with self._workspace.log_lock(path.split("/")[1]):
-            self._workspace.files.append(target, more.encode())
+        self._workspace.files.append(target, more.encode())
         self._done.entries += len(pieces)
 
     def _place(self, path: str, data: bytes) -> None:
@@ -235,7 +279,7 @@ def _join_replicas(workspace: Workspace, data: bytes) -> None:
 
     An id that was minted for another machine or folder is not taken up there: the next write mints a new one.
     """
-    theirs = replica.parse(data, Path("replica.toml"))
+    theirs = replica.Register.parse(data, Path("replica.toml"))
     if not all(r.is_lease or (_PRINT.fullmatch(r.machine) and _PRINT.fullmatch(r.folder)) for r in theirs.replicas):
         raise ValueError("a replica in it is bound to no machine and folder")
     if not all(clock.is_stamp(r.minted) for r in theirs.replicas):
@@ -299,16 +343,16 @@ def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str],
     conflicts = []
     for line in fetched:
         for name in mine:
-            add = add_of(line, name)
+            add = line.add_of(name)
             rows = workspace.patterns.line(line.id) if add else None
-            if not add or (rows is not None and add_of(rows, name) == add):
+            if not add or (rows is not None and rows.add_of(name) == add):
                 continue
             agent = names.agent_of(name)
             if agent not in logs:
                 logs[agent] = _stamps(counting.read_log(workspace, agent).records)
             records = logs[agent].get((line.id, name), set())
             earlier = before(line.id)
-            was = add_of(earlier, name) if earlier is not None else ""
+            was = earlier.add_of(name) if earlier is not None else ""
             if records and _is_foreign(add, _written(workspace, name, line.id), was, records):
                 conflicts.append(_Conflict(name, line.id, add))
     return conflicts
@@ -327,7 +371,7 @@ def _written(workspace: Workspace, replica: str, pattern: str) -> set[str]:
     if pattern.encode() not in data:
         return set()
     lines = [entry for _, entry in entries(PATTERNS, iter([data]), "", Read()) if isinstance(entry, Line)]
-    return {add_of(line, replica) for line in lines if line.id == pattern}
+    return {line.add_of(replica) for line in lines if line.id == pattern}
 
 
 def resolve(workspace: Workspace, conflicts: Sequence[_Conflict]) -> None:

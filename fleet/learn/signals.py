@@ -197,8 +197,8 @@ def waiting(
 ) -> list[Waiting]:
     """Return the entries whose lesson somebody may be asked for, in file order.
 
-    Not among them is a failed command, whose own session alone is asked, and what was dismissed. For a session that
-    owes nothing the log is searched and not parsed.
+    Not among them is a failed command, whose own session alone is asked, what was dismissed, and what has no field of
+    this format: that is read as any page is. For a session that owes nothing the log is searched and not parsed.
 
     ``session``: only what was flagged in this one; "": in whichever.
     ``days``: leave out what is older; 0 leaves out nothing for its age.
@@ -220,7 +220,12 @@ def waiting(
             continue
         kind, when = (mark.kind, mark.at) if mark is not None else ("", entry.when)
         flagged_ms = dates.to_ms(when) if when else None
-        is_over = kind == "failure" or bound.id in dismissed or (flagged_ms is not None and flagged_ms < oldest_ms)
+        is_over = (
+            kind == "failure"
+            or bound.id in dismissed
+            or (entry.is_bare and not entry.wrong)
+            or (flagged_ms is not None and flagged_ms < oldest_ms)
+        )
         if everything or not is_over:
             title = entry.title or _first_line(entry.wrong or entry.right)
             found.append(Waiting(bound.id, title, entry.when, entry.wrong))

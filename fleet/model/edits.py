@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crdt import clock, orset
-from fleet.model import line as codec
-from fleet.model.line import AT, CARRIED, NOTHING, Column, Line, canonical, first_seen
+from fleet.model.line import AT, CARRIED, NOTHING, Column, Line, canonical
 from fleet.model.pattern import MERGED_INTO, author_field, fold
 
 PUBLISHED = "published"
@@ -111,7 +110,7 @@ def part(
 
 def _at(own: Column, add: str, at: str) -> dict[str, str]:
     """Return the time at which the writer first saw the lesson, where its column's add no longer says it."""
-    known = first_seen(own)
+    known = own.first_seen()
     earliest = min((each for each in (known, at) if each), default="")
     said = own.first.get(AT) or max(own.add, add)
     return {AT: earliest} if earliest and (not said or earliest < said) else {}
@@ -123,7 +122,7 @@ def _worded(
     """Return the wordings that no column has, as first wordings; where they were purged, as edits."""
     first: dict[str, Any] = {}
     edits: dict[str, tuple[str, Any]] = {}
-    marks, shown = codec.purges(line), fold(line).fields
+    marks, shown = line.purges(), fold(line).fields
     for field, value in fields.items():
         said = [column.first[field] for column in line.w.values() if field in column.first]
         said += [shown[field]] if field in shown else []

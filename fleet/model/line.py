@@ -59,6 +59,11 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     set: dict[str, tuple[str, Any]] = {}
     later: dict[str, Any] = {}
 
+    def first_seen(self) -> str:
+        """Return when its writer first saw the lesson; "" where it does not say."""
+        at: str = self.first.get(AT, "")
+        return min(at, self.add) if at and self.add else at or self.add
+
 
 class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One lesson, or a change to one.
@@ -70,6 +75,111 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
 
     id: str
     w: dict[str, Column] = {}
+
+    def by_writer(self) -> "dict[str, Line]":
+        """Return a line as one line for each writer, sorted by writer."""
+        return {writer: Line(self.id, {writer: column}) for writer, column in sorted(self.w.items())}
+
+    def said(self) -> Iterator[tuple[str, Any]]:
+        """Yield (name, value) of all that anybody said: every wording and edit, and parts of a newer version.
+
+        A counter, and a field that a mark names, comes with None: names are words, too.
+        """
+        for column in self.w.values():
+            yield from column.first.items()
+            yield from ((field, value) for field, (_, value) in column.set.items())
+            yield from column.later.items()
+            yield from ((name, None) for name in (*column.n, *column.parts))
+            for marks in (column.over, column.purge):
+                yield from ((field, None) for fields in marks.values() for field in fields)
+
+    def is_empty(self) -> bool:
+        """Tell whether a line says nothing at all."""
+        return not self.w
+
+    def add_of(self, writer: str) -> str:
+        """Return a writer's newest add, "" for none."""
+        return self.w.get(writer, NOTHING).add
+
+    def total_of(self, writer: str, name: str) -> int:
+        """Return a writer's own total of a counter."""
+        return self.w.get(writer, NOTHING).n.get(name, 0)
+
+    def counted_up_to(self, writer: str) -> str:
+        """Return the largest of a writer's add and of the removes of it; "" for neither.
+
+        What it logged up to then is in its totals: a remove copies an add that somebody has seen.
+        """
+        return max([self.w.get(writer, NOTHING).add, *(column.rem.get(writer, "") for column in self.w.values())])
+
+    def has_removed(self, writer: str, before: "Line | None") -> bool:
+        """Tell whether a writer took a lesson away, by a remove or as retired, beyond what it said before."""
+        column = self.w.get(writer, NOTHING)
+        known = before.w.get(writer, NOTHING) if before is not None else NOTHING
+        if any(stamp > known.rem.get(target, "") for target, stamp in column.rem.items()):
+            return True
+        edit = column.set.get("state")
+        return edit is not None and edit[1] == "retired" and edit != known.set.get("state")
+
+    def purges(self) -> dict[tuple[str, str], str]:
+        """Return the purge marks on values: the largest stamp by (writer, field). Their owner does not count."""
+        marks: dict[tuple[str, str], str] = {}
+        for column in self.w.values():
+            for writer, fields in column.purge.items():
+                for field, stamp in fields.items() if writer != CARRIED else ():
+                    marks[writer, field] = max(stamp, marks.get((writer, field), ""))
+        return marks
+
+    def purged_carried(self) -> set[str]:
+        """Return the hashes of the carried lines that were purged with this record."""
+        return {part for column in self.w.values() for part in column.purge.get(CARRIED, ())}
+
+    def parted(self, writer: str, parts: Iterable[str]) -> "tuple[Line, Line | None]":
+        """Return a line without some parts of one writer's column, and those parts; None where it has none of them."""
+        column = self.w.get(writer, NOTHING)
+        taken = Column(**{part: getattr(column, part) for part in parts})
+        if taken == NOTHING:
+            return self, None
+        rest = msgspec.structs.replace(column, **{part: getattr(NOTHING, part) for part in parts})
+        kept = {w: rest if w == writer else each for w, each in self.w.items() if w != writer or rest != NOTHING}
+        return Line(self.id, kept), Line(self.id, {writer: taken})
+
+    def without_field(self, field: str) -> "Line":
+        """Return a line without what anybody says of a field."""
+        kept = {
+            writer: msgspec.structs.replace(
+                column,
+                first={name: value for name, value in column.first.items() if name != field},
+                set={name: edit for name, edit in column.set.items() if name != field},
+                over={
+                    other: rest
+                    for other, marks in column.over.items()
+                    if (rest := {name: stamp for name, stamp in marks.items() if name != field})
+                },
+            )
+            for writer, column in self.w.items()
+        }
+        return Line(self.id, {writer: column for writer, column in kept.items() if column != NOTHING})
+
+    def without_purged(self, marked: "Line") -> "Line":
+        """Return a line without what the marks in another one cover."""
+        return Line(self.id, _without_purged(self.w, marked.purges()))
+
+    def stamps(self) -> Iterator[str]:
+        """Yield every stamp in a line, marks' too, in no order and more than once."""
+        for column in self.w.values():
+            marks = (column.rem, *column.over.values(), *column.purge.values())
+            yield from filter(None, (column.add, *(stamp for stamp, _ in column.set.values())))
+            yield from (stamp for each in marks for stamp in each.values())
+
+    def newest_by(self) -> dict[str, str]:
+        """Return the largest stamp that each writer issued in a line."""
+        own = {w: max([column.add, *(stamp for stamp, _ in column.set.values())]) for w, column in self.w.items()}
+        return {writer: stamp for writer, stamp in own.items() if stamp}
+
+    def wordings(self) -> list[dict[str, Any]]:
+        """Return what each writer of a line first called its fields."""
+        return [column.first for _, column in sorted(self.w.items()) if column.first]
 
 
 class Carried(NamedTuple):
@@ -272,7 +382,7 @@ def _decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line
         raise BadLineError("'w' is no object")
     line = Line(found["id"], {writer: _as_column(writer, said) for writer, said in columns.items()})
     _check(line)
-    return Line(line.id, _without_purged(line.w, purges(line)))
+    return Line(line.id, _without_purged(line.w, line.purges()))
 
 
 def _as_column(writer: str, said: object) -> Column:
@@ -493,7 +603,7 @@ def join(mine: Line, theirs: Line) -> Line:
         if known is not column:
             columns[writer] = column if known is None else _join_columns(known, column)
     joined = Line(mine.id, columns)
-    marks = purges(joined)
+    marks = joined.purges()
     return Line(mine.id, _without_purged(columns, marks)) if marks else joined
 
 
@@ -557,107 +667,7 @@ def _is_later(edit: tuple[str, Any], than: tuple[str, Any]) -> bool:
     return not lww.covers(lww.Register(than[0], "", canonical(than[1])), lww.Register(edit[0], "", canonical(edit[1])))
 
 
-# --- what one writer said -------------------------------------------------------------------------------------------
-
-
-def by_writer(line: Line) -> dict[str, Line]:
-    """Return a line as one line for each writer, sorted by writer."""
-    return {writer: Line(line.id, {writer: column}) for writer, column in sorted(line.w.items())}
-
-
-def said(line: Line) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) of all that anybody said: every wording and edit, and parts of a newer version.
-
-    A counter, and a field that a mark names, comes with None: names are words, too.
-    """
-    for column in line.w.values():
-        yield from column.first.items()
-        yield from ((field, value) for field, (_, value) in column.set.items())
-        yield from column.later.items()
-        yield from ((name, None) for name in (*column.n, *column.parts))
-        for marks in (column.over, column.purge):
-            yield from ((field, None) for fields in marks.values() for field in fields)
-
-
-def is_empty(line: Line) -> bool:
-    """Tell whether a line says nothing at all."""
-    return not line.w
-
-
-def add_of(line: Line, writer: str) -> str:
-    """Return a writer's newest add, "" for none."""
-    return line.w.get(writer, NOTHING).add
-
-
-def first_seen(column: Column) -> str:
-    """Return when a writer first saw the lesson; "" where it does not say."""
-    at: str = column.first.get(AT, "")
-    return min(at, column.add) if at and column.add else at or column.add
-
-
-def total_of(line: Line, writer: str, name: str) -> int:
-    """Return a writer's own total of a counter."""
-    return line.w.get(writer, NOTHING).n.get(name, 0)
-
-
-def counted_up_to(line: Line, writer: str) -> str:
-    """Return the largest of a writer's add and of the removes of it; "" for neither.
-
-    What it logged up to then is in its totals: a remove copies an add that somebody has seen.
-    """
-    return max([line.w.get(writer, NOTHING).add, *(column.rem.get(writer, "") for column in line.w.values())])
-
-
 # --- purge marks ----------------------------------------------------------------------------------------------------
-
-
-def purges(line: Line) -> dict[tuple[str, str], str]:
-    """Return the purge marks on values: the largest stamp by (writer, field). Their owner does not count."""
-    marks: dict[tuple[str, str], str] = {}
-    for column in line.w.values():
-        for writer, fields in column.purge.items():
-            for field, stamp in fields.items() if writer != CARRIED else ():
-                marks[writer, field] = max(stamp, marks.get((writer, field), ""))
-    return marks
-
-
-def purged_carried(line: Line) -> set[str]:
-    """Return the hashes of the carried lines that were purged with this record."""
-    return {part for column in line.w.values() for part in column.purge.get(CARRIED, ())}
-
-
-def parted(line: Line, writer: str, parts: Iterable[str]) -> tuple[Line, Line | None]:
-    """Return a line without some parts of one writer's column, and those parts; None where it has none of them."""
-    column = line.w.get(writer, NOTHING)
-    taken = Column(**{part: getattr(column, part) for part in parts})
-    if taken == NOTHING:
-        return line, None
-    rest = msgspec.structs.replace(column, **{part: getattr(NOTHING, part) for part in parts})
-    kept = {w: rest if w == writer else each for w, each in line.w.items() if w != writer or rest != NOTHING}
-    return Line(line.id, kept), Line(line.id, {writer: taken})
-
-
-def without_field(line: Line, field: str) -> Line:
-    """Return a line without what anybody says of a field."""
-    kept = {
-        writer: msgspec.structs.replace(
-            column,
-            first={name: value for name, value in column.first.items() if name != field},
-            set={name: edit for name, edit in column.set.items() if name != field},
-            over={
-                other: rest
-                for other, marks in column.over.items()
-                if (rest := {name: stamp for name, stamp in marks.items() if name != field})
-            },
-        )
-        for writer, column in line.w.items()
-    }
-    return Line(line.id, {writer: column for writer, column in kept.items() if column != NOTHING})
-
-
-def without_purged(line: Line, marked: Line) -> Line:
-    """Return a line without what the marks in another one cover."""
-    return Line(line.id, _without_purged(line.w, purges(marked)))
 
 
 def _without_purged(columns: dict[str, Column], marks: dict[tuple[str, str], str]) -> dict[str, Column]:
@@ -690,7 +700,7 @@ def minus(whole: Line, base: Line | None) -> Line | None:
     """
     if base is None:
         return whole if whole.w else None
-    marks = purges(base)
+    marks = base.purges()
     news: dict[str, Column] = {}
     for writer, column in whole.w.items():
         known = base.w.get(writer)
@@ -730,33 +740,3 @@ def _larger_parts(parts: dict[str, dict[str, int]], known: dict[str, dict[str, i
         for name, counts in parts.items()
     }
     return {name: counts for name, counts in larger.items() if counts}
-
-
-# --- stamps ---------------------------------------------------------------------------------------------------------
-
-
-def stamps(line: Line) -> Iterator[str]:
-    """Yield every stamp in a line, marks' too, in no order and more than once."""
-    return (stamp for stamp in _stamps(line.w.values()) if stamp)
-
-
-def newest_by(line: Line) -> dict[str, str]:
-    """Return the largest stamp that each writer issued in a line."""
-    own = {w: max([column.add, *(stamp for stamp, _ in column.set.values())]) for w, column in line.w.items()}
-    return {writer: stamp for writer, stamp in own.items() if stamp}
-
-
-def _stamps(columns: Iterable[Column]) -> Iterator[str]:
-    for column in columns:
-        yield column.add
-        yield from column.rem.values()
-        for stamp, _ in column.set.values():
-            yield stamp
-        for marks in (column.over, column.purge):
-            for fields in marks.values():
-                yield from fields.values()
-
-
-def wordings(line: Line) -> list[dict[str, Any]]:
-    """Return what each writer of a line first called its fields."""
-    return [column.first for _, column in sorted(line.w.items()) if column.first]

@@ -24,9 +24,9 @@ import msgspec
 from crdt import clock, gcounter, lww, orset
 from fleet.model import limits, names
 from fleet.model.errors import NoError
-from fleet.model.line import AT, Column, Line, first_seen, is_larger
+from fleet.model.line import AT, Column, Line, is_larger
 from fleet.model.names import PREFIX
-from fleet.model.withheld import Withheld, without
+from fleet.model.withheld import Withheld
 
 MERGED_INTO = "merged_into"
 """Field by which one record says that it is the same lesson as another."""
@@ -238,7 +238,7 @@ def _trusted(line: Line, policy: Policy) -> dict[str, Column]:
     """Return the columns that count here, by writer in order."""
     columns = {writer: line.w[writer] for writer in sorted(line.w)}
     if left := policy.withheld.get(line.id):
-        columns = {w: without(column, left[w]) if w in left else column for w, column in columns.items()}
+        columns = {w: left[w].taken_from(column) if w in left else column for w, column in columns.items()}
     if policy.blocked:
         found = policy.earlier.get(line.id)
         earlier = found.w if found is not None else {}
@@ -333,7 +333,7 @@ def _parts(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
 
 def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
     """Return the smallest (stamp, writer) of what each writer says of when it first saw the lesson."""
-    seen = [(first_seen(column), writer) for writer, column in columns.items()]
+    seen = [(column.first_seen(), writer) for writer, column in columns.items()]
     return min(((at, writer) for at, writer in seen if at), default=(clock.ZERO, ""))
 
 

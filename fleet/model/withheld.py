@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.model import limits, names
-from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, first_seen, is_larger
+from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
 
 OWN, BULK = "own", "bulk"
 """Kinds of what is left out: parts of a column of ours that were never written here; many removes or edits at once."""
@@ -36,6 +36,34 @@ class Withheld(NamedTuple):
 
     known: Column
     came: Column
+
+    @staticmethod
+    def kept(each: str, writer: str, known: str, came: str) -> "Withheld":
+        """Return a part as it was kept; what cannot be read is nothing."""
+        return Withheld(_column(each, writer, known), _column(each, writer, came))
+
+    def taken_from(self, column: Column) -> Column:
+        """Return a column as it reads without the part."""
+        known, came = self
+        return Column(
+            add=column.add if column.add > came.add else known.add,
+            first=_values(column.first, known.first, came.first),
+            later=_values(column.later, known.later, came.later),
+            n=_totals(column.n, known.n, came.n),
+            over=_nested_stamps(column.over, known.over, came.over),
+            parts={
+                name: kept
+                for name, counts in column.parts.items()
+                if (kept := _counts(counts, known.parts.get(name, {}), came.parts.get(name, {})))
+            },
+            purge=column.purge,  # the join has dropped what it covers: there is nothing to bring back
+            rem=_stamps(column.rem, known.rem, came.rem),
+            set={
+                field: kept_edit
+                for field, edit in column.set.items()
+                if (kept_edit := edit if edit[0] > came.set.get(field, ("",))[0] else known.set.get(field))
+            },
+        )
 
 
 class Held(NamedTuple):
@@ -60,11 +88,6 @@ class Held(NamedTuple):
         return _text(self.id, self.writer, self.part.known), _text(self.id, self.writer, self.part.came)
 
 
-def kept(each: str, writer: str, known: str, came: str) -> Withheld:
-    """Return a part as it was kept; what cannot be read is nothing."""
-    return Withheld(_column(each, writer, known), _column(each, writer, came))
-
-
 def _text(each: str, writer: str, column: Column) -> str:
     return encode(Line(each, {writer: column} if column != NOTHING else {})).decode()
 
@@ -75,30 +98,6 @@ def _column(each: str, writer: str, text: str) -> Column:
     except BadLineError:
         return NOTHING
     return found.w.get(writer, NOTHING) if isinstance(found, Line) and found.id == each else NOTHING
-
-
-def without(column: Column, left: Withheld) -> Column:
-    """Return a column as it reads without the part that is left out of it."""
-    known, came = left
-    return Column(
-        add=column.add if column.add > came.add else known.add,
-        first=_values(column.first, known.first, came.first),
-        later=_values(column.later, known.later, came.later),
-        n=_totals(column.n, known.n, came.n),
-        over=_nested_stamps(column.over, known.over, came.over),
-        parts={
-            name: kept
-            for name, counts in column.parts.items()
-            if (kept := _counts(counts, known.parts.get(name, {}), came.parts.get(name, {})))
-        },
-        purge=column.purge,  # the join has dropped what it covers: there is nothing to bring back
-        rem=_stamps(column.rem, known.rem, came.rem),
-        set={
-            field: kept_edit
-            for field, edit in column.set.items()
-            if (kept_edit := edit if edit[0] > came.set.get(field, ("",))[0] else known.set.get(field))
-        },
-    )
 
 
 def _only_edits(known: Column, came: Column) -> Withheld:
@@ -112,7 +111,7 @@ def _only_edits(known: Column, came: Column) -> Withheld:
 
 def _is_nothing(left: Withheld) -> bool:
     """Tell whether nothing is left out: the column counted just so before."""
-    return left.known == left.came or without(left.came, left) == left.came
+    return left.known == left.came or left.taken_from(left.came) == left.came
 
 
 def _values(now: Mapping[str, Any], known: Mapping[str, Any], came: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,7 +220,7 @@ class Arrivals:
 
     def _held(self, kind: str, group: str, each: str, writer: str, change: Withheld) -> Held:
         left = self._left.get(each, {}).get(writer)
-        known = without(change.known, left) if left is not None else change.known
+        known = left.taken_from(change.known) if left is not None else change.known
         part = Withheld(known, change.came) if kind == OWN else _only_edits(known, change.came)
         return Held(kind, group, writer, each, part)
 
@@ -238,15 +237,5 @@ def _has_edited(before: Column, after: Column) -> bool:
 
 def _is_of_others(row: Line, writer: str) -> bool:
     """Tell whether a lesson was first said by another agent."""
-    said = [(first_seen(column) or clock.ZERO, each) for each, column in row.w.items() if column.add or column.first]
+    said = [(column.first_seen() or clock.ZERO, each) for each, column in row.w.items() if column.add or column.first]
     return not said or names.agent_of(min(said)[1]) != names.agent_of(writer)
-
-
-def has_removed(line: Line, writer: str, before: Line | None) -> bool:
-    """Tell whether a writer took a lesson away, by a remove or as retired, beyond what it had said some time before."""
-    column = line.w.get(writer, NOTHING)
-    known = before.w.get(writer, NOTHING) if before is not None else NOTHING
-    if any(stamp > known.rem.get(target, "") for target, stamp in column.rem.items()):
-        return True
-    edit = column.set.get("state")
-    return edit is not None and edit[1] == "retired" and edit != known.set.get("state")

@@ -16,6 +16,8 @@ import time
 import zlib
 from collections.abc import Sequence
 
+from fleet.store import homes
+
 _BYTES_MAX = 64 * 1024 * 1024
 _TABLE_BYTES_MAX = 1024 * 1024
 _GENERATION_CHARS_MAX = 18
@@ -141,9 +143,12 @@ class Ready:
         for path in self._made_of():
             data = self._read(path, _BYTES_MAX)
             found[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""
-        if checks := self._read(f"agents/{self._agent}/checks.md", _BYTES_MAX):  # one may be due by the next hour
+        if checks := self._read(f"{self._home()}/checks.md", _BYTES_MAX):  # one may be due by the next hour
             found["checks.md"] = f"{zlib.crc32(checks):08x}-{time.strftime('%Y-%m-%dT%H', time.gmtime())}"
         return found
+
+    def _home(self) -> str:
+        return f"{homes.current(self._root)}/{self._agent}"
 
     def _made_of(self) -> list[str]:
         own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl", "inbox.jsonl", "user-model.md")
@@ -155,7 +160,7 @@ class Ready:
             "fleet.toml",
             ".git/HEAD",
             "clan-learnings/members.toml",
-            *(f"agents/{self._agent}/{name}" for name in own),
+            *(f"{self._home()}/{name}" for name in own),
             *(f".fleet/{name}" for name in local),
         ]
 

@@ -157,7 +157,6 @@ def roll_up(writer: "Writer") -> int:
         FleetError: what is missing is written the next time.
     """
     from fleet.model import edits  # not at the top: a hook notes what it shows, and needs none of the three
-    from fleet.model.line import total_of
     from fleet.store.lines import PATTERNS
 
     workspace, agent, me = writer.workspace, writer.agent, writer.name
@@ -165,7 +164,7 @@ def roll_up(writer: "Writer") -> int:
 
     def own_total(pattern: str) -> int:
         line = workspace.patterns.line(pattern)
-        return total_of(line, me, "shown") if line is not None else 0
+        return line.total_of(me, "shown") if line is not None else 0
 
     today = _today(workspace.world.wall_ms())
     workspace.state.in_one_go(lambda: _count(connection, agent, me, today, own_total))
@@ -173,7 +172,7 @@ def roll_up(writer: "Writer") -> int:
     deltas = []
     for pattern, total in connection.execute(asked, (agent, me)).fetchall():
         line = workspace.patterns.line(pattern)
-        if line is not None and (missing := total - total_of(line, me, "shown")) > 0:
+        if line is not None and (missing := total - line.total_of(me, "shown")) > 0:
             deltas.append(edits.count(line, "shown", me, missing))
     writer.append(PATTERNS, deltas)
     connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from fleet.model import names
 from fleet.model.names import normalise
 from fleet.store.lines import said_in, say_in, screened
 from fleet.store.workspace import Workspace
@@ -309,11 +308,7 @@ def days_to_decide(workspace: Workspace, agents: Iterable[str]) -> tuple[int, fl
 
 def agents(workspace: Workspace) -> list[str]:
     """Return the agents that have an inbox here, sorted."""
-    homes = workspace.root / "agents"
-    if homes.is_symlink() or not homes.is_dir():
-        return []
-    found = (home.name for home in homes.iterdir() if names.is_agent(home.name) and not home.is_symlink())
-    return sorted(name for name in found if _file_of(workspace, name).is_file())
+    return [name for name in workspace.homes() if _file_of(workspace, name).is_file()]
 
 
 def item_id(kind: str, key: str) -> str:

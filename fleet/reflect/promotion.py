@@ -349,7 +349,7 @@ def release(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
         _check(memory)
         if _swap_memory(workspace, agent, data, memory.released(ids)):
             return
-    raise BusyError(f"agents/{agent}/{FILE_NAME} is being written by somebody else; run the command again")
+    raise BusyError(f"{workspace.own_path(agent, FILE_NAME)} is being written by somebody else; run the command again")
 
 
 def without_retired(memory: Memory, lessons: Lessons) -> Memory:
@@ -375,7 +375,9 @@ def take_out_retired(workspace: Workspace, agent: str, lessons: Lessons) -> tupl
         _keep_left(workspace, agent, fresh, lessons, rows)
         if not fresh or _swap_memory(workspace, agent, data, memory.released(list(gone))):
             return fresh
-    raise BusyError(f"agents/{agent}/{FILE_NAME} is being written by somebody else; what is retired leaves later")
+    raise BusyError(
+        f"{workspace.own_path(agent, FILE_NAME)} is being written by somebody else; what is retired leaves later"
+    )
 
 
 def forget(workspace: Workspace, agent: str, pattern_id: str) -> None:

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from fleet.model import names
 from fleet.store.lines import said_in, say_in
 from fleet.store.workspace import Workspace
 
@@ -196,11 +195,7 @@ def spent(workspace: Workspace, day: str) -> float:
 
 def agents(workspace: Workspace) -> list[str]:
     """Return the agents that have records here, sorted."""
-    homes = workspace.root / "agents"
-    if homes.is_symlink() or not homes.is_dir():
-        return []
-    found = (home.name for home in homes.iterdir() if names.is_agent(home.name) and not home.is_symlink())
-    return sorted(name for name in found if _file_of(workspace, name).is_file())
+    return [name for name in workspace.homes() if _file_of(workspace, name).is_file()]
 
 
 def _append(workspace: Workspace, agent: str, record: Record) -> Record:

@@ -9,12 +9,13 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import anyio
 from watchfiles import awatch
 
 from fleet.serve.schedule import CLAN, LOGS
+from fleet.store import homes
 from fleet.store.config import Sidecar
 
 STEP_MS = 20
@@ -118,8 +119,9 @@ class Watch:
 
 def _folders(root: str, agents: Iterable[str]) -> list[str]:
     """Return the folders to watch, those that are there: the root for the settings, the homes, the clan's."""
-    wanted = [".", "agents", *(f"agents/{agent}" for agent in agents), CLAN, *(f"{CLAN}/{log}.d" for log in LOGS)]
-    paths = (Path(root) / each for each in wanted)
+    above = PurePath(homes.current(root))
+    wanted: list[PurePath | str] = [*above.parents, above, *(above / agent for agent in agents)]
+    paths = (Path(root) / each for each in (*wanted, CLAN, *(f"{CLAN}/{log}.d" for log in LOGS)))
     return sorted(str(path) for path in paths if path.is_dir() and not path.is_symlink())
 
 
@@ -129,4 +131,8 @@ def _concerns(root: str, path: str) -> bool:
     name = Path(path).name
     if name.startswith(".") and name.endswith(".tmp"):
         return False
-    return relative in ("fleet.toml", "agents", CLAN) or relative.startswith(("agents" + os.sep, CLAN + os.sep))
+    place = Path(relative)
+    above = PurePath(homes.current(root))
+    return (
+        relative == "fleet.toml" or place in above.parents or place.is_relative_to(above) or place.is_relative_to(CLAN)
+    )

@@ -14,7 +14,7 @@ import msgspec
 from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
-from fleet.model.line import Carried, Line, wordings
+from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
 from fleet.share import policy
 from fleet.share.remote import Files
@@ -82,7 +82,7 @@ class Outgoing(msgspec.Struct):
 
 def _text_of(line: Line) -> str:
     """Return the words of a lesson that a line tells for the first time."""
-    return next((str(told["text"]) for told in wordings(line) if "text" in told), "")
+    return next((str(told["text"]) for told in line.wordings() if "text" in told), "")
 
 
 def planned(workspace: Workspace, *, drop_alone: bool = False) -> Outgoing:
@@ -139,7 +139,7 @@ def _addressed(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
     What others wrote, and the remote lost, goes to a shard of ours: nobody else writes into theirs.
     """
     if isinstance(entry, Line):
-        parts = codec.by_writer(entry)
+        parts = entry.by_writer()
         return [(PATTERNS.shard(who if who in mine else mine[0]), part) for who, part in parts.items()]
     if isinstance(entry, Discovery):
         return [(DISCOVERIES.shard(entry.by if entry.by in mine else mine[0]), entry)]
@@ -190,7 +190,7 @@ def _stripped(workspace: Workspace, paths: Paths, out: Outgoing) -> Files:
     for each in ids:
         record = workspace.patterns.line(each)
         if record is not None:
-            marks.update(repr((sorted(codec.purges(record).items()), sorted(codec.purged_carried(record)))).encode())
+            marks.update(repr((sorted(record.purges().items()), sorted(record.purged_carried()))).encode())
     before, _, known = workspace.state.get(_STRIPPED).partition(" ")
     tree = workspace.tree
     clean = tree.paths(before) if known == marks.hexdigest() and tree.descends(tree.head(), before) else {}

@@ -15,7 +15,6 @@ import msgspec
 
 from crdt import clock
 from crdt.clock import Stamp
-from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.store.lines import Entry
@@ -30,7 +29,7 @@ PRIVATE = "scope is private"
 def reasons(entry: Entry) -> list[str]:
     """Return why an entry must not be sent; empty when it may go."""
     if isinstance(entry, Line):
-        said = [*codec.said(entry)]
+        said = [*entry.said()]
         if ("scope", "private") in said:
             return [PRIVATE]
         return in_texts([text for pair in said for text in _texts(pair)])
@@ -144,7 +143,7 @@ def _newest(workspace: Workspace, ids: Iterable[str]) -> Highest:
     found: Highest = {}
     for each in ids:
         record, told = workspace.patterns.line(each), workspace.discoveries.get(each)
-        stamps = codec.newest_by(record) if record is not None else {told.by: told.at} if told is not None else {}
+        stamps = record.newest_by() if record is not None else {told.by: told.at} if told is not None else {}
         found = _raised(found, {who: stamp for who, stamp in stamps.items() if who and clock.is_stamp(stamp)})
     return found
 
@@ -153,7 +152,7 @@ def _set_back(seen: Highest, sent_again: Iterable[Entry]) -> Highest:
     """Return whose lines went out again though they had been read from the clan before, each with the newest stamp."""
     found: Highest = {}
     for entry in sent_again:
-        stamps = codec.newest_by(entry) if isinstance(entry, Line) else {}
+        stamps = entry.newest_by() if isinstance(entry, Line) else {}
         if isinstance(entry, Discovery):
             stamps = {entry.by: entry.at}
         found = _raised(found, {who: stamp for who, stamp in stamps.items() if stamp <= seen.get(who, "")})

@@ -14,13 +14,14 @@ import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from fleet.model import limits, names
 from fleet.model.errors import DiskError, NoError, RefusedError
+from fleet.store import homes
 from fleet.store.database import Local
 from fleet.store.tree import is_clan_path
 from fleet.store.workspace import Workspace
@@ -34,7 +35,8 @@ CONFIG = "fleet.toml"
 REPLICAS = ".fleet/replica.toml"
 LOCAL = ".fleet/local.jsonl"
 CLAN = "clan-learnings"
-HOMES = "agents"
+HOMES = homes.DEFAULT
+"""Begins the paths of the agents' own files in a backup, wherever they are in a workspace."""
 
 SENT = ".fleet/sent"
 """File of marks in the backups of fleet 0.1."""
@@ -93,9 +95,9 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
         with os.fdopen(handle, "wb") as file:
             # Nothing of ours is written meanwhile, so that log and shards are of one moment.
             with workspace.locked():
-                taken, left = _collect(workspace.root)
+                taken, left = _collect(workspace)
                 rows = _local_rows(workspace.state, workspace.world.machine())
-                _write(file, workspace.root, taken, {LOCAL: rows} if rows else {})
+                _write(file, taken, {LOCAL: rows} if rows else {})
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
@@ -134,27 +136,32 @@ def _is_place(path: str) -> bool:
     return all(part not in ("", ".", "..") and part.casefold().rstrip(". ") != ".git" for part in rest)
 
 
-def _collect(root: Path) -> tuple[list[str], list[str]]:
-    """Return the paths below a workspace's root that a backup holds, sorted, and those that it leaves out.
+def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
+    """Return the files of a workspace that a backup holds, by their path in it, and the paths that it leaves out.
 
     No link is followed.
     """
-    taken = [path for path in sorted(_SINGLE - {LOCAL, SENT}) if _is_plain(root / path)]
+    root = workspace.root
+    taken = {path: root / path for path in _SINGLE - {LOCAL, SENT} if _is_plain(root / path)}
     left: list[str] = []
-    for top in (CLAN, HOMES):
-        if (root / top).is_symlink():
-            left.append(top)
+    for top, start in ((CLAN, workspace.clan), (HOMES, root / workspace.place)):
+        if start.is_symlink():
+            left.append(os.path.relpath(start, root))
             continue
-        for folder, folders, files in os.walk(root / top):
+        for folder, folders, files in os.walk(start):
             links = [Path(folder) / name for name in folders if (Path(folder) / name).is_symlink()]
             left += [os.path.relpath(link, root) for link in links]
             for name in files:
-                path = os.path.relpath(Path(folder) / name, root)
+                file = Path(folder) / name
+                path = f"{top}/{os.path.relpath(file, start)}"
                 if _TEMPORARY.fullmatch(name):
                     continue
-                is_fit = _is_place(path) and _is_plain(root / path) and _fits(path)
-                (taken if is_fit and (root / path).stat().st_size <= MEMBER_BYTES_MAX else left).append(path)
-    return sorted(taken), sorted(left)
+                is_fit = _is_place(path) and _is_plain(file) and _fits(path)
+                if is_fit and file.stat().st_size <= MEMBER_BYTES_MAX:
+                    taken[path] = file
+                else:
+                    left.append(os.path.relpath(file, root))
+    return taken, sorted(left)
 
 
 def _is_plain(path: Path) -> bool:
@@ -176,11 +183,11 @@ def _header(path: str, size: int) -> bytes:
     return info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
 
 
-def _write(target: IO[bytes], root: Path, paths: list[str], more: dict[str, bytes]) -> None:
+def _write(target: IO[bytes], files: Mapping[str, Path], more: Mapping[str, bytes]) -> None:
     """Write files, and what ``more`` holds by path, in path order: the same content gives the same bytes."""
     with gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as packed:
-        for path in sorted({*paths, *more}):
-            data = more[path] if path in more else (root / path).read_bytes()
+        for path in sorted({*files, *more}):
+            data = more[path] if path in more else files[path].read_bytes()
             packed.write(_header(path, len(data)))
             packed.write(data)
             packed.write(b"\0" * (-len(data) % _BLOCK))

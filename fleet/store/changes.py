@@ -14,6 +14,8 @@ import os
 import stat
 import time
 
+from fleet.store import homes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,14 +39,6 @@ SKIPPED = frozenset(
 """Folders that version control, builds, tests, editors and hosts write for themselves: a change there opens no door."""
 
 _CLAN = "clan-learnings"
-_AGENTS = "agents"
-_OWN_FILES = frozenset(
-    _words(
-        "corrections.md memory.md JOURNAL.md journals notes.jsonl reflections.jsonl inbox.jsonl .agents.local.md "
-        ".agents skills MEMORY.md"
-    )
-)
-"""Files of fleet's own in an agent's folder: logging a failure is no change to what failed."""
 _OWN_AT_THE_ROOT = frozenset(_words(".agents.local.md .agents"))
 
 
@@ -102,7 +96,9 @@ def is_own(root: str | os.PathLike[str], path: str) -> bool:
     parts = below.split(os.sep)
     if parts[0] in (".fleet", _CLAN) or parts[0] in _OWN_AT_THE_ROOT:
         return True
-    return len(parts) >= 3 and parts[0] == _AGENTS and parts[2] in _OWN_FILES
+    above = homes.current(root).split("/")
+    own = parts[len(above) + 1 :]
+    return parts[: len(above)] == above and bool(own) and homes.is_own(own)
 
 
 def _touched(handle: int) -> int:
@@ -113,6 +109,7 @@ def _touched(handle: int) -> int:
 class _Walk:
     def __init__(self, root: str, since_ns: int, until: float) -> None:
         self.root = root
+        self.homes = os.path.join(root, *homes.current(root).split("/"))
         self.since_ns = since_ns
         self.until = until
         self.left = ENTRIES_MAX
@@ -145,24 +142,25 @@ class _Walk:
     def _is_skipped(self, folder: str, name: str) -> bool:
         if name in SKIPPED or (folder == self.root and (name == _CLAN or name in _OWN_AT_THE_ROOT)):
             return True
-        return name in _OWN_FILES and os.path.dirname(folder) == os.path.join(self.root, _AGENTS)
+        return os.path.dirname(folder) == self.homes and homes.is_own([name])
 
     def _is_our_doing(self, folder: str) -> bool:
         """Tell whether a folder's own time says nothing: fleet replaces files in there, or made a folder in it."""
-        agents = os.path.join(self.root, _AGENTS)
-        if folder == agents or os.path.dirname(folder) == agents:
+        if self.homes in (folder, os.path.dirname(folder)):
             return True
-        return folder == self.root and any(
-            self._was_made_last(name) for name in (_AGENTS, _CLAN, ".fleet", *_OWN_AT_THE_ROOT)
-        )
+        ours = [_CLAN, ".fleet", *_OWN_AT_THE_ROOT] if folder == self.root else []
+        if self.homes.startswith(folder + os.sep):
+            ours.append(os.path.relpath(self.homes, folder).split(os.sep)[0])
+        return any(_was_made_last(folder, name) for name in ours)
 
-    def _was_made_last(self, name: str) -> bool:
-        """Tell whether the last entry that came to the root, or left it, was this folder."""
-        try:
-            made = os.lstat(os.path.join(self.root, name)).st_ctime_ns
-        except OSError:
-            return False
-        return abs(os.lstat(self.root).st_ctime_ns - made) <= MADE_TOGETHER_NS
+
+def _was_made_last(folder: str, name: str) -> bool:
+    """Tell whether the last entry that came to a folder, or left it, was this one."""
+    try:
+        made = os.lstat(os.path.join(folder, name)).st_ctime_ns
+    except OSError:
+        return False
+    return abs(os.lstat(folder).st_ctime_ns - made) <= MADE_TOGETHER_NS
 
 
 def look(root: str, paths: Iterable[str]) -> dict[str, list[int]]:

@@ -17,6 +17,7 @@ import msgspec
 
 from fleet.model import limits
 from fleet.model.errors import UsageError
+from fleet.store import homes
 from fleet.store.files import Files
 
 FILE_NAME = "fleet.toml"
@@ -40,6 +41,16 @@ class _Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     edition_always_bytes: int = 256 * 1024
     edition_uncovered_share: float = 0.25
     private: bool = True
+
+
+class _Files(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Place of files in the workspace; with ``home`` empty the agents' own stay where they were last."""
+
+    home: str = homes.DEFAULT
+
+    def __post_init__(self) -> None:
+        if self.home and (why := homes.trouble(self.home)):
+            raise ValueError(why)
 
 
 class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -202,6 +213,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     share: _Share = msgspec.field(default_factory=_Share)
     keep: _Keep = msgspec.field(default_factory=_Keep)
+    files: _Files = msgspec.field(default_factory=_Files)
     recall: _Recall = msgspec.field(default_factory=_Recall)
     promotion: Promotion = msgspec.field(default_factory=Promotion)
     attempts: Attempts = msgspec.field(default_factory=Attempts)
@@ -225,22 +237,26 @@ _SECTIONS: dict[str, Any] = {
 def load(path: Path) -> Config:
     """Return the configuration that a file gives; what it does not say, or says wrongly, has its default."""
     if os.path.lexists(path) and not path.is_file():
-        problem = f"{path} is no plain file; every setting has its default until it is one"
-        return Config(problems=[problem], is_read=False)
+        return _defaults(f"{path} is no plain file; every setting has its default until it is one")
     try:
         found = tomllib.loads(_text(path))
     except FileNotFoundError:
-        return Config()
+        return _defaults()
     except (ValueError, OSError) as why:
-        problem = f"{path} cannot be read ({why}); every setting has its default until it is mended"
-        return Config(problems=[problem], is_read=False)
+        return _defaults(f"{path} cannot be read ({why}); every setting has its default until it is mended")
     config = Config()
     for name, table in found.items():
         if name not in _SECTIONS or not isinstance(table, dict):
             config.problems.append(f"{path}: there is no section [{name[:40]}]; it is passed over")
+            config.files = _Files(home="") if name == "files" else config.files
         else:
             setattr(config, name, _section(path, name, table, config.problems))
     return config
+
+
+def _defaults(*problems: str) -> Config:
+    """Return what holds while a file says nothing: the defaults; but what was logged stays where it is."""
+    return Config(files=_Files(home=""), problems=list(problems), is_read=not problems)
 
 
 def _text(path: Path) -> str:
@@ -261,6 +277,8 @@ def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) 
                     'mended, "suggest" holds'
                 )
                 continue
+            if (name, key) == ("files", "home"):
+                good[key] = ""
             problems.append(f"{path}: [{name}] {key[:40]}: {why}; it is passed over")
         else:
             good[key] = value

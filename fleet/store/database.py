@@ -463,6 +463,6 @@ def _told(path: Path, why: sqlite3.Error) -> FleetError:
     if "locked" in str(why):
         return BusyError(f"{path} is used by another process; run the command again")
     return FleetError(
-        f"{path} cannot be used ({why}). Lessons are safe: they lie in agents/ and clan-learnings/. Check the disk and "
-        "the rights of that folder; if the file is damaged, rename it: fleet asks again for what was agreed to here"
+        f"{path} cannot be used ({why}). Lessons are safe: they lie in the agents' logs and clan-learnings/. Check the "
+        "disk and the rights of that folder; if the file is damaged, rename it: fleet asks again for what was agreed to"
     )

@@ -100,6 +100,7 @@ def checks(workspace: Workspace, *, fix: bool) -> Iterator[Iterator[Finding]]:
     look = cache(lambda: _look_at_lines(workspace))  # one look serves several checks
     yield _access(workspace, files)
     yield _configuration(workspace)
+    yield _homes(workspace)
     yield _clock(workspace)
     yield _lines(look, workspace)
     yield _quarantine(workspace)
@@ -113,7 +114,7 @@ def checks(workspace: Workspace, *, fix: bool) -> Iterator[Iterator[Finding]]:
 
 def _files(workspace: Workspace) -> Iterator[Path]:
     """Yield the files and links of the workspace but for fleet's own repository: git looks after that."""
-    for top in (workspace.clan, workspace.root / "agents", workspace.local):
+    for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
         for folder, folders, names in os.walk(top):
             if Path(folder) == workspace.local:
                 folders[:] = [name for name in folders if name != "git"]
@@ -132,7 +133,7 @@ def _access(workspace: Workspace, files: list[Path]) -> Iterator[Finding]:
     plain = [path for path in files if not path.is_symlink()]
     folders = {path.parent for path in plain} | {workspace.root}
     unread = [path for path in plain if not os.access(path, os.R_OK)]
-    tops = (workspace.clan, workspace.root / "agents", workspace.local)
+    tops = (workspace.clan, workspace.root / workspace.place, workspace.local)
     unread += [top for top in tops if top.is_dir() and not os.access(top, os.R_OK | os.X_OK)]
     unwritten = [path for path in (*plain, *sorted(folders)) if not os.access(path, os.W_OK)]
     if links:
@@ -167,6 +168,17 @@ def _configuration(workspace: Workspace) -> Iterator[Finding]:
     for problem in workspace.config.problems:
         means = "what stands there is not followed; lessons are logged and kept all the same"
         yield Finding("config", "warning", problem, means, "mend that line of fleet.toml")
+
+
+def _homes(workspace: Workspace) -> Iterator[Finding]:
+    for agent, _, files in workspace.left_behind():
+        yield Finding(
+            "homes",
+            "warning",
+            f"{_named(workspace, files)}: left where the agents' homes were before {workspace.place}/",
+            f"{agent} does not read {'them' if len(files) > 1 else 'it'}",
+            f"any command brings them; else put them into {workspace.own_path(agent)}/ by hand",
+        )
 
 
 def _clock(workspace: Workspace) -> Iterator[Finding]:

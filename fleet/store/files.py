@@ -15,13 +15,13 @@ from pathlib import Path
 
 from fleet.model import limits
 from fleet.model.errors import BusyError, DiskError
+from fleet.store import homes
 
 _POLL_S = 0.01
 _TICK_NS = 20_000_000  # of a file system's clock, and then some ...
 _COARSE_TICK_NS = 1_100_000_000  # ... for some have one of a second
 _READ_BYTES = 4096
 _PRIVATE = ".fleet"  # consent, exposures and the replica are nobody else's
-_HOMES = "agents"  # logs, notes, memories
 _PUBLIC = 0o644
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
@@ -37,11 +37,13 @@ class Files:
         root: nothing outside it is ever written.
 
     Attributes:
-        is_private: whether an agent's own files are made for this user alone.
+        homes: folder of the agents' own files: logs, notes, memories.
+        is_private: whether those are made for this user alone.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.homes = homes.DEFAULT
         self.is_private = True
 
     def read(self, path: Path) -> bytes:
@@ -155,6 +157,8 @@ class Files:
             BusyError: another process held it for longer than ``wait_s``.
             DiskError: it can be neither opened nor made.
         """
+        if path.parent != self.root and is_no_folder(path.parent):  # it costs no correction: all take the one beside it
+            path = path.parent.with_name(path.name)
         with self._writing(path):
             self._prepare(path)
             handle = os.open(path, _LOCK | os.O_CREAT, self._mode(path))
@@ -205,8 +209,9 @@ class Files:
             if stat.S_ISREG(seen):
                 return seen & 0o777
         with suppress(ValueError):
-            first = path.relative_to(self.root).parts[:1]
-            return 0o600 if first == (_PRIVATE,) or (self.is_private and first == (_HOMES,)) else _PUBLIC
+            below = path.relative_to(self.root)
+            is_own = self.is_private and below.is_relative_to(self.homes)
+            return 0o600 if is_own or below.parts[:1] == (_PRIVATE,) else _PUBLIC
         return _PUBLIC
 
     def _write_new(self, path: Path, data: bytes, mode: int = _PUBLIC, *, is_durable: bool = True) -> None:
@@ -282,6 +287,11 @@ def _explain(path: Path, why: OSError) -> str:
     if why.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return f"{path} cannot be written ({why.strerror}); it is as it was. Reading still works. {_WHOSE}"
     return f"{path} was not saved ({why.strerror}); do not count on it. Check the disk and run the command again"
+
+
+def is_no_folder(path: Path) -> bool:
+    """Tell whether something else is where a folder belongs: a file, or a link."""
+    return os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
 
 
 def look(path: Path) -> str:

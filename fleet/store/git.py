@@ -1,7 +1,7 @@
 """git as a tool, and fleet's own bare repository: a mirror of the clan's branch, made anew whenever it is gone.
 
 No prompt, no hook, no filter, no work tree and no index is ever involved; no process is left behind, no more output is
-held than fits, and no secret is shown. ``run`` starts one git: it ends when git ends or the time is up, and takes the
+held than fits, and no secret is shown. ``_run`` starts one git: it ends when git ends or the time is up, and takes the
 whole process group with it. ``Bare`` is plumbing over it; everything in it can be fetched again.
 """
 
@@ -105,7 +105,7 @@ class Done(NamedTuple):
     err: str
 
 
-def environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, str]:
+def _environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, str]:
     """Return the environment that a git of ours runs in.
 
     The user's own way in (ssh command, credential helpers, proxies) stays; prompting, and what ties a git to another
@@ -146,7 +146,7 @@ exit $code
 """
 
 
-def run(
+def _run(
     command: Sequence[str],
     *,
     folder: Path,
@@ -239,7 +239,7 @@ def said(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
     """Return what git says in a folder, without blanks around it; "" where it fails, or does not say so in time."""
     until = time.monotonic() + wait_s
     try:
-        done = run((*_GIT, *arguments), folder=folder, env=environment(os.environ, wait_s), until=until)
+        done = _run((*_GIT, *arguments), folder=folder, env=_environment(os.environ, wait_s), until=until)
     except (OSError, GitFailed):
         return ""
     return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
@@ -379,7 +379,7 @@ class Bare:
         self._hidden = hidden
         self._listings = {} if listings is None else listings
         self._until = 0.0
-        self._env = environment(os.environ, min(timeout_s, _CONNECT_S_MAX))
+        self._env = _environment(os.environ, min(timeout_s, _CONNECT_S_MAX))
         self._is_ssh_settled = "GIT_SSH_COMMAND" in os.environ
         self._reader: subprocess.Popen[bytes] | None = None
         self._is_reading = False
@@ -440,7 +440,7 @@ class Bare:
         new = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}.", dir=self.folder.parent))
         try:
             command = (*_GIT, "init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
-            done = run((*command, "--", str(new)), folder=new, env=self._env, until=self._until)
+            done = _run((*command, "--", str(new)), folder=new, env=self._env, until=self._until)
             if done.code:
                 raise GitFailed(f"{self.folder}: {self.words(done)}")
             Files(new).replace(new / "config", _CONFIGS[object_format])
@@ -816,7 +816,7 @@ class Bare:
             stdin.seek(0)  # flushes too
         command = (*start, f"--git-dir={self.folder}", *arguments)
         until = until or self._until or time.monotonic() + self._timeout_s
-        return run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
+        return _run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
 
 
 def _is_fit(path: str, mode: str) -> bool:

@@ -710,9 +710,9 @@ def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Seque
         if not isinstance(entry, Line) or entry.id != each or (base is not None and line.covers(base, entry)):
             kept.append(raw)
             continue
-        rest, taken = line.parted(entry, writer, parts)
+        rest, taken = entry.parted(writer, parts)
         gone += [taken] if taken is not None else []
-        kept += [] if line.is_empty(rest) else [line.encode(rest)]
+        kept += [] if rest.is_empty() else [line.encode(rest)]
     return b"\n".join(kept), gone
 
 

@@ -67,6 +67,36 @@ class Register(NamedTuple):
         """Return the register with one more replica."""
         return self._replace(replicas=(*self.replicas, replica))
 
+    @staticmethod
+    def parse(data: bytes, path: Path) -> "Register":
+        """Read the file.
+
+        Raises:
+            FleetError: it is damaged. Guessing would make two writers of one shard.
+        """
+        if not data:
+            if os.path.islink(path):  # noqa: PTH114 - False where nobody may look
+                raise FleetError(
+                    f"{path} is a symbolic link to nothing; nothing was changed. Put back the file, or remove it"
+                )
+            return Register()
+        try:
+            found = tomllib.loads(data.decode())
+            replicas = tuple(
+                Replica(r["name"], r["machine"], r["folder"], r["minted"])
+                for r in found.get("replica", [])
+                if names.is_replica(r["name"])
+            )
+            agent = found.get("default_agent", "")
+            is_ephemeral = found.get("ephemeral") is True
+        except (ValueError, KeyError, TypeError) as why:
+            raise FleetError(
+                f"{path} is damaged ({why}). No lesson is lost: they lie in the agents' logs and clan-learnings/. "
+                "Rename the file and run `fleet init`: a new replica id takes over what was not sent"
+            ) from why
+        is_good = isinstance(agent, str) and (not agent or names.is_agent(agent))
+        return Register(agent if is_good else "", replicas, is_ephemeral)
+
     def render(self) -> bytes:
         """Return the bytes of the file."""
         tables = [
@@ -75,36 +105,6 @@ class Register(NamedTuple):
         ]
         kind = "ephemeral = true\n" if self.ephemeral else ""
         return (_HEADER + f'default_agent = "{self.default_agent}"\n{kind}' + "".join(tables)).encode()
-
-
-def parse(data: bytes, path: Path) -> Register:
-    """Read the file.
-
-    Raises:
-        FleetError: it is damaged. Guessing would make two writers of one shard.
-    """
-    if not data:
-        if os.path.islink(path):  # noqa: PTH114 - False where nobody may look
-            raise FleetError(
-                f"{path} is a symbolic link to nothing; nothing was changed. Put back the file, or remove it"
-            )
-        return Register()
-    try:
-        found = tomllib.loads(data.decode())
-        replicas = tuple(
-            Replica(r["name"], r["machine"], r["folder"], r["minted"])
-            for r in found.get("replica", [])
-            if names.is_replica(r["name"])
-        )
-        agent = found.get("default_agent", "")
-        is_ephemeral = found.get("ephemeral") is True
-    except (ValueError, KeyError, TypeError) as why:
-        raise FleetError(
-            f"{path} is damaged ({why}). No lesson is lost: they lie in agents/ and clan-learnings/. "
-            "Rename the file and run `fleet init`: a new replica id takes over what was not sent"
-        ) from why
-    is_good = isinstance(agent, str) and (not agent or names.is_agent(agent))
-    return Register(agent if is_good else "", replicas, is_ephemeral)
 
 
 @cache

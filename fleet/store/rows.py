@@ -235,14 +235,14 @@ class Rows:
         folded = pattern.fold(whole, self._policy)
         alike = pattern_id(folded.text) if folded.text and normalise(folded.text) else ""
         newest, ripens = _newest_and_next(whole, self._policy.cut)
-        for writer, stamp in line.newest_by(whole).items():
+        for writer, stamp in whole.newest_by().items():
             self._writers[writer] = max(stamp, self._writers.get(writer, ""))
-        gone = line.purged_carried(whole)
+        gone = whole.purged_carried()
         values = (
             *(data, checksum(data), folded.text, "" if alike == whole.id else alike, folded.merged_into),
             *(int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
-            *(folded.last_seen, newest, ripens, int(bool(line.purges(whole) or gone)), self._generation, whole.id),
+            *(folded.last_seen, newest, ripens, int(bool(whole.purges() or gone)), self._generation, whole.id),
         )
         cursor = self.connection.execute(_INSERT if row is None else _UPDATE, values)
         self._put_words(
@@ -370,7 +370,7 @@ class Rows:
             return None if entry.hash in hashes else raw
         if not isinstance(entry, Line) or entry.id not in marked:
             return raw
-        return line.encode(line.without_purged(entry, _decoded(self._batch([entry.id]).rows[entry.id][1])))
+        return line.encode(entry.without_purged(_decoded(self._batch([entry.id]).rows[entry.id][1])))
 
     def unsaid(self, kind: Kind, contents: Iterable[bytes]) -> bytes:
         """Return lines with what rows know, and neither the tree nor these contents of files say."""
@@ -538,7 +538,7 @@ def _shown(told: Discovery, policy: Policy) -> tuple[str, str]:
 
 def _newest_and_next(whole: Line, cut: str) -> tuple[str, str]:
     """Return the largest stamp within the cut, and the smallest beyond it."""
-    stamps = set(line.stamps(whole))
+    stamps = set(whole.stamps())
     return (
         max((stamp for stamp in stamps if stamp <= cut), default=""),
         min((stamp for stamp in stamps if stamp > cut), default=""),

@@ -393,9 +393,18 @@ def _load(workspace: Workspace, path: Path) -> Run | None:
     """Return a run that is kept; None where the file is gone or no run, which is said."""
     data = workspace.files.read(path)
     with suppress(msgspec.DecodeError, FleetError):
-        return msgspec.json.decode(data, type=Run) if data else None
+        return _where_files_are(workspace, msgspec.json.decode(data, type=Run)) if data else None
     workspace.warn(f"{path} is no run that can be read; it was left as it is, and cannot be taken back")
     return None
+
+
+def _where_files_are(workspace: Workspace, run: Run) -> Run:
+    """Return a run with the paths of now, where the agents' homes have been moved since."""
+    now = {each.path: workspace.path_now(each.path) for each in run.edits}
+    if all(path == was for was, path in now.items()):
+        return run
+    edits = tuple(Edit(now[each.path], each.before, each.after) for each in run.edits)
+    return msgspec.structs.replace(run, edits=edits, left={now.get(path, path): why for path, why in run.left.items()})
 
 
 @contextmanager

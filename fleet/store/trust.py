@@ -17,7 +17,7 @@ from fleet.model import line as codec
 from fleet.model.errors import FleetError
 from fleet.model.line import Line
 from fleet.model.pattern import Policy
-from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld, kept
+from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld
 from fleet.store.database import Local
 
 S = TypeVar("S")
@@ -246,4 +246,4 @@ def _withheld(each: str, writer: str, text: str) -> Withheld:
         _, known, came = json.loads(text)
     except (ValueError, TypeError):
         known = came = ""
-    return kept(each, writer, str(known), str(came))
+    return Withheld.kept(each, writer, str(known), str(came))

@@ -119,8 +119,8 @@ def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
 # --- a workspace ----------------------------------------------------------------------------------------------------
 
 
-def upgrade(workspace: Workspace) -> _Upgraded:
-    """Convert what fleet 0.1 left in a workspace: its lines, and what only this machine knows.
+def upgrade(workspace: Workspace) -> _Upgraded | None:
+    """Convert what fleet 0.1 left in a workspace, its lines and what only this machine knows; None for nothing.
 
     The old files are copied first. Each file is replaced whole, and the format's number is written last: after a crash
     the next run goes on, and twice is as good as once. The caller holds the locks of a sync and of writing.
@@ -128,6 +128,8 @@ def upgrade(workspace: Workspace) -> _Upgraded:
     Raises:
         DiskError: something could not be written; what was not converted yet is as it was.
     """
+    if not _is_unfinished(workspace):
+        return None
     done: list[str] = []
     # What was fetched has the old lines, and files here are healed from it: it is unknown until the next fetch.
     workspace.tree.move("")
@@ -141,7 +143,7 @@ def upgrade(workspace: Workspace) -> _Upgraded:
         count = sum(path.startswith("clan-learnings/patterns") for path in plans.files)
         done.append(f"{_counted(plans.lines, 'line')} converted in {_counted(count, 'file')} of clan-learnings")
     if plans.private:
-        told = "moved to agents/*/notes.jsonl, which nothing shared reads"
+        told = f"moved to {workspace.place}/*/notes.jsonl, which nothing shared reads"
         done.append(f"{_counted(plans.private, 'private lesson')} {told}")
     if plans.refused:
         done.append(f"{_counted(plans.refused, 'line')} that could not be read before: as they were")
@@ -154,7 +156,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def is_unfinished(workspace: Workspace) -> bool:
+def _is_unfinished(workspace: Workspace) -> bool:
     """Tell whether an upgrade has anything to do: also where only a line of fleet 0.1 came in."""
     if _number(_read(workspace.clan / FORMAT)) < FORMAT_NUMBER:
         return True

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -20,10 +20,10 @@ from fleet.model.line import Refused
 from fleet.model.pattern import Policy
 from fleet.model.version_1 import is_version_1
 from fleet.model.withheld import Held
-from fleet.store import config, ingest, replica
+from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, SCHEMA_NUMBER, Database, Local
-from fleet.store.files import Files, look
+from fleet.store.files import Files, is_no_folder, look
 from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.query import Discoveries, Patterns
@@ -74,6 +74,7 @@ class Workspace:
 
     Attributes:
         files: all writes below the root.
+        place: of the agents' homes, relative to the root.
         warnings: what a person should be told, collected while we work.
         db: the database of the clan's lines.
         state: what this machine alone knows.
@@ -89,8 +90,13 @@ class Workspace:
         self.config_file = root / config.FILE_NAME
         self.replica_file = self.local / "replica.toml"
         self.config: Config = config.load(self.config_file)
+        self.place = self.files.homes = self.config.files.home or homes.current(root)
         self.files.is_private = self.config.keep.private
         self.warnings: list[str] = list(self.config.problems)
+        if noted := homes.noted(root, self.place):
+            with suppress(FleetError):
+                self.files.replace(root / homes.FILE, noted)
+        self._places_before = [each for each in homes.known(root) if each != self.place]
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
         self.trust = Trust(self.state)
         self._mine: tuple[str, frozenset[str]] = ("", frozenset())
@@ -100,6 +106,8 @@ class Workspace:
         self.patterns = Patterns(self.db, self.policy)
         self.discoveries = Discoveries(self.db, self.clock.cut)
         self._notes: dict[str, Ingest] = {}
+        if is_no_folder(self.local / "locks"):
+            self.warn(f"{self.local / 'locks'} is a link or a file where a folder belongs; remove it. Nothing is lost")
         if wrong := self.clock.wrong():
             self.warn(f"{wrong}. Lessons are kept and shared all the same; set the clock")
 
@@ -139,7 +147,44 @@ class Workspace:
 
     def home(self, agent: str) -> Path:
         """Return the folder of one agent's own files."""
-        return self.root / "agents" / agent
+        return self.root / self.place / agent
+
+    def homes(self) -> list[str]:
+        """Return the agents that have a home here, sorted. Links are left alone."""
+        above = self.root / self.place
+        if above.is_symlink() or not above.is_dir():
+            return []
+        return sorted(each.name for each in above.iterdir() if names.is_agent(each.name) and _is_folder(each))
+
+    def own_path(self, agent: str, *parts: str) -> str:
+        """Return the path of an agent's home, or of a file in it, relative to the root."""
+        return PurePosixPath(self.place, agent, *parts).as_posix()
+
+    def files_of(self, home: Path) -> list[Path]:
+        """Return the plain files in a home, sorted; none where it lies behind a link."""
+        if any(each.is_symlink() for each in (home, *home.parents) if self.root in each.parents):
+            return []
+        return [each for each in sorted(home.rglob("*")) if each.is_file() and not each.is_symlink()]
+
+    def left_behind(self) -> list[tuple[str, Path, list[Path]]]:
+        """Return agent, home and files of what fleet wrote into homes in an earlier place."""
+        found = []
+        with suppress(FleetError):  # a damaged register is told wherever it is needed
+            before = [self.root / each for each in self._places_before if (self.root / each).is_dir()]
+            agents = (*self.agents_here(), names.GUEST) if before else ()
+            for agent, home in ((agent, place / agent) for place in before for agent in agents):
+                files = [each for each in self.files_of(home) if homes.is_own(each.relative_to(home).parts)]
+                found += [(agent, home, files)] if files else []
+        return found
+
+    def path_now(self, path: str) -> str:
+        """Return where a file is now of which a record of earlier says that it lies in an agent's home."""
+        for place in self._places_before:
+            below = path.removeprefix(f"{place}/")
+            if below != path and ".." not in below.split("/") and not os.path.lexists(self.root / path):
+                moved = f"{self.place}/{below}"
+                return moved if os.path.lexists(self.root / moved) else path
+        return path
 
     def notes_file(self, agent: str) -> Path:
         """Return the path of an agent's private lessons."""
@@ -190,7 +235,7 @@ class Workspace:
 
     def replicas(self) -> replica.Register:
         """Return the register of writers here."""
-        return replica.parse(self.files.read(self.replica_file), self.replica_file)
+        return replica.Register.parse(self.files.read(self.replica_file), self.replica_file)
 
     def current_replicas(self) -> list[str]:
         """Return the ids under which agents write here now; those of a folder we are a copy of are not among them."""
@@ -451,6 +496,10 @@ def check_version(root: Path) -> None:
         is_version_1(_first_line(path)) for path in (clan / "patterns.jsonl", *shards)
     ):
         raise NoError(f"{root} was made by fleet 0.1; run `fleet upgrade`. Nothing was changed")
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _first_line(path: Path) -> bytes:

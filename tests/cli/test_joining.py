@@ -68,6 +68,7 @@ def test_on_a_terminal_one_question_after_the_other_leads_into_the_clan(stage: S
     questions = [
         ("Name of the agent", "velma"),
         ("Share lessons through", ""),
+        ("Folder for the agents' files", ""),
         ("Keep what fleet writes", ""),
         ("Commit lessons as Velma Dinkley", ""),
         ("Take in 1 lesson from CLAUDE.md", ""),

@@ -57,6 +57,11 @@ FAULTS = {
     "a clock far ahead": (junk(".fleet/clock", b"2099-01-01T00:00:00.000Z-0000\n"), {}, "clock"),
     "a folder for the clock": (folder(".fleet/clock"), {}, "clock"),
     "a damaged register": (junk(".fleet/replica.toml"), {}, "replica.toml is damaged"),
+    "a file for the locks": (
+        lambda root: (shutil.rmtree(root / ".fleet/locks", ignore_errors=True), junk(".fleet/locks")(root)),
+        {},
+        ".fleet/locks",
+    ),
     "no register": (lambda root: (root / ".fleet/replica.toml").unlink(), {}, ""),
     "a lease that is none": (lambda _: None, {"FLEET_REPLICA": "x"}, "FLEET_REPLICA"),
     "an agent that is none": (lambda _: None, {"FLEET_AGENT": "Popa Shot"}, "Popa Shot"),
@@ -81,6 +86,8 @@ def stage(made: Stage) -> Stage:
 
 def mend(whole: Path, root: Path) -> None:
     """Put back what was damaged, and leave all that was logged."""
+    if (root / ".fleet/locks").is_file():
+        (root / ".fleet/locks").unlink()
     for name in ("fleet.toml", ".fleet/replica.toml", ".fleet/clock", ".fleet/local.db", "agents/velma/memory.md"):
         path = root / name
         path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)

@@ -287,3 +287,19 @@ def test_a_decision_that_fleet_carried_out_is_the_last_command(w):
     workspace.close()
     assert undo(w)["run"] == run
     assert "Tidy the notes" in w.run("w", "inbox").stdout
+
+
+def test_an_import_after_its_undo_says_that_the_lessons_are_retired_and_how_they_come_back(w):
+    (w.folder / "w/lessons.md").write_text(f"# Lessons\n\n- {LESSON}\n- {OTHER}\n")
+    w.run("w", "import", "lessons.md")
+    back = undo(w)["undone_by"]
+    again = w.run("w", "import", "lessons.md")
+    assert "2 lessons read, 0 new" in again.stdout
+    assert "2 lessons of these were imported before and retired since" in again.stderr
+    first = json.loads(w.run("w", "import", "--json", "lessons.md").stdout)["retired"][0]
+    assert f"fleet restore {first}" in again.stderr
+    assert "retired" in {*known(w).values()}
+    assert f"`fleet undo {back}` does the last of it again" in w.run("w", "undo", expect=1).stderr
+    undo(w, back)
+    assert "retired" not in {*known(w).values()}
+    assert "retired since" not in w.run("w", "import", "lessons.md").stderr

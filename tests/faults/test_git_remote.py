@@ -149,7 +149,7 @@ def test_a_child_that_ignores_the_request_to_end_is_killed_with_its_own(tmp_path
     child = f"trap '' TERM; sh -c {shlex.quote(grandchild)} & wait"
     begun = time.monotonic()
     with pytest.raises(store_git.GitFailed):
-        store_git.run(
+        store_git._run(
             ["sh", "-c", child], folder=tmp_path, env=os.environ, until=time.monotonic() + 0.3, is_tied=is_tied
         )
     assert time.monotonic() - begun < 5
@@ -158,7 +158,7 @@ def test_a_child_that_ignores_the_request_to_end_is_killed_with_its_own(tmp_path
 
 @pytest.mark.parametrize("is_tied", [False, True])
 def test_the_exit_code_and_both_outputs_come_back(tmp_path: Path, is_tied: bool):
-    done = store_git.run(
+    done = store_git._run(
         ["sh", "-c", 'echo "$1"; cat; echo err >&2; exit 7', "x", "a b"],
         folder=tmp_path,
         env=os.environ,
@@ -171,7 +171,7 @@ def test_the_exit_code_and_both_outputs_come_back(tmp_path: Path, is_tied: bool)
 def test_what_stays_behind_in_a_session_of_its_own_holds_nobody_up(tmp_path: Path):
     lingering = "import os, time; os.fork() or (os.setsid(), os.close(1), time.sleep(3))"
     begun = time.monotonic()
-    done = store_git.run([sys.executable, "-c", lingering], folder=tmp_path, env=os.environ, until=begun + 10)
+    done = store_git._run([sys.executable, "-c", lingering], folder=tmp_path, env=os.environ, until=begun + 10)
     assert done.code == 0
     assert time.monotonic() - begun < 2
 
@@ -587,10 +587,10 @@ def test_the_commit_bears_the_message_on_one_line(server: Server, monkeypatch: p
 
 
 def test_an_ssh_command_of_the_users_wins_and_ours_asks_for_nothing(monkeypatch: pytest.MonkeyPatch):
-    assert "-o BatchMode=yes -o ConnectTimeout=15" in store_git.environment({}, 15)["GIT_SSH_COMMAND"]
-    assert store_git.environment({"GIT_SSH_COMMAND": "ssh -i x"}, 15)["GIT_SSH_COMMAND"] == "ssh -i x"
-    assert "GIT_SSH_COMMAND" not in store_git.environment({"GIT_SSH": "/x"}, 15)
-    assert store_git.environment({"GIT_ALLOW_PROTOCOL": "ssh:ext"}, 15)["GIT_ALLOW_PROTOCOL"] == "ssh"
+    assert "-o BatchMode=yes -o ConnectTimeout=15" in store_git._environment({}, 15)["GIT_SSH_COMMAND"]
+    assert store_git._environment({"GIT_SSH_COMMAND": "ssh -i x"}, 15)["GIT_SSH_COMMAND"] == "ssh -i x"
+    assert "GIT_SSH_COMMAND" not in store_git._environment({"GIT_SSH": "/x"}, 15)
+    assert store_git._environment({"GIT_ALLOW_PROTOCOL": "ssh:ext"}, 15)["GIT_ALLOW_PROTOCOL"] == "ssh"
 
 
 def test_an_ssh_command_in_the_users_configuration_wins_too(server: Server, tmp_path: Path):

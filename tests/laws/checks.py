@@ -893,7 +893,7 @@ def who_is_blocked_is_as_one_who_never_wrote(fold: Callable[..., Pattern], line:
 
 def after(line: Line, cut: str = FOREVER) -> str:
     """Return a stamp as a replica issues it that has read the line: larger than all that is within its cut."""
-    return clock.after(max((stamp for stamp in codec.stamps(line) if STAMPS[0] < stamp <= cut), default=STAMPS[0]))
+    return clock.after(max((stamp for stamp in line.stamps() if STAMPS[0] < stamp <= cut), default=STAMPS[0]))
 
 
 def a_delta_says_something_of_its_writer_alone(t: Any, line: Line, me: str) -> None:
@@ -935,7 +935,7 @@ def a_log_says_what_nobody_has_said(t: Any, line: Line, me: str, field: str, val
     told = codec.join(line, t.confirm(line, me, after(line), fields={field: value}))
     firsts = [canonical(column.first[field]) for column in told.w.values() if field in column.first]
     shown = canonical(fold(told).fields[field])
-    if (me, field) not in codec.purges(line):
+    if (me, field) not in line.purges():
         mine = [canonical(column.first[field]) for column in [told.w[me]] if field in column.first]
         assert canonical(value) in {shown, *firsts} or canonical(value) < max(mine, default=b"")
     elif field in known:
@@ -1057,7 +1057,7 @@ def a_purged_value_stays_gone(t: Any, line: Line, late: Line, me: str) -> None:
             assert not column.first.keys() & redacted.keys()
             assert all(column.set[f][1] == "gone" for f in redacted if f in column.set)
         assert all(fold(purged).value(field) == "gone" for field in redacted)
-        assert codec.purged_carried(purged) >= set(HASHES)
+        assert purged.purged_carried() >= set(HASHES)
 
 
 def an_honest_edit_outlives_a_purge(t: Any, line: Line, me: str, other: str) -> None:

@@ -394,7 +394,7 @@ def _purging(
     unmarked = _without("purge")
 
     def join(a: Line, b: Line) -> Line:
-        marks = codec.purges(marks_of(a, b))
+        marks = marks_of(a, b).purges()
         columns = dict(codec.join(_marks_alone(a), _marks_alone(b)).w)
         for writer, column in codec.join(unmarked(a), unmarked(b)).w.items():
             columns[writer] = msgspec.structs.replace(

@@ -85,8 +85,8 @@ def test_marks_of_the_carried_are_kept_and_cover_no_column():
     mark = Line(IDS[0], {REPLICAS[0]: Column(purge={"carried": {"00000000000000aa": clock.ZERO}})})
     said = Line(IDS[0], {REPLICAS[1]: Column(first={"00000000000000aa": "x"})})
     joined = codec.join(mark, said)
-    assert codec.purged_carried(joined) == {"00000000000000aa"}
-    assert codec.purges(joined) == {}
+    assert joined.purged_carried() == {"00000000000000aa"}
+    assert joined.purges() == {}
     assert joined.w[REPLICAS[1]].first == {"00000000000000aa": "x"}
 
 
@@ -99,7 +99,7 @@ def test_a_carried_line_is_named_by_the_hash_of_its_bytes():
 def test_the_stamps_of_a_line_are_all_that_stand_in_it(whole):
     stamps = {value for atom, value in checks._atoms(whole) if atom[1] in {"add", "rem", "over", "purge"}}
     stamps |= {value[0] for atom, value in checks._atoms(whole) if atom[1] == "set"}
-    assert set(codec.stamps(whole)) == stamps
+    assert set(whole.stamps()) == stamps
 
 
 # --- bytes ---

@@ -116,7 +116,7 @@ class Peer:
         """Join a line, admitting all its stamps."""
         line = codec.decode(sent.raw)
         assert isinstance(line, Line)
-        newest = max(codec.stamps(line), default="")
+        newest = max(line.stamps(), default="")
         self.clock.admit(newest)
         self.largest = max(self.largest, newest)
         self.records[line.id] = self.join(self.records[line.id], line) if line.id in self.records else line

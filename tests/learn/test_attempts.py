@@ -579,8 +579,8 @@ import json, os, sys, time  # what a hook has anyway
 before = set(sys.modules)
 began = time.perf_counter()
 from fleet.learn import attempts
-assert attempts.verdict(sys.argv[1], "tank", "s", "pytest -q", sys.argv[1]) is None
-assert attempts.note_success(sys.argv[1], "tank", "s", "pytest -q") == []
+assert attempts.AttemptLog(sys.argv[1], "tank").verdict("s", "pytest -q", sys.argv[1]) is None
+assert attempts.AttemptLog(sys.argv[1], "tank").note_success("s", "pytest -q") == []
 print(time.perf_counter() - began, *sorted(set(sys.modules) - before))
 """
     best, loaded = 1.0, ""

@@ -368,7 +368,7 @@ def test_a_bare_entry_before_a_lesson_is_an_entry_still(workspace):
     path = log_of(workspace)
     path.write_text(path.read_text() + "\n# Never bulk-commit\n\nSplit.\n")
     state_lesson(workspace, "velma", entry, LESSON)
-    assert [each.title for each in signals.waiting(workspace, "velma")] == ["Never bulk-commit"]
+    assert [each.title for each in signals.waiting(workspace, "velma", everything=True)] == ["Never bulk-commit"]
 
 
 def test_the_pattern_that_stands_in_an_entry_is_the_one_that_counts(workspace):

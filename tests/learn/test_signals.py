@@ -519,8 +519,9 @@ def test_a_session_that_owes_nothing_is_told_without_parsing(ground, monkeypatch
     assert waiting(ground, "velma", "another") == []
 
 
-def test_a_bare_heading_waits_too(ground):
+def test_nobody_is_asked_for_a_bare_heading_which_is_read_as_any_page_is(ground):
     path = ground.home("velma") / "corrections.md"
     path.parent.mkdir(parents=True)
     path.write_text("# Corrections\n\n## Call the user Stevie\n\nAlways.\n")
-    assert [each.title for each in waiting(ground, "velma")] == ["Call the user Stevie"]
+    assert waiting(ground, "velma") == []
+    assert [each.title for each in waiting(ground, "velma", everything=True)] == ["Call the user Stevie"]

@@ -16,7 +16,7 @@ ANNA, BERT, CLEO = REPLICAS
 
 @given(line)
 def test_a_line_is_the_join_of_what_each_writer_said(whole):
-    parts = codec.by_writer(whole)
+    parts = whole.by_writer()
     assert list(parts) == sorted(whole.w)
     joined = Line(whole.id)
     for writer, part in parts.items():
@@ -28,7 +28,7 @@ def test_a_line_is_the_join_of_what_each_writer_said(whole):
 @given(line)
 def test_all_that_anybody_said_is_told(whole):
     """A gate that missed a part would let a secret through."""
-    told = repr(list(codec.said(whole)))
+    told = repr(list(whole.said()))
     for (_, part, *keys), value in checks._atoms(whole):
         if part in {"first", "set", "later"}:
             assert repr(value[1] if part == "set" else value) in told
@@ -40,14 +40,14 @@ def test_all_that_anybody_said_is_told(whole):
 def test_what_a_writer_logged_is_counted_up_to_its_add_and_every_remove_of_it():
     """A remove copies an add that somebody has seen, so that what it names was in the writer's total then."""
     whole = Line(IDS[0], {ANNA: Column(add=STAMPS[1], n={"seen": 2}), BERT: Column(rem={ANNA: STAMPS[2]})})
-    assert codec.counted_up_to(whole, ANNA) == STAMPS[2]
-    assert codec.counted_up_to(whole, BERT) == ""
-    assert (codec.total_of(whole, ANNA, "seen"), codec.total_of(whole, CLEO, "seen")) == (2, 0)
+    assert whole.counted_up_to(ANNA) == STAMPS[2]
+    assert whole.counted_up_to(BERT) == ""
+    assert (whole.total_of(ANNA, "seen"), whole.total_of(CLEO, "seen")) == (2, 0)
 
 
 @given(line)
 def test_parts_that_are_taken_and_what_is_left_are_the_whole(whole):
-    rest, taken = codec.parted(whole, ANNA, ("add", "n"))
+    rest, taken = whole.parted(ANNA, ("add", "n"))
     assert codec.encode(codec.join(rest, taken) if taken else rest) == codec.encode(whole)
     if taken is None:
         assert whole.w.get(ANNA, codec.NOTHING).add == ""
@@ -58,17 +58,17 @@ def test_parts_that_are_taken_and_what_is_left_are_the_whole(whole):
 
 @given(line, line)
 def test_a_line_without_what_anothers_marks_cover_joins_to_the_same(whole, marked):
-    bare = codec.without_purged(whole, marked)
+    bare = whole.without_purged(marked)
     assert codec.encode(codec.join(bare, marked)) == codec.encode(codec.join(whole, marked))
 
 
 @given(line)
 def test_the_newest_stamp_of_each_writer_is_of_its_add_or_an_edit(whole):
-    newest = codec.newest_by(whole)
+    newest = whole.newest_by()
     for writer, column in whole.w.items():
         own = [column.add, *(stamp for stamp, _ in column.set.values())]
         assert newest.get(writer, "") == max(own)
-    assert set(codec.stamps(whole)) >= set(newest.values())
+    assert set(whole.stamps()) >= set(newest.values())
 
 
 def test_who_was_purged_words_it_again_as_an_edit_where_nobody_else_has():

@@ -13,7 +13,7 @@ import pytest
 from crdt import clock as stamps
 from fleet.model import limits
 from fleet.model.errors import DiskError
-from fleet.model.line import Line, total_of
+from fleet.model.line import Line
 from fleet.reflect import exposure
 from fleet.reflect.exposure import Exposures, _before, _shortened, _Span, _spans
 from fleet.store import config
@@ -145,9 +145,9 @@ def test_nobody_waits_for_a_database_that_refuses(w, harm):
 def test_four_processes_at_once_lose_no_showing(w):
     code = (
         "import sys; from pathlib import Path\n"
-        "from fleet.reflect import exposure; from fleet.store.database import Local\n"
+        "from fleet.reflect.exposure import Exposures; from fleet.store.database import Local\n"
         f"state = Local(Path({str(w.state.path)!r}), durable=False)\n"
-        f"for n in range(100): assert exposure.note(state, 'velma', sys.argv[1], [{ONE!r}], {NOW} + n)"
+        f"for n in range(100): assert Exposures(state).note('velma', sys.argv[1], [{ONE!r}], {NOW} + n)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = [subprocess.Popen([sys.executable, "-c", code, str(n)], env=environment) for n in range(4)]
@@ -278,7 +278,7 @@ def test_each_agents_showings_are_its_own(w, clock):
     clock.now = NOW + DAY
     roll(w)
     assert totals(w)[ONE] == 1
-    assert total_of(w.patterns.line(ONE), w.current_replicas()[0], "shown") == 1
+    assert w.patterns.line(ONE).total_of(w.current_replicas()[0], "shown") == 1
     assert Exposures(w.state).is_due("slash", clock.now)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from fleet.app import reflecting
 from fleet.learn import counting
-from fleet.model.line import Line, by_writer
+from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.reflect import promotion
 from fleet.reflect.exposure import Exposures
@@ -44,7 +44,7 @@ def w(tmp_path, clock):
 def tell(w: Workspace, *lines: Line) -> None:
     """Have each writer's shard hold what it says in these lines."""
     for each in lines:
-        for writer, part in by_writer(each).items():
+        for writer, part in each.by_writer().items():
             w.files.append(w.clan / PATTERNS.shard(writer), PATTERNS.encode(part) + b"\n")
 
 

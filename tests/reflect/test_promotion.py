@@ -8,7 +8,7 @@ import pytest
 from fleet.app.reflecting import known
 from fleet.model import limits
 from fleet.model.errors import BusyError, DiskError, NoError
-from fleet.model.line import Line, by_writer
+from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.reflect import promotion
 from fleet.reflect.evidence import Due
@@ -70,7 +70,7 @@ def line(seen: dict[str, int], said: str = LESSON, **more: object) -> Line:
 def tell(w: Workspace, *lines: Line) -> None:
     """Have each writer's shard hold what it says in these lines."""
     for each in lines:
-        for writer, part in by_writer(each).items():
+        for writer, part in each.by_writer().items():
             w.files.append(w.clan / PATTERNS.shard(writer), PATTERNS.encode(part) + b"\n")
 
 

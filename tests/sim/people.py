@@ -44,7 +44,7 @@ class Held:
 
     def without_purged(self) -> "Held":
         """Return the same without the carried lines that were purged."""
-        gone = {part for record in self.records.values() for part in codec.purged_carried(record)}
+        gone = {part for record in self.records.values() for part in record.purged_carried()}
         return Held(self.records, self.told, {part: raw for part, raw in self.carried.items() if part not in gone})
 
     def covers(self, entry: Entry) -> bool:
@@ -53,7 +53,7 @@ class Held:
             return entry.id in self.records and codec.covers(self.records[entry.id], entry)
         if isinstance(entry, Discovery):
             return entry.id in self.told and smaller(self.told[entry.id], entry) == self.told[entry.id]
-        purged = (codec.purged_carried(record) for record in self.records.values())
+        purged = (record.purged_carried() for record in self.records.values())
         return entry.hash in self.carried or any(entry.hash in each for each in purged)
 
     def entries(self) -> Iterable[Entry]:

@@ -319,7 +319,7 @@ class Simulation:
         after = workspace.patterns.get(lesson)
         assert after is not None
         assert after.value("category") == value, f"an edit does not read as it was made: {after.value('category')}"
-        for writer, said in codec.by_writer(before).items() if before is not None else ():
+        for writer, said in before.by_writer().items() if before is not None else ():
             for field, (stamp, _) in said.w[writer].set.items():
                 if field == "category":
                     self._do(machine, self.ledger.replaced, (lesson, field, writer, stamp))
@@ -380,7 +380,7 @@ class Simulation:
 
     def _note_words(self, machine: Machine, each: str, field: str, words: str, value: str) -> None:
         record = self.open(machine).patterns.line(each)
-        for writer, said in codec.by_writer(record).items() if record is not None else ():
+        for writer, said in record.by_writer().items() if record is not None else ():
             column = said.w[writer]
             if column.set.get(field, ("", ""))[1] == value:
                 self.ledger.words.append((words, each, field, writer, column.set[field][0]))
@@ -399,11 +399,11 @@ class Simulation:
         machine.is_hurt = True  # the databases were deleted, and rows alone may have known what people took out
         record = workspace.patterns.line(each)
         assert record is not None
-        marks = codec.purges(record)
+        marks = record.purges()
         self.ledger.retired.add(each)
         for (writer, field), stamp in marks.items():
             self._do(machine, self.ledger.purged, (each, field, writer, stamp))
-        for part in codec.purged_carried(record):
+        for part in record.purged_carried():
             self._do(machine, self.ledger.purged_carried, part)
         return True
 
@@ -461,7 +461,7 @@ class Simulation:
         """Tell whether an entry of the tree must stand in the files here: it is not, where a mark covers it."""
         if isinstance(entry, Line) and entry.id in machine.kept.records and entry.id in here.records:
             both = codec.join(here.records[entry.id], machine.kept.records[entry.id])
-            return not codec.covers(here.records[entry.id], codec.without_purged(entry, both))
+            return not codec.covers(here.records[entry.id], entry.without_purged(both))
         return not (isinstance(entry, Carried) and not machine.kept.covers(entry))
 
     def files_of(self, machine: Machine) -> dict[str, bytes]:

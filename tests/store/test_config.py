@@ -25,7 +25,10 @@ def test_a_new_file_shows_every_setting_with_its_default(tmp_path):
     assert found == config.Config()
     for name, table in tomllib.loads(text).items():
         assert set(table) == {field.name for field in msgspec.structs.fields(type(getattr(found, name)))}
-    assert set(tomllib.loads(text)) == {each.name for each in msgspec.structs.fields(config.Config)} - {"problems"}
+    assert set(tomllib.loads(text)) == {each.name for each in msgspec.structs.fields(config.Config)} - {
+        "problems",
+        "is_read",
+    }
 
 
 def test_a_remote_in_a_new_file_is_in_force_and_so_is_the_branch(tmp_path):

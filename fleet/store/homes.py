@@ -1,0 +1,117 @@
+"""Place of the agents' homes: the folder of a workspace in which each agent has a folder of its own files.
+
+``fleet.toml`` names it (``[files] home``). ``.fleet/homes`` has a line for each place that held them on this machine,
+the one of now last: a hook, which parses no TOML, reads it there; while ``fleet.toml`` cannot be read, logging goes on
+where it was; and files that were left in an earlier place are found. Little of the standard library: a hook imports it.
+"""
+
+# ruff: noqa: PTH118
+# Paths are texts here: pathlib alone would take 5 ms of a hook's time.
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULT = "agents"
+"""Where they are unless told otherwise; so they are called in a backup, wherever they are."""
+
+PROPOSED = "fleet-agents"
+"""Proposed where a project has an ``agents/`` of its own. No Python package can be called so, for its hyphen; and
+``.agents/`` is others': hosts look for skills there, and consolidation keeps its logs and topics in it."""
+
+FILE = os.path.join(".fleet", "homes")
+FILES = frozenset(
+    (
+        *("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl"),
+        *("discoveries.jsonl", "user-model.md", "checks.md", "MEMORY.md", "USER.md", ".agents.local.md"),
+    )
+)
+"""Files of an agent's own that fleet writes."""
+FOLDERS = frozenset(("journals", "skills", ".agents"))
+"""Folders of an agent's own: all in them is the agent's."""
+
+_BYTES_MAX = 64 * 1024
+_CONFIG_BYTES_MAX = 1024 * 1024
+_CHARS_MAX = 100
+_TAKEN = frozenset((".git", ".fleet"))
+_UNFIT = frozenset('\\*?[]<>|:"')
+
+
+def trouble(place: str) -> str:
+    """Return why the homes cannot be there, "" where they can: a plain relative folder below the root."""
+    import unicodedata
+
+    parts = place.split("/")
+    folded = [part.casefold().rstrip(". ") for part in parts]
+    if not place or len(place) > _CHARS_MAX:
+        return f"a folder has a name of 1 to {_CHARS_MAX} characters"
+    if not all(folded) or any(part != part.strip() for part in parts):
+        return "it is a folder below the workspace's own, such as 'tools/fleet-agents'"
+    if _UNFIT.intersection(place) or any(
+        unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in place
+    ):
+        return "it has a character that no such folder has"
+    if place != unicodedata.normalize("NFC", place):
+        return "its characters are not composed (NFC)"
+    if not _TAKEN.isdisjoint(folded) or folded[0] in ("clan-learnings", "fleet.toml", "~"):
+        return "that place is taken"
+    return ""
+
+
+def known(root: str | os.PathLike[str]) -> list[str]:
+    """Return the places that held the homes on this machine, in the order of use, the one of now last."""
+    said = _read(os.path.join(root, FILE), _BYTES_MAX).decode("utf-8", "replace").splitlines()
+    return [each for each in said if not trouble(each)] or [_in_settings(root) or DEFAULT]
+
+
+def current(root: str | os.PathLike[str]) -> str:
+    """Return the place of the homes, as the workspace noted it last: no TOML is parsed."""
+    return known(root)[-1]
+
+
+def noted(root: str | os.PathLike[str], place: str) -> bytes:
+    """Return what ``.fleet/homes`` is to hold from now on; b"" where nothing need be noted."""
+    is_noted, before = os.path.lexists(os.path.join(root, FILE)), known(root)
+    if place == before[-1] and (is_noted or place == DEFAULT):
+        return b""
+    # Until something is noted they were in the usual place, if anybody has worked here.
+    first = (os.path.join(root, *names) for names in ((".fleet", "replica.toml"), (DEFAULT, "guest")))
+    rest = before if is_noted else [DEFAULT] if any(map(os.path.lexists, first)) else []
+    return "".join(f"{each}\n" for each in (*(each for each in rest if each != place), place)).encode()
+
+
+def is_own(names: Sequence[str]) -> bool:
+    """Tell whether a path, in parts below an agent's home, is of a file that fleet writes."""
+    return names[0] in FOLDERS or names[0] in FILES or (names[0].startswith("archive-") and names[0].endswith(".md"))
+
+
+def _in_settings(root: str | os.PathLike[str]) -> str:
+    """Return the place that ``fleet.toml`` names in the plain form in which fleet writes it, "" for none."""
+    data = _read(os.path.join(root, "fleet.toml"), _CONFIG_BYTES_MAX)
+    inside = False
+    for line in data.splitlines() if b"[files]" in data else ():
+        word = line.strip()
+        if word.startswith(b"["):
+            inside = word.startswith(b"[files]")
+        elif inside and word.startswith(b"home"):
+            key, _, value = word.decode("utf-8", "replace").partition("=")
+            place = value.strip()[1:].partition(value.strip()[:1])[0] if key.strip() == "home" else ""
+            if place and not trouble(place):
+                return place
+    return ""
+
+
+def _read(path: str, bytes_max: int) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, bytes_max)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)

@@ -1,0 +1,225 @@
+"""The place of the agents' homes is a setting: a project may have an ``agents/`` of its own, and it may be moved."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Stage
+
+LESSON = "Quote every path in a shell script"
+OTHER = "Pin the version of every action"
+SAID = "No, that is wrong: use tabs, not spaces."
+
+
+def project(stage: Stage, where: str = "w") -> Path:
+    """Make a project with a Python package ``agents``, which git tracks."""
+    root = stage.folder / where
+    (root / "agents/velma").mkdir(parents=True)
+    for name in ("__init__.py", "router.py", "velma/__init__.py", "velma/memory.md"):
+        (root / "agents" / name).write_text("# the project's own\n")
+    stage.git("init", "--quiet", where=where)
+    stage.git("add", "-A", where=where)
+    stage.git("-c", "user.name=V", "-c", "user.email=v@example.org", "commit", "--quiet", "-m", "x", where=where)
+    return root
+
+
+def below(root: Path, place: str) -> dict[str, str]:
+    """Return the text of each file below a folder."""
+    return {
+        path.relative_to(root / place).as_posix(): path.read_text()
+        for path in sorted((root / place).rglob("*"))
+        if path.is_file()
+    }
+
+
+def hooked(stage: Stage, where: str, event: str, **more: object) -> str:
+    """Have a host call fleet; return what it said."""
+    said = {"hook_event_name": event, "session_id": "s", "cwd": str(stage.folder / where), **more}
+    return stage.run(where, "hook", event, text=json.dumps(said)).stdout
+
+
+def promoted(stage: Stage, where: str, text: str = LESSON) -> str:
+    """Log a lesson three times; return its id."""
+    return [stage.correct(where, text) for _ in range(3)][-1]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Stage:
+    """A stage with a workspace in ``whole``, whose agent has a log, a memory and a journal in the usual place."""
+    stage = Stage(tmp_path_factory.mktemp("homes"))
+    stage.run("w", "init", "--agent", "velma")
+    promoted(stage, "w")
+    stage.run("w", "journal", "--title", "Looked at it")
+    (stage.folder / "w").rename(stage.folder / "whole")
+    return stage
+
+
+@pytest.fixture
+def w(made: Stage) -> Path:
+    root = made.folder / "w"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(made.folder / "whole", root)
+    return root
+
+
+# --- a project with an agents/ of its own ---------------------------------------------------------------------------
+
+
+def test_init_leaves_the_projects_own_agents_alone_and_says_so(stage: Stage):
+    root = project(stage)
+    own = below(root, "agents")
+    told = stage.run("w", "init", "--agent", "velma").stdout
+    assert "fleet-agents/" in told.splitlines()[0]
+    assert 'home = "fleet-agents"' in (root / "fleet.toml").read_text()
+    promoted(stage, "w")
+    assert below(root, "agents") == own
+    assert set(below(root, "fleet-agents")) == {"velma/corrections.md", "velma/memory.md"}
+    ignored = (root / ".gitignore").read_text()
+    assert "/fleet-agents/*/memory.md" in ignored
+    assert "/agents/" not in ignored
+    assert sorted(stage.git("status", "--short", where="w").split()) == [".gitignore", "??", "??", "fleet.toml"]
+    # Twice changes nothing, and nobody is told of the project's own files.
+    assert "fleet-agents" not in stage.run("w", "init").stdout
+    assert "agents/router" not in stage.run("w", "doctor").stdout
+    assert "homes" not in stage.run("w", "doctor").stdout
+
+
+def test_the_whole_loop_with_another_home(stage: Stage):
+    root = project(stage)
+    own = below(root, "agents")
+    stage.git("init", "--quiet", "--bare", str(stage.remote))
+    stage.run("w", "init", "--agent", "velma", "--remote", str(stage.remote), "--home", "./tools/mine/")
+    stage.join("tank")
+    stage.correct("tank", OTHER)
+    stage.run("tank", "sync")
+    promoted(stage, "w")
+    hooked(stage, "w", "UserPromptSubmit", prompt=SAID)
+    stage.run("w", "journal", "--title", "Looked at it")
+    stage.run("w", "sync")
+    mine = below(root, "tools/mine")
+    assert set(mine) == {"velma/corrections.md", "velma/memory.md", "velma/JOURNAL.md"}
+    assert SAID[:20] in mine["velma/corrections.md"]
+    context = hooked(stage, "w", "SessionStart", source="startup")
+    assert LESSON in context
+    assert OTHER in context
+    assert LESSON in hooked(stage, "w", "SessionStart", source="startup", session_id="t")  # made ready before
+    assert "tools/mine/velma/JOURNAL.md" in stage.run("w", "search", "looked at").stdout
+    assert "tools/mine/velma/corrections.md" in stage.run("w", "handover").stdout
+    # The last of the three is taken back, and with it the promotion.
+    stage.run("w", "undo")
+    assert LESSON not in below(root, "tools/mine").get("velma/memory.md", "")
+    assert below(root, "agents") == own
+
+
+@pytest.mark.parametrize(
+    "home", ["/etc", "..", "a/../b", ".git", "x/.Git", ".fleet/x", "clan-learnings", "a\tb", "a//b"]
+)
+def test_a_place_that_cannot_be_one_is_refused_before_anything_is_made(stage: Stage, home: str):
+    assert "cannot be" in stage.run("w", "init", "--agent", "velma", "--home", home, expect=2).stderr
+    assert not list((stage.folder / "w").iterdir())
+
+
+def test_a_link_is_no_place(made: Stage, w: Path):
+    (made.folder / "outside").mkdir(exist_ok=True)
+    (w / "there").symlink_to(made.folder / "outside")
+    made.run("w", "config", "set", "files.home", "there/x", expect=2)
+    assert 'home = "there' not in (w / "fleet.toml").read_text()
+
+
+def test_a_backup_names_no_place_and_a_purge_looks_into_it(made: Stage, w: Path):
+    known = json.loads(made.run("w", "patterns", "--json").stdout)["patterns"][0]["id"]
+    made.run("w", "config", "set", "files.home", "tools/mine")
+    backup = str(made.folder / "b.tar.gz")
+    made.run("w", "backup", backup, "--yes")
+    shutil.rmtree(made.folder / "elsewhere", ignore_errors=True)
+    made.run("elsewhere", "init", "--agent", "tank", "--home", ".agents")
+    made.run("elsewhere", "restore-backup", backup, "--yes")
+    assert below(made.folder / "elsewhere", ".agents/velma") == below(w, "tools/mine/velma")
+    assert made.seen("elsewhere") == {LESSON: 3}
+    assert "tools/mine/velma/corrections.md" in made.run("w", "purge", known, "--yes", expect=None).stdout
+
+
+# --- moved ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_files_follow_the_setting_and_come_back(made: Stage, w: Path):
+    before = below(w, "agents")
+    told = made.run("w", "config", "set", "files.home", "fleet-agents")
+    assert 'files.home = "fleet-agents"' in told.stdout
+    assert below(w, "fleet-agents") == before
+    assert not (w / "agents").exists()
+    assert "/fleet-agents/*/memory.md" in (w / ".gitignore").read_text()
+    # A run of before is taken back where its files are now.
+    run = next(line.split()[0] for line in made.run("w", "undo", "--list").stdout.splitlines() if "correct-" in line)
+    made.run("w", "undo", run)
+    assert LESSON not in below(w, "fleet-agents").get("velma/memory.md", "")
+    made.run("w", "config", "set", "files.home", "agents")
+    assert "velma/corrections.md" in below(w, "agents")
+    assert not (w / "fleet-agents").exists()
+
+
+def test_the_files_follow_a_setting_that_came_with_the_project(made: Stage, w: Path):
+    before = below(w, "agents")
+    (w / "fleet.toml").write_text('[files]\nhome = ".agents"\n')
+    assert LESSON in hooked(made, "w", "SessionStart", source="startup")
+    assert below(w, ".agents") == before
+
+
+def test_what_was_logged_in_both_places_is_one_log(made: Stage, w: Path):
+    # As after a crash in between: the setting is written, one file is there, and others were logged meanwhile.
+    shutil.copytree(w / "agents", w / "new")
+    made.correct("w", OTHER)
+    (w / "fleet.toml").write_text('[files]\nhome = "new"\n')
+    made.run("w", "sync")
+    log = (w / "new/velma/corrections.md").read_text()
+    assert OTHER in log
+    assert made.seen("w") == {LESSON: 3, OTHER: 1}
+    assert not (w / "agents").exists()
+    assert "homes" not in made.run("w", "doctor").stdout
+
+
+def test_what_cannot_be_brought_is_named(made: Stage, w: Path):
+    (w / "fleet.toml").write_text('[files]\nhome = "new"\n')
+    (w / "new").write_text("a file")
+    done = made.run("w", "doctor", expect=None)
+    assert "agents/velma/corrections.md" in done.stdout
+    assert LESSON in (w / "agents/velma/memory.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["[share\n", "[files]\nhome = 3\n", '[files]\nhome = "../x"\n', "files = 1\n", '[files]\nhome = "e\u0301"\n'],
+)
+def test_logging_goes_on_where_it_was_while_the_settings_are_broken(made: Stage, w: Path, said: str):
+    made.run("w", "config", "set", "files.home", "new")
+    (w / "fleet.toml").write_text(said)
+    assert "fleet.toml" in made.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", OTHER).stderr
+    hooked(made, "w", "UserPromptSubmit", prompt=SAID)
+    log = (w / "new/velma/corrections.md").read_text()
+    assert OTHER in log
+    assert SAID[:20] in log
+    assert not (w / "agents").exists()
+
+
+def test_a_hook_of_a_fresh_clone_logs_where_the_project_says(stage: Stage):
+    root = project(stage)
+    (root / "fleet.toml").write_text('[files]\nhome = "fleet-agents"\n')
+    own = below(root, "agents")
+    hooked(stage, "w", "UserPromptSubmit", prompt=SAID)
+    assert SAID[:20] in (root / "fleet-agents/guest/corrections.md").read_text()
+    assert below(root, "agents") == own
+    assert "the project's own" not in stage.run("w", "init", "--agent", "velma").stdout
+    assert below(root, "agents") == own
+    assert SAID[:20] in (root / "fleet-agents/velma/corrections.md").read_text()
+
+
+def test_nothing_is_taken_from_behind_a_link(stage: Stage):
+    outside = stage.folder / "outside"
+    outside.mkdir()
+    (outside / "corrections.md").write_text("mine\n")
+    (stage.folder / "w/agents").mkdir(parents=True)
+    (stage.folder / "w/agents/guest").symlink_to(outside)
+    stage.run("w", "init", "--agent", "velma")
+    assert (outside / "corrections.md").read_text() == "mine\n"
