@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from crdt import clock
 from fleet.app import setup
 from fleet.hosts import local
-from fleet.learn import counting
+from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION, counted
@@ -120,7 +120,7 @@ def _waits(workspace: Workspace) -> dict[str, Any]:
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
     left_out = [] if is_asked else trust.sentences(each for each in workspace.trust.held() if each.is_asked)
     return {
-        "to_state": sum(counting.unfilled(workspace, agent) for agent in agents),
+        "to_state": sum(CountedLog(workspace, agent).unfilled() for agent in agents),
         "pairs": len(compared.likely),
         "contradictions": len(compared.opposed),
         "left_out": left_out,

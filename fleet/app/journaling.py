@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from fleet.app import observing
 from fleet.app.searching import search
-from fleet.learn import counting, journal
+from fleet.learn import journal
+from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Declared, Journal, Open, Proposal
 from fleet.recall.search import Answer
 from fleet.store.workspace import Workspace
@@ -61,6 +62,6 @@ def handover(workspace: Workspace, agent: str, session: str) -> Handover:
         path,
         Journal(workspace, agent).last_lines(),
         Journal(workspace, agent).open_attempts(session),
-        counting.unfilled(workspace, agent),
+        CountedLog(workspace, agent).unfilled(),
         Journal(workspace, agent).proposals(),
     )

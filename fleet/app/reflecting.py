@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from fleet.app.finding import find, sources
 from fleet.learn import counting
+from fleet.learn.counting import CountedLog
 from fleet.model import edits, limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
@@ -53,7 +54,7 @@ def weighed(workspace: Workspace) -> Clusters:
     """Return which of the clan's lessons say the same, and which the opposite, as of now."""
 
     def own() -> list[str]:
-        logged = [each for agent in workspace.agents_here() for each in counting.occurrences(workspace, agent)]
+        logged = [each for agent in workspace.agents_here() for each in CountedLog(workspace, agent).occurrences()]
         return list(dict.fromkeys(each.pattern for each in sorted(logged, key=lambda each: -each.at_ms)))
 
     return clusters.weighed(workspace, own)
@@ -236,7 +237,7 @@ def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
 
 def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:
     def rights() -> Mapping[str, str]:
-        return counting.rights(writer.workspace, writer.agent)
+        return CountedLog(writer.workspace, writer.agent).rights()
 
     witness = evidence.witness(writer.workspace)
     return promotion.promote_due(writer, looked, lessons, rights=rights, is_all=is_all, witness=witness)
@@ -321,11 +322,11 @@ def stats(workspace: Workspace) -> Stats:
     wordings = {each.lesson.id: each.ids for each in said}
     return measure(
         [each.lesson for each in said],
-        [Happened(*each) for agent in agents for each in counting.occurrences(workspace, agent)],
+        [Happened(*each) for agent in agents for each in CountedLog(workspace, agent).occurrences()],
         shown,
         failing=not_working,
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},
-        unfilled=sum(counting.unfilled(workspace, agent) for agent in agents),
+        unfilled=sum(CountedLog(workspace, agent).unfilled() for agent in agents),
     )
 
 

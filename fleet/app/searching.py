@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from fleet.app.finding import first_stamp
 from fleet.learn import journal
 from fleet.learn.corrections_md import parse_log
-from fleet.learn.counting import log_file
+from fleet.learn.counting import CountedLog
 from fleet.recall import search as recall
 from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section, render
 from fleet.reflect.exposure import Exposures
@@ -104,7 +104,7 @@ def _pages(workspace: Workspace) -> list[Page]:
             head = entry.title or entry.pattern or entry.wrong or entry.right
             yield Section(entry.line, head, text, entry.when, entry.pattern)
 
-    logs = [Page(log_file(workspace, agent), CORRECTION, agent, corrections_of) for agent in here]
+    logs = [Page(CountedLog(workspace, agent).log_file(), CORRECTION, agent, corrections_of) for agent in here]
     journals = [
         Page(path, JOURNAL, agent, _sections) for agent in here for path in journal.all_of(workspace.home(agent))
     ]

@@ -13,6 +13,7 @@ from crdt import clock
 from fleet.app import inbox, pages, reflecting, starting, undoing
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn import purge as purging
+from fleet.learn.counting import CountedLog
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -329,7 +330,7 @@ def _take_logs(workspace: Workspace) -> None:
     for agent in [] if workspace.is_read_only else workspace.agents_here():
         with workspace.writing(agent) as writer:
             done = importer.take_log(writer)
-        where = counting.log_file(workspace, agent).relative_to(workspace.root).as_posix()
+        where = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
         if done.patterns_new:
             number = f"{done.patterns_new:,} lesson{'s' * (done.patterns_new != 1)}"
             workspace.warn(

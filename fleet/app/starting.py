@@ -14,8 +14,8 @@ from pathlib import Path
 
 from fleet.app import finding, guarding, reflecting
 from fleet.app.finding import sources
-from fleet.learn import counting
 from fleet.learn.attempts import AttemptLog
+from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Journal
 from fleet.model import names
 from fleet.model.errors import DiskError
@@ -252,7 +252,7 @@ def _due_checks(workspace: Workspace, agent: str) -> list[str]:
 def _undecided(workspace: Workspace, agent: str) -> list[str]:
     """Return what waits for a decision, a line each."""
     lines = []
-    if unfilled := counting.unfilled(workspace, agent, workspace.config.hook.ask_days):
+    if unfilled := CountedLog(workspace, agent).unfilled(workspace.config.hook.ask_days):
         lines.append(
             f"{counted(unfilled, 'correction', 'corrections')} without a lesson yet: `fleet learn --waiting` lists "
             'them, and `fleet learn ID --pattern "..."` states one'

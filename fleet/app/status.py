@@ -7,7 +7,8 @@ from shutil import which
 from typing import Any
 
 from fleet.app import finding, guarding, reflecting, searching, session_end, setup, sharing, starting, trusting
-from fleet.learn import counting, importer
+from fleet.learn import importer
+from fleet.learn.counting import CountedLog
 from fleet.model.errors import FleetError
 from fleet.reflect import inbox
 from fleet.share import outgoing, policy
@@ -46,8 +47,8 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
-        "unfilled": counting.unfilled(workspace, agent) if agent else 0,
-        "edited": [each.pattern for each in counting.edited(workspace, agent)] if agent else [],
+        "unfilled": CountedLog(workspace, agent).unfilled() if agent else 0,
+        "edited": [each.pattern for each in CountedLog(workspace, agent).edited()] if agent else [],
         "not_taken": [
             {"path": each.path, "line": each.line, "reason": each.left, "text": each.text}
             for each in (importer.left_in_log(workspace, agent) if agent else [])
@@ -208,7 +209,7 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
 def _log(workspace: Workspace) -> Iterator[Finding]:
     for agent in workspace.agents_here():
         log = workspace.own_path(agent, "corrections.md")
-        if number := counting.unfilled(workspace, agent):
+        if number := CountedLog(workspace, agent).unfilled():
             yield Finding(
                 "unfilled",
                 "note",
@@ -216,7 +217,7 @@ def _log(workspace: Workspace) -> Iterator[Finding]:
                 "they count for nothing until the lesson is stated",
                 f"state it in {log}",
             )
-        if edited := counting.edited(workspace, agent):
+        if edited := CountedLog(workspace, agent).edited():
             yield Finding(
                 "edited",
                 "note",

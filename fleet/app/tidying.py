@@ -18,7 +18,8 @@ import msgspec
 
 from crdt import clock
 from fleet.app import past
-from fleet.learn import counting, private
+from fleet.learn import private
+from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, UsageError
 from fleet.model.pattern import Pattern
@@ -225,8 +226,8 @@ class _Notebook:
             self.own = {each.id: each for each in workspace.notes(agent).records()}
         hidden = {each: known for each, known in self.own.items() if known.scope == private.PRIVATE}
         self.private = set(hidden)
-        auto = counting.auto_detected(workspace, agent)
-        logged = dict.fromkeys(each.pattern for each in counting.occurrences(workspace, agent))
+        auto = CountedLog(workspace, agent).auto_detected()
+        logged = dict.fromkeys(each.pattern for each in CountedLog(workspace, agent).occurrences())
         shared = workspace.patterns.some([each for each in logged if each not in hidden])
         looked = Exposures(workspace.state).accesses(agent)
         now_ms = workspace.world.wall_ms()

@@ -15,7 +15,7 @@ from fleet.learn import corrections_md, inputs, private, signals
 from fleet.learn.corrections_md import RELAPSED, Bound, Record, Statement
 from fleet.learn.counting import (
     WAIT_S,
-    log_file,
+    CountedLog,
     reconcile,
 )
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
@@ -129,7 +129,7 @@ def correct(
     extra = (RELAPSED,) if was_shown(target.members, now_ms) else ()
     named, trouble = _session(workspace, agent, session)
     writer, missing = _writer_or_why(workspace, agent)
-    path = log_file(workspace, agent)
+    path = CountedLog(workspace, agent).log_file()
     with workspace.log_lock(agent):
         page, at = workspace.files.read(path), ""
         if writer is not None:
@@ -182,7 +182,7 @@ def state_lesson(
     """
     said = inputs.lesson(pattern) if pattern or not same else inputs.Text("", ())
     way, step = inputs.enter("right", right), inputs.enter("trigger", trigger)
-    path = log_file(workspace, agent)
+    path = CountedLog(workspace, agent).log_file()
     first = workspace.files.read(path)
     bound = _unfilled_entry(workspace, agent, prefix, first)
     target = _target(workspace, agent, said.text, same)

@@ -32,11 +32,6 @@ MINUTE_MS = 60_000
 _SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
 
-def log_file(workspace: Workspace, agent: str) -> Path:
-    """Return the path of an agent's log."""
-    return workspace.home(agent) / corrections_md.FILE_NAME
-
-
 class _Occurrence(NamedTuple):
     """One counted entry: of which pattern, when the mistake was made, and whether the lesson had been shown before."""
 
@@ -45,9 +40,65 @@ class _Occurrence(NamedTuple):
     is_relapse: bool
 
 
-def read_log(workspace: Workspace, agent: str) -> Log:
-    """Return an agent's log; an agent without one has an empty log."""
-    return corrections_md.parse_log(workspace.files.read(log_file(workspace, agent)))
+class CountedLog:
+    """An agent's log of corrections, and what was counted of it."""
+
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace = workspace
+        self._agent = agent
+
+    def log_file(self) -> Path:
+        """Return the path of an agent's log."""
+        return self._workspace.home(self._agent) / corrections_md.FILE_NAME
+
+    def read_log(self) -> Log:
+        """Return an agent's log; an agent without one has an empty log."""
+        return corrections_md.parse_log(self._workspace.files.read(self.log_file()))
+
+    def unfilled(self, days: float = 0.0) -> int:
+        """Return how many entries of an agent's log wait for a lesson that somebody is asked for (``signals.waiting``).
+
+        They count for nothing until it is stated.
+
+        ``days``: leave out what is older; 0 leaves out nothing for its age.
+        """
+        page = self._workspace.files.read(self.log_file())
+        if not page or not _read_since(_noted(self._workspace, self._agent), page).waiting:
+            return 0
+        return len(signals.waiting(self._workspace, self._agent, days=days))
+
+    def edited(self) -> list[Record]:
+        """Return the records of the entries that somebody has edited since they were counted: each counts as it did."""
+        bound = corrections_md.bind(self.read_log())
+        return [each.record for each in bound if each.record is not None and each.record.id != each.id]
+
+    def rights(self) -> dict[str, str]:
+        """Return the right way by pattern, as it was last told in an agent's log."""
+        counted = ((bound.record, bound.entry) for bound in corrections_md.bind(self.read_log()))
+        return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
+
+    def occurrences(self) -> Iterator[_Occurrence]:
+        """Yield what the records of an agent's log say, in file order; a deleted entry's record counts on.
+
+        A mistake was made when its record was written, unless the entry tells of an earlier time: a heading is exact to
+        the minute only.
+        """
+        log = self.read_log()
+        told = {bound.record.id: bound.entry.when for bound in corrections_md.bind(log) if bound.record is not None}
+        for record in corrections_md.latest(log.records):
+            at_ms = clock.unpack(record.at)[0]
+            heading_ms = dates.to_ms(told.get(record.id, ""))
+            if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
+                at_ms = heading_ms
+            yield _Occurrence(record.pattern, at_ms, RELAPSED in record.extra)
+
+    def auto_detected(self) -> set[str]:
+        """Return the lessons of an agent's log that only entries state which were detected, and not logged."""
+        by_kind: dict[bool, set[str]] = {True: set(), False: set()}
+        for bound in corrections_md.bind(self.read_log()):
+            if bound.record is not None:
+                by_kind[bound.entry.auto].add(bound.record.pattern)
+        return by_kind[True] - by_kind[False]
 
 
 def reconcile(writer: Writer) -> int:
@@ -92,30 +143,11 @@ def reconcile_all(workspace: Workspace) -> int:
     owed = 0
     default = workspace.replicas().default_agent
     for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
-        page = workspace.files.read(log_file(workspace, agent))
+        page = workspace.files.read(CountedLog(workspace, agent).log_file())
         if page and not _noted(workspace, agent).is_whole(page):
             with workspace.writing(agent) as writer:
                 owed += reconcile(writer)
     return owed
-
-
-def unfilled(workspace: Workspace, agent: str, days: float = 0.0) -> int:
-    """Return how many entries of an agent's log wait for a lesson that somebody may be asked for (``signals.waiting``).
-
-    They count for nothing until it is stated.
-
-    ``days``: leave out what is older; 0 leaves out nothing for its age.
-    """
-    page = workspace.files.read(log_file(workspace, agent))
-    if not page or not _read_since(_noted(workspace, agent), page).waiting:
-        return 0
-    return len(signals.waiting(workspace, agent, days=days))
-
-
-def edited(workspace: Workspace, agent: str) -> list[Record]:
-    """Return the records of the entries that somebody has edited since they were counted: each counts as it did."""
-    bound = corrections_md.bind(read_log(workspace, agent))
-    return [each.record for each in bound if each.record is not None and each.record.id != each.id]
 
 
 class _Counted(NamedTuple):
@@ -212,7 +244,7 @@ class _Owing:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._workspace = writer.workspace
-        self._path = log_file(writer.workspace, writer.agent)
+        self._path = CountedLog(writer.workspace, writer.agent).log_file()
         self._page = self._workspace.files.read(self._path)
         self._read = _read_since(_noted(self._workspace, writer.agent), self._page)
         self._entries: dict[str, Entry] = {}
@@ -404,34 +436,3 @@ def _lesson_text(entry: Entry) -> str:
 
 
 # --- what a log tells -----------------------------------------------------------------------------------------------
-
-
-def rights(workspace: Workspace, agent: str) -> dict[str, str]:
-    """Return the right way by pattern, as it was last told in an agent's log."""
-    counted = ((bound.record, bound.entry) for bound in corrections_md.bind(read_log(workspace, agent)))
-    return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
-
-
-def occurrences(workspace: Workspace, agent: str) -> Iterator[_Occurrence]:
-    """Yield what the records of an agent's log say, in file order; a deleted entry's record counts on.
-
-    A mistake was made when its record was written, unless the entry tells of an earlier time: a heading is exact to the
-    minute only.
-    """
-    log = read_log(workspace, agent)
-    told = {bound.record.id: bound.entry.when for bound in corrections_md.bind(log) if bound.record is not None}
-    for record in corrections_md.latest(log.records):
-        at_ms = clock.unpack(record.at)[0]
-        heading_ms = dates.to_ms(told.get(record.id, ""))
-        if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
-            at_ms = heading_ms
-        yield _Occurrence(record.pattern, at_ms, RELAPSED in record.extra)
-
-
-def auto_detected(workspace: Workspace, agent: str) -> set[str]:
-    """Return the lessons of an agent's log that only entries state which were detected, and not logged."""
-    by_kind: dict[bool, set[str]] = {True: set(), False: set()}
-    for bound in corrections_md.bind(read_log(workspace, agent)):
-        if bound.record is not None:
-            by_kind[bound.entry.auto].add(bound.record.pattern)
-    return by_kind[True] - by_kind[False]

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from crdt import clock
-from fleet.learn import counting, notes_md, private, signals
+from fleet.learn import notes_md, private, signals
+from fleet.learn.counting import CountedLog
 from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_beside, read_records
 from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery, discovery_id
@@ -171,7 +172,7 @@ def take_log(writer: Writer) -> Imported:
     Raises:
         DiskError: nothing of it was acknowledged.
     """
-    workspace, path = writer.workspace, counting.log_file(writer.workspace, writer.agent)
+    workspace, path = writer.workspace, CountedLog(writer.workspace, writer.agent).log_file()
     page = workspace.files.read(path)
     key, now = f"beside {writer.agent}", hashlib.blake2b(page, digest_size=16).hexdigest()
     taken = _Import(writer)
@@ -188,8 +189,8 @@ def take_log(writer: Writer) -> Imported:
 def left_in_log(workspace: Workspace, agent: str) -> list[Piece]:
     """Return what a person wrote into an agent's log that is no lesson."""
     done = Imported()
-    for item in _beside(workspace.files.read(counting.log_file(workspace, agent))):
-        _tell(done, item, Path(counting.log_file(workspace, agent).relative_to(workspace.root).as_posix()))
+    for item in _beside(workspace.files.read(CountedLog(workspace, agent).log_file())):
+        _tell(done, item, Path(CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()))
     return left_of(done)
 
 

@@ -17,6 +17,7 @@ import msgspec
 from crdt import clock
 from fleet.learn import corrections_md, counting
 from fleet.learn.corrections_md import MOVED, PART, Log, Record
+from fleet.learn.counting import CountedLog
 from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
@@ -349,7 +350,7 @@ def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str],
                 continue
             agent = names.agent_of(name)
             if agent not in logs:
-                logs[agent] = _stamps(counting.read_log(workspace, agent).records)
+                logs[agent] = _stamps(CountedLog(workspace, agent).read_log().records)
             records = logs[agent].get((line.id, name), set())
             earlier = before(line.id)
             was = earlier.add_of(name) if earlier is not None else ""
@@ -409,9 +410,9 @@ def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, st
                 at=workspace.clock.tick(),
                 extra=record.extra if PART in record.extra else (*record.extra, PART, MOVED),
             )
-            for record in corrections_md.latest(counting.read_log(workspace, agent).records)
+            for record in corrections_md.latest(CountedLog(workspace, agent).read_log().records)
             if record.replica == old and record.at > adds.get(record.pattern, "~")
         ]
         if moved:
             data = "".join(corrections_md.format_record(record) + "\n" for record in moved)
-            workspace.files.append(counting.log_file(workspace, agent), data.encode())
+            workspace.files.append(CountedLog(workspace, agent).log_file(), data.encode())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleet.learn.corrections import Correction, correct
-from fleet.learn.counting import log_file
+from fleet.learn.counting import CountedLog
 from fleet.model.errors import DiskError
 from fleet.store import config
 from fleet.store.files import Files
@@ -66,7 +66,7 @@ def test_a_page_is_synced_before_it_takes_the_old_one_s_place(tmp_path, calls):
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_what_the_disk_refuses_is_not_acknowledged_and_harms_nothing(workspace, monkeypatch, broken, number):
     correct(workspace, "velma", LESSON, session="s")
-    before = log_file(workspace, "velma").read_bytes()
+    before = CountedLog(workspace, "velma").log_file().read_bytes()
 
     def refuse(*_):
         raise OSError(number, os.strerror(number))
@@ -76,7 +76,7 @@ def test_what_the_disk_refuses_is_not_acknowledged_and_harms_nothing(workspace, 
         with pytest.raises(DiskError) as told:
             correct(workspace, "velma", Correction("w", "r", "Another lesson"), session="s")
     assert str(told.value)
-    assert log_file(workspace, "velma").read_bytes().startswith(before)
+    assert CountedLog(workspace, "velma").log_file().read_bytes().startswith(before)
     # When there is room again, everything goes on, and nothing is counted twice.
     logged = correct(workspace, "velma", LESSON, session="s")
     assert logged.seen == 2

@@ -15,6 +15,7 @@ import pytest
 
 from fleet.learn import corrections, counting
 from fleet.learn.corrections import Correction
+from fleet.learn.counting import CountedLog
 from fleet.model import edits
 from fleet.model import line as codec
 from fleet.model.errors import DiskError
@@ -475,7 +476,7 @@ def test_of_what_fifty_processes_append_at_once_every_line_is_whole_and_none_is_
     assert 50 * APPENDS < len(raws) <= 50 * APPENDS + 50, "one line may count what several processes logged"
     stamps = [codec.decode(raw).w[writer].add for raw in raws for writer in workspace.current_replicas()]
     assert len(set(stamps)) == len(stamps), "no stamp was issued twice"
-    records = counting.read_log(workspace, "velma").records
+    records = CountedLog(workspace, "velma").read_log().records
     assert len({record.at for record in records}) == len(records) == 50
     assert [record.at for record in records] == sorted(record.at for record in records)
     workspace.close()

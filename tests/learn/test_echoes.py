@@ -6,6 +6,7 @@ import pytest
 
 from fleet.app.learning import Correction, correct
 from fleet.learn import counting
+from fleet.learn.counting import CountedLog
 from fleet.learn.signals import injected_id, is_echo, strip_injected
 from fleet.model import edits
 from fleet.model.line import Line
@@ -175,11 +176,11 @@ def test_a_lesson_copied_into_the_log_a_hundred_times_counts_for_nothing(w):
     entry = "## 2026-11-21 10:{:02}Z — again {}\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** {}\n\n"
     rows = [AT_START, f"> {AT_START}", AT_START.removeprefix("- "), IN_MEMORY, AT_USE]
     log = "".join(entry.format(n % 60, n, rows[n % len(rows)]) for n in range(100))
-    w.files.append(counting.log_file(w, "velma"), log.encode())
-    assert len(counting.read_log(w, "velma").entries) == 100
+    w.files.append(CountedLog(w, "velma").log_file(), log.encode())
+    assert len(CountedLog(w, "velma").read_log().entries) == 100
     assert seen(w) == before
     own = entry.format(0, "mine", LESSON)
-    w.files.append(counting.log_file(w, "velma"), own.encode())
+    w.files.append(CountedLog(w, "velma").log_file(), own.encode())
     assert seen(w) == {pattern_id(LESSON): 2}
 
 
@@ -196,7 +197,7 @@ def test_a_lesson_is_echoed_only_by_who_was_shown_it(w):
     assert logged("tank") == (False, known, 3)
     assert logged("velma", wrong="sed mangled a path") == (False, known, 4)
     assert logged("tank", pattern=AT_START) == (True, ID, 0)
-    relapsed = [record.extra for record in counting.read_log(w, "velma").records]
+    relapsed = [record.extra for record in CountedLog(w, "velma").read_log().records]
     assert relapsed == [(), (("relapsed", "1"),)]
 
 
@@ -205,10 +206,10 @@ def test_the_right_ways_of_a_log_are_the_last_ones_told(w):
     log = (
         entry.format(1, "first", LESSON) + entry.format(2, "second", LESSON) + entry.format(3, "never counted", AT_USE)
     )
-    w.files.append(counting.log_file(w, "velma"), log.encode())
+    w.files.append(CountedLog(w, "velma").log_file(), log.encode())
     seen(w)
-    assert counting.rights(w, "velma") == {pattern_id(LESSON): "second"}
-    assert counting.rights(w, "tank") == {}
+    assert CountedLog(w, "velma").rights() == {pattern_id(LESSON): "second"}
+    assert CountedLog(w, "tank").rights() == {}
 
 
 @pytest.mark.parametrize(

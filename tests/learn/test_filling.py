@@ -14,6 +14,7 @@ from fleet.app import moving
 from fleet.app.learning import Correction, correct, state_lesson
 from fleet.learn import corrections_md, counting, signals
 from fleet.learn.corrections_md import Statement, format_entry, format_statement, parse_log
+from fleet.learn.counting import CountedLog
 from fleet.learn.signals import Flag, flag
 from fleet.model.errors import NoError, RefusedError, UsageError
 from fleet.reflect.exposure import Exposures
@@ -80,7 +81,7 @@ def test_a_filled_entry_counts_like_any_correction(workspace):
     assert seen(workspace) == {LESSON: 1}
     (line,) = workspace.patterns.lessons()
     assert (line.id, line.correct, line.count("sessions")) == (done.logged.id, "pnpm install", 1)
-    assert counting.unfilled(workspace, "velma") == 0
+    assert CountedLog(workspace, "velma").unfilled() == 0
     assert signals.waiting(workspace, "velma") == []
     counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
@@ -299,7 +300,7 @@ def test_after_a_torn_write_it_is_said_again_and_counts_once(workspace, cut):
     whole = log_of(workspace).read_bytes()
     forget_counts(workspace)
     log_of(workspace).write_bytes(whole[: len(before) + cut])
-    assert counting.unfilled(workspace, "velma") == 1
+    assert CountedLog(workspace, "velma").unfilled() == 1
     done = state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     assert (done.logged.seen, done.logged.text) == (1, LESSON)
     (line,) = workspace.patterns.lessons()

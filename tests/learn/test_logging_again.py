@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fleet.learn import corrections, counting
 from fleet.learn.corrections import Correction, correct
 from fleet.learn.corrections_md import Record, _read_record, format_record
-from fleet.learn.counting import log_file, read_log
+from fleet.learn.counting import CountedLog
 from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
@@ -105,7 +105,7 @@ def test_a_secret_in_one_field_is_found_beside_harmless_ones(workspace, field):
     secret = SECRETS[0]
     logged = correct(workspace, "velma", Correction(**said | {field: (secret,) if field == "tags" else secret}))
     assert logged.secrets
-    assert secret not in log_file(workspace, "velma").read_text()
+    assert secret not in CountedLog(workspace, "velma").log_file().read_text()
 
 
 @settings(max_examples=300, deadline=None)
@@ -154,13 +154,13 @@ def test_two_processes_by_turns_count_what_a_fresh_one_counts(tmp_path, seed):
         told[logged.id] = told.get(logged.id, 0) + 1
         assert logged.seen == told[logged.id], f"seed {seed}"
         if rng.random() < 0.1:
-            path = log_file(two[0], "velma")
+            path = CountedLog(two[0], "velma").log_file()
             path.write_bytes(path.read_bytes() + b"\n## 2026-11-20 12:00Z by hand\n**Pattern:** lesson 7\n")
             hand = pattern_id("lesson 7")
             told[hand] = told.get(hand, 0) + 1
     counting.reconcile_all(two[0])
     assert {each: seen for each, (seen, _) in counted(tmp_path).items()} == told
-    log = read_log(two[0], "velma")
+    log = CountedLog(two[0], "velma").read_log()
     assert len({record.id for record in log.records}) == len(log.records) == sum(told.values())
     assert [record.at for record in log.records] == sorted(record.at for record in log.records)
     for workspace in two:
@@ -195,7 +195,7 @@ def test_a_log_that_was_mended_while_the_process_went_on_is_read_again(tmp_path)
     workspace = opened(tmp_path, wall_ms=lambda: 1_795_176_000_000)
     for number in range(3):
         tell(workspace, f"lesson {number}")
-    path = log_file(workspace, "velma")
+    path = CountedLog(workspace, "velma").log_file()
     path.write_bytes(path.read_bytes().replace(b"lesson 1", b"lesson X"))
     assert tell(workspace, "lesson X").seen == 1
     counting.reconcile_all(workspace)

@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.learn import corrections_md, counting
-from fleet.learn.counting import log_file
+from fleet.learn.counting import CountedLog
 from fleet.store import config
 from fleet.store.workspace import Workspace
 
@@ -17,7 +17,7 @@ def workspace(tmp_path):
 
 
 def test_entries_written_by_hand_are_counted_in_one_go(workspace, monkeypatch):
-    log = log_file(workspace, "velma")
+    log = CountedLog(workspace, "velma").log_file()
     log.parent.mkdir(parents=True)
     entry = "## 2026-03-15 14:30Z — {0}\n**What I got wrong:** w\n**Pattern:** Check gadget {0} first\n\n"
     log.write_text("".join(entry.format(number) for number in range(40)))
@@ -27,7 +27,7 @@ def test_entries_written_by_hand_are_counted_in_one_go(workspace, monkeypatch):
     monkeypatch.setattr(corrections_md, "parse_log", lambda page: parsed.append(1) or parse(page))
     counting.reconcile_all(workspace)
     assert len(parsed) <= 3
-    assert len(counting.read_log(workspace, "velma").records) == 40
+    assert len(CountedLog(workspace, "velma").read_log().records) == 40
     assert sorted(each.text for each in workspace.patterns.lessons()) == sorted(
         f"Check gadget {number} first" for number in range(40)
     )

@@ -4,7 +4,7 @@ import pytest
 
 from fleet.learn import corrections_md, counting
 from fleet.learn.corrections import Correction, correct
-from fleet.learn.counting import log_file
+from fleet.learn.counting import CountedLog
 from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
@@ -62,7 +62,7 @@ def test_another_occurrence_is_counted_without_parsing_the_log(workspace, pages)
     for session in ("s-1", "s-1", "s-2"):
         tell(workspace, session=session)
         tell(workspace, "something else", session=session)
-    size = log_file(workspace, "velma").stat().st_size
+    size = CountedLog(workspace, "velma").log_file().stat().st_size
     pages.clear()
     assert tell(workspace, session="s-2").seen == 4
     assert max(pages, default=0) < size / 4
@@ -75,7 +75,7 @@ def test_another_occurrence_is_counted_without_parsing_the_log(workspace, pages)
 
 def test_equal_words_in_one_minute_are_as_many_entries(workspace):
     assert [tell(workspace).seen for _ in range(4)] == [1, 2, 3, 4]
-    log = counting.read_log(workspace, "velma")
+    log = CountedLog(workspace, "velma").read_log()
     ids = [record.id for record in log.records]
     assert len(set(ids)) == 4
     assert [bound.record.id for bound in corrections_md.bind(log)] == ids
@@ -97,7 +97,7 @@ def test_lines_that_a_power_failure_took_from_the_shard_are_counted_with_the_nex
 def test_an_entry_mended_by_hand_is_no_other_occurrence(tmp_path):
     workspace = opened(tmp_path, step_ms=0)
     tell(workspace, wrong="this")
-    path = log_file(workspace, "velma")
+    path = CountedLog(workspace, "velma").log_file()
     path.write_bytes(path.read_bytes().replace(b"this", b"that"))
     tell(workspace, "something else")
     assert tell(workspace, wrong="that").seen == 2
@@ -107,27 +107,27 @@ def test_an_entry_mended_by_hand_is_no_other_occurrence(tmp_path):
 
 
 def test_that_nothing_waits_is_known_for_as_long_as_nobody_touches_the_log(workspace, pages):
-    assert counting.unfilled(workspace, "velma") == 0
+    assert CountedLog(workspace, "velma").unfilled() == 0
     tell(workspace)
     pages.clear()
-    assert counting.unfilled(workspace, "velma") == 0
+    assert CountedLog(workspace, "velma").unfilled() == 0
     assert not any(pages)
-    path = log_file(workspace, "velma")
+    path = CountedLog(workspace, "velma").log_file()
     path.write_bytes(path.read_bytes() + b"\n## 2026-11-20 12:00Z \xe2\x80\x94 by hand\n**Wrong:** no lesson yet\n")
-    assert counting.unfilled(workspace, "velma") == 1  # read, as the note is about less
+    assert CountedLog(workspace, "velma").unfilled() == 1  # read, as the note is about less
     counting.reconcile_all(workspace)
-    assert counting.unfilled(workspace, "velma") == 1
+    assert CountedLog(workspace, "velma").unfilled() == 1
     tell(workspace, "something else")
-    assert counting.unfilled(workspace, "velma") == 1
+    assert CountedLog(workspace, "velma").unfilled() == 1
     forget(workspace)
-    assert counting.unfilled(workspace, "velma") == 1
+    assert CountedLog(workspace, "velma").unfilled() == 1
 
 
 @pytest.mark.parametrize("note", ["torn", "1 2 3", "\xff", "1 2 3 -4", "a b c"])
 def test_a_note_that_says_nothing_of_this_log_costs_one_parsing(workspace, note):
     tell(workspace)
     workspace.db.note(counting.note_key("velma"), note)
-    assert counting.unfilled(workspace, "velma") == 0
+    assert CountedLog(workspace, "velma").unfilled() == 0
     assert tell(workspace, session="s-2").seen == 2
     assert counted(workspace) == (2, 2)
 
@@ -141,7 +141,7 @@ def test_a_note_that_says_nothing_of_this_log_costs_one_parsing(workspace, note)
     ],
 )
 def test_what_a_person_appends_counts_with_the_next_correction(workspace, more):
-    path = log_file(workspace, "velma")
+    path = CountedLog(workspace, "velma").log_file()
     path.parent.mkdir(parents=True)
     path.write_text("## 2026-11-20 12:00Z — mine\n**What I got wrong:** w\n")
     tell(workspace)
@@ -158,8 +158,8 @@ def test_what_a_person_appends_counts_with_the_next_correction(workspace, more):
 
 def test_records_in_a_code_fence_count_for_nothing(workspace):
     tell(workspace)
-    record = counting.read_log(workspace, "velma").records[0]
-    path = log_file(workspace, "velma")
+    record = CountedLog(workspace, "velma").read_log().records[0]
+    path = CountedLog(workspace, "velma").log_file()
     shown = corrections_md.format_record(record).replace(record.id, "c-00000000000000aa").replace("2026", "2027")
     path.write_bytes(path.read_bytes() + f"\n```\n{shown}\n```\n".encode())
     tell(workspace, "something else")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fleet.learn import corrections, corrections_md, counting, signals
 from fleet.learn.corrections_md import bind, parse_log
+from fleet.learn.counting import CountedLog
 from fleet.learn.signals import Flag, failure, flag, waiting
 from fleet.model import limits
 from fleet.model.errors import DiskError, NoError, UsageError
@@ -115,7 +116,7 @@ def test_a_signal_counts_for_nothing(ground, wall):
     flag(ground, "velma", SAID, session="s")
     with ground.writing("velma") as writer:
         assert counting.reconcile(writer) == 0
-    assert counting.unfilled(ground, "velma") == 1
+    assert CountedLog(ground, "velma").unfilled() == 1
     assert not list(ground.patterns.records())
 
 
@@ -470,7 +471,7 @@ def test_a_failed_command_is_asked_about_by_nobody_but_its_own_session(ground):
     flag(ground, "velma", failure("make", 2, "no"), session="s")
     assert waiting(ground, "velma") == waiting(ground, "velma", "s") == []
     assert [each.title for each in waiting(ground, "velma", everything=True)] == ["make: exit code 2"]
-    assert counting.unfilled(ground, "velma") == 0
+    assert CountedLog(ground, "velma").unfilled() == 0
 
 
 def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
@@ -478,7 +479,7 @@ def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
     wall.ms += 7 * 86_400_000 + 1
     flag(ground, "velma", Flag("human", "stop"), session="t")
     assert [each.title for each in waiting(ground, "velma", days=7)] == ["stop"]
-    assert [counting.unfilled(ground, "velma", days) for days in (7, 0)] == [1, 2]
+    assert [CountedLog(ground, "velma").unfilled(days) for days in (7, 0)] == [1, 2]
     assert next(each.id for each in waiting(ground, "velma", everything=True)) == old.id
     assert corrections.state_lesson(ground, "velma", old.id, "Use pnpm").logged.seen == 1
 
@@ -492,7 +493,7 @@ def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
     assert [each.title for each in waiting(ground, "velma", "s")] == ["no, use pnpm here"]
     assert len(signals.dismiss(ground, "velma", "")) == 1
     assert waiting(ground, "velma") == signals.dismiss(ground, "velma", "") == []
-    assert counting.unfilled(ground, "velma") == 0
+    assert CountedLog(ground, "velma").unfilled() == 0
     assert corrections.state_lesson(ground, "velma", other.id, "Stop when told").logged.seen == 1
 
 
