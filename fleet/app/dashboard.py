@@ -17,6 +17,7 @@ from fleet.model import names
 from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION, counted
 from fleet.reflect import clusters, inbox, promotion
+from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.store import trust
 from fleet.store.workspace import ONLINE, Workspace
@@ -139,8 +140,8 @@ def _is_called(workspace: Workspace) -> bool:
 def _compared(workspace: Workspace) -> clusters.Clusters:
     """Return which lessons may be one, and which contradict each other: in a large clan as of the last comparison."""
     if workspace.patterns.count() <= _COMPARED_MAX:
-        return clusters.weighed(workspace)
-    found, apart = clusters.last_weighed(workspace), clusters.decided(workspace)
+        return Weighing(workspace).weighed()
+    found, apart = Weighing(workspace).last_weighed(), Weighing(workspace).decided()
     likely, opposed = ([pair for pair in each if pair.ids not in apart] for each in (found.likely, found.opposed))
     return found._replace(likely=tuple(likely), opposed=tuple(opposed))
 

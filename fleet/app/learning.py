@@ -20,7 +20,7 @@ from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import MERGED_INTO, Pattern, merging, united, unmerging
 from fleet.recall import triggers
-from fleet.reflect import clusters
+from fleet.reflect.clusters import Weighing
 from fleet.reflect.memory_md import FILE_NAME as MEMORY
 from fleet.store import runs
 from fleet.store.runs import Field, Noted
@@ -512,7 +512,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
             members = _members(workspace, find(workspace, known.id))
             mine = [each.id for each in members]
             apart = [(one, other) for one in mine for other in before if other not in mine]
-            clusters.keep_apart(workspace, apart)
+            Weighing(workspace).keep_apart(apart)
             noted.told = f"unmerged {known.id}"
             noted.fields = [Field(each, MERGED_INTO, pointing.get(each, ""), "") for each in cleared]
             noted.fields += changed

@@ -11,7 +11,7 @@ from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import counted, not_working
 from fleet.reflect import clusters, evidence, exposure, inbox, promotion
-from fleet.reflect.clusters import Clusters
+from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.evidence import Due
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.memory_md import FILE_NAME
@@ -57,7 +57,7 @@ def weighed(workspace: Workspace) -> Clusters:
         logged = [each for agent in workspace.agents_here() for each in CountedLog(workspace, agent).occurrences()]
         return list(dict.fromkeys(each.pattern for each in sorted(logged, key=lambda each: -each.at_ms)))
 
-    return clusters.weighed(workspace, own)
+    return Weighing(workspace).weighed(own)
 
 
 def to_review(found: Clusters) -> list[str]:
@@ -152,7 +152,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     """
     settings = workspace.config.promotion
     least = evidence.least_seen(settings)
-    lessons = Lessons(sources(workspace, agent), clusters.last_weighed(workspace))
+    lessons = Lessons(sources(workspace, agent), Weighing(workspace).last_weighed())
     if settings.mode == "off" or seen + _seen_near(lessons, pattern_id, near) < least:
         return ""
     if near:

@@ -10,8 +10,8 @@ from fleet.app import learning, reflecting, trusting
 from fleet.app.finding import find
 from fleet.model.errors import NoError, UsageError
 from fleet.model.pattern import Pattern
-from fleet.reflect import clusters, inbox
-from fleet.reflect.clusters import Pair
+from fleet.reflect import inbox
+from fleet.reflect.clusters import Pair, Weighing
 from fleet.store import runs
 from fleet.store.runs import Field
 from fleet.store.workspace import Workspace
@@ -114,19 +114,19 @@ def _done(workspace: Workspace, agent: str, one: str, other: str, said: str) -> 
         learning.retire(workspace, agent, gone)
         return f"{kept} holds; {gone} is retired, and `fleet restore {gone}` undoes it"
     with runs.noting(workspace, agent, "decide") as noted:
-        clusters.keep_apart(workspace, [(one, other)])
+        Weighing(workspace).keep_apart([(one, other)])
         noted.told = f"{one} and {other} are two lessons"
         noted.fields = [Field(" ".join(sorted((one, other))), "apart", None, "apart")]
     return f"two lessons; `fleet review --answer {one}:{other}=ask` undoes it"
 
 
 def _taken_back(workspace: Workspace, agent: str, one: str, other: str) -> str:
-    if _in_order(one, other) in clusters.decided(workspace):
-        clusters.forget_apart(workspace, (one, other))
+    if _in_order(one, other) in Weighing(workspace).decided():
+        Weighing(workspace).forget_apart((one, other))
         return "the pair is asked about again, if it is still close"
     if other in workspace.patterns.group(one):
         learning.unmerge(workspace, agent, _changed(workspace, one, other))
-        clusters.forget_apart(workspace, (one, other))
+        Weighing(workspace).forget_apart((one, other))
         return f"{one} and {other} are two lessons again"
     for each in (one, other):
         if not find(workspace, each).is_present:

@@ -24,8 +24,8 @@ from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, counted
-from fleet.reflect import clusters, evidence, housekeeping, inbox, memory_md, promotion
-from fleet.reflect.clusters import grouped
+from fleet.reflect import evidence, housekeeping, inbox, memory_md, promotion
+from fleet.reflect.clusters import Weighing, grouped
 from fleet.reflect.exposure import Exposures
 from fleet.store import git, trust
 from fleet.store.query import Patterns, ranked
@@ -97,7 +97,7 @@ def session_start(
     shown = Exposures(workspace.state).shown_to(agent, but=session)
     arrived = _shared_out(workspace, workspace.patterns.since(since, _ARRIVED_MAX))
     # As they were compared last: the next sync compares them anew, and a session's start does not wait for that.
-    compared = clusters.last_weighed(workspace)
+    compared = Weighing(workspace).last_weighed()
     against = {each for pair in compared.opposed for each in pair.ids}
     kept_out = {said for each in remembered | shown for said in compared.of(each)} | against
     news = [each for each in arrived if each.id not in kept_out and each.is_listed]
@@ -269,7 +269,7 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
     lines += [asked.told()] if asked.number else []
     if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
         lines += trust.sentences(each for each in workspace.trust.held() if each.is_asked)
-    lines += reflecting.to_review(clusters.last_weighed(workspace))
+    lines += reflecting.to_review(Weighing(workspace).last_weighed())
     for each in Journal(workspace, agent).proposals():
         lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")
     return lines

@@ -23,7 +23,8 @@ from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, UsageError
 from fleet.model.pattern import Pattern
-from fleet.reflect import clusters, housekeeping, inbox, memory_md, promotion
+from fleet.reflect import housekeeping, inbox, memory_md, promotion
+from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import (
     MERGED_FROM,
@@ -214,7 +215,7 @@ class _Notebook:
             keep_words=settings.dates == "add",
             archive_hours=settings.archive_hours,
             cosines=cosines if semantic.cosines(workspace, (), ()) is not None else None,
-            apart=clusters.decided(workspace),
+            apart=Weighing(workspace).decided(),
         )
         # The tags of what is the clan's are the clan's.
         kept = [each for each in found.changes if each.field != "tags" or each.id in self.private]

@@ -19,7 +19,8 @@ from fleet.model import edits
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
 from fleet.model.pattern import Pattern, fold
-from fleet.reflect import clusters, housekeeping, inbox, records
+from fleet.reflect import housekeeping, inbox, records
+from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store import runs
@@ -296,9 +297,9 @@ def _mark_entry(workspace: Workspace, agent: str, field: Field, told: _Told) -> 
 def _keep_apart(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:  # noqa: ARG001 - as all of them
     one, _, other = field.id.partition(" ")
     if field.after:
-        clusters.keep_apart(workspace, [(one, other)])
+        Weighing(workspace).keep_apart([(one, other)])
     else:
-        clusters.forget_apart(workspace, (one, other))
+        Weighing(workspace).forget_apart((one, other))
     told.did.append(f"{one} and {other} are {'two lessons' if field.after else 'asked about'} again")
 
 

@@ -216,46 +216,51 @@ _APART = "two lessons"
 """The kind under which ``local.db`` keeps, of a pair, that somebody here said it is two lessons."""
 
 
-def decided(workspace: Workspace) -> set[tuple[str, str]]:
-    """Return the pairs of which somebody here said that they are two lessons. It is asked of no machine but this."""
-    pairs = (value.split() for value in workspace.state.agreed(_APART))
-    return {(pair[0], pair[1]) for pair in pairs if len(pair) == 2}
+class Weighing:
+    """What was weighed of a clan's lessons, and which pairs somebody keeps apart."""
 
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
-def keep_apart(workspace: Workspace, pairs: Iterable[tuple[str, str]]) -> None:
-    """Remember of pairs that they are two lessons: they are never grouped here, and nobody here is asked again."""
-    for pair in pairs:
-        workspace.state.agree(_APART, " ".join(sorted(pair)), workspace.wall())
+    def decided(self) -> set[tuple[str, str]]:
+        """Return the pairs of which somebody here said that they are two lessons.
 
+        It is asked of no machine but this.
+        """
+        pairs = (value.split() for value in self._workspace.state.agreed(_APART))
+        return {(pair[0], pair[1]) for pair in pairs if len(pair) == 2}
 
-def forget_apart(workspace: Workspace, pair: tuple[str, str]) -> None:
-    """Take back that two lessons are two."""
-    workspace.state.disagree(_APART, " ".join(sorted(pair)))
+    def keep_apart(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Remember of pairs that they are two lessons: they are never grouped here, and nobody here is asked again."""
+        for pair in pairs:
+            self._workspace.state.agree(_APART, " ".join(sorted(pair)), self._workspace.wall())
 
+    def forget_apart(self, pair: tuple[str, str]) -> None:
+        """Take back that two lessons are two."""
+        self._workspace.state.disagree(_APART, " ".join(sorted(pair)))
 
-def weighed(workspace: Workspace, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
-    """Return the clusters of the clan's lessons as of now.
+    def weighed(self, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
+        """Return the clusters of the clan's lessons as of now.
 
-    They are made anew when a lesson, an embedding or a decision is another one than when they were made last.
+        They are made anew when a lesson, an embedding or a decision is another one than when they were made last.
 
-    ``own``: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
-    """
-    patterns, apart = workspace.patterns, decided(workspace)
-    made_of = [patterns.generation, workspace.db.noted(semantic.EMBEDDED), sorted(apart)]
-    mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
-    kept_mark, found = _kept(workspace)
-    if kept_mark != mark:
-        lessons = _compared(patterns, own)
-        cosines = semantic.alike(workspace, [each.id for each in lessons], LIKELY_MIN, PARTNERS_MAX)
-        found = clustered(lessons, cosines, apart)
-        with suppress(FleetError, *TROUBLE), workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
-            set_meta(writing, _META, json.dumps([mark, found]))
-    return found
+        ``own``: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
+        """
+        patterns, apart = self._workspace.patterns, self.decided()
+        made_of = [patterns.generation, self._workspace.db.noted(semantic.EMBEDDED), sorted(apart)]
+        mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
+        kept_mark, found = _kept(self._workspace)
+        if kept_mark != mark:
+            lessons = _compared(patterns, own)
+            cosines = semantic.alike(self._workspace, [each.id for each in lessons], LIKELY_MIN, PARTNERS_MAX)
+            found = clustered(lessons, cosines, apart)
+            with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
+                set_meta(writing, _META, json.dumps([mark, found]))
+        return found
 
-
-def last_weighed(workspace: Workspace) -> Clusters:
-    """Return the clusters as they were made last, of an earlier generation perhaps: for who cannot wait."""
-    return _kept(workspace)[1]
+    def last_weighed(self) -> Clusters:
+        """Return the clusters as they were made last, of an earlier generation perhaps: for who cannot wait."""
+        return _kept(self._workspace)[1]
 
 
 def _kept(workspace: Workspace) -> tuple[str, Clusters]:
