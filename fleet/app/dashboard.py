@@ -16,9 +16,10 @@ from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION, counted
-from fleet.reflect import clusters, inbox, promotion
+from fleet.reflect import clusters, inbox
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
+from fleet.reflect.promotion import AgentMemory
 from fleet.store import trust
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import readable
@@ -109,7 +110,7 @@ def _new(workspace: Workspace, since: _Looked) -> dict[str, Any]:
 def _promoted(workspace: Workspace, since: _Looked) -> Iterator[dict[str, str]]:
     """Yield what entered the memories of the agents here since somebody looked."""
     for agent in workspace.agents_here():
-        for each in promotion.standing(workspace, agent).lessons:
+        for each in AgentMemory(workspace, agent).standing().lessons:
             lesson = workspace.patterns.lesson(each)
             if lesson is not None and lesson.edited.get("state", ("", ""))[0] > since.at:
                 yield {"agent": agent, "id": each, "text": readable(lesson.text)}

@@ -25,6 +25,7 @@ from fleet.model.names import normalise
 from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Inbox, Item
+from fleet.reflect.promotion import AgentMemory
 from fleet.share import notices
 from fleet.share.notices import Notice
 from fleet.store import runs
@@ -136,7 +137,7 @@ def gather(workspace: Workspace) -> list[Entry]:
     _mirror(workspace, owner, ("merge", "contradiction"), [_of_pair(each) for each in reviewing.asked(workspace)])
     _mirror(workspace, owner, ("bulk",), [_of_held(each) for each in trusting.waiting(workspace)])
     for agent in here:
-        waits = promotion.standing(workspace, agent).waiting
+        waits = AgentMemory(workspace, agent).standing().waiting
         _mirror(workspace, agent, ("promotion",), [_of_promotion(workspace, each) for each in waits])
     _mirror_rows(workspace, owner)
     gone = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).expire()]
@@ -460,7 +461,7 @@ def _lesson_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _promotion_check(workspace: Workspace, entry: Entry) -> str:
-    standing = promotion.standing(workspace, entry.agent)
+    standing = AgentMemory(workspace, entry.agent).standing()
     if _body(entry, "lesson") in standing.lessons:
         return f"{_body(entry, 'lesson')} stands in the memory already"
     return _lesson_check(workspace, entry)

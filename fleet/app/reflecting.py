@@ -15,7 +15,7 @@ from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.evidence import Due
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.memory_md import FILE_NAME
-from fleet.reflect.promotion import Left, Lessons, Outcome, Standing
+from fleet.reflect.promotion import AgentMemory, Left, Lessons, Outcome, Standing
 from fleet.reflect.stats import Happened, Stats, measure
 from fleet.store import runs
 from fleet.store.runs import Field
@@ -88,16 +88,16 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
     """
     counting.reconcile_all(workspace)  # the stamp of this edit is then larger than all that was logged
     with workspace.writing(agent) as writer:
-        inside = promotion.standing(workspace, agent).lessons
+        inside = AgentMemory(workspace, agent).standing().lessons
         leaving = tuple(_in_memory(each, inside) for each in instead_of)
         lessons, asked = known(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(asked.id) or asked
-        with runs.noting(workspace, agent, "promote", [promotion.memory_file(workspace, agent)]) as noted:
+        with runs.noting(workspace, agent, "promote", [AgentMemory(workspace, agent).memory_file()]) as noted:
             done = promotion.promote(writer, lesson, lessons, right=lesson.correct, instead_of=leaving)
             noted.told = f"promoted {done.id} into {agent}'s memory"
             noted.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
     inbox.settle(workspace, [agent], "promotion", done.id, f"{done.id} was promoted")
-    return Decided(done.id, promotion.standing(workspace, agent), done.text, done.reason, done.evidence, leaving)
+    return Decided(done.id, AgentMemory(workspace, agent).standing(), done.text, done.reason, done.evidence, leaving)
 
 
 def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
@@ -110,11 +110,11 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
     with workspace.writing(agent) as writer:
         lessons = known(workspace, agent)
         try:
-            first = _in_memory(prefix, promotion.standing(workspace, agent).lessons)
+            first = _in_memory(prefix, AgentMemory(workspace, agent).standing().lessons)
         except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
             first = find(workspace, prefix).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
-        with runs.noting(workspace, agent, "demote", [promotion.memory_file(workspace, agent)]) as noted:
+        with runs.noting(workspace, agent, "demote", [AgentMemory(workspace, agent).memory_file()]) as noted:
             before = {each: found.state for each in ids if (found := lessons.get(each)) is not None}
             promotion.demote(writer, ids, lessons)
             noted.told = f"demoted {first} from {agent}'s memory"
@@ -122,7 +122,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
             noted.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
         inbox.settle(workspace, [agent], "promotion", each, f"{first} was demoted, and stays out")
-    return Decided(first, promotion.standing(workspace, agent))
+    return Decided(first, AgentMemory(workspace, agent).standing())
 
 
 def _in_memory(prefix: str, inside: Sequence[str]) -> str:
@@ -197,7 +197,7 @@ def promote_all(workspace: Workspace) -> list[Due]:
         try:
             with workspace.writing(agent) as writer:
                 lessons = _compared(workspace, agent)
-                _tell_left(workspace, agent, promotion.take_out_retired(workspace, agent, lessons))
+                _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
                 if workspace.config.promotion.mode != "off":
                     promoted += _promote_promising(writer, lessons).promoted
                 if Exposures(workspace.state).is_due(agent, workspace.world.wall_ms()):
@@ -216,7 +216,7 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     is_all = patterns.count() <= _PROMISING
     if not is_all:
         changed = patterns.changed(int(since)) if since.isdigit() else []
-        waiting = [each.id for each in promotion.standing(workspace, agent).waiting]
+        waiting = [each.id for each in AgentMemory(workspace, agent).standing().waiting]
         looked |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
     for group in lessons.clusters.groups:
         if (whole := _whole(lessons, group[0], agent)) is not None:
@@ -245,12 +245,12 @@ def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *,
 
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
     """Take out of an agent's memory what the clan retired, and warn of it. What goes wrong is a warning, too."""
-    lessons, stands = known(workspace, agent), promotion.standing(workspace, agent)
+    lessons, stands = known(workspace, agent), AgentMemory(workspace, agent).standing()
     if not any(promotion.is_retired(lessons.lesson(each)) for each in stands.lessons) and not stands.left:
         return
     try:
         with workspace.locked(wait_s):
-            _tell_left(workspace, agent, promotion.take_out_retired(workspace, agent, lessons))
+            _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
     except FleetError as why:
         workspace.warn(f"{agent}'s memory still holds what the clan retired: {why}")
 
@@ -282,16 +282,16 @@ def _tell_left(workspace: Workspace, agent: str, left: Sequence[Left]) -> None:
 def forget(workspace: Workspace, pattern_id: str) -> None:
     """Take a lesson out of the memory of every agent here, and of the notes about it: sessions would read it again."""
     for agent in workspace.agents_here():
-        if pattern_id in promotion.standing(workspace, agent).lessons:
+        if pattern_id in AgentMemory(workspace, agent).standing().lessons:
             with workspace.writing(agent) as writer:
                 promotion.demote(writer, [pattern_id], known(workspace, agent))
         with workspace.locked():
-            promotion.forget(workspace, agent, pattern_id)
+            AgentMemory(workspace, agent).forget(pattern_id)
 
 
 def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return how an agent's memory stands, as ``fleet status --json`` shows it."""
-    lessons, stands = known(workspace, agent), promotion.standing(workspace, agent)
+    lessons, stands = known(workspace, agent), AgentMemory(workspace, agent).standing()
     left = [each._asdict() for each in stands.left if promotion.is_retired(lessons.lesson(each.id))]
     return as_found(stands) | {"left": left}
 

@@ -27,6 +27,7 @@ from fleet.recall.wording import STANDING, counted
 from fleet.reflect import evidence, housekeeping, inbox, memory_md, promotion
 from fleet.reflect.clusters import Weighing, grouped
 from fleet.reflect.exposure import Exposures
+from fleet.reflect.promotion import AgentMemory
 from fleet.store import git, trust
 from fleet.store.query import Patterns, ranked
 from fleet.store.workspace import Workspace
@@ -210,13 +211,13 @@ def _relevant(workspace: Workspace, agent: str, table: Sequence[Pattern]) -> lis
 
 def at_once(workspace: Workspace, agent: str) -> Start:
     """Return what can be told without the clan's lessons: the memory, and what waits. It reads some small files."""
-    whole = workspace.files.read(promotion.memory_file(workspace, agent)).decode("utf-8", "replace")
+    whole = workspace.files.read(AgentMemory(workspace, agent).memory_file()).decode("utf-8", "replace")
     text = session_context(
         agent=agent,
         memory=_with_notes(workspace, agent, whole),
         patterns=(),
         discoveries=(),
-        waiting=[each.in_one_line() for each in promotion.standing(workspace, agent).waiting],
+        waiting=[each.in_one_line() for each in AgentMemory(workspace, agent).standing().waiting],
         delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
         members=workspace.emoji(),
         note=_NOT_YET,
@@ -227,7 +228,7 @@ def at_once(workspace: Workspace, agent: str) -> Start:
 
 def _memory(workspace: Workspace, agent: str) -> str:
     """Return the memory as the agent reads it, without the lessons that the clan retired."""
-    whole = memory_md.parse(workspace.files.read(promotion.memory_file(workspace, agent)))
+    whole = memory_md.parse(workspace.files.read(AgentMemory(workspace, agent).memory_file()))
     kept = promotion.without_retired(whole, reflecting.known(workspace, agent))
     return _with_notes(workspace, agent, kept.render().decode("utf-8", "replace"))
 
@@ -258,7 +259,7 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
             'them, and `fleet learn ID --pattern "..."` states one'
         )
     lines += _due_checks(workspace, agent)
-    stands = promotion.standing(workspace, agent)
+    stands = AgentMemory(workspace, agent).standing()
     lines += [each.in_one_line() for each in stands.waiting]
     if left := stands.left:
         lines.append(

@@ -23,7 +23,7 @@ from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, UsageError
 from fleet.model.pattern import Pattern
-from fleet.reflect import housekeeping, inbox, memory_md, promotion
+from fleet.reflect import housekeeping, inbox, memory_md
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import (
@@ -37,6 +37,7 @@ from fleet.reflect.housekeeping import (
     Stage,
 )
 from fleet.reflect.inbox import Inbox
+from fleet.reflect.promotion import AgentMemory
 from fleet.reflect.records import Record, Records, Written
 from fleet.store import runs, semantic
 from fleet.store.lines import PATTERNS
@@ -232,7 +233,7 @@ class _Notebook:
         shared = workspace.patterns.some([each for each in logged if each not in hidden])
         looked = Exposures(workspace.state).accesses(agent)
         now_ms = workspace.world.wall_ms()
-        here, hot = set(workspace.current_replicas()), set(promotion.standing(workspace, agent).lessons)
+        here, hot = set(workspace.current_replicas()), set(AgentMemory(workspace, agent).standing().lessons)
         waits = {each.item.key for each in inbox.waiting(workspace, [agent])}
         notes = []
         for each in (*hidden.values(), *shared):

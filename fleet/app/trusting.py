@@ -20,6 +20,7 @@ from fleet.model.pattern import Pattern, Policy, fold, is_blocked
 from fleet.model.withheld import BULK, OWN, Held
 from fleet.reflect import promotion
 from fleet.reflect.evidence import RETIRED
+from fleet.reflect.promotion import AgentMemory
 from fleet.store.lines import PATTERNS, Read, entries, kind_of
 from fleet.store.workspace import Workspace
 from fleet.text import dates
@@ -188,7 +189,7 @@ def _in_memories(
     touched = {line.id: (fold(line, before), fold(line, after)) for line in records}
     left, kept = list[tuple[str, str, str]](), list[tuple[str, str, str]]()
     for agent in workspace.agents_here():
-        rows = promotion.rows(workspace, agent)
+        rows = AgentMemory(workspace, agent).rows()
         for each, row in rows.items():
             if each in touched and reflecting.loses_ground(workspace, agent, *touched[each]):
                 told = (agent, each, row)
@@ -202,7 +203,7 @@ def _take_out(workspace: Workspace, leaving: Iterable[tuple[str, str, str]]) -> 
         by_agent.setdefault(agent, []).append(each)
     for agent, ids in by_agent.items():
         with workspace.locked():
-            promotion.release(workspace, agent, ids)
+            AgentMemory(workspace, agent).release(ids)
 
 
 def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, ...]:

@@ -110,9 +110,76 @@ class Standing(NamedTuple):
     left: tuple[Left, ...]
 
 
-def memory_file(workspace: Workspace, agent: str) -> Path:
-    """Return the path of an agent's memory."""
-    return workspace.home(agent) / FILE_NAME
+class AgentMemory:
+    """An agent's memory.md, and what is noted beside it of what waits for it and of what left it."""
+
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace = workspace
+        self._agent = agent
+
+    def memory_file(self) -> Path:
+        """Return the path of an agent's memory."""
+        return self._workspace.home(self._agent) / FILE_NAME
+
+    def standing(self) -> Standing:
+        """Return how an agent's memory stands."""
+        memory = memory_md.parse(self._workspace.files.read(self.memory_file()))
+        return Standing(
+            memory.size(),
+            self._workspace.config.promotion.hot_chars,
+            tuple(memory.lessons()),
+            _noted(self._workspace, self._agent, Waiting),
+            memory.trouble,
+            _noted(self._workspace, self._agent, Left),
+        )
+
+    def rows(self) -> dict[str, str]:
+        """Return the lines of the lessons in an agent's memory, by id."""
+        return _read_memory(self._workspace, self._agent)[1].lessons()
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Take lessons out of an agent's memory as if they had never been in it. The caller holds the write lock.
+
+        Raises:
+            BusyError: somebody else is writing the memory.
+            DiskError: the memory is as it was.
+        """
+        for _ in range(_READS_MAX):
+            data, memory = _read_memory(self._workspace, self._agent)
+            _check(memory)
+            if _swap_memory(self._workspace, self._agent, data, memory.released(ids)):
+                return
+        raise BusyError(
+            f"{self._workspace.own_path(self._agent, FILE_NAME)} is being written by somebody else; "
+            "run the command again"
+        )
+
+    def take_out_retired(self, lessons: Lessons) -> tuple[Left, ...]:
+        """Take out of an agent's memory what is retired; return what left. The caller holds the write lock.
+
+        Raises:
+            BusyError: somebody else is writing the memory; it leaves the next time.
+            DiskError: the memory is as it was.
+        """
+        for _ in range(_READS_MAX):
+            data, memory = _read_memory(self._workspace, self._agent)
+            rows = memory.lessons()
+            found = {each: lessons.lesson(each) for each in rows}
+            gone = {each: pattern for each, pattern in found.items() if pattern is not None and is_retired(pattern)}
+            fresh = tuple(Left(each, readable(gone[each].text), rows[each], self._workspace.wall()) for each in gone)
+            # First it is noted: a crash in between leaves a note about a lesson that is still there.
+            _keep_left(self._workspace, self._agent, fresh, lessons, rows)
+            if not fresh or _swap_memory(self._workspace, self._agent, data, memory.released(list(gone))):
+                return fresh
+        raise BusyError(
+            f"{self._workspace.own_path(self._agent, FILE_NAME)} is being written by somebody else; "
+            "what is retired leaves later"
+        )
+
+    def forget(self, pattern_id: str) -> None:
+        """Drop the words of a lesson that left a memory, or waits for one. The caller holds the write lock."""
+        _forget(self._workspace, self._agent, Waiting, pattern_id)
+        _forget(self._workspace, self._agent, Left, pattern_id)
 
 
 def _noted_file(workspace: Workspace, agent: str, kind: type[T]) -> Path:
@@ -131,19 +198,6 @@ def _noted(workspace: Workspace, agent: str, kind: type[T]) -> tuple[T, ...]:
 def _note(workspace: Workspace, agent: str, kind: type[T], noted: Sequence[T]) -> None:
     said = json.dumps(noted, ensure_ascii=False).encode()
     workspace.files.replace(_noted_file(workspace, agent, kind), said)
-
-
-def standing(workspace: Workspace, agent: str) -> Standing:
-    """Return how an agent's memory stands."""
-    memory = memory_md.parse(workspace.files.read(memory_file(workspace, agent)))
-    return Standing(
-        memory.size(),
-        workspace.config.promotion.hot_chars,
-        tuple(memory.lessons()),
-        _noted(workspace, agent, Waiting),
-        memory.trouble,
-        _noted(workspace, agent, Left),
-    )
 
 
 def promote_due(
@@ -178,8 +232,8 @@ def promote_due(
             waits = _keep_waiting(workspace, agent, plan.waiting, by_id, plan.memory.known(), is_all=is_all)
             return Outcome(tuple(plan.promoted), waits)
     raise BusyError(
-        f"{memory_file(workspace, agent)} is being written by somebody else; what is due enters with the next "
-        "`fleet sync`"
+        f"{AgentMemory(workspace, agent).memory_file()} is being written by somebody else; what is due enters with the "
+        "next `fleet sync`"
     )
 
 
@@ -327,63 +381,15 @@ def demote(writer: Writer, ids: Sequence[str], lessons: Lessons) -> None:
     _keep_waiting(workspace, agent, [], [], less.known(), is_all=False)
 
 
-def rows(workspace: Workspace, agent: str) -> dict[str, str]:
-    """Return the lines of the lessons in an agent's memory, by id."""
-    return _read_memory(workspace, agent)[1].lessons()
-
-
 def is_approved(row: str) -> bool:
     """Tell whether a memory's line says that a person took the lesson in."""
     return _APPROVED.search(row) is not None
-
-
-def release(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
-    """Take lessons out of an agent's memory as if they had never been in it. The caller holds the write lock.
-
-    Raises:
-        BusyError: somebody else is writing the memory.
-        DiskError: the memory is as it was.
-    """
-    for _ in range(_READS_MAX):
-        data, memory = _read_memory(workspace, agent)
-        _check(memory)
-        if _swap_memory(workspace, agent, data, memory.released(ids)):
-            return
-    raise BusyError(f"{workspace.own_path(agent, FILE_NAME)} is being written by somebody else; run the command again")
 
 
 def without_retired(memory: Memory, lessons: Lessons) -> Memory:
     """Return a memory without the lessons that are retired; with nothing to take out, or in trouble, as it is."""
     gone = [each for each in memory.lessons() if is_retired(lessons.lesson(each))]
     return memory.released(gone) if gone else memory
-
-
-def take_out_retired(workspace: Workspace, agent: str, lessons: Lessons) -> tuple[Left, ...]:
-    """Take out of an agent's memory what is retired; return what left. The caller holds the write lock.
-
-    Raises:
-        BusyError: somebody else is writing the memory; it leaves the next time.
-        DiskError: the memory is as it was.
-    """
-    for _ in range(_READS_MAX):
-        data, memory = _read_memory(workspace, agent)
-        rows = memory.lessons()
-        found = {each: lessons.lesson(each) for each in rows}
-        gone = {each: pattern for each, pattern in found.items() if pattern is not None and is_retired(pattern)}
-        fresh = tuple(Left(each, readable(gone[each].text), rows[each], workspace.wall()) for each in gone)
-        # First it is noted: a crash in between leaves a note about a lesson that is still there, and leaves next time.
-        _keep_left(workspace, agent, fresh, lessons, rows)
-        if not fresh or _swap_memory(workspace, agent, data, memory.released(list(gone))):
-            return fresh
-    raise BusyError(
-        f"{workspace.own_path(agent, FILE_NAME)} is being written by somebody else; what is retired leaves later"
-    )
-
-
-def forget(workspace: Workspace, agent: str, pattern_id: str) -> None:
-    """Drop the words of a lesson that left a memory, or waits for one. The caller holds the write lock."""
-    _forget(workspace, agent, Waiting, pattern_id)
-    _forget(workspace, agent, Left, pattern_id)
 
 
 def _forget(workspace: Workspace, agent: str, kind: type[T], pattern_id: str) -> None:
@@ -426,7 +432,7 @@ def _keep_waiting(
 
 def _read_memory(workspace: Workspace, agent: str) -> tuple[bytes, Memory]:
     """Return a memory's bytes, and what they hold."""
-    path = memory_file(workspace, agent)
+    path = AgentMemory(workspace, agent).memory_file()
     if path.is_symlink():
         # Replacing it would leave the file it points to behind, with the person's notes.
         return b"", Memory("", "", (), "", "", trouble=f"{path} is a symbolic link; fleet writes to plain files only")
@@ -441,7 +447,7 @@ def _check(memory: Memory) -> None:
 
 def _swap_memory(workspace: Workspace, agent: str, before: bytes, after: Memory) -> bool:
     """Replace the file if it is as it was read: an editor may have saved in between. Tell whether it was."""
-    path = memory_file(workspace, agent)
+    path = AgentMemory(workspace, agent).memory_file()
     if path.is_symlink() or workspace.files.read(path) != before:
         return False
     workspace.files.replace(path, after.render())

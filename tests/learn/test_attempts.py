@@ -464,9 +464,9 @@ def test_twenty_processes_lose_no_line_even_while_the_log_is_shortened(desk):
 import sys, fleet.learn.attempts as a
 a.FILE_BYTES_MAX, a.KEPT_BYTES_MAX, a.LOCK_WAIT_S = 6000, 4000, 60
 for turn in range(15):
-    a.append(sys.argv[1], "tank", {"event": "won", "id": f"m-{sys.argv[2]}-{turn}"})
-    a.append(sys.argv[1], "tank", {"event": "dropped", "id": f"m-{sys.argv[2]}-{turn}"})
-a.append(sys.argv[1], "tank", {"event": "won", "id": f"m-{sys.argv[2]}-last"})
+    a.AttemptLog(sys.argv[1], "tank").append({"event": "won", "id": f"m-{sys.argv[2]}-{turn}"})
+    a.AttemptLog(sys.argv[1], "tank").append({"event": "dropped", "id": f"m-{sys.argv[2]}-{turn}"})
+a.AttemptLog(sys.argv[1], "tank").append({"event": "won", "id": f"m-{sys.argv[2]}-last"})
 """
     running = [
         subprocess.Popen(
@@ -593,6 +593,6 @@ print(time.perf_counter() - began, *sorted(set(sys.modules) - before))
         ).stdout.split()
         best, loaded = min(best, float(said[0])), said[1:]
     assert {name for name in loaded if name.startswith("fleet")} == {
-        *("fleet", "fleet.learn", "fleet.learn.attempts", "fleet.store", "fleet.store.changes"),
+        *("fleet", "fleet.learn", "fleet.learn.attempts", "fleet.store", "fleet.store.changes", "fleet.store.homes"),
     }
     assert best < 0.012

@@ -6,8 +6,8 @@ from fleet.app import reflecting
 from fleet.learn import counting
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
-from fleet.reflect import promotion
 from fleet.reflect.exposure import Exposures
+from fleet.reflect.promotion import AgentMemory
 from fleet.store import config
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace, World
@@ -53,7 +53,7 @@ def lesson(seen: dict[str, int], said: str = LESSON, **more: object) -> Line:
 
 
 def memory(w: Workspace) -> str:
-    return w.files.read(promotion.memory_file(w, "velma")).decode()
+    return w.files.read(AgentMemory(w, "velma").memory_file()).decode()
 
 
 def promoted(w: Workspace) -> list[str]:
@@ -93,12 +93,12 @@ def test_in_a_large_clan_what_waits_is_looked_at_again(large):
     large.config.promotion.mode = "suggest"
     tell(large, lesson({"velma.00000007": 3}))
     assert promoted(large) == []
-    assert [each.text for each in promotion.standing(large, "velma").waiting] == [LESSON]
+    assert [each.text for each in AgentMemory(large, "velma").standing().waiting] == [LESSON]
     assert promoted(large) == []
-    assert [each.text for each in promotion.standing(large, "velma").waiting] == [LESSON]
+    assert [each.text for each in AgentMemory(large, "velma").standing().waiting] == [LESSON]
     tell(large, lesson({}, rem={"velma.00000007": records.AT}))
     assert promoted(large) == []
-    assert promotion.standing(large, "velma").waiting == ()
+    assert AgentMemory(large, "velma").standing().waiting == ()
 
 
 def test_a_lost_database_promotes_nothing_twice_and_misses_nothing(large):
@@ -136,7 +136,7 @@ def test_what_was_shown_is_counted_on_the_way(w, clock):
 
 def test_a_memory_that_cannot_be_written_is_a_warning_and_the_next_run_tries_again(w):
     tell(w, lesson({"velma.00000007": 3}))
-    path = promotion.memory_file(w, "velma")
+    path = AgentMemory(w, "velma").memory_file()
     path.mkdir(parents=True)
     assert reflecting.promote_all(w) == []
     assert "velma's memory is as it was" in w.warnings[0]

@@ -13,7 +13,7 @@ from fleet.model.names import pattern_id
 from fleet.reflect import promotion
 from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import hot
-from fleet.reflect.promotion import Lessons, Outcome, promote_due
+from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, promote_due
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -93,7 +93,7 @@ def demote(w: Workspace, agent: str, pattern: str) -> None:
 
 
 def memory(w: Workspace, agent: str = "velma") -> str:
-    return w.files.read(promotion.memory_file(w, agent)).decode()
+    return w.files.read(AgentMemory(w, agent).memory_file()).decode()
 
 
 def state(w: Workspace, said: str = LESSON) -> str:
@@ -120,7 +120,7 @@ def test_the_third_occurrence_enters_once_with_its_evidence_and_is_published(w):
 
 
 def test_a_persons_text_stays_and_the_block_comes_before_it(w):
-    w.files.replace(promotion.memory_file(w, "velma"), MINE)
+    w.files.replace(AgentMemory(w, "velma").memory_file(), MINE)
     tell(w, line({"velma.00000007": 3}))
     promote(w)
     assert memory(w).startswith("# Memory\n\n<!-- fleet:hot")
@@ -144,7 +144,7 @@ def test_a_line_deleted_by_hand_stays_deleted(w):
     tell(w, line({"velma.00000007": 3}))
     promote(w)
     w.files.replace(
-        promotion.memory_file(w, "velma"),
+        AgentMemory(w, "velma").memory_file(),
         "".join(row for row in memory(w).splitlines(keepends=True) if LESSON not in row).encode(),
     )
     assert promote(w).promoted == ()
@@ -187,7 +187,7 @@ def test_a_promoted_lesson_that_is_merged_into_another_is_not_promoted_twice(w):
 
 def test_beyond_its_limit_a_memory_waits_for_a_choice(w):
     notes = MINE + b"x" * 3_900 + b"\n"
-    w.files.replace(promotion.memory_file(w, "velma"), notes)
+    w.files.replace(AgentMemory(w, "velma").memory_file(), notes)
     tell(w, line({"velma.00000007": 3}))
     done = promote(w)
     assert done.promoted == ()
@@ -196,25 +196,25 @@ def test_beyond_its_limit_a_memory_waits_for_a_choice(w):
     [waits] = done.waiting
     assert "of at most 4,000 characters" in waits.why
     assert f"fleet promote {pattern_id(LESSON)} --instead-of ID" in waits.why
-    assert promotion.standing(w, "velma").waiting == done.waiting
-    assert promotion.standing(w, "slash").waiting == ()
+    assert AgentMemory(w, "velma").standing().waiting == done.waiting
+    assert AgentMemory(w, "slash").standing().waiting == ()
     with pytest.raises(NoError, match="of at most 4,000"):
         by_hand(w, "velma", pattern_id(LESSON))
     assert memory(w).encode() == notes
-    w.files.replace(promotion.memory_file(w, "velma"), MINE)
+    w.files.replace(AgentMemory(w, "velma").memory_file(), MINE)
     assert promote(w).promoted
-    assert promotion.standing(w, "velma").waiting == ()
+    assert AgentMemory(w, "velma").standing().waiting == ()
 
 
 def test_the_limit_counts_what_an_agent_reads_and_no_comment(w):
-    w.files.replace(promotion.memory_file(w, "velma"), MINE + b"<!-- " + b"x" * 9_000 + b" -->\n")
+    w.files.replace(AgentMemory(w, "velma").memory_file(), MINE + b"<!-- " + b"x" * 9_000 + b" -->\n")
     tell(w, line({"velma.00000007": 3}))
     assert promote(w).promoted
 
 
 def test_one_lesson_gives_its_place_to_another(w):
     w.config.promotion.hot_chars = 180
-    w.files.replace(promotion.memory_file(w, "velma"), b"# Memory\n")
+    w.files.replace(AgentMemory(w, "velma").memory_file(), b"# Memory\n")
     tell(w, line({"velma.00000007": 4}), line({"velma.00000007": 3}, "Quote every path"))
     first = promote(w)
     assert [each.text for each in first.promoted] == [LESSON, "Quote every path"]
@@ -226,7 +226,7 @@ def test_one_lesson_gives_its_place_to_another(w):
     assert "Quote every path" not in memory(w)
     assert "Check the version" in memory(w)
     assert len(hot(memory(w))) <= 180
-    assert promotion.standing(w, "velma").waiting == ()
+    assert AgentMemory(w, "velma").standing().waiting == ()
     assert promote(w).promoted == ()  # who gave way does not come back by itself
 
 
@@ -240,7 +240,7 @@ def test_modes(w):
     assert [each.id for each in done.waiting] == [pattern_id(LESSON)]
     assert memory(w) == ""
     by_hand(w, "velma", pattern_id(LESSON))
-    assert promotion.standing(w, "velma").waiting == ()
+    assert AgentMemory(w, "velma").standing().waiting == ()
     assert LESSON in memory(w)
 
 
@@ -252,7 +252,7 @@ def test_what_waits_is_kept_while_others_are_looked_at(w):
         one = w.patterns.lesson(pattern_id(LESSON))
         assert set(promote_due(writer, [one], Lessons([w.patterns])).waiting) == set(both)
     demote(w, "velma", pattern_id(LESSON))
-    assert [each.text for each in promotion.standing(w, "velma").waiting] == ["Quote every path"]
+    assert [each.text for each in AgentMemory(w, "velma").standing().waiting] == ["Quote every path"]
     assert [each.text for each in promote(w).waiting] == ["Quote every path"]
 
 
@@ -261,7 +261,7 @@ def test_a_damaged_list_of_what_waits_is_made_anew(w, damage):
     w.config.promotion.mode = "suggest"
     tell(w, line({"velma.00000007": 3}))
     w.files.replace(w.local / "promotion" / "velma.json", damage)
-    assert promotion.standing(w, "velma").waiting == ()
+    assert AgentMemory(w, "velma").standing().waiting == ()
     assert len(promote(w).waiting) == 1
 
 
@@ -284,7 +284,7 @@ def test_a_crash_between_the_clan_and_the_memory_is_healed(w):
 
 @pytest.mark.parametrize("harm", [b"<!-- fleet:hot -->\n- lost its end\n", b"```\n<!-- fleet:hot -->\n", b"a\0b"])
 def test_a_broken_block_is_left_alone_and_said(w, harm):
-    w.files.replace(promotion.memory_file(w, "velma"), harm)
+    w.files.replace(AgentMemory(w, "velma").memory_file(), harm)
     tell(w, line({"velma.00000007": 3}))
     told = shards(w)
     done = promote(w)
@@ -297,13 +297,13 @@ def test_a_broken_block_is_left_alone_and_said(w, harm):
             act(w, "velma", pattern_id(LESSON))
     assert memory(w).encode() == harm
     assert state(w) == ""
-    assert promotion.standing(w, "velma").trouble
+    assert AgentMemory(w, "velma").standing().trouble
 
 
 def test_a_link_is_not_written_through_nor_replaced(w, tmp_path):
     elsewhere = tmp_path / "notes.md"
     elsewhere.write_bytes(MINE)
-    path = promotion.memory_file(w, "velma")
+    path = AgentMemory(w, "velma").memory_file()
     path.parent.mkdir(parents=True)
     path.symlink_to(elsewhere)
     tell(w, line({"velma.00000007": 3}))
@@ -313,7 +313,7 @@ def test_a_link_is_not_written_through_nor_replaced(w, tmp_path):
 
 
 def test_a_note_that_is_saved_meanwhile_is_kept(w, monkeypatch):
-    path = promotion.memory_file(w, "velma")
+    path = AgentMemory(w, "velma").memory_file()
     w.files.replace(path, MINE)
     tell(w, line({"velma.00000007": 3}))
     publish, told = promotion._publish, []
@@ -332,7 +332,7 @@ def test_a_note_that_is_saved_meanwhile_is_kept(w, monkeypatch):
 
 
 def test_an_editor_that_never_rests_is_waited_for_and_not_overwritten(w, monkeypatch):
-    path = promotion.memory_file(w, "velma")
+    path = AgentMemory(w, "velma").memory_file()
     tell(w, line({"velma.00000007": 3}))
     monkeypatch.setattr(promotion, "_swap_memory", lambda *_: False)
     with pytest.raises(BusyError, match="next `fleet sync`"):
@@ -356,7 +356,7 @@ def test_what_is_private_is_promoted_and_not_published(w):
 
 def take_out(w: Workspace, agent: str = "velma") -> list[str]:
     with w.locked():
-        return [each.id for each in promotion.take_out_retired(w, agent, known(w, agent))]
+        return [each.id for each in AgentMemory(w, agent).take_out_retired(known(w, agent))]
 
 
 @pytest.mark.parametrize("how", ["removed", "rested"])
@@ -372,7 +372,7 @@ def test_what_the_clan_retired_leaves_and_may_come_back_by_the_evidence_alone(w,
     row = next(row for row in memory(w).splitlines() if LESSON in row)
     assert take_out(w) == [pattern_id(LESSON)]
     assert pattern_id(LESSON) not in memory(w)
-    assert [each.row for each in promotion.standing(w, "velma").left] == [row]
+    assert [each.row for each in AgentMemory(w, "velma").standing().left] == [row]
     assert take_out(w) == []
     assert promote(w).promoted == ()
     again = w.wall()
@@ -382,7 +382,7 @@ def test_what_the_clan_retired_leaves_and_may_come_back_by_the_evidence_alone(w,
         tell(w, line({}, edits={"state": (again, "tank.00000001", "candidate")}))
     assert len(promote(w).promoted) == 1
     take_out(w)
-    assert promotion.standing(w, "velma").left == ()
+    assert AgentMemory(w, "velma").standing().left == ()
 
 
 def test_a_lesson_that_nobody_here_ever_logged_stays_in_the_memory(w):
