@@ -8,6 +8,7 @@ from fleet.app.hearing import PROMOTED, counted, opened
 from fleet.app.session_end import Reflected
 from fleet.hosts import local
 from fleet.hosts.calls import GUEST, Call
+from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError
 
 _TEXT_CHARS_MAX = 120
@@ -31,7 +32,7 @@ def make_ready(call: Call) -> str:
 def work_at_the_end(call: Call) -> str:
     """Settle, promote, and sync when somebody here has agreed to a remote; return what the log says of it."""
     with call.guarded("old sessions are still remembered"):
-        local.prune(call.root)
+        LocalFolder(call.root).prune()
     if call.agent == GUEST:
         _close_session(call, ())
         return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"

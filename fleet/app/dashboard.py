@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.app import setup
-from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import FleetError
@@ -42,7 +42,7 @@ _LOOKED = "looked"
 def look(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return what ``fleet`` alone shows, as ``--json`` has it."""
     since = _Looked.parse(workspace.state.get(_LOOKED))
-    marks = local.fired(str(workspace.root))
+    marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
     waits = _waits(workspace)
     last = _last(workspace)
@@ -149,7 +149,7 @@ def _compared(workspace: Workspace) -> clusters.Clusters:
 
 def _online(workspace: Workspace) -> list[dict[str, str]]:
     """Return who is in the live room, as the sidecar here wrote it down a moment ago, but for who writes here."""
-    raw = local.read(str(workspace.root), ONLINE, bytes_max=_ONLINE_BYTES_MAX)
+    raw = LocalFolder(str(workspace.root)).read(ONLINE, bytes_max=_ONLINE_BYTES_MAX)
     try:
         said = json.loads(raw or b"{}")
         if not 0 <= workspace.world.wall_ms() - int(said.get("at_ms", 0)) < _HEARD_MS:

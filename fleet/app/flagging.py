@@ -16,6 +16,7 @@ from typing import Any
 
 from fleet.hosts import local, transcripts
 from fleet.hosts.calls import CONFIG, Alarm, Call, TimeUpError
+from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import Payload, Reply
 from fleet.learn import attempts, signals
 from fleet.learn.attempts import AttemptLog
@@ -311,7 +312,7 @@ class _Ground:
     @property
     def is_read_only(self) -> bool:
         """Whether nobody may write here: an ephemeral folder, and no lease."""
-        register = local.read(str(self.root), "replica.toml", bytes_max=_REGISTER_BYTES_MAX)
+        register = LocalFolder(str(self.root)).read("replica.toml", bytes_max=_REGISTER_BYTES_MAX)
         return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
 
     def home(self, agent: str) -> Path:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from fleet.hosts import local, transcripts
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, GUEST, Alarm, Call, TimeUpError, explained, is_own
+from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
 from fleet.learn.attempts import AttemptLog
 from fleet.recall import ready, triggers
@@ -72,9 +73,9 @@ def _before_anything_is_logged(call: Call) -> str:
     """Return what a person should know of this workspace when a session starts in it, "" for nothing."""
     if not call.can_write:
         return "fleet cannot write in .fleet here: nothing of this session is logged, and nothing that is there is lost"
-    if call.agent != GUEST or local.marked_ms(call.root, GUEST):
+    if call.agent != GUEST or LocalFolder(call.root).marked_ms(GUEST):
         return ""
-    local.mark(call.root, GUEST, word=call.session or "-")
+    LocalFolder(call.root).mark(GUEST, word=call.session or "-")
     return (
         "fleet: no agent is named in this clone. What is logged stays on this machine, as guest's, until "
         "`fleet init --agent NAME` names one, who takes it over"
@@ -140,7 +141,7 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     """
     began_ms, lies_ready = local.now_ms(), ready.Ready(call.root, call.agent)
     if call.event == "SessionStart" and payload.source != "compact":
-        local.pass_over_commits(call.root, payload.cwd or call.root)
+        LocalFolder(call.root).pass_over_commits(payload.cwd or call.root)
     if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
         transcripts.pass_over(call.told, payload.transcript)
     told, session = call.told, local.Told(call.root, call.session)  # a subagent is told what was new to its session
@@ -155,7 +156,7 @@ def _session_start(call: Call, payload: Payload) -> Reply:
             made, is_whole = _made_in_time(call, workspace, since if is_lost else None)
     # Asked last: of two calls at once each can answer, should the other one fail.
     if payload.session and not told.is_first(f"start {payload.source or '-'}", began_ms, TWICE_MS):
-        local.mark(call.root, local.TWICE, word=call.event)
+        LocalFolder(call.root).mark(local.TWICE, word=call.event)
         return Reply()
     if since is None:
         session.note(f"since {lies_ready.seen()}")
@@ -181,9 +182,9 @@ def _memory_changed(call: Call) -> str:
         now = f"{zlib.crc32(Path(call.root, name).read_bytes()):08x}"
     except OSError:
         now = "none"
-    before = local.read(call.root, _MEMORY_SEEN, call.agent, bytes_max=80).decode("ascii", "replace").split()
+    before = LocalFolder(call.root).read(_MEMORY_SEEN, call.agent, bytes_max=80).decode("ascii", "replace").split()
     if before[:1] != [now]:
-        local.mark(call.root, _MEMORY_SEEN, call.agent, word=now)
+        LocalFolder(call.root).mark(_MEMORY_SEEN, call.agent, word=now)
     return f"{name} changed since the last session." if before and before[0] != now else ""
 
 
@@ -226,13 +227,13 @@ def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tupl
 
 def _may_ask(call: Call) -> bool:
     """Tell whether the clan's remote may be asked now: a person here agreed to it, and nobody asked a moment ago."""
-    if local.now_ms() - local.marked_ms(call.root, _ASKED) < _ASK_AGAIN_MS:
+    if local.now_ms() - LocalFolder(call.root).marked_ms(_ASKED) < _ASK_AGAIN_MS:
         return False
     with call.guarded("the clan was not asked for news"):
         with _local(call) as state:
             may = bool(state.agreed("remote"))
         if may:
-            local.mark(call.root, _ASKED, word=call.event)
+            LocalFolder(call.root).mark(_ASKED, word=call.event)
         return may
     return False
 
@@ -406,7 +407,7 @@ def _after_a_tool(call: Call, payload: Payload) -> Reply:
 
 def _observe(call: Call, payload: Payload) -> None:
     """Note a commit that was made, and a lesson whose command was run after it was shown and succeeded."""
-    if local.has_commits(call.root, payload.cwd or call.root):
+    if LocalFolder(call.root).has_commits(payload.cwd or call.root):
         _observing().committed(call, payload.cwd)
     used = f"use {crc32(payload.command.encode('utf-8', 'replace')):08x} "
     for word in call.told.words() if payload.has_ended else ():
@@ -547,7 +548,7 @@ def _local(call: Call) -> Iterator["Local"]:
 
     from fleet.store.database import Local
 
-    state = Local(Path(local.path_of(call.root, "local.db")), wait_s=STATE_WAIT_S)
+    state = Local(Path(LocalFolder(call.root).path_of("local.db")), wait_s=STATE_WAIT_S)
     try:
         yield state
     finally:

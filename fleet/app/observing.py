@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fleet.hosts import local
 from fleet.hosts.calls import CONFIG, Call
+from fleet.hosts.local import LocalFolder
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import daily_log, observations, scratchpad
 from fleet.reflect.scratchpad import Scratchpad
@@ -119,7 +120,7 @@ def stamp(now_ms: int) -> str:
 
 def is_read_only(root: Path) -> bool:
     """Tell whether nobody may write here: an ephemeral folder, and no lease."""
-    register = local.read(str(root), "replica.toml", bytes_max=_REGISTER_BYTES_MAX)
+    register = LocalFolder(str(root)).read("replica.toml", bytes_max=_REGISTER_BYTES_MAX)
     return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
 
 
@@ -160,7 +161,7 @@ def is_off(call: Call) -> bool:
 
 def committed(call: Call, cwd: str) -> None:
     """Note the commits that the reflog has grown by; a commit that takes another one back is a dead end."""
-    for what, subject in local.new_commits(call.root, cwd or call.root):
+    for what, subject in LocalFolder(call.root).new_commits(cwd or call.root):
         if what in COMMITTED or what == "revert":
             is_revert = what == "revert" or subject.startswith(_REVERT)
             taken = subject.removeprefix(_REVERT).removesuffix('"')

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from fleet.app import recording, writing
-from fleet.hosts import local, sessions, transcripts
+from fleet.hosts import sessions, transcripts
+from fleet.hosts.local import LocalFolder
 from fleet.hosts.sessions import Session
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, reflectors, rules
@@ -290,7 +291,7 @@ def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
 
 def _ended(workspace: Workspace, agent: str, record: Record, plan: writing.Plan | None = None) -> Reflected:
     done = recording.complete(workspace, agent, record)
-    local.forget_heard(os.fspath(workspace.root), done.session)
+    LocalFolder(os.fspath(workspace.root)).forget_heard(done.session)
     return Reflected(done.session, done, plan)
 
 
@@ -394,17 +395,17 @@ def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
     if limits(workspace).is_off or workspace.is_read_only:
         return []
     root, done = os.fspath(workspace.root), list[Reflected]()
-    mine = [each for each in local.heard(root) if each.session == only] if only else []
-    for each in mine or local.due(root, limits(workspace).idle_min * 60_000):
+    mine = [each for each in LocalFolder(root).heard() if each.session == only] if only else []
+    for each in mine or LocalFolder(root).due(limits(workspace).idle_min * 60_000):
         if workspace.is_guest(each.agent):
             continue
         try:
             if not Path(each.path).is_file():
-                local.forget_heard(root, each.session)
+                LocalFolder(root).forget_heard(each.session)
                 continue
             came = reflect(workspace, each.agent, Path(each.path))
             if not came.is_deferred:
-                local.forget_heard(root, each.session)
+                LocalFolder(root).forget_heard(each.session)
             done.append(came)
         except FleetError as why:
             done.append(Reflected(each.session, why=str(why)))
@@ -417,7 +418,7 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
     Raises:
         NoError: there is none.
     """
-    known = sorted(local.heard(os.fspath(workspace.root)), key=lambda each: each.at_ms)
+    known = sorted(LocalFolder(os.fspath(workspace.root)).heard(), key=lambda each: each.at_ms)
     found = [Path(each.path) for each in known if not session or each.session == session]
     if found and found[-1].is_file():
         return found[-1]

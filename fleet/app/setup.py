@@ -16,6 +16,7 @@ from typing import NamedTuple
 from fleet.app import sharing
 from fleet.hosts import install as settings
 from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.learn import discoveries, restore
 from fleet.model import names
@@ -481,7 +482,7 @@ def _hooks(workspace: Workspace) -> Finding:
     if missing:
         what = f"the settings call fleet, but not for {', '.join(sorted(missing))}"
         return Finding("hooks", "warning", what, "a part of the loop does not run", f"`fleet install {CLAUDE_CODE}`")
-    twice_ms = local.marked_ms(str(workspace.root), local.TWICE)
+    twice_ms = LocalFolder(str(workspace.root)).marked_ms(local.TWICE)
     is_twice = twice_ms > 0 and workspace.world.wall_ms() - twice_ms < TWICE_DAYS * _DAY_MS
     if len(where) > 1 or is_twice:
         # A plugin that was named on the command line stands in no settings: that it called is all there is to see.
@@ -498,7 +499,7 @@ def _hooks(workspace: Workspace) -> Finding:
 
 
 def _fired(workspace: Workspace) -> Finding:
-    marks = local.fired(str(workspace.root))
+    marks = LocalFolder(str(workspace.root)).fired()
     if not marks:
         return Finding("fired", "note", "no hook has fired here yet")
     newest = max(marks, key=lambda name: marks[name])

@@ -16,7 +16,7 @@ import msgspec
 
 from fleet.app import consolidating, inbox, learning, reflecting, session_end, sharing, starting, tidying
 from fleet.app.learning import Correction
-from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 from fleet.learn.journal import Journal
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.recall.wording import counted
@@ -217,7 +217,7 @@ def _mark(workspace: Workspace, agent: str) -> str:
     for folder in ("clan-learnings/patterns.d", "clan-learnings/discoveries.d", ".agents/logs", ".agents/topics"):
         paths += [each.relative_to(root).as_posix() for each in (root / folder).glob("*") if each.is_file()]
     paths += ["clan-learnings/patterns.jsonl", "clan-learnings/discoveries.jsonl"]
-    ended = [[each.session, each.at_ms] for each in local.heard(str(root))]
+    ended = [[each.session, each.at_ms] for each in LocalFolder(str(root)).heard()]
     looked = [workspace.world.wall_ms() // _LOOK_MS, ended, changes.look(str(root), sorted(paths))]
     return blake2b(json.dumps(looked).encode(), digest_size=16).hexdigest()
 

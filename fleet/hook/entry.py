@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from fleet.hosts import local, payloads
+from fleet.hosts import payloads
 from fleet.hosts.calls import (
     AT_THE_END,
     AT_THE_START,
@@ -22,6 +22,7 @@ from fleet.hosts.calls import (
     is_root,
     root_around,
 )
+from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload, parse
 from fleet.recall.ready import Ready
 
@@ -95,10 +96,10 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
         return _NOTHING
     call.event = payload.event
     call.agent = find_agent(call.root, environment) or GUEST
-    call.can_write = local.mark(call.root, "fired", payload.event, word=payload.host)
+    call.can_write = LocalFolder(call.root).mark("fired", payload.event, word=payload.host)
     if payload.transcript and _is_heard(payload.event):
         has_ended = payload.event == "SessionEnd"
-        local.hear(call.root, call.session, call.host, call.agent, payload.transcript, has_ended=has_ended)
+        LocalFolder(call.root).hear(call.session, call.host, call.agent, payload.transcript, has_ended=has_ended)
     if not _has_work(call, payload):
         return _NOTHING
     from fleet.app import hearing
@@ -115,7 +116,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
     """Return True where more than this module is needed; cheap, and never wrong by saying no."""
     event = payload.event
     if event in ("PreToolUse", "PostToolUse"):
-        return os.path.exists(local.path_of(call.root, "attempts", f"{call.agent}.jsonl")) or (
+        return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.jsonl")) or (
             is_own(payload.command)
             or Ready(call.root, call.agent).has_rows()
             or Ready(call.root, call.agent).has_guards()
@@ -143,7 +144,7 @@ def _has_happened(call: Call, payload: Payload) -> bool:
     """Tell whether a command left a commit, or was one that a lesson told to run."""
     if not payload.command:
         return False
-    if local.has_commits(call.root, payload.cwd or call.root):
+    if LocalFolder(call.root).has_commits(payload.cwd or call.root):
         return True
     return Ready(call.root, call.agent).has_rows() and any(word.startswith("use ") for word in call.told.words())
 
@@ -156,7 +157,7 @@ def _might_signal(call: Call, prompt: str) -> bool:
 
 def _might_know(call: Call, prompt: str) -> bool:
     """Tell whether there is anything here that a prompt could be about. A word or two are about nothing."""
-    return len(prompt.split()) >= _TELLING_WORDS_MIN and os.path.exists(local.path_of(call.root, "generation"))
+    return len(prompt.split()) >= _TELLING_WORDS_MIN and os.path.exists(LocalFolder(call.root).path_of("generation"))
 
 
 def _might_object(call: Call, payload: Payload) -> bool:
@@ -197,7 +198,9 @@ def find_agent(root: str, environment: Mapping[str, str]) -> str:
         if name:
             return name if _is_agent(name) else ""
     # The one line of the file, without a TOML parser: `fleet.store.replica` writes it so.
-    for line in local.read(root, "replica.toml", bytes_max=PAYLOAD_BYTES_MAX).decode("utf-8", "replace").splitlines():
+    for line in (
+        LocalFolder(root).read("replica.toml", bytes_max=PAYLOAD_BYTES_MAX).decode("utf-8", "replace").splitlines()
+    ):
         key, equals, value = line.partition("=")
         if equals and key.strip() == "default_agent":
             name = value.strip().strip("\"'")

@@ -5,6 +5,7 @@ import signal
 import time
 
 from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
@@ -136,7 +137,7 @@ class Call:
                 "session": self.session,
                 "what": what[:_WHAT_CHARS_MAX],
             }
-            local.add_line(self.root, _LOG, told)
+            LocalFolder(self.root).add_line(_LOG, told)
 
     def sets(self, section: str) -> bool:
         """Return True where a section of ``fleet.toml`` says anything: the defaults do not hold then.

@@ -32,38 +32,6 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-def path_of(root: str, *names: str) -> str:
-    """Return the path of a file below ``.fleet``."""
-    return os.path.join(root, FOLDER, *names)
-
-
-def read(root: str, *names: str, bytes_max: int) -> bytes:
-    """Return the beginning of a file, b"" when it is not there or cannot be read."""
-    try:
-        handle = os.open(path_of(root, *names), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, bytes_max)
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)
-
-
-def add_line(root: str, name: str, told: dict[str, str]) -> None:
-    """Add a JSON line to a log. A full one becomes ``<name>.1``, and the one before that is gone."""
-    line = json.dumps(told).encode() + b"\n"  # escaped: whatever it says, it stays one line, and no terminal stumbles
-    if _append(root, name, data=line, bytes_max=LOG_BYTES_MAX):
-        return
-    try:
-        if os.lstat(path_of(root, name)).st_size >= LOG_BYTES_MAX:  # else somebody else has just moved it
-            os.rename(path_of(root, name), path_of(root, f"{name}.1"))
-    except OSError:
-        return
-    _append(root, name, data=line, bytes_max=LOG_BYTES_MAX)
-
-
 def _append(root: str, *names: str, data: bytes, bytes_max: int) -> bool:
     """Add to a file in one write; tell whether it was. A file of ``bytes_max`` or more takes nothing."""
     try:
@@ -80,7 +48,7 @@ def _append(root: str, *names: str, data: bytes, bytes_max: int) -> bool:
 
 def _opened(root: str, names: tuple[str, ...], how: int) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
-    path = path_of(root, *names)
+    path = LocalFolder(root).path_of(*names)
     _check_folders(root, names[:-1])
     try:
         return os.open(path, flags, 0o600)
@@ -108,31 +76,6 @@ def now_ms() -> int:
 
 
 # --- marks: when something happened last --------------------------------------------------------------------------
-
-
-def mark(root: str, *names: str, word: str) -> bool:
-    """Write a mark anew: a word, and the time; tell whether it could be written."""
-    try:
-        handle = _opened(root, names, os.O_TRUNC)
-    except OSError:
-        return False
-    try:
-        return os.write(handle, f"{word} {now_ms()}\n".encode()) > 0
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-
-
-def marked_ms(root: str, *names: str) -> int:
-    """Return when a mark was written last, milliseconds since 1970; 0 where it is not there."""
-    at = read(root, *names, bytes_max=_MARK_BYTES_MAX).split(b" ")[-1].strip()
-    return int(at) if at.isdigit() else 0
-
-
-def fired(root: str) -> dict[str, int]:
-    """Return when each event's hook fired last, milliseconds since 1970."""
-    return {name: at for name in _names(path_of(root, "fired")) if (at := marked_ms(root, "fired", name))}
 
 
 # --- what one session has been told, so that nothing is said twice ------------------------------------------------
@@ -183,20 +126,12 @@ class Told:
         return line
 
 
-def prune(root: str) -> None:
-    """Forget the sessions that nobody has heard of for a week."""
-    if os.path.islink(path_of(root, _TOLD)):
-        return
-    for name in _names(path_of(root, _TOLD)):
-        newest_ms = max((at_ms for at_ms, _, _ in _told(root, name)), default=0)
-        if now_ms() - newest_ms > DAYS_KEPT * 86_400_000:
-            os.unlink(path_of(root, _TOLD, name))
-
-
 def _told(root: str, name: str) -> list[tuple[int, str, str]]:
     """Return time, words and the whole of each line of a session's file; what is no such line is left out."""
     found = []
-    for line in read(root, _TOLD, name, bytes_max=2 * _TOLD_BYTES_MAX).decode("ascii", "replace").splitlines():
+    for line in (
+        LocalFolder(root).read(_TOLD, name, bytes_max=2 * _TOLD_BYTES_MAX).decode("ascii", "replace").splitlines()
+    ):
         at, _, rest = line.partition(" ")
         if at.isdigit():
             found.append((int(at), rest.partition(" ")[2], line))
@@ -239,57 +174,155 @@ class _Heard:
         self.at_ms, self.path = at_ms, path
 
 
-def hear(root: str, session: str, host: str, agent: str, path: str, *, has_ended: bool) -> None:
-    """Note that a session goes on, or has ended, and where its transcript is."""
-    if not path or "\n" in path or not session:
-        return
-    word = f"{host or '-'} {agent or '-'} {'ended' if has_ended else 'open'} {now_ms()} {path}\n"
-    try:
-        handle = _opened(root, (_HEARD, _file_of(session)), os.O_TRUNC)
-    except OSError:
-        return
-    try:
-        os.write(handle, word.encode("utf-8", "surrogateescape"))
-    except OSError:
-        return
-    finally:
-        os.close(handle)
-
-
-def heard(root: str) -> list[_Heard]:
-    """Return the sessions that were heard of and not forgotten, by name."""
-    if os.path.islink(path_of(root, _HEARD)):
-        return []
-    found = []
-    for name in _names(path_of(root, _HEARD)):
-        words = read(root, _HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 4)
-        if len(words) == 5 and words[3].isdigit() and words[4].endswith("\n"):
-            host, agent, state, at_ms, path = words
-            found.append(_Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
-    return found
-
-
-def due(root: str, idle_ms: float) -> list[_Heard]:
-    """Return the sessions that have ended: their host said so, or they have been quiet for so long."""
-    now = now_ms()
-    return [each for each in heard(root) if each.has_ended or now - each.at_ms >= idle_ms]
-
-
-def forget_heard(root: str, session: str) -> None:
-    """Forget a session: it was reflected on, or its transcript is gone."""
-    if not os.path.islink(path_of(root, _HEARD)):
-        try:
-            os.unlink(path_of(root, _HEARD, _file_of(session)))
-        except OSError:
-            return
-
-
 _REFLOG = "reflog"
 _REFLOG_READ_MAX = 256 * 1024
 _LINK_BYTES_MAX = 4096
 _SLACK_S = 5
 _LOOK_AGAIN_S = 12 * 3600
 """What lies further back than the last look by so much was nobody's session."""
+
+
+class LocalFolder:
+    """A workspace's .fleet, as hooks read and write it."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def path_of(self, *names: str) -> str:
+        """Return the path of a file below ``.fleet``."""
+        return os.path.join(self._root, FOLDER, *names)
+
+    def read(self, *names: str, bytes_max: int) -> bytes:
+        """Return the beginning of a file, b"" when it is not there or cannot be read."""
+        try:
+            handle = os.open(self.path_of(*names), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            return os.read(handle, bytes_max)
+        except OSError:
+            return b""
+        finally:
+            os.close(handle)
+
+    def add_line(self, name: str, told: dict[str, str]) -> None:
+        """Add a JSON line to a log. A full one becomes ``<name>.1``, and the one before that is gone."""
+        line = (
+            json.dumps(told).encode() + b"\n"
+        )  # escaped: whatever it says, it stays one line, and no terminal stumbles
+        if _append(self._root, name, data=line, bytes_max=LOG_BYTES_MAX):
+            return
+        try:
+            if os.lstat(self.path_of(name)).st_size >= LOG_BYTES_MAX:  # else somebody else has just moved it
+                os.rename(self.path_of(name), self.path_of(f"{name}.1"))
+        except OSError:
+            return
+        _append(self._root, name, data=line, bytes_max=LOG_BYTES_MAX)
+
+    def mark(self, *names: str, word: str) -> bool:
+        """Write a mark anew: a word, and the time; tell whether it could be written."""
+        try:
+            handle = _opened(self._root, names, os.O_TRUNC)
+        except OSError:
+            return False
+        try:
+            return os.write(handle, f"{word} {now_ms()}\n".encode()) > 0
+        except OSError:
+            return False
+        finally:
+            os.close(handle)
+
+    def marked_ms(self, *names: str) -> int:
+        """Return when a mark was written last, milliseconds since 1970; 0 where it is not there."""
+        at = self.read(*names, bytes_max=_MARK_BYTES_MAX).split(b" ")[-1].strip()
+        return int(at) if at.isdigit() else 0
+
+    def fired(self) -> dict[str, int]:
+        """Return when each event's hook fired last, milliseconds since 1970."""
+        return {name: at for name in _names(self.path_of("fired")) if (at := self.marked_ms("fired", name))}
+
+    def prune(self) -> None:
+        """Forget the sessions that nobody has heard of for a week."""
+        if os.path.islink(self.path_of(_TOLD)):
+            return
+        for name in _names(self.path_of(_TOLD)):
+            newest_ms = max((at_ms for at_ms, _, _ in _told(self._root, name)), default=0)
+            if now_ms() - newest_ms > DAYS_KEPT * 86_400_000:
+                os.unlink(self.path_of(_TOLD, name))
+
+    def hear(self, session: str, host: str, agent: str, path: str, *, has_ended: bool) -> None:
+        """Note that a session goes on, or has ended, and where its transcript is."""
+        if not path or "\n" in path or not session:
+            return
+        word = f"{host or '-'} {agent or '-'} {'ended' if has_ended else 'open'} {now_ms()} {path}\n"
+        try:
+            handle = _opened(self._root, (_HEARD, _file_of(session)), os.O_TRUNC)
+        except OSError:
+            return
+        try:
+            os.write(handle, word.encode("utf-8", "surrogateescape"))
+        except OSError:
+            return
+        finally:
+            os.close(handle)
+
+    def heard(self) -> list[_Heard]:
+        """Return the sessions that were heard of and not forgotten, by name."""
+        if os.path.islink(self.path_of(_HEARD)):
+            return []
+        found = []
+        for name in _names(self.path_of(_HEARD)):
+            words = self.read(_HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 4)
+            if len(words) == 5 and words[3].isdigit() and words[4].endswith("\n"):
+                host, agent, state, at_ms, path = words
+                found.append(_Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
+        return found
+
+    def due(self, idle_ms: float) -> list[_Heard]:
+        """Return the sessions that have ended: their host said so, or they have been quiet for so long."""
+        now = now_ms()
+        return [each for each in self.heard() if each.has_ended or now - each.at_ms >= idle_ms]
+
+    def forget_heard(self, session: str) -> None:
+        """Forget a session: it was reflected on, or its transcript is gone."""
+        if not os.path.islink(self.path_of(_HEARD)):
+            try:
+                os.unlink(self.path_of(_HEARD, _file_of(session)))
+            except OSError:
+                return
+
+    def has_commits(self, cwd: str) -> bool:
+        """Tell whether the reflog is longer than when somebody looked last. Two looks at files, and nothing read."""
+        path = _reflog_of(cwd)
+        size = _reflog_size(path)
+        return size >= 0 and size != _reflog_read(self._root, path)[0]
+
+    def pass_over_commits(self, cwd: str) -> None:
+        """Note the reflog as read: what is in it by now was before this session."""
+        path = _reflog_of(cwd)
+        if (size := _reflog_size(path)) >= 0:
+            self.mark(_REFLOG, _reflog_name(path), word=str(size))
+
+    def new_commits(self, cwd: str) -> list[tuple[str, str]]:
+        """Return what the reflog grew by, as (what was done, the subject), oldest first, and note it as read.
+
+        Nothing where nobody looked before: those commits are older than any session that fleet knows of.
+        """
+        path = _reflog_of(cwd)
+        size, (known, at_ms) = _reflog_size(path), _reflog_read(self._root, path)
+        if size < 0 or size == known:
+            return []
+        data = b""
+        if 0 <= known < size:
+            try:
+                with open(path, "rb") as file:
+                    file.seek(max(known, size - _REFLOG_READ_MAX))
+                    data = file.read(_REFLOG_READ_MAX)
+            except OSError:
+                return []
+        self.mark(_REFLOG, _reflog_name(path), word=str(size))
+        since = max(at_ms / 1000 - _SLACK_S, time.time() - _LOOK_AGAIN_S)
+        return [found for line in data.decode("utf-8", "replace").splitlines() if (found := _commit_in(line, since))]
 
 
 def _reflog_of(cwd: str) -> str:
@@ -311,47 +344,11 @@ def _reflog_of(cwd: str) -> str:
     return ""
 
 
-def has_commits(root: str, cwd: str) -> bool:
-    """Tell whether the reflog is longer than when somebody looked last. Two looks at files, and nothing read."""
-    path = _reflog_of(cwd)
-    size = _reflog_size(path)
-    return size >= 0 and size != _reflog_read(root, path)[0]
-
-
 def _reflog_size(path: str) -> int:
     try:
         return os.stat(path).st_size if path else -1
     except OSError:
         return -1
-
-
-def pass_over_commits(root: str, cwd: str) -> None:
-    """Note the reflog as read: what is in it by now was before this session."""
-    path = _reflog_of(cwd)
-    if (size := _reflog_size(path)) >= 0:
-        mark(root, _REFLOG, _reflog_name(path), word=str(size))
-
-
-def new_commits(root: str, cwd: str) -> list[tuple[str, str]]:
-    """Return what the reflog grew by, as (what was done, the subject), oldest first, and note it as read.
-
-    Nothing where nobody looked before: those commits are older than any session that fleet knows of.
-    """
-    path = _reflog_of(cwd)
-    size, (known, at_ms) = _reflog_size(path), _reflog_read(root, path)
-    if size < 0 or size == known:
-        return []
-    data = b""
-    if 0 <= known < size:
-        try:
-            with open(path, "rb") as file:
-                file.seek(max(known, size - _REFLOG_READ_MAX))
-                data = file.read(_REFLOG_READ_MAX)
-        except OSError:
-            return []
-    mark(root, _REFLOG, _reflog_name(path), word=str(size))
-    since = max(at_ms / 1000 - _SLACK_S, time.time() - _LOOK_AGAIN_S)
-    return [found for line in data.decode("utf-8", "replace").splitlines() if (found := _commit_in(line, since))]
 
 
 def _commit_in(line: str, since_s: float) -> tuple[str, str] | None:
@@ -372,5 +369,7 @@ def _reflog_read(root: str, path: str) -> tuple[int, int]:
     """Return the size that was read last, -1 for never, and when."""
     if not path:
         return -1, 0
-    size, _, at = read(root, _REFLOG, _reflog_name(path), bytes_max=200).decode("ascii", "replace").partition(" ")
+    size, _, at = (
+        LocalFolder(root).read(_REFLOG, _reflog_name(path), bytes_max=200).decode("ascii", "replace").partition(" ")
+    )
     return (int(size), int(at)) if size.isdigit() and at.strip().isdigit() else (-1, 0)

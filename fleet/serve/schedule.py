@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 from fleet.model.errors import FleetError
 from fleet.store import changes
 from fleet.store.config import Sidecar
@@ -51,7 +51,7 @@ Looks = dict[str, list[int]]
 def looks(workspace: Workspace) -> Looks:
     """Return how everything looks that the work on a workspace depends on: logs, memories, lines, settings, a pause."""
     paused = workspace.state.paused(workspace.wall())
-    ended = {f".fleet/heard/{each.session}": [1] for each in local.due(str(workspace.root), _idle_ms(workspace))}
+    ended = {f".fleet/heard/{each.session}": [1] for each in LocalFolder(str(workspace.root)).due(_idle_ms(workspace))}
     return _taken(workspace) | {".fleet/paused": [1] if paused else []} | ended
 
 

@@ -28,6 +28,7 @@ import msgspec
 from anyio.abc import Process, SocketStream
 
 from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.serve import units, watch
 from fleet.serve.schedule import CLAN, Looks, Marks, Memory, Now, Ticked, digest, looks
@@ -486,7 +487,9 @@ def _log(root: Path, agent: str, event: str, what: str) -> None:
         return
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     told = screening.redact(screening.strip_controls(what))[:600]
-    local.add_line(str(root), LOG, {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": told})
+    LocalFolder(str(root)).add_line(
+        LOG, {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": told}
+    )
 
 
 ADDRESS = "127.0.0.1"

@@ -6,6 +6,7 @@ import pytest
 
 from fleet.hook import entry
 from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError
 from fleet.store.workspace import Workspace
 
@@ -13,12 +14,12 @@ DAY_MS = 86_400_000
 
 
 def test_a_mark_tells_when(tmp_path, monkeypatch):
-    assert local.marked_ms(str(tmp_path), "twice") == 0
+    assert LocalFolder(str(tmp_path)).marked_ms("twice") == 0
     monkeypatch.setattr(local, "now_ms", lambda: 1_800_000_000_123)
-    local.mark(str(tmp_path), "fired", "Stop", word="claude-code")
-    assert local.fired(str(tmp_path)) == {"Stop": 1_800_000_000_123}
+    LocalFolder(str(tmp_path)).mark("fired", "Stop", word="claude-code")
+    assert LocalFolder(str(tmp_path)).fired() == {"Stop": 1_800_000_000_123}
     (tmp_path / ".fleet/fired/Stop").write_text("claude-code\n")  # of an older version
-    assert local.fired(str(tmp_path)) == {}
+    assert LocalFolder(str(tmp_path)).fired() == {}
 
 
 def test_sessions_that_nobody_heard_of_for_a_week_are_forgotten(tmp_path, monkeypatch):
@@ -28,7 +29,7 @@ def test_sessions_that_nobody_heard_of_for_a_week_are_forgotten(tmp_path, monkey
         local.Told(root, session).note("flag c-1")
     (tmp_path / ".fleet/told/broken").write_text("no line of ours\n")
     monkeypatch.setattr(local, "now_ms", lambda: now)
-    local.prune(root)
+    LocalFolder(root).prune()
     assert sorted(path.name for path in (tmp_path / ".fleet/told").iterdir()) == ["lively", "new"]
     assert local.Told(root, "lively").words() == ["flag c-1", "flag c-1"]
 

@@ -18,7 +18,7 @@ from benchmarks.replay.sessions import Event, Session, calls, family, load, symp
 from fleet import RELEASED_MS
 from fleet.app import consolidating, learning, observing, session_end, setup, sharing
 from fleet.app.learning import Correction
-from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 from fleet.reflect import daily_log, scratchpad
 from fleet.reflect.scratchpad import Scratchpad
 from fleet.store.files import Files
@@ -117,7 +117,7 @@ class Machine:
         path = self.root.parent / "transcripts" / f"{sat.id}.jsonl"
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(json.dumps(line) + "\n" for line in transcript(sat, str(self.root))))
-        local.hear(str(self.root), sat.id, "claude-code", sat.agent, str(path), has_ended=True)
+        LocalFolder(str(self.root)).hear(sat.id, "claude-code", sat.agent, str(path), has_ended=True)
         came = session_end.reflect_due(self.workspace, only=sat.id)
         plan = next((each.plan for each in came if each.plan is not None), None)
         said = plan.reflection if plan is not None else None

@@ -9,7 +9,7 @@ import pytest
 
 from fleet.app import inbox as deciding
 from fleet.app import session_end, undoing
-from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 from fleet.reflect import inbox, records
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
@@ -82,7 +82,7 @@ def test_a_fortnight_stays_within_its_caps_loses_no_session_and_is_undone_to_the
     decided: list[str] = []
     for day in range(14):
         for path in transcripts[day * 3 : day * 3 + 3]:  # four busy days, ten quiet ones
-            local.hear(str(root), path.stem, "claude-code", "velma", str(path), has_ended=True)
+            LocalFolder(str(root)).hear(path.stem, "claude-code", "velma", str(path), has_ended=True)
         session_end.reflect_due(w)
         assert records.spent(w, w.wall()[:10]) <= CAP_USD + 1e-9
         if day % 3 == 2:  # a person looks every third day, and decides all that is shown
@@ -100,7 +100,7 @@ def test_a_fortnight_stays_within_its_caps_loses_no_session_and_is_undone_to_the
     assert len(passes) == len(transcripts)
     assert not Records(w, "velma").deferred()
     assert any(each.line == "deferred" for each in Records(w, "velma").read()), "the busy days did not fit the cap"
-    assert not local.heard(str(root))
+    assert not LocalFolder(str(root)).heard()
     every = Inbox(w, "velma").entries()
     assert every
     assert {each.item.id for each in every} == shown

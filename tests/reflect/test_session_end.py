@@ -11,7 +11,7 @@ import pytest
 
 from fleet.app import inbox as deciding
 from fleet.app import session_end, undoing
-from fleet.hosts import local
+from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError, DiskError
 from fleet.reflect import inbox, records
 from fleet.reflect.records import Records
@@ -374,7 +374,7 @@ def test_the_days_cap_is_never_overshot_and_what_is_deferred_runs_the_next_day(w
     scripted(w, tmp_path, answer(), cost=0.5)
     paths = [taught(tmp_path / "t" / f"{n}.jsonl", f"session-{n}").path for n in range(4)]
     for n, path in enumerate(paths):
-        local.hear(str(w.root), f"session-{n}", "claude-code", "velma", str(path), has_ended=True)
+        LocalFolder(str(w.root)).hear(f"session-{n}", "claude-code", "velma", str(path), has_ended=True)
     came = session_end.reflect_due(w)
     assert [each.is_deferred for each in came] == [False, False, True, True]
     assert records.spent(w, "2026-05-09") == pytest.approx(1.0)
@@ -529,12 +529,12 @@ def test_two_processes_never_reflect_on_one_session_at_once(w, talk):
 
 def test_a_session_is_due_when_it_ended_or_was_quiet_for_so_long(w, talk, monkeypatch):
     root = str(w.root)
-    local.hear(root, talk.session, "claude-code", "velma", str(talk.path), has_ended=False)
+    LocalFolder(root).hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=False)
     assert not session_end.reflect_due(w)
     monkeypatch.setenv("REFLECTION_IDLE_MIN", "0")
     assert len(session_end.reflect_due(w)) == 1
-    assert not local.heard(root)
-    local.hear(root, talk.session, "claude-code", "velma", str(talk.path), has_ended=True)
+    assert not LocalFolder(root).heard()
+    LocalFolder(root).hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=True)
     monkeypatch.setenv("REFLECTION_DISABLED", "true")
     assert not session_end.reflect_due(w)
 
