@@ -28,8 +28,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from crdt.doc import CLIENT_ID_BITS, Applied, BadUpdateError, Changes, Document
-from crdt.lib0 import TruncatedError
+from crdt.doc import CLIENT_ID_BITS, Applied, BadUpdateError, Changes, Document, TruncatedError
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.share.live import wire

@@ -18,7 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from crdt import lib0
+from crdt import doc
 from crdt.doc import NOT_TEXT, BadUpdateError, Document
 from fleet.model.errors import UsageError
 from fleet.serve import room
@@ -494,7 +494,7 @@ def test_presence_is_taken_for_away_after_a_time_and_bounded():
 
 
 def awareness_of(client: int, clock: int) -> bytes:
-    return b"\x01" + lib0.encode(client) + lib0.encode(clock) + lib0.encode_bytes(b"{}")
+    return b"\x01" + doc.encode(client) + doc.encode(clock) + doc.encode_bytes(b"{}")
 
 
 def test_nobody_takes_anothers_voice_with_a_clock_that_has_none_after_it():
@@ -611,7 +611,7 @@ def test_an_address_beyond_this_machine_holds_half_at_most(monkeypatch):
 
 
 def announced(count: int, tail: bytes = b"") -> bytes:
-    return lib0.encode(count) + tail
+    return doc.encode(count) + tail
 
 
 @pytest.mark.parametrize(
