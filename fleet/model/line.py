@@ -584,6 +584,7 @@ def _cut(column: Column) -> Iterator[Column]:
 
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", str, int)
 
 
 def _flat(nested: dict[str, dict[str, _T]]) -> Iterator[tuple[str, str, _T]]:
@@ -718,25 +719,18 @@ def _news(column: Column, known: Column) -> Column:
         first={f: v for f, v in column.first.items() if f not in firsts or _is_better(f, v, firsts[f])},
         later={n: v for n, v in column.later.items() if n not in laters or is_larger(v, laters[n])},
         n={name: total for name, total in column.n.items() if total > known.n.get(name, 0)},
-        over=_newer_marks(column.over, known.over),
-        parts=_larger_parts(column.parts, known.parts),
-        purge=_newer_marks(column.purge, known.purge),
+        over=_larger(column.over, known.over, ""),
+        parts=_larger(column.parts, known.parts, 0),
+        purge=_larger(column.purge, known.purge, ""),
         rem={writer: stamp for writer, stamp in column.rem.items() if stamp > known.rem.get(writer, "")},
         set={f: edit for f, edit in column.set.items() if f not in edits or _is_later(edit, edits[f])},
     )
 
 
-def _newer_marks(marks: dict[str, dict[str, str]], known: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    newer = {
-        writer: {field: stamp for field, stamp in fields.items() if stamp > known.get(writer, {}).get(field, "")}
-        for writer, fields in marks.items()
-    }
-    return {writer: fields for writer, fields in newer.items() if fields}
-
-
-def _larger_parts(parts: dict[str, dict[str, int]], known: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+def _larger(nested: dict[str, dict[str, _S]], known: dict[str, dict[str, _S]], least: _S) -> dict[str, dict[str, _S]]:
+    """Return the stamps, or counts, in maps of maps that are larger than those that are known."""
     larger = {
-        name: {part: count for part, count in counts.items() if count > known.get(name, {}).get(part, 0)}
-        for name, counts in parts.items()
+        name: {key: value for key, value in inner.items() if value > known.get(name, {}).get(key, least)}
+        for name, inner in nested.items()
     }
-    return {name: counts for name, counts in larger.items() if counts}
+    return {name: inner for name, inner in larger.items() if inner}

@@ -222,7 +222,7 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
         adds=adds,
         live=orset.live(adds, removed) if removed else adds,
         totals=_totals(columns),
-        parts=_parts(columns),
+        parts=_together(column.parts for column in columns.values()),
         cut=policy.cut,
         at=at,
         by=by,
@@ -321,14 +321,6 @@ def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
         for name, total in column.n.items():
             totals.setdefault(name, {})[writer] = total
     return totals
-
-
-def _parts(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
-    parts: dict[str, dict[str, int]] = {}
-    for column in columns.values():
-        for name, counts in column.parts.items():
-            parts[name] = gcounter.join(parts.get(name, {}), counts)
-    return parts
 
 
 def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
