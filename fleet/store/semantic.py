@@ -194,7 +194,7 @@ def cosines(
     For texts that are this agent's alone: a source that is not on this machine is not asked.
     """
     chosen, url = source(workspace), workspace.config.semantic.url
-    if chosen is None or (url and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1")):
+    if chosen is None or (url and not consent.is_loopback(urlsplit(url).hostname or "")):
         return None
     if not pairs:
         return {}

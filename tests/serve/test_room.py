@@ -27,6 +27,7 @@ from fleet.share.live import client as live
 from fleet.share.live import wire
 from fleet.share.live.access import Where
 from fleet.share.remote import RemoteUnavailable
+from fleet.store import consent
 from tests.laws.test_updates import DEADLY
 from tests.serve.served import HOST, TOKEN, Served, served
 
@@ -601,7 +602,7 @@ def test_one_client_holds_a_share_of_the_connections_at_most(monkeypatch, name: 
 
 def test_an_address_beyond_this_machine_holds_half_at_most(monkeypatch):
     monkeypatch.setattr(room, "ADDRESS_MAX", 1)
-    monkeypatch.setattr(wire, "is_loopback", lambda host: False)
+    monkeypatch.setattr(consent, "is_loopback", lambda host: False)
     rules = Rules(HOST, TOKEN)
     with served(rules) as server, Guest(server):
         assert until(lambda: server.guests() == 1)

@@ -10,7 +10,6 @@ lines where it is too long for one. The name is an id, or, for a newer version's
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from crdt import doc
@@ -212,16 +211,3 @@ def _is_name(name: str) -> bool:
 def is_text(text: str | None) -> bool:
     """Tell whether a value can be a row's at all: text, and not too much of it."""
     return text is not None and text != doc.NOT_TEXT and len(text) <= ROW_BYTES_MAX
-
-
-# --- addresses ------------------------------------------------------------------------------------------------------
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine alone."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
