@@ -4,7 +4,8 @@ A line is a record or a part of one, in one schema: a delta, and a state when it
 column and key by key, and never destroys what another writer said:
 
 * ``add``: the larger stamp. ``rem``: per writer the larger stamp. Together an OR-Set (``pattern.fold``).
-* ``n``, ``parts``: per name, and per hash, the larger number. G-Counters; a hash is a count without an owner.
+* ``n``, ``parts``: per name, and per hash, the larger number. G-Counters; a hash is a count without an owner. The parts
+  of ``seen.undone`` and the like say which occurrences of this column were taken back: by an odd number (``fold``).
 * ``first``: a first wording, without a stamp: the larger canonical bytes. The reserved ``at``, the time at which the
   writer first saw the lesson, is no wording: there the smaller one stays.
 * ``set``: an edit, ``[stamp, value]``: the later, and between equal stamps the larger canonical bytes.
@@ -37,6 +38,8 @@ from fleet.model.names import PREFIX
 
 AT = "at"
 """Reserved name among first wordings: when the writer first saw the lesson, where that is before its newest add."""
+UNDONE = ".undone"
+"""End of the names of parts that say which occurrences of a counter the writer took back: those of an odd number."""
 CARRIED = "carried"
 """Key among purge marks that stands for no writer, but for carried lines by their hash."""
 
@@ -104,6 +107,14 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
     def total_of(self, writer: str, name: str) -> int:
         """Return a writer's own total of a counter."""
         return self.w.get(writer, NOTHING).n.get(name, 0)
+
+    def part(self, name: str, hash: str) -> int:  # noqa: A002 - the record's own word
+        """Return a count without an owner, also where it was undone; 0 where nobody tells it."""
+        return max((column.parts.get(name, {}).get(hash, 0) for column in self.w.values()), default=0)
+
+    def undone(self, writer: str, name: str, key: str) -> int:
+        """Return how often a writer took an occurrence back, or told it again: odd for one that is taken back."""
+        return self.w.get(writer, NOTHING).parts.get(f"{name}{UNDONE}", {}).get(key, 0)
 
     def counted_up_to(self, writer: str) -> str:
         """Return the largest of a writer's add and of the removes of it; "" for neither.
