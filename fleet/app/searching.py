@@ -89,8 +89,8 @@ def embedding(workspace: Workspace) -> Embedding:
 
 def agree_to_embed(workspace: Workspace) -> None:
     """Note a person's yes to the endpoint that the configuration names: lessons are sent there."""
-    workspace.state.disagree(consent.SEMANTIC)
-    workspace.state.agree(consent.SEMANTIC, semantic.consented(workspace.config.semantic), workspace.wall())
+    wanted = semantic.consented(workspace.config.semantic)
+    workspace.state.agree(consent.SEMANTIC, wanted, workspace.wall(), alone=True)
 
 
 def _pages(workspace: Workspace) -> list[Page]:

@@ -524,8 +524,7 @@ def agree(workspace: Workspace, url: str) -> None:
     """Note a person's yes to a remote, in place of any other. What lets one in there stays on this machine."""
     bare = without_login(url)
     if workspace.state.agreed(consent.REMOTE) != [_consented(workspace, bare)]:
-        workspace.state.disagree(consent.REMOTE)
-        workspace.state.agree(consent.REMOTE, _consented(workspace, bare), workspace.wall())
+        workspace.state.agree(consent.REMOTE, _consented(workspace, bare), workspace.wall(), alone=True)
         workspace.state.put(last_sync="", fetched="")  # another clan may have answered, this one did not
     workspace.state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
 

@@ -1,8 +1,8 @@
 """Undo as a use case: take back any run of this workspace, be it a command, a reflection or a night's tidying.
 
-Files are as they were, or keep what a person wrote since; lessons that the run stated first are retired, and what it
-set is set back where it still stands. What is append-only stays: a line more says that it was undone. To undo is a run
-of its own, so that it can be undone in turn.
+Files are as they were, or keep what a person wrote since; what the run counted counts no more, lessons that it stated
+first are retired, and what it set is set back where it still stands. What is append-only stays: a line more says that
+it was undone. To undo is a run of its own, so that it can be undone in turn.
 
 Which run is being taken back is noted before anything is changed, so that whoever comes next finishes what a crash
 left.
@@ -15,7 +15,8 @@ from typing import NamedTuple
 from fleet.app import guarding, reflecting
 from fleet.app.finding import find
 from fleet.learn import counting, discoveries, private
-from fleet.model import edits
+from fleet.learn.counting import CountedLog
+from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
 from fleet.model.pattern import Pattern, fold
@@ -170,7 +171,7 @@ def _foreseen(workspace: Workspace, run: Run) -> Undone:
     gone = tuple(f"{path} was removed since" for path, data in now.items() if data is None)
     did = [f"{each} would be retired" for each in run.lessons]
     did += [f"{each} would be restored" for each in run.retired]
-    did += [f"{each.id}: {each.name} would be set back" for each in run.fields if each.name not in ("seen", "entry")]
+    did += [f"{each.id}: {each.name} would be set back" for each in run.fields if each.name not in ("seen", *_COUNTED)]
     return Undone(run, "", restored, merged, (*run.left.values(), *gone), tuple(did))
 
 
@@ -184,11 +185,15 @@ def _finished(workspace: Workspace, run: Run, done: TakenBack) -> Undone:
 def _carried_out(workspace: Workspace, run: Run, done: TakenBack) -> Undone:
     told = _Told([], [f"{path} {why}" for path, why in done.run.left.items()])
     back, agent = done.run, _agent(workspace, run)
+    for field in back.fields:
+        if field.name in _COUNTED:
+            _COUNTED[field.name](workspace, agent, field, told)
     if any((back.lessons, back.retired, back.fields)):
         counting.reconcile_all(workspace)
     _turn(workspace, agent, back, run, told)
     for field in back.fields:
-        _SETTERS.get(field.name, _set_field)(workspace, agent, field, told)
+        if field.name not in _COUNTED:
+            _SETTERS.get(field.name, _set_field)(workspace, agent, field, told)
     _say_in_records(workspace, run, back, told)
     return Undone(run, back.id, done.restored, done.merged, tuple(told.left), tuple(told.did))
 
@@ -203,7 +208,10 @@ def _agent(workspace: Workspace, run: Run) -> str:
 
 
 def _turn(workspace: Workspace, agent: str, back: Run, run: Run, told: _Told) -> None:
-    """Retire what the run stated first, and restore what it retired: all in one write."""
+    """Retire what the run stated first, and restore what it retired: all in one write.
+
+    Retired is also what nobody said but in occurrences that are undone by now; it is back with the first that is not.
+    """
     for each in (found for found in back.retired if found.startswith("d-")):
         try:
             discoveries.retract(workspace, agent, each)
@@ -212,6 +220,9 @@ def _turn(workspace: Workspace, agent: str, back: Run, run: Run, told: _Told) ->
             told.left.append(str(no))
     lessons = [(each, False) for each in back.retired if each.startswith("p-")]
     lessons += [(each, True) for each in back.lessons if each.startswith("p-")]
+    counted = {str(each.after or each.before): each.after is not None for each in back.fields if each.name == "entry"}
+    alone = [(each, wanted) for each, wanted in counted.items() if each not in {*back.retired, *back.lessons}]
+    lessons += [each for each in alone if workspace.patterns.group(each[0]) == [each[0]]]
     if not lessons:
         return
     with workspace.writing(agent) as writer:
@@ -221,7 +232,9 @@ def _turn(workspace: Workspace, agent: str, back: Run, run: Run, told: _Told) ->
             known = fold(line, workspace.policy()) if line is not None else None
             if line is None or known is None:
                 told.left.append(f"{each} is not here any more")
-            elif not wanted and (why := _confirmed_since(workspace, known, run, agent)):
+            elif (each, wanted) in alone and known.count("seen") != wanted:
+                continue
+            elif not wanted and (each, wanted) not in alone and (why := _confirmed_since(known, run, agent)):
                 told.left.append(f"{each} stays: {why}")
             elif known.is_present is not wanted:
                 lines.append(
@@ -233,22 +246,21 @@ def _turn(workspace: Workspace, agent: str, back: Run, run: Run, told: _Told) ->
         reflecting.take_out_retired(workspace, each)
 
 
-def _confirmed_since(workspace: Workspace, known: Pattern, run: Run, agent: str) -> str:
+def _confirmed_since(known: Pattern, run: Run, agent: str) -> str:
     """Return who met the lesson since, apart from the run: their word is not taken back with it."""
-    counted = _seen_in(run, known.id)
-    if counted is not None:
-        gone = runs.undone(workspace)
-        later = [_seen_in(each, known.id) for each in runs.listed(workspace) if each.id in gone]
-        more = known.count("seen") - counted - sum(each is not None and each > counted for each in later)
+    before = next((_seen_before(each) for each in run.fields if (each.id, each.name) == (known.id, "seen")), None)
+    if before is not None:
+        more = known.count("seen") - before
         return f"it was seen {more:,} more since" if more > 0 else ""
     others = sorted(writer for writer, at in known.adds.items() if at > run.at and not writer.startswith(f"{agent}."))
     return f"{', '.join(others)} confirmed it since" if others else ""
 
 
-def _seen_in(run: Run, lesson: str) -> int | None:
-    """Return how often a lesson was seen when the run had counted it; None where it did not."""
-    found = (each.after for each in run.fields if each.id == lesson and each.name == "seen")
-    return next((each for each in found if isinstance(each, int)), None)
+def _seen_before(counted: Field) -> int:
+    """Return how often a lesson had been seen before the run counted it."""
+    if isinstance(counted.before, int):
+        return counted.before
+    return counted.after - 1 if isinstance(counted.after, int) else 0
 
 
 def _set_field(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
@@ -283,15 +295,21 @@ def _set_field(workspace: Workspace, agent: str, field: Field, told: _Told) -> N
 
 
 def _mark_entry(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:
-    """Say in the log that an entry was undone, or holds again. The entry stays, and so does what was counted of it."""
-    what = "stated again" if field.after else "undone"
-    mark = f"<!-- fleet {what.replace(' ', '-')} {field.id} at={workspace.wall()} -->\n".encode()
-    path = workspace.home(agent) / "corrections.md"
-    with workspace.log_lock(agent):
-        last_said = [row for row in workspace.files.read(path).splitlines() if f" {field.id} at=".encode() in row]
-        if not last_said or not last_said[-1].startswith(mark.split(b" at=")[0]):
-            workspace.files.append(path, b"\n" + mark)
-            told.did.append(f"{field.id} is {what}: the log says so")
+    """Say in the log that an entry was undone, or holds again. The entry stays, and counts no more, or again."""
+    said = CountedLog(workspace, agent).mark(field.id, is_undone=not field.after)
+    if said:
+        told.did.append(f"{field.id} is {'stated again' if field.after else 'undone'}: the log says so")
+    elif said is None:
+        told.left.append(f"{field.id} counts as it did: somebody took its record out of the log")
+
+
+def _mark_part(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:  # noqa: ARG001 - as all of them
+    """Have an imported record count no more, or again: as far as this agent told it."""
+    part, line = str(field.after or field.before), private.whole(workspace, agent, field.id) or Line(field.id)
+    ours = [each for each in line.by_writer() if each in workspace.policy().mine and names.agent_of(each) == agent]
+    with workspace.writing(agent) as writer:
+        told_back = [edits.undo_part(line, each, part, is_undone=not field.after) for each in ours]
+        private.append(writer, [each for each in told_back if not each.is_empty()])
 
 
 def _keep_apart(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:  # noqa: ARG001 - as all of them
@@ -341,8 +359,9 @@ def _set_stage(workspace: Workspace, agent: str, field: Field, told: _Told) -> N
     told.did.append(f"{field.id}: {field.name} is {field.after or 'empty'} again")
 
 
+_COUNTED: Mapping[str, Callable[[Workspace, str, Field, _Told], None]] = {"entry": _mark_entry, "part": _mark_part}
+"""What takes back that something was counted, by the name of its field; it comes first."""
 _SETTERS: Mapping[str, Callable[[Workspace, str, Field, _Told], None]] = {
-    "entry": _mark_entry,
     "seen": lambda *_: None,
     "apart": _keep_apart,
     "guard": _guard,

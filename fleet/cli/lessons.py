@@ -195,7 +195,10 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> l
     for field in sorted(lesson.fields.keys() - _SHOWN_FIRST):
         if not field.startswith("agent."):
             rows.append(f"  {field + ':':<10}{output.cleaned(str(lesson.fields[field]))}")
-    rows += [f"  {field} was set {output.when(stamp)} by {by}" for field, (stamp, by) in sorted(lesson.edited.items())]
+    for field, (stamp, by) in sorted(lesson.edited.items()):
+        rows.append(
+            f"  {field} was {'kept by a merge' if field in lesson.kept else 'set'} {output.when(stamp)} by {by}"
+        )
     rows += [f"  merged:   {each.id} {output.cleaned(each.text)}" for each in others]
     if not lesson.is_present:
         rows.append(f"  `fleet restore {lesson.id}` brings it back")

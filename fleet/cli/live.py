@@ -15,9 +15,10 @@ from fleet.cli.output import say
 from fleet.model import limits
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.serve.room import Rooms, Rules, serving
-from fleet.share.live import access, wire
+from fleet.share.live import access
 from fleet.share.live.access import Where
 from fleet.share.live.client import Online, who
+from fleet.store import consent
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 
@@ -45,7 +46,7 @@ def _serve(
     ] = None,
 ) -> None:
     """Serve live rooms until interrupted. Nothing is kept: clients bring what they have."""
-    token = _token_in(token_file) or (access.fresh_token() if wire.is_loopback(host) else "")
+    token = _token_in(token_file) or (access.fresh_token() if consent.is_loopback(host) else "")
     rules, certificate = Rules(host, token, tuple(origin or ())), _certificate_of(tls_cert, tls_key)
     rules.check(has_certificate=certificate is not None)
     asyncio.run(_served(rules, port, certificate))

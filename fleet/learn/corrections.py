@@ -375,8 +375,10 @@ def _uncounted(target: _Target, page: bytes) -> int:
         return [each for each in latest if each.at > target.members[each.pattern].counted_up_to(each.replica)]
 
     # Nearly always there are none; only then the log is parsed, since a code fence may hold what looks like one.
-    some = news(corrections_md.records_of(target.members, page))
-    return len(news(list(corrections_md.parse_log(page).records))) if some else 0
+    if not news(corrections_md.records_of(target.members, page)):
+        return 0
+    log = corrections_md.parse_log(page)
+    return len(news([each for each in log.records if not log.is_undone(each.id)]))
 
 
 def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:

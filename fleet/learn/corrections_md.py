@@ -5,8 +5,9 @@ parser takes every shape of it, never raises, and never lets one broken entry ha
 as it was: each value stands on its line, its further lines are indented by four blanks, where neither Markdown nor the
 parser sees a heading, a field, a fence or a rule, and comment marks in it are escaped.
 
-Four kinds of text: an entry; a *record*, the comment that says an entry was counted; a *signal*, an entry whose pattern
-is still to be inferred; and a *statement*, a heading at the end of the page that says later what a signal teaches.
+Five kinds of text: an entry; a *record*, the comment that says an entry was counted; a *mark*, the comment that says it
+was undone, or stated again; a *signal*, an entry whose pattern is still to be inferred; and a *statement*, a heading at
+the end of the page that says later what a signal teaches.
 """
 
 import hashlib
@@ -74,6 +75,7 @@ class Entry(NamedTuple):
         right: the correct approach; in a bare entry, the paragraph under the heading.
         pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
             this and ``right`` are what was stated later, at the end of the page.
+        is_undone: it was taken back.
         category: what the lesson is about, one word or two; empty if it has none.
         trigger: the step before which the lesson is shown; empty if it was given none.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
@@ -98,6 +100,7 @@ class Entry(NamedTuple):
     category: str = ""
     tags: tuple[str, ...] = ()
     trigger: str = ""
+    is_undone: bool = False
 
     @property
     def is_bare(self) -> bool:
@@ -106,11 +109,19 @@ class Entry(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A whole page: its entries, all its records, and its statements, each in file order."""
+    """A whole page: its entries, all its records, and its statements, each in file order.
+
+    ``marks`` has the number of an entry's last mark: odd for one that is undone, even for one that is stated again.
+    """
 
     entries: tuple[Entry, ...]
     records: tuple[Record, ...]
     statements: tuple[Statement, ...] = ()
+    marks: Mapping[str, int] = {}
+
+    def is_undone(self, entry: str) -> bool:
+        """Tell whether an entry, by the id in its record, was taken back."""
+        return self.marks.get(entry, 0) % 2 == 1
 
 
 class Bound(NamedTuple):
@@ -209,10 +220,12 @@ def parse_log(text: str | bytes) -> Log:
     """
     blocks: list[_Block] = []
     records: list[Record] = []
+    marks: dict[str, int] = {}
     for row in markdown.rows(_plain(text)):
         if row.kind == "comment":
             record = _read_record(row.text, row.number)
             if record is None:
+                _read_mark(row.text, marks)
                 continue
             records.append(record)
             if blocks and blocks[-1].record is None:
@@ -229,7 +242,10 @@ def parse_log(text: str | bytes) -> Log:
     entries = [_entry(block) for at, block in enumerate(blocks) if _is_entry(block, after[at], is_first=at == 0)]
     if stated:
         entries = _with_statements(entries, _stated(stated, records))
-    return Log(tuple(entries), tuple(records), stated)
+    if marks:
+        gone = {entry for entry, number in marks.items() if number % 2}
+        entries = [each._replace(is_undone=each.record is not None and each.record.id in gone) for each in entries]
+    return Log(tuple(entries), tuple(records), stated, marks)
 
 
 def _with_statements(entries: list[Entry], stated: dict[str, dict[str, str]]) -> list[Entry]:
@@ -314,6 +330,29 @@ def format_record(record: Record) -> str:
     if _read_record(text, record.line) != record:
         raise ValueError(f"no record that would read back: {text.strip()[:200]!r}")
     return f"<!--{text}-->"
+
+
+_MARK = re.compile(
+    r"\s*fleet (?:(?P<undone>undone)|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+(?: n=(?P<number>\d{1,6}))?\s*",
+    re.ASCII,
+)
+
+
+def _read_mark(comment: str, marks: dict[str, int]) -> None:
+    """Take up the inside of a comment, if it is a mark. Whatever the order of the lines, the largest number counts."""
+    found = _MARK.fullmatch(comment)
+    if found is None:
+        return
+    known, is_undone = marks.get(found["id"], 0), found["undone"] is not None
+    number = int(found["number"] or 0)
+    if number % 2 != is_undone or not number:  # marks of fleet 0.2 have none: each follows the one above it
+        number = known + (known % 2 != is_undone)
+    marks[found["id"]] = max(known, number)
+
+
+def format_mark(entry: str, number: int, at: str) -> str:
+    """Return the comment that says that an entry was undone, by an odd number, or stated again, by an even one."""
+    return f"<!-- fleet {'undone' if number % 2 else 'stated-again'} {entry} at={at} n={number} -->"
 
 
 def records_of(patterns: Collection[str], page: bytes) -> list[Record]:

@@ -72,13 +72,34 @@ class CountedLog:
         bound = corrections_md.bind(self.read_log())
         return [each.record for each in bound if each.record is not None and each.record.id != each.id]
 
+    def mark(self, entry: str, *, is_undone: bool) -> bool | None:
+        """Say in an agent's log that an entry was undone, or is stated again; it counts so from the next counting on.
+
+        Returns:
+            Whether the log did not say so yet; None where the log has no record of the entry any more.
+        """
+        log = self.read_log()
+        record = next((each for each in corrections_md.latest(log.records) if each.id == entry), None)
+        if record is None:
+            return None
+        line = private.whole(self._workspace, self._agent, record.pattern) or Line(record.pattern)
+        told = line.undone(record.replica, "seen", _part_keys(self._agent, log.records)[entry])
+        path = self.log_file()
+        with self._workspace.log_lock(self._agent):
+            number = max(told, self.read_log().marks.get(entry, 0))
+            if number % 2 == is_undone:
+                return False
+            row = corrections_md.format_mark(entry, number + 1, self._workspace.wall())
+            self._workspace.files.append(path, f"\n{row}\n".encode())
+        return True
+
     def rights(self) -> dict[str, str]:
         """Return the right way by pattern, as it was last told in an agent's log."""
         counted = ((bound.record, bound.entry) for bound in corrections_md.bind(self.read_log()))
         return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
 
     def occurrences(self) -> Iterator[_Occurrence]:
-        """Yield what the records of an agent's log say, in file order; a deleted entry's record counts on.
+        """Yield what the records of an agent's log say, in file order; a deleted entry's record counts on, no undone one.
 
         A mistake was made when its record was written, unless the entry tells of an earlier time: a heading is exact to
         the minute only.
@@ -86,6 +107,8 @@ class CountedLog:
         log = self.read_log()
         told = {bound.record.id: bound.entry.when for bound in corrections_md.bind(log) if bound.record is not None}
         for record in corrections_md.latest(log.records):
+            if log.is_undone(record.id):
+                continue
             at_ms = clock.unpack(record.at)[0]
             heading_ms = dates.to_ms(told.get(record.id, ""))
             if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
@@ -221,13 +244,27 @@ def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
     log = corrections_md.parse_log(rest)
     bound = corrections_md.bind(log)
     trailing = {b.record for b in bound if b.record is not None}
-    is_plain = not log.statements and trailing.issuperset(log.records)
+    is_plain = not log.statements and not log.marks and trailing.issuperset(log.records)
     # A record that is told twice is the log's, or a part of it, once more: a person copied it.
     is_told = any(f"<!-- fleet {record.id} p-".encode() in before for record in log.records)
     has_part = any(PART in record.extra for record in log.records)  # which of several is told by those before
-    if not is_plain or is_told or has_part or any(b.record is None and b.entry.pattern for b in bound):
+    if (
+        not is_plain
+        or is_told
+        or has_part
+        or _has_marks(before, log.records)
+        or any(b.record is None and b.entry.pattern for b in bound)
+    ):
         return None
     return _Read(before, log, bound, noted.waiting + _waiting(bound))
+
+
+def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
+    """Tell whether an earlier entry of one of these lessons was undone: it may have taken a session with it."""
+    if b"<!-- fleet undone " not in page:
+        return False
+    earlier = corrections_md.records_of({record.pattern for record in records}, page)
+    return any(f"<!-- fleet undone {record.id} ".encode() in page for record in earlier)
 
 
 def _waiting(bound: Iterable[Bound]) -> int:
@@ -299,9 +336,35 @@ class _Owing:
                 made = self._reworded(known, records)
             else:
                 made = self._raised(known, replica, fresh, before, is_private=mine is not None)
+            if self._read.log.marks:
+                numbers = self._undone(records, is_private=mine is not None)
+                made = lines.join(made, edits.undo(known, replica, numbers))
             if not made.is_empty():
                 found.append(made)
-        return found
+        return [*found, *self._moved()]
+
+    def _undone(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
+        """Return the numbers of the marks on a lesson's entries, and on the sessions that they were all of."""
+        marks = self._read.log.marks
+        marked = [each for each in records if each.id in marks]
+        seen = {self._keys[each.id]: marks[each.id] for each in marked}
+        relapsed = {self._keys[each.id]: marks[each.id] for each in marked if RELAPSED in each.extra}
+        met: dict[str, list[int]] = defaultdict(list)
+        for each in records:
+            if each.session or is_private or PART in each.extra:
+                met[self._session(each)].append(marks.get(each.id, 0))
+        # It rises with every mark and is odd while none of the session's entries stands, in whatever order they came.
+        sessions = {key: 2 * sum(each) - all(number % 2 for number in each) for key, each in met.items() if any(each)}
+        return {"relapsed": relapsed, "seen": seen, "sessions": sessions}
+
+    def _moved(self) -> Iterator[Line]:
+        """Yield that what was undone, and counts under another name by now, is not undone under the old one as well."""
+        log, now = self._read.log, set(corrections_md.latest(self._read.log.records))
+        for each in (record for record in log.records if record.id in log.marks and record not in now):
+            known = private.whole(self._workspace, self._writer.agent, each.pattern) or Line(each.pattern)
+            told = {name: known.undone(each.replica, name, self._keys[each.id]) for name in ("relapsed", "seen")}
+            if odd := {name: {self._keys[each.id]: number + 1} for name, number in told.items() if number % 2}:
+                yield edits.undo(known, each.replica, odd)
 
     def _is_part(self, mine: Line, record: Record) -> bool:
         """Tell whether an occurrence of a private lesson is counted."""
@@ -340,12 +403,14 @@ class _Owing:
         return made
 
     def _part(self, known: Line, replica: str, record: Record) -> Line:
-        """Return an occurrence that no replica owns. An entry written by hand tells of no session, but of its day."""
+        """Return an occurrence that no replica owns."""
+        key, session = self._keys[record.id], self._session(record)
+        return edits.part(known, known.id, key, {}, replica, "", seen=1, sessions=1, session_hash=session)
+
+    def _session(self, record: Record) -> str:
+        """Return the hash of an occurrence's session. An entry written by hand tells of no session, but of its day."""
         day = self._entries[record.id].when[:10] if record.id in self._entries else ""
-        session = _hash(f"{self._writer.agent}\0{record.session or day}".encode())[:16]
-        return edits.part(
-            known, known.id, self._keys[record.id], {}, replica, "", seen=1, sessions=1, session_hash=session
-        )
+        return _hash(f"{self._writer.agent}\0{record.session or day}".encode())[:16]
 
     def _reworded(self, known: Line, records: Sequence[Record]) -> Line:
         """Return text and right way of a lesson that no column words: they were lost, and the log still has them."""

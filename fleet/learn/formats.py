@@ -113,6 +113,7 @@ LISTS = frozenset({"patterns", "lessons", "discoveries", "corrections", "records
 """Keys under which a JSON document may hold its records."""
 
 _TO_BE_INFERRED = "its pattern is still to be inferred"
+_UNDONE = "it was undone"
 _TIMES = ("ts", "timestamp", "created", "created_at", "createdAt", "date", "at", "logged", "learned_at", "updated_at")
 _SAYS = (
     *("lesson", "rule", "insight", "learning", "takeaway", "principle", "learned", "summary", "memory", "fact", "text"),
@@ -608,6 +609,8 @@ def _from_note(note: Note) -> Lesson:
 
 def _from_entry(entry: corrections_md.Entry) -> Lesson | Skipped:
     """Read an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
+    if entry.is_undone:
+        return Skipped(entry.line, _UNDONE, entry.pattern)
     is_bare = not (entry.wrong or entry.source or entry.auto)
     text = _checked("pattern", entry.pattern) or (_checked("title", entry.title) if is_bare else "")
     if not text:

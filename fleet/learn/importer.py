@@ -71,6 +71,7 @@ class Imported(msgspec.Struct):
         redacted: records that held a secret, which was taken out.
         stated: ids of the lessons and findings that are in through this import.
         retired: ids of lessons that were read again and are retired here: they stay so.
+        told: (id, hash) of the lessons' parts that it told, each with how often its lesson had been seen before.
         pieces: what was taken and what was not, in order, file by file.
         files: how many records were taken of each file.
     """
@@ -84,6 +85,7 @@ class Imported(msgspec.Struct):
     redacted: int = 0
     stated: list[str] = []
     retired: list[str] = []
+    told: list[tuple[str, str, int]] = []
     pieces: list[Piece] = []
     files: dict[str, int] = {}
 
@@ -317,7 +319,7 @@ class _Import:
             if pattern not in wholes:
                 wholes[pattern] = private.whole(self._workspace, self._writer.agent, pattern)
             whole = wholes[pattern]
-            known = fold(whole).parts.get("seen", {}).get(hash_, 0) if whole is not None else 0
+            known = whole.part("seen", hash_) if whole is not None else 0
             if known:
                 self.done.retired += self._if_retired(pattern, whole)
             if known >= item.seen:
@@ -333,6 +335,7 @@ class _Import:
                 at=self._stamp(item.at_ms),
                 author=item.agent if names.is_agent(item.agent) else self._writer.agent,
             )
+            self.done.told.append((pattern, hash_, fold(whole).count("seen") if whole is not None else 0))
             if not known and (whole is None or not fold(whole).is_present) and pattern not in self.done.stated:
                 self.done.stated.append(pattern)
             wholes[pattern] = line if whole is None else join(whole, line)

@@ -248,6 +248,11 @@ class _Restore:
             for record in theirs.records
             if (record.id, record.replica, record.at) not in records
         )
+        more += "".join(
+            f"{corrections_md.format_mark(entry, number, self._workspace.wall())}\n"
+            for entry, number in theirs.marks.items()
+            if number > max(mine.marks.get(entry, 0), parse(more).marks.get(entry, 0))
+        )
         if not more:
             return
         closed = known if known.endswith(b"\n") else known + b"\n"

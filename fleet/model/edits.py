@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crdt import clock, orset
-from fleet.model.line import AT, CARRIED, NOTHING, Column, Line, canonical
+from fleet.model.line import AT, CARRIED, NOTHING, UNDONE, Column, Line, canonical
 from fleet.model.pattern import MERGED_INTO, author_field, fold
 
 PUBLISHED = "published"
@@ -137,6 +137,29 @@ def _worded(
 def count(line: Line, name: str, me: str, by: int = 1) -> Line:
     """Return the writer's total of a counter, raised: ``shown``, ``helped`` or ``hurt``. The add stays as it is."""
     return _delta(line, me, Column(n=_raised(line.w.get(me, NOTHING), {name: by})))
+
+
+def undo(line: Line, me: str, numbers: Mapping[str, Mapping[str, int]]) -> Line:
+    """Return that occurrences in the writer's own column were taken back, or stand again. None of them is forgotten.
+
+    Args:
+        line: the record.
+        me: the writer.
+        numbers: counter to key to number, odd for what was taken back. The key is the hash of a part, or that of an
+            occurrence or session in the writer's total.
+    """
+    news = {
+        f"{name}{UNDONE}": {key: n for key, n in keys.items() if n > line.undone(me, name, key)}
+        for name, keys in numbers.items()
+    }
+    return _delta(line, me, Column(parts={name: keys for name, keys in news.items() if keys}))
+
+
+def undo_part(line: Line, me: str, hash: str, *, is_undone: bool) -> Line:  # noqa: A002 - the record's own word
+    """Return that a count without an owner is taken back, or stands again, as far as the writer told it."""
+    number = line.undone(me, "seen", hash)
+    is_told = hash in line.w.get(me, NOTHING).parts.get("seen", {})
+    return undo(line, me, {"seen": {hash: number + 1}} if is_told and number % 2 != is_undone else {})
 
 
 def _raised(own: Column, steps: Mapping[str, int]) -> dict[str, int]:

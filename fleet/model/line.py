@@ -4,7 +4,8 @@ A line is a record or a part of one, in one schema: a delta, and a state when it
 column and key by key, and never destroys what another writer said:
 
 * ``add``: the larger stamp. ``rem``: per writer the larger stamp. Together an OR-Set (``pattern.fold``).
-* ``n``, ``parts``: per name, and per hash, the larger number. G-Counters; a hash is a count without an owner.
+* ``n``, ``parts``: per name, and per hash, the larger number. G-Counters; a hash is a count without an owner. The parts
+  of ``seen.undone`` and the like say which occurrences of this column were taken back: by an odd number (``fold``).
 * ``first``: a first wording, without a stamp: the larger canonical bytes. The reserved ``at``, the time at which the
   writer first saw the lesson, is no wording: there the smaller one stays.
 * ``set``: an edit, ``[stamp, value]``: the later, and between equal stamps the larger canonical bytes.
@@ -37,6 +38,8 @@ from fleet.model.names import PREFIX
 
 AT = "at"
 """Reserved name among first wordings: when the writer first saw the lesson, where that is before its newest add."""
+UNDONE = ".undone"
+"""End of the names of parts that say which occurrences of a counter the writer took back: those of an odd number."""
 CARRIED = "carried"
 """Key among purge marks that stands for no writer, but for carried lines by their hash."""
 
@@ -104,6 +107,14 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
     def total_of(self, writer: str, name: str) -> int:
         """Return a writer's own total of a counter."""
         return self.w.get(writer, NOTHING).n.get(name, 0)
+
+    def part(self, name: str, hash: str) -> int:  # noqa: A002 - the record's own word
+        """Return a count without an owner, also where it was undone; 0 where nobody tells it."""
+        return max((column.parts.get(name, {}).get(hash, 0) for column in self.w.values()), default=0)
+
+    def undone(self, writer: str, name: str, key: str) -> int:
+        """Return how often a writer took an occurrence back, or told it again: odd for one that is taken back."""
+        return self.w.get(writer, NOTHING).parts.get(f"{name}{UNDONE}", {}).get(key, 0)
 
     def counted_up_to(self, writer: str) -> str:
         """Return the largest of a writer's add and of the removes of it; "" for neither.
@@ -584,6 +595,7 @@ def _cut(column: Column) -> Iterator[Column]:
 
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", str, int)
 
 
 def _flat(nested: dict[str, dict[str, _T]]) -> Iterator[tuple[str, str, _T]]:
@@ -718,25 +730,18 @@ def _news(column: Column, known: Column) -> Column:
         first={f: v for f, v in column.first.items() if f not in firsts or _is_better(f, v, firsts[f])},
         later={n: v for n, v in column.later.items() if n not in laters or is_larger(v, laters[n])},
         n={name: total for name, total in column.n.items() if total > known.n.get(name, 0)},
-        over=_newer_marks(column.over, known.over),
-        parts=_larger_parts(column.parts, known.parts),
-        purge=_newer_marks(column.purge, known.purge),
+        over=_larger(column.over, known.over, ""),
+        parts=_larger(column.parts, known.parts, 0),
+        purge=_larger(column.purge, known.purge, ""),
         rem={writer: stamp for writer, stamp in column.rem.items() if stamp > known.rem.get(writer, "")},
         set={f: edit for f, edit in column.set.items() if f not in edits or _is_later(edit, edits[f])},
     )
 
 
-def _newer_marks(marks: dict[str, dict[str, str]], known: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    newer = {
-        writer: {field: stamp for field, stamp in fields.items() if stamp > known.get(writer, {}).get(field, "")}
-        for writer, fields in marks.items()
-    }
-    return {writer: fields for writer, fields in newer.items() if fields}
-
-
-def _larger_parts(parts: dict[str, dict[str, int]], known: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+def _larger(nested: dict[str, dict[str, _S]], known: dict[str, dict[str, _S]], least: _S) -> dict[str, dict[str, _S]]:
+    """Return the stamps, or counts, in maps of maps that are larger than those that are known."""
     larger = {
-        name: {part: count for part, count in counts.items() if count > known.get(name, {}).get(part, 0)}
-        for name, counts in parts.items()
+        name: {key: value for key, value in inner.items() if value > known.get(name, {}).get(key, least)}
+        for name, inner in nested.items()
     }
-    return {name: counts for name, counts in larger.items() if counts}
+    return {name: inner for name, inner in larger.items() if inner}

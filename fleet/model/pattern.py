@@ -3,7 +3,7 @@
 The join keeps what each writer said (``line``). A fold reads one value from all of it. A lesson is present while some
 writer's add is larger than every remove of it (OR-Set). A field is the latest edit by (stamp, writer), else the largest
 first wording by its bytes, whoever said it (LWW-Register). A counter is the sum of the writers' totals and of the
-parts, a part once however many writers know it (G-Counter).
+parts, a part once however many writers know it (G-Counter); what a writer took back of its own column counts nowhere.
 
 Policy enters here and nowhere else: this machine's clock, the writers that were blocked here, and what waits for a
 person's yes. Nothing that is pushed may depend on a fold.
@@ -24,7 +24,7 @@ import msgspec
 from crdt import clock, gcounter, lww, orset
 from fleet.model import limits, names
 from fleet.model.errors import NoError
-from fleet.model.line import AT, Column, Line, is_larger
+from fleet.model.line import AT, UNDONE, Column, Line, is_larger
 from fleet.model.names import PREFIX
 from fleet.model.withheld import Withheld
 
@@ -76,6 +76,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         by_hand: writer to hash to count of the entries that it told as written by hand: the parts of ``seen`` that are
             no import.
         is_published: somebody here put it into a memory, and the clan's state of it is ``published`` by that.
+        kept: fields of a merged set whose edit says what another of its records says in its own words: nobody edited
+            it, a merge kept it.
     """
 
     id: str
@@ -93,6 +95,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cut: str = "~"
     mine: frozenset[str] = frozenset()
     is_published: bool = False
+    kept: frozenset[str] = frozenset()
 
     def value(self, field: str) -> str:
         """Return a field's text; "" where a peer put anything else there."""
@@ -197,7 +200,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def agents(self) -> list[str]:
         """Return the names of the agents that logged it, sorted: here, or as an imported record names them."""
-        imports = {author_field(part) for counts in self.parts.values() for part in counts} & self.fields.keys()
+        imports = {author_field(part) for counts in self.parts.values() for part in counts if counts[part]}
+        imports &= self.fields.keys()
         imports |= {author_field(_mark_of(writer)) for writer in self.adds if names.agent_of(writer) == names.IMPORT}
         told = {self.value(field) for field in imports}
         return sorted(self.loggers | {name if names.is_agent(name) else names.IMPORT for name in told})
@@ -211,6 +215,8 @@ def _mark_of(writer: str) -> str:
 def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
     """Return what a record amounts to under a policy."""
     columns = _trusted(line, policy)
+    if any(column.parts for column in columns.values()):
+        columns = {writer: _standing(column) for writer, column in columns.items()}
     fields, edited, late = _folded_fields(columns, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
@@ -222,7 +228,7 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
         adds=adds,
         live=orset.live(adds, removed) if removed else adds,
         totals=_totals(columns),
-        parts=_parts(columns),
+        parts=_together(column.parts for column in columns.values()),
         cut=policy.cut,
         at=at,
         by=by,
@@ -315,20 +321,38 @@ def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
     return removed
 
 
+def is_taken_back(line: Line, mine: Container[str]) -> bool:
+    """Tell whether a line says no more than what its writers stated and undid: of ours alone, and nothing is purged."""
+    if not all(writer in mine and not column.purge for writer, column in line.w.items()):
+        return False
+    known = fold(line)
+    was_seen = any("seen" in column.n or "seen" in column.parts for column in line.w.values())
+    return was_seen and bool(known.adds) and not known.live and not known.count("seen")
+
+
+def _standing(column: Column) -> Column:
+    """Return a column without the occurrences that its writer took back: their parts are 0, or the total is less."""
+    if not any(name.endswith(UNDONE) for name in column.parts):
+        return column
+    totals = dict(column.n)
+    parts = {name: dict(counts) for name, counts in column.parts.items() if not name.endswith(UNDONE)}
+    for undone in column.parts.keys() - parts.keys():
+        name = undone.removesuffix(UNDONE)
+        told = parts.get(name, {})
+        gone = [key for key, number in column.parts[undone].items() if number % 2]
+        told.update((key, 0) for key in gone if key in told)
+        if name in totals:
+            totals[name] = max(0, totals[name] - sum(key not in told for key in gone))
+    return msgspec.structs.replace(column, n=totals, parts=parts)
+
+
 def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
     totals: dict[str, dict[str, int]] = {}
     for writer, column in columns.items():
         for name, total in column.n.items():
-            totals.setdefault(name, {})[writer] = total
+            if total:
+                totals.setdefault(name, {})[writer] = total
     return totals
-
-
-def _parts(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
-    parts: dict[str, dict[str, int]] = {}
-    for column in columns.values():
-        for name, counts in column.parts.items():
-            parts[name] = gcounter.join(parts.get(name, {}), counts)
-    return parts
 
 
 def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
@@ -344,14 +368,15 @@ def _loggers(columns: Mapping[str, Column]) -> frozenset[str]:
 
 def _has_logged(column: Column) -> bool:
     """Tell whether a writer logged the lesson itself: an add with nothing but imported records beside it is none."""
-    if "seen" in column.n:
-        return True
+    if "seen" in column.n and (column.n["seen"] or not _own_entries(column)):
+        return bool(column.n["seen"])
     return bool(column.add) and (not column.parts.get("seen") or bool(_own_entries(column)))
 
 
 def _own_entries(column: Column) -> dict[str, int]:
     """Return the parts of ``seen`` that are entries written by hand."""
-    return {part: n for part, n in column.parts.get("seen", {}).items() if author_field(part) not in column.first}
+    seen = column.parts.get("seen", {})
+    return {part: n for part, n in seen.items() if n and author_field(part) not in column.first}
 
 
 def _by_hand(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
@@ -434,7 +459,13 @@ def united(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         by_hand=_together(each.by_hand for each in members),
         mine=frozenset().union(*(each.mine for each in members)),
         is_published=first.is_published,
+        kept=frozenset(field for field in first.edited if any(_words(each, field, first) for each in members[1:])),
     )
+
+
+def _words(record: Pattern, field: str, like: Pattern) -> bool:
+    """Tell whether the first wording of a record's field is what another one says."""
+    return field in record.fields and field not in record.edited and record.fields[field] == like.fields[field]
 
 
 def _united_fields(members: Sequence[Pattern]) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:

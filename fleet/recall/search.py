@@ -35,6 +35,10 @@ SNIPPET_CHARS = 100
 _POOL_MIN = 100  # so many are compared by their evidence, too
 _WORD_CHARS_MIN = 3
 _PUBLISHED_BOOST, _SEEN_BOOST, _SEEN_BOOST_MAX = 0.25, 0.05, 0.25  # of a doubling of the occurrences, and of all
+_MEANT_MIN = 0.25
+"""Cosine from which on a lesson answers a question: a question says less than a lesson that says the same again."""
+_BEGINNING_CHARS_MIN = 4
+"""Where any word will do, a shorter one is none of a longer word's beginning: "all" is not "allocate"."""
 _BEFORE_HIT_CHARS = 30
 _PART = " · "
 _FINAL = ".,;:!?…"
@@ -217,7 +221,9 @@ class _Asked(NamedTuple):
         telling = [term for term in asked if term.is_quoted or not similarity.is_stop(term.text)] or asked
         each = [expression for term in telling if (expression := _expression(term))]
         quoted = [expression for term in telling if term.is_quoted and (expression := _expression(term))]
-        either = " OR ".join(each)
+        either = " OR ".join(
+            filter(None, (_expression(term, is_whole=len(term.text) < _BEGINNING_CHARS_MIN) for term in telling))
+        )
         bare = [word for term in asked for word in _WORD.findall(term.text) if len(word) >= _WORD_CHARS_MIN]
         return cls(
             terms=asked,
@@ -228,12 +234,12 @@ class _Asked(NamedTuple):
         )
 
 
-def _expression(term: _Term) -> str:
+def _expression(term: _Term, *, is_whole: bool = False) -> str:
     """Return the full-text expression of a term, "" when there is nothing in it that is indexed."""
     found = similarity.phrases(term.text)
     if not found:
         return ""
-    if not term.is_quoted and found[0].endswith('"') and len(term.text) > 1:
+    if not (term.is_quoted or is_whole) and found[0].endswith('"') and len(term.text) > 1:
         found[0] = f"({found[0]} OR {found[0]} *)"
     return f"({' AND '.join(found)})"
 
@@ -328,7 +334,7 @@ class _Lessons(_Source):
         by_words = self.matching(expression, count)
         by_meaning = [
             found.id
-            for each, _ in semantic.nearest(self._workspace, self._query, count)
+            for each, _ in semantic.nearest(self._workspace, self._query, count, _MEANT_MIN)
             if (found := self._pattern(self._workspace.patterns, each)) and (found.is_listed or self._everything)
         ]
         return similarity.fused(by_words, by_meaning)

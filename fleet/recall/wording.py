@@ -110,7 +110,7 @@ def edits(pattern: Pattern, members: Mapping[str, str]) -> str:
     told: dict[str, list[str]] = {}
     for field, shown in _SHOWN_FIELDS:
         writer = pattern.edited.get(field, ("", ""))[1]
-        if writer and names.agent_of(writer) != by:
+        if writer and names.agent_of(writer) != by and field not in pattern.kept:
             told.setdefault(author(writer, members), []).append(shown)
     return "; ".join(f"{' and '.join(fields)}: edited by {who}" for who, fields in told.items())
 

@@ -9,24 +9,19 @@ with fleet turned off, so that it reads no project's instructions and no hook of
 
 import json
 import os
-import selectors
 import shutil
-import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleet.store import consent
+from fleet.store import consent, process
 from fleet.store.config import Reflect
 from fleet.text.screening import inert
 
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
-_STDERR_BYTES = 2_000
 _TOKENS_OUT_MAX = 4_096
-_GRACE_S = 2.0
 _SETTINGS = '{"disableAllHooks":true,"autoMemoryEnabled":false}'
 
 SYSTEM = (
@@ -108,73 +103,33 @@ def ask(reflector: str, settings: Reflect, asked: str, max_usd: float) -> Answer
 def _run(words: Sequence[str], asked: str, wait_s: float, read: Callable[[str], Answer]) -> Answer:
     """Run a command with the prompt on its standard input; return what it says."""
     environment = {**os.environ, "FLEET_DISABLED": "1"}
+    until, trouble = time.monotonic() + wait_s, ""
     with tempfile.TemporaryDirectory(prefix="fleet-reflect-") as folder, tempfile.TemporaryFile() as file:
         file.write(asked.encode())
         file.seek(0)
         try:
-            process = subprocess.Popen(
+            done = process.run(
                 words,
-                cwd=folder,
+                folder=Path(folder),
                 env=environment,
+                until=until,
+                out_max=OUTPUT_BYTES_MAX,
                 stdin=file,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
+                is_alone=True,
             )
+        except process.StoppedError as why:
+            done = process.Done(0, why.out, "")
+            late, much = f"gave no answer within {wait_s:g} s", f"printed more than {OUTPUT_BYTES_MAX:,} bytes"
+            trouble = f"{late if why.is_late else much}, and was stopped"
         except (OSError, ValueError) as why:
             return Answer(trouble=f"{words[0]} could not be started: {getattr(why, 'strerror', None) or why}")
-        try:
-            out, err, trouble = _heard(process, wait_s)
-        finally:
-            _stop(process)
-    answer = read(out.decode("utf-8", "replace"))
-    if not trouble and process.returncode:
-        said = " ".join(err.decode("utf-8", "replace").split())[-300:]
-        trouble = f"{words[0]} ended with exit code {process.returncode}{f': {said}' if said else ''}"
+    answer = read(done.out.decode("utf-8", "replace"))
+    if not trouble and done.code:
+        said = " ".join(done.err.split())[-300:]
+        trouble = f"{words[0]} ended with exit code {done.code}{f': {said}' if said else ''}"
     if trouble:  # an object that breaks off may still be read: what was said is kept beside it
         return answer._replace(trouble=trouble)
     return answer
-
-
-def _heard(process: "subprocess.Popen[bytes]", wait_s: float) -> tuple[bytes, bytes, str]:
-    """Return what a process wrote until it ended, and why it was not waited for any longer."""
-    until, pieces, size, err = time.monotonic() + wait_s, list[bytes](), 0, b""
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
-    assert process.stderr is not None  # noqa: S101
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(process.stdout, selectors.EVENT_READ)
-        waiting.register(process.stderr, selectors.EVENT_READ)
-        while waiting.get_map():
-            if (left := until - time.monotonic()) <= 0:
-                return b"".join(pieces), err, f"gave no answer within {wait_s:g} s, and was stopped"
-            for key, _ in waiting.select(left):
-                data = os.read(key.fd, 1 << 16)
-                if not data:
-                    waiting.unregister(key.fileobj)
-                elif key.fileobj is process.stderr:
-                    err = (err + data)[-_STDERR_BYTES:]
-                else:
-                    pieces.append(data)
-                    size += len(data)
-            if size > OUTPUT_BYTES_MAX:
-                return b"", err, f"printed more than {OUTPUT_BYTES_MAX:,} bytes, and was stopped"
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(max(0.1, until - time.monotonic()))
-    return b"".join(pieces), err, ""
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and all that it started."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(OSError):
-            os.killpg(process.pid, how)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
-            if how is signal.SIGKILL:
-                break
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
 
 
 # --- what clients print -----------------------------------------------------------------------------------------------

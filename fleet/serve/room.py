@@ -28,13 +28,13 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from crdt.doc import CLIENT_ID_BITS, Applied, BadUpdateError, Changes, Document
-from crdt.lib0 import TruncatedError
+from crdt.doc import CLIENT_ID_BITS, Applied, BadUpdateError, Changes, Document, TruncatedError
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.share.live import wire
 from fleet.share.live.access import TOKEN_CHARS_MIN
 from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
+from fleet.store import consent
 
 QUEUE_BYTES_MAX = 8 * 1024 * 1024
 """What waits for one slow reader at most, besides the message that is on its way."""
@@ -79,7 +79,7 @@ class Rules:
         Raises:
             UsageError: what is missing.
         """
-        if not wire.is_loopback(self.host) and not (self.token and has_certificate):
+        if not consent.is_loopback(self.host) and not (self.token and has_certificate):
             raise UsageError(
                 f"{self.host} is beyond this machine: that takes --token-file, and --tls-cert with --tls-key, so that "
                 "nobody else reads or writes the clan's lessons. Nothing was started"
@@ -92,7 +92,7 @@ class Rules:
         address = urlsplit(path)
         asked = parse_qs(address.query)
         here = _host_of(headers.get("Host", ""))
-        if wire.is_loopback(self.host) and here not in (*_LOOPBACK, self.host.lower()):
+        if consent.is_loopback(self.host) and here not in (*_LOOPBACK, self.host.lower()):
             return _Turned(403, "this server answers to the names of this machine alone")
         origin = headers.get("Origin")
         if origin is not None and origin not in self.origins:
@@ -275,7 +275,7 @@ class Rooms:
         same = sum(guest.visitor.replica == visitor.replica for guest in guests)
         near = sum(guest.address == address for guest in guests)
         if same >= (REPLICA_MAX if visitor.replica else ONLOOKERS_MAX) or (
-            near >= ADDRESS_MAX and not wire.is_loopback(address)
+            near >= ADDRESS_MAX and not consent.is_loopback(address)
         ):
             return _Turned(503, "too many of yours are connected")
         if not self._is_who_it_says(visitor):

@@ -23,7 +23,8 @@ from fleet.share.remote import (
     check_outgoing,
 )
 from fleet.store import git, tree
-from fleet.store.git import SCHEMES, SEEN, Author, Bare, Done, Entry, GitDamaged, GitFailed
+from fleet.store.git import SCHEMES, SEEN, Author, Bare, Entry, GitDamaged, GitFailed
+from fleet.store.process import Done
 from fleet.text.screening import for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it

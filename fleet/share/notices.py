@@ -72,8 +72,7 @@ def agree(workspace: Workspace) -> None:
         UsageError: messages may not go there.
     """
     url = consent.check_endpoint(webhook(workspace))
-    workspace.state.disagree(consent.WEBHOOK)
-    workspace.state.agree(consent.WEBHOOK, url, workspace.wall())
+    workspace.state.agree(consent.WEBHOOK, url, workspace.wall(), alone=True)
 
 
 def _clean(text: str) -> str:

@@ -120,7 +120,11 @@ def _add_lines(workspace: Workspace, out: Outgoing) -> None:
     """Add what rows have and the tree lacks, each to its writer's shard, as far as the gate lets it pass."""
     mine = workspace.current_replicas()
     found = workspace.db.outgoing() if mine else []
+    here = workspace.policy().mine
+    gone = workspace.db.taken_back(here)
     for entry in found:
+        if policy.stays(entry, here, gone):
+            continue
         # Nothing of a record leaves that is private, also what does not say so itself.
         is_private = isinstance(entry, Line) and fold(entry).scope == "private"
         for path, part in _addressed(entry, mine):

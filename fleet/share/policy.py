@@ -1,6 +1,7 @@
 """The policy of sharing: what must not leave, and whose lines may be missing.
 
-- The gate holds every line back that has a secret or an invisible character in it, or that is private.
+- The gate holds every line back that has a secret or an invisible character in it, or that is private; and whatever was
+  taken back here before it had left.
 - Rollback and freeze: a remote, or who stands in front of it, may serve an old state. Nothing goes back here whatever
   it serves, and what it no longer has is sent again; this makes it visible. The highest stamp ever read of each other
   replica is remembered. A remote that has lost lines of theirs was *set back*; one that has shown nothing newer for
@@ -8,7 +9,7 @@
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
@@ -17,6 +18,7 @@ from crdt import clock
 from crdt.clock import Stamp
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
+from fleet.model.pattern import is_taken_back
 from fleet.store.lines import Entry
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -40,6 +42,19 @@ def reasons(entry: Entry) -> list[str]:
     if _says_private(found):
         return [PRIVATE]
     return in_texts([*_texts(found), entry.raw.decode("utf-8", "replace")])
+
+
+def stays(entry: Entry, mine: Container[str], gone: Container[str]) -> bool:
+    """Tell whether what waits was stated and taken back here before any of it left: it stays, until it is restored.
+
+    Args:
+        entry: all that the far side lacks of it.
+        mine: the replicas that write here.
+        gone: ids of our discoveries that never left, and of what takes them back.
+    """
+    if isinstance(entry, Discovery):
+        return entry.id in gone
+    return isinstance(entry, Line) and is_taken_back(entry, mine)
 
 
 def in_texts(texts: list[str]) -> list[str]:

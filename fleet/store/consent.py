@@ -9,6 +9,7 @@ and the name of the variable that goes along. A yes is kept in ``local.db``, for
 import os
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from fleet.model.errors import UsageError
@@ -28,12 +29,21 @@ AUTHOR = "author"
 KINDS = (REMOTE, LIVE, SEMANTIC, REFLECT, WEBHOOK, AUTHOR)
 
 _OURS = re.compile(r"FLEET_[A-Z0-9_]{1,120}")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def variable(name: str) -> str:
     """Return the value of an environment variable that a configuration names; "" unless it is one of ``FLEET_*``."""
     return os.environ.get(name, "") if _OURS.fullmatch(name) else ""
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def check_endpoint(url: str) -> str:
@@ -47,7 +57,7 @@ def check_endpoint(url: str) -> str:
         host, has_port = parts.hostname or "", parts.port != 0
     except ValueError:
         parts, host, has_port = urlsplit(""), "", False
-    is_safe = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
     if not (is_safe and host and has_port and url.isprintable() and " " not in url) or "@" in parts.netloc:
         shown = url.rpartition("@")[2][:200]
         raise UsageError(

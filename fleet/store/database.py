@@ -351,9 +351,13 @@ class Local:
         rows = self._done(lambda: self.connection().execute(asked, (kind,)).fetchall())
         return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self._here(""))]
 
-    def agree(self, kind: str, value: str, at: clock.Stamp) -> None:
-        """Note a person's yes to a value."""
-        self._write(("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [(kind, self._here(value), at)]))
+    def agree(self, kind: str, value: str, at: clock.Stamp, *, alone: bool = False) -> None:
+        """Note a person's yes to a value, with ``alone`` in place of any other of its kind."""
+        gone = [(kind,)] if alone else []
+        row = (kind, self._here(value), at)
+        self._write(
+            ("DELETE FROM consent WHERE kind = ?", gone), ("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [row])
+        )
 
     def disagree(self, kind: str, value: str = "") -> None:
         """Withdraw a yes to one value, or every yes of a kind."""

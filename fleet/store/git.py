@@ -1,16 +1,13 @@
 """git as a tool, and fleet's own bare repository: a mirror of the clan's branch, made anew whenever it is gone.
 
 No prompt, no hook, no filter, no work tree and no index is ever involved; no process is left behind, no more output is
-held than fits, and no secret is shown. ``_run`` starts one git: it ends when git ends or the time is up, and takes the
-whole process group with it. ``Bare`` is plumbing over it; everything in it can be fetched again.
+held than fits, and no secret is shown. ``Bare`` is plumbing over it; everything in it can be fetched again.
 """
 
 import json
 import os
 import re
-import selectors
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -19,20 +16,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from fleet.store import process
 from fleet.store.files import Files
+from fleet.store.process import Done
 from fleet.text.screening import for_terminal, redact
 
 SCHEMES = ("file", "git", "http", "https", "ssh")
 """The protocols that git may use for us."""
 
 OUT_BYTES_MAX = 64 * 1024 * 1024
-_WORDS_BYTES_MAX = 16 * 1024
 _WORDS_LINES_MAX = 6
 _WORD_LINE_CHARS_MAX = 300
 
-_CHUNK_BYTES = 256 * 1024
-_TERM_S = 1.0  # git removes its lock files and half-written packs when it is asked to end
-_LINGER_S = 0.05
 
 # What of git's own environment passes: how to reach and trust the far side. All else (GIT_DIR, GIT_INDEX_FILE,
 # GIT_OBJECT_DIRECTORY, GIT_TRACE ...) belongs to whoever called fleet, for instance to the git whose hook we are.
@@ -97,14 +92,6 @@ class GitDamaged(GitFailed):
     """The local copy is not whole any more: ``Bare.rebuild`` mends it."""
 
 
-class Done(NamedTuple):
-    """What a finished git left: its exit code, its output, and the tail of what it said, as it said it."""
-
-    code: int
-    out: bytes
-    err: str
-
-
 def _environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, str]:
     """Return the environment that a git of ours runs in.
 
@@ -131,21 +118,6 @@ def _environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, st
     return env
 
 
-# Ends a command, and all that it started, when we are killed: then the pipe that is our end of its stdin closes. A
-# parent-death signal would reach git but not its ssh or http helper, and a preexec_fn may deadlock beside threads.
-_TIED = """\
-exec 3<&0 </dev/null
-(read -r _ <&3; kill -TERM 0) >/dev/null 2>&1 &
-watch=$!
-trap : TERM
-"$@" 3<&- &
-wait $!; code=$?
-while [ $code -gt 128 ] && kill -0 $! 2>/dev/null; do wait $!; code=$?; done
-kill $watch 2>/dev/null
-exit $code
-"""
-
-
 def _run(
     command: Sequence[str],
     *,
@@ -155,84 +127,20 @@ def _run(
     stdin: IO[bytes] | None = None,
     is_tied: bool = False,
 ) -> Done:
-    """Run one command to its end, in a session of its own: without a terminal, nothing in it can ask for anything.
-
-    Args:
-        command: the program and its arguments.
-        folder: where it runs.
-        env: its environment, whole.
-        until: when the time is up, on ``time.monotonic``.
-        stdin: a file to read from, at its start; None is empty. A file and not a pipe, so that nobody waits for us.
-        is_tied: it must not outlive us even if we are killed; for what may wait long. Has no stdin.
+    """Run one git, as ``process.run`` does.
 
     Raises:
         GitFailed: the time was up, or there was more output than ``OUT_BYTES_MAX``.
         FileNotFoundError: there is no such program.
     """
-    child = subprocess.Popen(
-        ("/bin/sh", "-c", _TIED, "sh", *command) if is_tied else command,
-        cwd=folder,
-        env=env,
-        stdin=subprocess.PIPE if is_tied else stdin or subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    with child:
-        try:
-            out, err = _pump(child, until)
-            code = child.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired as why:
-            _end(child)
-            raise _TimeUpError from why
-        except BaseException:
-            _end(child)
-            raise
-    return Done(code, out, err.decode("utf-8", "replace"))
-
-
-def _pump(child: "subprocess.Popen[bytes]", until: float) -> tuple[bytes, bytes]:
-    """Take both outputs until they end; return stdout, and the tail of stderr.
-
-    An ssh that stays behind to share its connection keeps stderr open: once git itself has ended, what is there counts.
-    """
-    out, err = bytearray(), bytearray()
-    if child.stdout is None or child.stderr is None:
-        raise ValueError("both outputs of the child must be pipes")
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(child.stdout, selectors.EVENT_READ)
-        waiting.register(child.stderr, selectors.EVENT_READ)
-        while waiting.get_map():
-            left = until - time.monotonic()
-            if left <= 0:
-                raise _TimeUpError
-            is_silent = child.stdout.fileno() not in waiting.get_map()
-            ready = waiting.select(min(left, _LINGER_S) if is_silent else left)
-            if not ready and is_silent and child.poll() is not None:
-                break
-            for key, _ in ready:
-                data = os.read(key.fd, _CHUNK_BYTES)
-                if not data:
-                    waiting.unregister(key.fd)
-                elif key.fd == child.stderr.fileno():
-                    err += data
-                    if len(err) > _WORDS_BYTES_MAX:
-                        # Cut at a line: half a password would not be recognised as one.
-                        del err[: (err.find(b"\n", len(err) - _WORDS_BYTES_MAX) + 1) or len(err)]
-                else:
-                    out += data
-                    if len(out) > OUT_BYTES_MAX:
-                        raise GitFailed("its tree is too large to list; nothing of it was read")
-    return bytes(out), bytes(err)
-
-
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End the child and all that it started, first kindly."""
-    for how, wait_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, None)):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, how)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(wait_s)
+    try:
+        return process.run(
+            command, folder=folder, env=env, until=until, out_max=OUT_BYTES_MAX, stdin=stdin, is_tied=is_tied
+        )
+    except process.StoppedError as why:
+        raise (
+            _TimeUpError() if why.is_late else GitFailed("its tree is too large to list; nothing of it was read")
+        ) from why
 
 
 def said(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:

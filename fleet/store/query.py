@@ -65,11 +65,39 @@ def _by_evidence(each: Pattern) -> tuple[int, ...]:
     return (-each.witnesses(), -each.weight("sessions"), -each.weight("seen"))
 
 
-class Patterns:
+class _Table:
+    """Questions to either table."""
+
+    _name: Literal["pattern", "discovery"]
+
+    def __init__(self, ingest: Ingest) -> None:
+        self._ingest = ingest
+
+    def beginning(self, prefix: str) -> list[str]:
+        """Return the ids that begin so, sorted."""
+        asked = f"SELECT id FROM {self._name} WHERE id >= ? AND id < ? ORDER BY id"
+        return [row[0] for row in self._rows(asked, prefix, f"{prefix}~")]
+
+    def short(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the shortest unique beginning of each id that is here, of ``SHORT_CHARS_MIN`` characters at least."""
+        return self._ingest.ask(lambda it: _shortened(it, self._name, ids))
+
+    def changed(self, since: int) -> list[str]:
+        """Return the ids of what came, or changed, after a generation."""
+        asked = f"SELECT id FROM {self._name} WHERE generation > ? ORDER BY id"
+        return [row[0] for row in self._rows(asked, since)]
+
+    def _rows(self, asked: str, *values: object) -> list[Any]:
+        return self._ingest.ask(lambda it: it.execute(asked, values).fetchall())
+
+
+class Patterns(_Table):
     """The patterns of one database."""
 
+    _name = "pattern"
+
     def __init__(self, ingest: Ingest, policy: Callable[[], Policy]) -> None:
-        self._ingest = ingest
+        super().__init__(ingest)
         self._policy = policy
 
     @property
@@ -112,11 +140,6 @@ class Patterns:
         """Return which record is merged into which."""
         return dict(self._rows("SELECT id, into_id FROM pattern WHERE into_id != ''"))
 
-    def beginning(self, prefix: str) -> list[str]:
-        """Return the ids that begin so, sorted."""
-        asked = "SELECT id FROM pattern WHERE id >= ? AND id < ? ORDER BY id"
-        return [row[0] for row in self._rows(asked, prefix, f"{prefix}~")]
-
     def same_text(self, text: str) -> str:
         """Return the id that a lesson is logged under: of the pattern that reads alike now, else the text's hash."""
         made = pattern_id(text)
@@ -144,10 +167,6 @@ class Patterns:
         found = self._folded(asked, generation, count)
         whole = ((self.lesson(each.id) if each.id in grouped else each) for each in found)
         return list({each.id: each for each in whole if each is not None}.values())
-
-    def short(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the shortest unique beginning of each id that is here, of ``SHORT_CHARS_MIN`` characters at least."""
-        return self._ingest.ask(lambda it: _shortened(it, "pattern", ids))
 
     def _united(self, order: Order) -> Iterator[Pattern]:
         for group in groups(self.pointing()):
@@ -205,10 +224,6 @@ class Patterns:
         """Return the records in which a replica, or any of an agent, says something or is named."""
         return self._lines(f"{_LINE} WHERE instr(line, ?) ORDER BY id", naming(name))
 
-    def changed(self, since: int) -> list[str]:
-        """Return the ids of records that changed after a generation."""
-        return [row[0] for row in self._rows("SELECT id FROM pattern WHERE generation > ? ORDER BY id", since)]
-
     def candidates(self, text: str) -> list[Pattern]:
         """Return the listed records that share words with a text, the best by bm25 first."""
         expression = similarity.expression(text)
@@ -231,9 +246,6 @@ class Patterns:
         )
         return [row[0] for row in self._rows(asked, _like(part), retired, count)]
 
-    def _rows(self, asked: str, *values: object) -> list[Any]:
-        return self._ingest.ask(lambda it: it.execute(asked, values).fetchall())
-
     def _lines(self, asked: str, *values: object) -> list[Line]:
         return self._ingest.ask(lambda it: list(_decoded(it, asked, values)))
 
@@ -242,30 +254,23 @@ class Patterns:
         return [fold(found, policy) for found in self._lines(asked, *values)]
 
 
-class Discoveries:
+class Discoveries(_Table):
     """The discoveries of one database; what was retracted is not shown.
 
     Args:
         cut: returns the stamp beyond which a discovery is not shown yet.
     """
 
+    _name = "discovery"
+
     def __init__(self, ingest: Ingest, cut: Callable[[], str]) -> None:
-        self._ingest = ingest
+        super().__init__(ingest)
         self._cut = cut
 
     def get(self, each: str) -> Discovery | None:
         """Return one entry, a retraction or a retracted one, too."""
         found = self._entries("WHERE id = ?", each)
         return found[0] if found else None
-
-    def beginning(self, prefix: str) -> list[str]:
-        """Return the ids that begin so, sorted."""
-        asked = "SELECT id FROM discovery WHERE id >= ? AND id < ? ORDER BY id"
-        return self._ingest.ask(lambda it: [row[0] for row in it.execute(asked, (prefix, f"{prefix}~"))])
-
-    def short(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the shortest unique beginning of each id that is here, of ``SHORT_CHARS_MIN`` characters at least."""
-        return self._ingest.ask(lambda it: _shortened(it, "discovery", ids))
 
     def holding(self, part: str, count: int) -> list[str]:
         """Return the ids of shown discoveries whose problem has this part, the newest first."""
@@ -279,7 +284,7 @@ class Discoveries:
     def count(self) -> int:
         """Return how many discoveries there are to show."""
         asked = f"SELECT count(*) FROM discovery {_SHOWN}"
-        return self._ingest.ask(lambda it: int(it.execute(asked, (self._cut(),)).fetchone()[0]))
+        return int(self._rows(asked, self._cut())[0][0])
 
     def count_by(self, name: str, since: str) -> int:
         """Return how many entries a replica, or an agent, logged from some time on."""
@@ -297,12 +302,7 @@ class Discoveries:
     def retracted(self) -> set[str]:
         """Return the ids of what was retracted."""
         asked = "SELECT DISTINCT retracts FROM discovery WHERE retracts != ''"
-        return self._ingest.ask(lambda it: {row[0] for row in it.execute(asked)})
-
-    def changed(self, since: int) -> list[str]:
-        """Return the ids of entries that came after a generation."""
-        asked = "SELECT id FROM discovery WHERE generation > ? ORDER BY id"
-        return self._ingest.ask(lambda it: [row[0] for row in it.execute(asked, (since,))])
+        return {row[0] for row in self._rows(asked)}
 
     def matching(self, expression: str, count: int) -> list[tuple[str, float]]:
         """Return (id, bm25, smaller is better) of the shown discoveries that an FTS5 expression finds."""
@@ -311,8 +311,7 @@ class Discoveries:
             "WHERE found MATCH ? AND d.retracts = '' AND d.at <= ? "
             "AND d.id NOT IN (SELECT retracts FROM discovery WHERE retracts != '') ORDER BY rank, d.at DESC LIMIT ?"
         )
-        values = (expression, self._cut(), count)
-        return self._ingest.ask(lambda it: [(row[0], row[1]) for row in it.execute(asked, values)])
+        return [(row[0], row[1]) for row in self._rows(asked, expression, self._cut(), count)]
 
     def _entries(self, where: str, *values: object) -> list[Discovery]:
         asked = f"SELECT line, hash FROM discovery {where}"

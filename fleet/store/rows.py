@@ -150,9 +150,11 @@ class Rows:
         least, base = (data, None) if row is None else (min(row[0], data), row[1])
         if in_tree:
             base = data if base is None else min(base, data)
-        if row is not None and (least, base) == row[:2]:
+        if row is not None and least == row[0]:
+            if base != row[1]:  # that the tree has it, or has it no more, makes nothing new of it
+                self.connection.execute("UPDATE discovery SET base = ? WHERE id = ?", (base, entry.id))
             return
-        self.changed = self.changed or row is None or least != row[0]
+        self.changed = True
         told = DISCOVERIES.decode(least)
         values = (least, checksum(least), base, *_shown(told, self._policy), self._generation, told.id)
         cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)

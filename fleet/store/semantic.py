@@ -124,8 +124,8 @@ def embed_new(workspace: Workspace, limit: int = TEXTS_MAX) -> int:
     return 0
 
 
-def nearest(workspace: Workspace, text: str, count: int) -> list[tuple[str, float]]:
-    """Return (id, cosine) of the lessons that mean much the same as a text, best first.
+def nearest(workspace: Workspace, text: str, count: int, least: float = SIMILAR_MIN) -> list[tuple[str, float]]:
+    """Return (id, cosine) of the lessons that mean much the same as a text, best first, from a cosine of ``least`` on.
 
     The first question of a process loads the model. An endpoint that does not answer is as good as none.
     """
@@ -135,11 +135,11 @@ def nearest(workspace: Workspace, text: str, count: int) -> list[tuple[str, floa
     asked = "SELECT 1 FROM vector WHERE model = ?"
     if workspace.db.ask(lambda it: it.execute(asked, (chosen.name,)).fetchone()):
         with suppress(OSError, ValueError, *TROUBLE):
-            return _best(workspace.db.database.open(), chosen, screened(text), count)
+            return _best(workspace.db.database.open(), chosen, screened(text), count, least)
     return []
 
 
-def _best(connection: Any, chosen: _Source, text: str, count: int) -> list[tuple[str, float]]:
+def _best(connection: Any, chosen: _Source, text: str, count: int, least: float) -> list[tuple[str, float]]:
     numpy = import_module("numpy")
     wanted = chosen.load()([text])[0]
     size = 2 * len(wanted)
@@ -151,7 +151,7 @@ def _best(connection: Any, chosen: _Source, text: str, count: int) -> list[tuple
         some = [row for row in some if len(row[1]) == size]
         matrix = numpy.frombuffer(b"".join(data for _, data in some), dtype="float16").reshape(len(some), len(wanted))
         cosines = matrix.astype("float32") @ wanted
-        found += [(some[at][0], float(cosines[at])) for at in numpy.flatnonzero(cosines >= SIMILAR_MIN)]
+        found += [(some[at][0], float(cosines[at])) for at in numpy.flatnonzero(cosines >= least)]
         found = sorted(found, key=lambda each: (-each[1], each[0]))[:count]
     return found
 
@@ -194,7 +194,7 @@ def cosines(
     For texts that are this agent's alone: a source that is not on this machine is not asked.
     """
     chosen, url = source(workspace), workspace.config.semantic.url
-    if chosen is None or (url and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1")):
+    if chosen is None or (url and not consent.is_loopback(urlsplit(url).hostname or "")):
         return None
     if not pairs:
         return {}

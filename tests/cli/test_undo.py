@@ -303,3 +303,67 @@ def test_an_import_after_its_undo_says_that_the_lessons_are_retired_and_how_they
     undo(w, back)
     assert "retired" not in {*known(w).values()}
     assert "retired since" not in w.run("w", "import", "lessons.md").stderr
+
+
+# --- what was undone, and the clan ----------------------------------------------------------------------------------
+
+
+def branch(stage) -> str:
+    paths = stage.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").split()
+    return "".join(stage.git("show", f"fleet:{path}", where="clan.git") for path in paths)
+
+
+def test_what_was_undone_before_it_had_left_stays_here_until_it_is_restored(stage):
+    stage.join("w")
+    stage.correct("w", "Keep the change log short")
+    pattern = stage.correct("w", LESSON)
+    back = undo(stage)["undone_by"]
+    stage.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
+    undo(stage)
+    told = stage.run("w", "sync")
+    assert "held back" not in told.stderr
+    assert "Keep the change log short" in branch(stage)
+    assert LESSON not in branch(stage)
+    assert pattern not in branch(stage)
+    assert "cache" not in branch(stage)
+    undo(stage, back)
+    stage.run("w", "sync")
+    assert LESSON in branch(stage)
+    undo(stage, next(each["id"] for each in listed(stage) if each["kind"] == "undo"))
+    stage.run("w", "sync")
+    stage.join("tank")
+    stage.run("tank", "sync")
+    found = json.loads(stage.run("tank", "show", pattern, "--json").stdout)
+    assert (found["seen"], found["state"]) == (0, "retired"), "what had left is undone there as well"
+
+
+def test_own_discoveries_are_not_new_when_an_edition_folds_them(stage):
+    stage.join("w")
+    for number in range(2):
+        stage.run("w", "discover", "--problem", f"cache {number} is stale", "--solution", "remove it")
+        before = Workspace(stage.folder / "w")
+        generation = before.patterns.generation
+        before.close()
+        assert "nothing new came in" in stage.run("w", "sync").stdout
+    stage.run("w", "compact", "--yes")
+    after = Workspace(stage.folder / "w")
+    assert after.discoveries.changed(generation) == []
+    after.close()
+
+
+def test_a_merge_that_keeps_somebodys_words_edits_nothing(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    one, other = stage.correct("velma", LESSON), stage.correct("tank", OTHER)
+    for agent in ("velma", "tank", "velma"):
+        stage.run(agent, "sync")
+    larger, smaller = max(one, other), min(one, other)
+    who = "velma" if smaller == other else "tank"
+    stage.run(who, "merge", "--force", larger, smaller)
+    [row] = json.loads(stage.run(who, "patterns", "--json").stdout)["patterns"]
+    assert row["text"] == (LESSON if larger == one else OTHER)
+    shown = stage.run(who, "patterns").stdout + stage.run(who, "show", one).stdout + stage.run(who, "start").stdout
+    assert "edited by" not in shown
+    assert "text was kept by a merge" in shown
+    stage.run(who, "edit", row["id"], "--set", "text=Say it otherwise")
+    assert "text: edited by" in stage.run(who, "start").stdout

@@ -24,7 +24,7 @@ BELOW = {
     "fleet": {*APP, *FACES},
 }
 THIRD_PARTY = {
-    "crdt": {"pycrdt"},  # in two modules alone, see below
+    "crdt": {"pycrdt"},  # in one module alone, see below
     "fleet.model": {"msgspec"},
     "fleet.text": {"msgspec", "rapidfuzz"},
     "fleet.store": {"msgspec"},

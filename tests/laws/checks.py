@@ -167,6 +167,7 @@ def _nested_maps(
 
 
 _part_maps = _nested_maps(COUNTERS, HASHES, (1, 2, 3))
+_undone_maps = _nested_maps([f"{name}{codec.UNDONE}" for name in COUNTERS], HASHES, (1, 2, 3))
 _marks = _nested_maps(REPLICAS, FIELDS, STAMPS)
 _purge_marks = _nested_maps(REPLICAS, FIELDS, (clock.ZERO, *STAMPS[:3])) | _nested_maps(
     (codec.CARRIED, codec.CARRIED), HASHES, (clock.ZERO, STAMPS[0])
@@ -238,6 +239,14 @@ def settled(line: Line) -> Line:
             if codec.encode(Line("", {"": column})) != b'{"id":"","w":{"":{}}}'
         },
     )
+
+
+@st.composite
+def undone_lines(draw: st.DrawFn) -> Line:
+    """Draw a line in which writers took something back of what they counted, or of what they did not."""
+    line = draw(lines_of_one_id())
+    told = {writer: draw(_undone_maps) for writer in draw(_some_of(REPLICAS))}
+    return codec.join(line, Line(line.id, {writer: Column(parts=parts) for writer, parts in told.items()}))
 
 
 @st.composite
@@ -815,12 +824,20 @@ def the_fields_that_show(lines: Sequence[Line], policy: Policy) -> dict[str, byt
 
 
 def the_counts(lines: Sequence[Line], policy: Policy) -> dict[str, int]:
-    """G-Counters: each writer's largest total, and each part once."""
+    """G-Counters: each writer's largest total, and each part once; less what a writer took back of its own."""
     said = joined_by_definition(lines)
+    parts = {tuple(atom): count for *atom, count in _of(said, "parts", policy)}
+    odd = [atom for atom, number in parts.items() if number % 2 and atom[1].endswith(codec.UNDONE)]
+    gone = [(writer, name.removesuffix(codec.UNDONE), key) for writer, name, key in odd]
     slots = {(name, writer): total for writer, name, total in _of(said, "n", policy)}
-    for _, name, part, count in _of(said, "parts", policy):
-        slots[name, part] = max(count, slots.get((name, part), 0))
-    return {name: sum(count for (each, _), count in slots.items() if each == name) for name, _ in slots}
+    for writer, name, key in gone:
+        if (name, writer) in slots and (writer, name, key) not in parts:
+            slots[name, writer] = max(0, slots[name, writer] - 1)
+    for (writer, name, key), count in parts.items():
+        if not name.endswith(codec.UNDONE) and (writer, name, key) not in gone:
+            slots[name, key] = max(count, slots.get((name, key), 0))
+    counts = {name: sum(count for (each, _), count in slots.items() if each == name) for name, _ in slots}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _joined(lines: Sequence[Line]) -> Line:
@@ -843,9 +860,8 @@ def fields_are_the_registers_of_what_was_said(fold: Callable[..., Pattern], sent
 
 def counters_are_the_sums_of_what_was_said(fold: Callable[..., Pattern], sent: list[Line], policy: Policy) -> None:
     pattern = fold(_joined(sent), policy)
-    assert {name: pattern.count(name) for name in pattern.totals.keys() | pattern.parts.keys()} == the_counts(
-        sent, policy
-    )
+    found = {name: pattern.count(name) for name in pattern.totals.keys() | pattern.parts.keys()}
+    assert {name: count for name, count in found.items() if count} == the_counts(sent, policy)
 
 
 def first_seen_is_the_smallest_time_said(fold: Callable[..., Pattern], sent: list[Line], policy: Policy) -> None:
@@ -949,6 +965,15 @@ def a_part_counts_once_whoever_tells_it(t: Any, line: Line, me: str, other: str)
     told = codec.join(codec.join(line, mine), codec.join(theirs, mine))
     for name, step in (("seen", 3), ("sessions", 1)):
         assert fold(told).count(name) == fold(line).count(name) + step
+
+
+def an_undo_takes_one_back_until_it_is_stated_again(t: Any, line: Line, me: str) -> None:
+    line = codec.join(line, t.confirm(line, me, after(line), seen=2))
+    gone = codec.join(line, t.undo(line, me, {"seen": {"cccccccc00000000": 1}}))
+    back = codec.join(gone, t.undo(gone, me, {"seen": {"cccccccc00000000": 2}}))
+    assert fold(gone).count("seen") == fold(line).count("seen") - 1
+    assert fold(back).count("seen") == fold(codec.join(back, gone)).count("seen") == fold(line).count("seen")
+    assert (fold(gone).is_present, fold(gone).fields) == (fold(line).is_present, fold(line).fields)
 
 
 def who_imports_is_no_witness(t: Any, line: Line, me: str) -> None:

@@ -747,6 +747,30 @@ def _emptying(line: Line, policy: Policy = pattern.EVERYTHING) -> Pattern:
     return folded
 
 
+undone = st.lists(checks.undone_lines(), min_size=1, max_size=3)
+
+
+def _undone_as(number: int) -> Callable[[Column, Policy], Column]:
+    def changed(column: Column, _: Policy) -> Column:
+        parts = {
+            name: dict.fromkeys(counts, number) if name.endswith(codec.UNDONE) else counts
+            for name, counts in column.parts.items()
+        }
+        return msgspec.structs.replace(column, parts=parts)
+
+    return changed
+
+
+def _undone_by_anybody(line: Line, policy: Policy = pattern.EVERYTHING) -> Pattern:
+    """What one writer takes back is gone from the columns of all."""
+    marks: dict[str, dict[str, int]] = {}
+    for column in line.w.values():
+        for name, numbers in column.parts.items():
+            if name.endswith(codec.UNDONE):
+                marks[name] = gcounter.join(marks.get(name, {}), numbers)
+    return fold(codec.join(line, Line(line.id, {writer: Column(parts=marks) for writer in line.w})), policy)
+
+
 FOLDS = [
     _fold("adds-cut", checks.presence_is_the_or_set_of_what_was_said, _of(_cut_adds)),
     _fold("removes-cut", checks.presence_is_the_or_set_of_what_was_said, _of(_cut_removes)),
@@ -765,6 +789,12 @@ FOLDS = [
           _changing(fields=lambda line, policy: {**fold(line, policy).fields,
                                                  **({"at": "x"} if fold(line, policy).at < STAMPS[1] else {})})),
     _fold("parts-summed", checks.counters_are_the_sums_of_what_was_said, _changing(parts=_parts_of_all)),
+    _fold("what-was-undone-counts", checks.counters_are_the_sums_of_what_was_said, _of(_undone_as(2)),
+          undone, checks.policies),
+    _fold("undone-for-good", checks.counters_are_the_sums_of_what_was_said, _of(_undone_as(1)),
+          undone, checks.policies),
+    _fold("undone-by-anybody", checks.counters_are_the_sums_of_what_was_said, _undone_by_anybody,
+          undone, checks.policies),
     _fold("one-total-for-all", checks.counters_are_the_sums_of_what_was_said,
           _changing(totals=lambda line, policy: {name: {"all": max(counts.values())}
                                                  for name, counts in fold(line, policy).totals.items()})),
@@ -913,6 +943,8 @@ EDITS = [
     Case("a-log-is-an-edit", checks.a_log_says_what_nobody_has_said, edits, broken(edits, confirm=_confirm_as_edit),
          (disputes("set", "first", "purge"), st.just(REPLICAS[0]), st.just("text"), checks.values)),
     _edit("parts-are-totals", checks.a_part_counts_once_whoever_tells_it, replicas, replicas, part=_part_as_total),
+    _edit("undo-lowers-the-total", checks.an_undo_takes_one_back_until_it_is_stated_again, replicas,
+          undo=lambda line, me, _: Line(line.id, {me: Column(n={"seen": line.w[me].n["seen"] - 1})})),
     _edit("who-imports-has-logged", checks.who_imports_is_no_witness, replicas, part=_part_by_nobody),
     Case("retires-what-is-live", checks.a_retire_takes_out_all_that_it_saw, edits,
          broken(edits, retire=_retire_live), (disputes("add", "rem"), replicas, checks.policies)),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdt import doc, lib0
+from crdt import doc
 from crdt.doc import NOT_TEXT, BadUpdateError, Change, Document, _clocks, _merged, key_of, parts_of
 
 WRITERS = ["popashot.7f3a91c2", "tank.c0ffee42", "velma.09ab12cd"]
@@ -185,19 +185,19 @@ def test_an_update_that_was_tampered_with_never_breaks_the_document(data: st.Dat
 
 @given(st.integers(0, 2**63 - 1))
 def test_a_number_comes_back(number: int):
-    assert lib0.decode(lib0.encode(number)) == (number, len(lib0.encode(number)))
+    assert doc.decode(doc.encode(number)) == (number, len(doc.encode(number)))
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\xff" * 20])
 def test_half_a_number_is_none(data: bytes):
-    with pytest.raises(lib0.TruncatedError):
-        lib0.decode(data)
+    with pytest.raises(doc.TruncatedError):
+        doc.decode(data)
 
 
 def test_bytes_carry_their_length():
-    assert lib0.decode_bytes(b"x" + lib0.encode_bytes(b"abc") + b"y", 1) == (b"abc", 5)
-    with pytest.raises(lib0.TruncatedError):
-        lib0.decode_bytes(b"\x05abc")
+    assert doc.decode_bytes(b"x" + doc.encode_bytes(b"abc") + b"y", 1) == (b"abc", 5)
+    with pytest.raises(doc.TruncatedError):
+        doc.decode_bytes(b"\x05abc")
 
 
 def test_a_key_names_its_writer():

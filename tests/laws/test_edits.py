@@ -40,6 +40,11 @@ def test_a_part_counts_once_whoever_tells_it(line, me, other):
 
 
 @given(line, replicas)
+def test_an_undo_takes_one_back_until_it_is_stated_again(line, me):
+    checks.an_undo_takes_one_back_until_it_is_stated_again(edits, line, me)
+
+
+@given(line, replicas)
 def test_who_imports_is_no_witness(line, me):
     checks.who_imports_is_no_witness(edits, line, me)
 

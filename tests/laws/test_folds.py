@@ -27,6 +27,11 @@ def test_counters_are_the_sums_of_what_was_said(sent, policy):
     checks.counters_are_the_sums_of_what_was_said(fold, sent, policy)
 
 
+@given(st.lists(checks.undone_lines(), min_size=1, max_size=4), checks.policies)
+def test_what_a_writer_took_back_counts_nowhere(sent, policy):
+    checks.counters_are_the_sums_of_what_was_said(fold, sent, policy)
+
+
 @given(said, checks.policies)
 def test_first_seen_is_the_smallest_time_said(sent, policy):
     checks.first_seen_is_the_smallest_time_said(fold, sent, policy)

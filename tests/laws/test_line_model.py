@@ -56,6 +56,7 @@ class Model:
     def __init__(self) -> None:
         self.issued = 0
         self.seen: dict[tuple[str, str], int] = {}
+        self.undone: dict[tuple[str, str], int] = {}
 
     def tag(self) -> int:
         """Return a name that no other operation bears."""
@@ -166,6 +167,14 @@ class Fleet(RuleBasedStateMachine):
         assert peer.record(pattern_id).w[peer.name].n["seen"] == total
 
     @rule(at=peers, pattern_id=ids)
+    def undo(self, at: int, pattern_id: str) -> None:
+        """One of the peer's own counts is taken back."""
+        peer, undone = self.peers[at], self.model.undone.get((pattern_id, self.peers[at].name), 0)
+        if undone < self.model.seen.get((pattern_id, peer.name), 0):
+            self.model.undone[pattern_id, peer.name] = undone + 1
+            peer.write(edits.undo(peer.record(pattern_id), peer.name, {"seen": {f"{undone:016x}": 1}}))
+
+    @rule(at=peers, pattern_id=ids)
     def restore(self, at: int, pattern_id: str) -> None:
         """A retired lesson is put back: an add, and nothing counted."""
         peer, stamp = self.peers[at], self.peers[at].tick()
@@ -243,6 +252,8 @@ class Fleet(RuleBasedStateMachine):
                 for name in REPLICAS:
                     counted = peer.record(pattern_id).w.get(name, NOTHING).n.get("seen", 0)
                     assert counted == self.model.seen.get((pattern_id, name), 0)
+                    stands = self.fold(peer.record(pattern_id)).own("seen", name)
+                    assert stands == counted - self.model.undone.get((pattern_id, name), 0)
 
     @invariant()
     def every_replica_sees_what_the_models_say(self) -> None:

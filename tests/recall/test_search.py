@@ -177,6 +177,14 @@ def test_a_whole_word_does_not_keep_longer_ones_away(clan):
     assert sorted(clan.found("贡献者")) == ids(3, 4)
 
 
+def test_a_short_word_of_a_question_is_no_beginning_of_a_longer_one(clan):
+    clan.edition(
+        lesson(1, "Add each appendix and appraisal"), lesson(2, "The launcher matches a field"), lesson(3, "the rest")
+    )
+    assert clan.found("why does the app launcher stop") == ids(2)
+    assert clan.found("app") == ids(1), "what has all words may begin so: it is typed as far as that"
+
+
 def test_a_part_within_a_word_is_found_where_no_word_begins_so(clan):
     clan.edition(lesson(1, "avoid the deadlock"), lesson(2, "Ёлка"))
     answer = clan.ask("lock")

@@ -18,7 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from crdt import lib0
+from crdt import doc
 from crdt.doc import NOT_TEXT, BadUpdateError, Document
 from fleet.model.errors import UsageError
 from fleet.serve import room
@@ -27,6 +27,7 @@ from fleet.share.live import client as live
 from fleet.share.live import wire
 from fleet.share.live.access import Where
 from fleet.share.remote import RemoteUnavailable
+from fleet.store import consent
 from tests.laws.test_updates import DEADLY
 from tests.serve.served import HOST, TOKEN, Served, served
 
@@ -494,7 +495,7 @@ def test_presence_is_taken_for_away_after_a_time_and_bounded():
 
 
 def awareness_of(client: int, clock: int) -> bytes:
-    return b"\x01" + lib0.encode(client) + lib0.encode(clock) + lib0.encode_bytes(b"{}")
+    return b"\x01" + doc.encode(client) + doc.encode(clock) + doc.encode_bytes(b"{}")
 
 
 def test_nobody_takes_anothers_voice_with_a_clock_that_has_none_after_it():
@@ -601,7 +602,7 @@ def test_one_client_holds_a_share_of_the_connections_at_most(monkeypatch, name: 
 
 def test_an_address_beyond_this_machine_holds_half_at_most(monkeypatch):
     monkeypatch.setattr(room, "ADDRESS_MAX", 1)
-    monkeypatch.setattr(wire, "is_loopback", lambda host: False)
+    monkeypatch.setattr(consent, "is_loopback", lambda host: False)
     rules = Rules(HOST, TOKEN)
     with served(rules) as server, Guest(server):
         assert until(lambda: server.guests() == 1)
@@ -611,7 +612,7 @@ def test_an_address_beyond_this_machine_holds_half_at_most(monkeypatch):
 
 
 def announced(count: int, tail: bytes = b"") -> bytes:
-    return lib0.encode(count) + tail
+    return doc.encode(count) + tail
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from crdt import clock
-from fleet.app import learning, moving, sharing
+from fleet.app import learning, moving, sharing, undoing
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
@@ -26,9 +26,9 @@ from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError
 from fleet.model.line import Carried, Line
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Policy, fold
+from fleet.model.pattern import Policy, fold, is_taken_back
 from fleet.share.remote import Mark, RemoteUnavailable
-from fleet.store import config
+from fleet.store import config, runs
 from fleet.store import workspace as workspaces
 from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.lines import KINDS
@@ -120,6 +120,7 @@ class Simulation:
             *[self.word_a_secret, self.crash] * 3,
             *[self.write_by_hand, self.discover, self.retire, self.keep_private, self.purge, self.jump] * 2,
             *[self.merge, self.edit_by_hand, self.restore, self.merge_lessons, self.back_up, self.bring_back] * 2,
+            *[self.undo] * 3,
             *(self.carry, self.cut_off, self.copy, self.run_twice, self.compact, self.rewind, self.revert),
             *(self.supersede, self.lose_database, self.lose_git, self.change_schema, self.delete_by_hand),
             *(self.remember_clan, self.bring_old_clan_back, self.bring_old_clan_back),
@@ -127,7 +128,7 @@ class Simulation:
         themes = {
             "secrets": [self.word_a_secret, self.purge, self.sync, self.merge, self.carry],
             "clocks": [self.jump, self.edit, self.retire, self.restore, self.sync],
-            "snapshots": [self.back_up, self.bring_back, self.correct, self.sync, self.compact],
+            "snapshots": [self.back_up, self.bring_back, self.correct, self.undo, self.sync, self.compact],
             "hands": [
                 *(self.edit_by_hand, self.delete_by_hand, self.remember_clan, self.bring_old_clan_back, self.sync),
                 *(self.cut_off, self.discover, self.edit, self.lose_database, self.lose_files_and_database),
@@ -245,18 +246,41 @@ class Simulation:
         lesson = lesson or self.rng.choice(LESSONS)
         self.ledger.maybe[lesson] += 1
         # FULL: the entry is acknowledged when this returns.
-        logged = corrections.correct(
-            self.open(machine), machine.agent, Correction("w", "r", lesson), session=str(self.now_ms)
-        )
-        self._acknowledge(machine, lesson)
+        workspace = self.open(machine)
+        before = runs.ids(workspace)
+        logged = learning.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
+        if self._acknowledge(machine, lesson):
+            noted = {each: (str(machine.root), lesson, False) for each in runs.ids(workspace) if each not in before}
+            self.ledger.logged |= noted
         self.note("logged", logged.id, logged.seen)
 
-    def _acknowledge(self, machine: Machine, lesson: str) -> None:
+    def _acknowledge(self, machine: Machine, lesson: str) -> bool:
         if machine.others or machine.is_unsure:
-            return  # two live machines of one image count inexactly, and so does one whose clock did not go on
+            return False  # two live machines of one image count inexactly, and so does one whose clock did not go on
         self.ledger.maybe[lesson] -= 1
         self.ledger.seen[lesson] += 1
         machine.logged.append([lesson, False])
+        return True
+
+    def undo(self, machine: Machine) -> bool:
+        """Take back a correction that was logged here; or take that back, so that it counts again."""
+        if machine.others or machine.is_back:
+            return False
+        workspace = self.open(machine)
+        gone = {each.run.id: each.undone_by for each in undoing.listed(workspace)}
+        found = sorted(each for each in gone if self.ledger.logged.get(each, ("",))[0] == str(machine.root))
+        if not found:
+            return False
+        run = self.rng.choice(found)
+        _, lesson, was_undone = self.ledger.logged[run]
+        is_undone = not gone[run]
+        undoing.undo(workspace, gone[run] or run)
+        self.ledger.retired.add(pattern_id(lesson))
+        self.ledger.logged[run] = (str(machine.root), lesson, is_undone)
+        self.ledger.seen[lesson] += was_undone - is_undone
+        machine.logged.append([("undone", lesson) if is_undone else lesson, False])
+        self.note("undone" if is_undone else "stated again", lesson)
+        return True
 
     def write_by_hand(self, machine: Machine) -> None:
         """Write an entry with an editor, maybe without the final newline."""
@@ -440,7 +464,7 @@ class Simulation:
         self.happened["put back"] += bool(done.put_back)
         assert done.put_back or not lacks, "files here lacked what the tree holds, and nobody was told"
         assert self._covers_tree(machine), "after a sync files here lack what the tree holds"
-        machine.is_hurt = machine.is_unsure = False
+        machine.is_hurt = machine.is_unsure = machine.is_back = False
         for each in machine.logged:
             each[1] = True
         self.check_nothing_went_back(machine)
@@ -557,7 +581,7 @@ class Simulation:
         machine.is_hurt, machine.schema = machine.snapshot.is_hurt, machine.snapshot.schema
         machine.old_clan = machine.old_database = None
         # What it logs before it has read the clan's stamps may be older than what it sent in its other life.
-        machine.is_unsure = self.has_jumped
+        machine.is_unsure, machine.is_back = self.has_jumped, True
         machine.kept = Held()
         # What was logged since is there only if the clan has it.
         for what, is_sent in machine.logged:
@@ -585,6 +609,8 @@ class Simulation:
         if isinstance(what, str):
             self.ledger.seen[what] -= 1
             self.ledger.maybe[what] += 1
+        elif what[0] == "undone":
+            self.ledger.maybe[what[1]] += 1
         else:
             what[0].discard(what[1])
 
@@ -793,15 +819,17 @@ class Simulation:
         self.is_busy = True
         self.settle()
         everybody = [self.known_by(machine) for machine in self.machines]
-        states = [held.canonical() for held in everybody]
-        assert all(state == states[0] for state in states), "machines differ after healing"
         tree = self.server.tree()
-        assert held_in(tree).canonical() == states[0], "a newcomer would miss some"
-        self.note(hashlib.sha256(states[0]).hexdigest())
+        for machine, held in zip(self.machines, everybody, strict=True):
+            shared = held_in(tree)
+            for each in self.staying(machine):
+                shared.add(each)
+            assert held.canonical() == shared.canonical(), "machines differ, or a newcomer would miss some"
+        self.note(hashlib.sha256(held_in(tree).canonical()).hexdigest())
         for machine in self.machines:
             self.check_machine(machine)
-        self.check_counts(everybody[0])
-        self.check_edits(everybody[0])
+        self.check_counts(held_in(tree))
+        self.check_edits(held_in(tree))
         self.check_purged(tree)
 
     def settle(self) -> None:
@@ -820,9 +848,17 @@ class Simulation:
     def check_machine(self, machine: Machine) -> None:
         """Nothing waits, and a database that is made anew is the one that is there."""
         workspace = self.open(machine)
-        assert not workspace.db.outgoing(), "something waits, and would never go out"
+        assert len(workspace.db.outgoing()) == len(self.staying(machine)), "something waits, and would never go out"
         assert not workspace.db.differences(), "a database that is made anew is another one"
         self.check_private(machine)
+
+    def staying(self, machine: Machine) -> list[Line]:
+        """Return what was stated and undone on a machine before any of it left."""
+        workspace = self.open(machine)
+        mine = workspace.policy().mine
+        waits = [each for each in workspace.db.outgoing() if isinstance(each, Line) and is_taken_back(each, mine)]
+        assert {each.id for each in waits} <= self.ledger.retired
+        return waits
 
     def check_counts(self, held: Held) -> None:
         """Compare with the ledger: nothing acknowledged is missing, nothing is counted twice."""

@@ -23,7 +23,7 @@ BATCH = 10
 PROMISED = (
     *("compact", "rewind", "revert", "merge", "sent again", "put back", "crashed", "jump", "copy", "bring_back"),
     *("keep_private", "purge", "carry", "supersede", "edit", "edit_by_hand", "delete_by_hand", "lose_database"),
-    *("lose_git", "change_schema", "run_twice", "write_by_hand", "retire"),
+    *("lose_git", "change_schema", "run_twice", "write_by_hand", "retire", "undo"),
 )
 
 

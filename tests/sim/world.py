@@ -210,12 +210,13 @@ class Machine:
         is_cut_off: from the server.
         is_hurt: somebody took lines out of its files by hand, and no sync has put them back yet: rows alone know them.
         is_unsure: it was put back from a snapshot after a clock had jumped, and has not synced yet.
+        is_back: it was put back from a snapshot, and has not synced yet.
         schema: the number of its database.
         kept: what the rows said last.
         others: the other machines of the same image, which lie elsewhere while this one runs.
         apart: where this one lies while another of its image runs.
         logged: what it did since its snapshot was made, and whether the clan has it for sure: a lesson that it logged,
-            or a set of the ledger's and what was added to it.
+            or took back, or a set of the ledger's and what was added to it.
     """
 
     root: Path
@@ -226,6 +227,7 @@ class Machine:
     is_cut_off: bool = False
     is_hurt: bool = False
     is_unsure: bool = False
+    is_back: bool = False
     schema: int = SCHEMA_NUMBER
     kept: Held = field(default_factory=Held)
     others: list["Machine"] = field(default_factory=list)
@@ -253,6 +255,7 @@ class Ledger:
     Attributes:
         seen: occurrences by lesson.
         maybe: further ones that may count.
+        logged: run of a correction to the folder it was logged in, its lesson, and whether it is undone now.
         merged: pairs of ids that somebody called one lesson.
         retired: ids of lessons that somebody retired.
         discoveries: ids.
@@ -266,6 +269,7 @@ class Ledger:
 
     seen: Counter[str] = field(default_factory=Counter)
     maybe: Counter[str] = field(default_factory=Counter)
+    logged: dict[str, tuple[str, str, bool]] = field(default_factory=dict)
     merged: set[tuple[str, str]] = field(default_factory=set)
     retired: set[str] = field(default_factory=set)
     discoveries: set[str] = field(default_factory=set)

@@ -20,7 +20,6 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from fleet.model.errors import DiskError, UsageError
-from fleet.share.live import wire
 from fleet.store import consent
 from fleet.store.config import Live as Settings
 from fleet.store.workspace import Workspace
@@ -51,7 +50,7 @@ def _checked(url: str) -> str:
     if not host or not has_port or parts.scheme not in ("ws", "wss") or "@" in url or parts.query or parts.fragment:
         shown = url.rpartition("@")[2].partition("?")[0][:200]
         raise UsageError(f"{shown!r} is no address of a live server: ws://127.0.0.1:PORT or wss://HOST")
-    if parts.scheme == "ws" and not wire.is_loopback(host):
+    if parts.scheme == "ws" and not consent.is_loopback(host):
         raise UsageError(f"{url[:200]!r} goes beyond this machine in clear text; use wss://")
     return url
 
@@ -109,10 +108,7 @@ def join(workspace: Workspace, url: str = "", room: str = "", token_env: str = "
         settings = msgspec.structs.replace(_DEFAULT, url=_here())
         given = {"url": settings.url}
     _checked(address(settings))
-    workspace.state.agree(consent.LIVE, _consented(settings), workspace.wall())
-    for other in workspace.state.agreed(consent.LIVE):
-        if other != _consented(settings):
-            workspace.state.disagree(consent.LIVE, other)
+    workspace.state.agree(consent.LIVE, _consented(settings), workspace.wall(), alone=True)
     workspace.state.put(**{_JOINED: json.dumps(given) if given else ""})
     return settings
 
@@ -183,7 +179,7 @@ class Where:
         """
         parts = urlsplit(self.url)
         token = self.token
-        if not token and wire.is_loopback(parts.hostname or "") and parts.scheme == "ws":
+        if not token and consent.is_loopback(parts.hostname or "") and parts.scheme == "ws":
             token = _published_token(parts.port or 80)
             if not token:
                 raise ConnectionRefusedError(f"no live server of yours listens on port {parts.port or 80}")

@@ -144,10 +144,11 @@ class Bridge:
     def _put(self, names: Sequence[str]) -> Updates:
         """Put what the documents lack of some names under our own key, as far as it may leave."""
         batches: dict[str, dict[str, str]] = {}
+        gone = self.workspace.db.taken_back(self._mine)
         for name, here in self.workspace.db.said(names).items():
             key = key_of(name, self.writer)
             news = _news(self._said(name), here)
-            if news is None or not self._may_leave(news):
+            if news is None or policy.stays(news, self._mine, gone) or not self._may_leave(news):
                 continue
             own = self._own.get(name)
             whole = _joined(_parsed(key, own).said if own else None, news)

@@ -18,8 +18,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.frames import CloseCode
 
-from crdt.doc import BadUpdateError
-from crdt.lib0 import TruncatedError
+from crdt.doc import BadUpdateError, TruncatedError
 from fleet.model import limits, names
 from fleet.model.errors import BusyError, FleetError
 from fleet.share import policy

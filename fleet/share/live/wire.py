@@ -10,10 +10,9 @@ lines where it is too long for one. The name is an id, or, for a newer version's
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from crdt import doc, lib0
+from crdt import doc
 from fleet.model import limits, names
 
 SYNC, AWARENESS, QUERY_AWARENESS = 0, 1, 3
@@ -62,7 +61,7 @@ class _Message(NamedTuple):
 
 def sync(step: int, payload: bytes) -> bytes:
     """Return the bytes of a sync message."""
-    return bytes((SYNC, step)) + lib0.encode_bytes(payload)
+    return bytes((SYNC, step)) + doc.encode_bytes(payload)
 
 
 def answer(pieces: Iterable[bytes]) -> list[bytes]:
@@ -73,7 +72,7 @@ def answer(pieces: Iterable[bytes]) -> list[bytes]:
 
 def awareness(payload: bytes) -> bytes:
     """Return the bytes of an awareness message."""
-    return bytes((AWARENESS,)) + lib0.encode_bytes(payload)
+    return bytes((AWARENESS,)) + doc.encode_bytes(payload)
 
 
 def decode(data: bytes) -> _Message | None:
@@ -82,14 +81,14 @@ def decode(data: bytes) -> _Message | None:
     Raises:
         TruncatedError: it is none.
     """
-    kind, at = lib0.decode(data)
+    kind, at = doc.decode(data)
     if kind == QUERY_AWARENESS:
         return _Message(kind, 0, b"")
     if kind == AWARENESS:
-        return _Message(kind, 0, lib0.decode_bytes(data, at)[0])
+        return _Message(kind, 0, doc.decode_bytes(data, at)[0])
     if kind == SYNC:
-        step, at = lib0.decode(data, at)
-        return _Message(kind, step, lib0.decode_bytes(data, at)[0]) if step <= UPDATE else None
+        step, at = doc.decode(data, at)
+        return _Message(kind, step, doc.decode_bytes(data, at)[0]) if step <= UPDATE else None
     return None
 
 
@@ -137,12 +136,12 @@ class Presence:
         Raises:
             TruncatedError: it is no such update.
         """
-        count, at = lib0.decode(update)
+        count, at = doc.decode(update)
         news: list[int] = []
         for _ in range(count):
-            client, at = lib0.decode(update, at)
-            clock, at = lib0.decode(update, at)
-            raw, at = lib0.decode_bytes(update, at)
+            client, at = doc.decode(update, at)
+            clock, at = doc.decode(update, at)
+            raw, at = doc.decode_bytes(update, at)
             if self._is_news(client, clock, raw):
                 self._known[client] = _Known(clock, raw.decode("utf-8", "replace"), self._now_s())
                 news.append(client)
@@ -181,10 +180,10 @@ class Presence:
     def encode(self, clients: Iterable[int]) -> bytes:
         """Return an update that says what is known of some clients."""
         told = [(client, self._known[client]) for client in clients if client in self._known]
-        found = [lib0.encode(len(told))]
+        found = [doc.encode(len(told))]
         for client, known in told:
-            text = lib0.encode_bytes(known.text.encode())
-            found += [lib0.encode(client), lib0.encode(known.clock), text]
+            text = doc.encode_bytes(known.text.encode())
+            found += [doc.encode(client), doc.encode(known.clock), text]
         return b"".join(found)
 
 
@@ -212,16 +211,3 @@ def _is_name(name: str) -> bool:
 def is_text(text: str | None) -> bool:
     """Tell whether a value can be a row's at all: text, and not too much of it."""
     return text is not None and text != doc.NOT_TEXT and len(text) <= ROW_BYTES_MAX
-
-
-# --- addresses ------------------------------------------------------------------------------------------------------
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine alone."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -1,0 +1,151 @@
+"""Process: one command, run to its end in bounded time and memory, in a session of its own.
+
+Without a terminal, nothing in it can ask for anything. One that is stopped is stopped with all that it started.
+"""
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+_WORDS_BYTES_MAX = 16 * 1024
+_CHUNK_BYTES = 256 * 1024
+_TERM_S = 1.0  # git removes its lock files and half-written packs when it is asked to end
+_LINGER_S = 0.05
+
+
+class Done(NamedTuple):
+    """What a finished command left: its exit code, its output, and the tail of what it said, as it said it."""
+
+    code: int
+    out: bytes
+    err: str
+
+
+class StoppedError(Exception):
+    """The command was stopped: the time was up, or it printed more than it may.
+
+    Attributes:
+        out: what it had printed.
+        is_late: the time was up.
+    """
+
+    def __init__(self, out: bytes, *, is_late: bool) -> None:
+        super().__init__("the time was up" if is_late else "there was too much output")
+        self.out = out
+        self.is_late = is_late
+
+
+# Ends a command, and all that it started, when we are killed: then the pipe that is our end of its stdin closes. A
+# parent-death signal would reach git but not its ssh or http helper, and a preexec_fn may deadlock beside threads.
+_TIED = """\
+exec 3<&0 </dev/null
+(read -r _ <&3; kill -TERM 0) >/dev/null 2>&1 &
+watch=$!
+trap : TERM
+"$@" 3<&- &
+wait $!; code=$?
+while [ $code -gt 128 ] && kill -0 $! 2>/dev/null; do wait $!; code=$?; done
+kill $watch 2>/dev/null
+exit $code
+"""
+
+
+def run(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    env: Mapping[str, str],
+    until: float,
+    out_max: int,
+    stdin: IO[bytes] | None = None,
+    is_tied: bool = False,
+    is_alone: bool = False,
+) -> Done:
+    """Run one command to its end.
+
+    Args:
+        command: the program and its arguments.
+        folder: where it runs.
+        env: its environment, whole.
+        until: when the time is up, on ``time.monotonic``.
+        out_max: how many bytes it may print.
+        stdin: a file to read from, at its start; None is empty. A file and not a pipe, so that nobody waits for us.
+        is_tied: it must not outlive us even if we are killed; for what may wait long. Has no stdin.
+        is_alone: what it started must not outlive it.
+
+    Raises:
+        StoppedError: the time was up, or there was more output.
+        OSError: there is no such program, or it cannot be started.
+    """
+    child = subprocess.Popen(
+        ("/bin/sh", "-c", _TIED, "sh", *command) if is_tied else command,
+        cwd=folder,
+        env=env,
+        stdin=subprocess.PIPE if is_tied else stdin or subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with child:
+        try:
+            out, err = _pump(child, until, out_max)
+            code = child.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired as why:
+            _end(child)
+            raise StoppedError(out, is_late=True) from why
+        except BaseException:
+            _end(child)
+            raise
+        if is_alone:
+            _end(child)
+    return Done(code, out, err.decode("utf-8", "replace"))
+
+
+def _pump(child: "subprocess.Popen[bytes]", until: float, out_max: int) -> tuple[bytes, bytes]:
+    """Take both outputs until they end; return stdout, and the tail of stderr.
+
+    An ssh that stays behind to share its connection keeps stderr open: once git itself has ended, what is there counts.
+    """
+    out, err = bytearray(), bytearray()
+    if child.stdout is None or child.stderr is None:
+        raise ValueError("both outputs of the child must be pipes")
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(child.stdout, selectors.EVENT_READ)
+        waiting.register(child.stderr, selectors.EVENT_READ)
+        while waiting.get_map():
+            left = until - time.monotonic()
+            if left <= 0:
+                raise StoppedError(bytes(out), is_late=True)
+            is_silent = child.stdout.fileno() not in waiting.get_map()
+            ready = waiting.select(min(left, _LINGER_S) if is_silent else left)
+            if not ready and is_silent and child.poll() is not None:
+                break
+            for key, _ in ready:
+                data = os.read(key.fd, _CHUNK_BYTES)
+                if not data:
+                    waiting.unregister(key.fd)
+                elif key.fd == child.stderr.fileno():
+                    err += data
+                    if len(err) > _WORDS_BYTES_MAX:
+                        # Cut at a line: half a password would not be recognised as one.
+                        del err[: (err.find(b"\n", len(err) - _WORDS_BYTES_MAX) + 1) or len(err)]
+                else:
+                    out += data
+                    if len(out) > out_max:
+                        raise StoppedError(b"", is_late=False)
+    return bytes(out), bytes(err)
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """End the child and all that it started, first kindly."""
+    for how, wait_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, how)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(wait_s)
