@@ -99,7 +99,7 @@ class CountedLog:
         return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
 
     def occurrences(self) -> Iterator[_Occurrence]:
-        """Yield what the records of an agent's log say, in file order; a deleted entry's counts on, an undone one's not.
+        """Yield what the records of an agent's log say, in file order; a deleted entry's counts on, an undone one not.
 
         A mistake was made when its record was written, unless the entry tells of an earlier time: a heading is exact to
         the minute only.
