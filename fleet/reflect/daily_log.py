@@ -35,16 +35,12 @@ _LABELLED = re.compile(
 )
 _NOTHING = frozenset({"none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
 _KINDS = {
-    title: kind
-    for kind, titles in {
-        "done": "whatchanged changes done",
-        "worked": "whatworked worked",
-        "failed": "whatdidnt whatdidntwork whatdidnotwork deadends",
-        "learned": "patternslearned patterns learned gotchas",
-        "decided": "decisionsmade decisions preferences",
-        "observed": "observationsauto observations",
-    }.items()
-    for title in titles.split()
+    **dict.fromkeys(("whatchanged", "changes", "done"), "done"),
+    **dict.fromkeys(("whatworked", "worked"), "worked"),
+    **dict.fromkeys(("whatdidnt", "whatdidntwork", "whatdidnotwork", "deadends"), "failed"),
+    **dict.fromkeys(("patternslearned", "patterns", "learned", "gotchas"), "learned"),
+    **dict.fromkeys(("decisionsmade", "decisions", "preferences"), "decided"),
+    **dict.fromkeys(("observationsauto", "observations"), "observed"),
 }
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, NamedTuple
 
 from fleet.text import markdown
@@ -114,9 +115,7 @@ _NOW = frozenset(("is", "are", "be", "been", "being", "still", "widely", "common
 _SUBJECTS = frozenset(("i", "we", "he", "she", "they", "it", "you", "the", "a", "an", "my", "our", "somebody", "this"))
 _NEAR_CHARS = 40
 _SENTENCE_CHARS = 400
-_LOWER = {
-    upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)
-}  # keeps every letter's place, as lower() does not
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps every letter's place, as lower() does not
 
 
 class _Phrase(NamedTuple):
