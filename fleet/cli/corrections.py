@@ -7,7 +7,7 @@ import typer
 
 from fleet.app import learning
 from fleet.app.learning import Correction, Finding, Logged
-from fleet.cli import completing, output
+from fleet.cli import output
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.store.workspace import Workspace
@@ -18,7 +18,9 @@ Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, so that it 
 Right = Annotated[str, typer.Option("--right", help="The correct approach.")]
 Same = Annotated[
     str,
-    typer.Option("--same", metavar="ID", help="Count it as this existing pattern.", autocompletion=completing.lessons),
+    typer.Option(
+        "--same", metavar="ID", help="Count it as this existing pattern.", autocompletion=output.COMPLETE_LESSONS
+    ),
 ]
 Trigger = Annotated[
     str, typer.Option("--trigger", metavar="STEP", help="Show it before this: 'Bash:git push*', 'Edit:*.sql'.")
@@ -65,7 +67,7 @@ def _discover(
             "--type",
             metavar="TYPE",
             help="discovery, gotcha, tip or workaround.",
-            autocompletion=completing.types,
+            autocompletion=output.COMPLETE_TYPES,
         ),
     ] = "discovery",
     confidence: Annotated[
@@ -102,7 +104,7 @@ def _learn(
         typer.Argument(
             metavar="[ID]",
             help="A correction's id, c-...; a unique beginning is enough.",
-            autocompletion=completing.of(lambda workspace, _: _unstated(workspace)),
+            autocompletion=output.completing(lambda workspace, _: _unstated(workspace)),
         ),
     ] = "",
     pattern: Pattern = "",
@@ -146,7 +148,7 @@ def _learn(
         _tell_logged(done.logged, {"entry": done.entry}, as_json=as_json)
 
 
-def _unstated(workspace: Workspace) -> list[completing.Offer]:
+def _unstated(workspace: Workspace) -> list[output.Offer]:
     found = [each for agent in workspace.agents_here() for each in learning.waiting(workspace, agent)]
     return [(each.id, output.cleaned(each.title)) for each in found]
 

@@ -14,14 +14,14 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 from fleet import hook
 from fleet.app import session_end, setup
 from fleet.app.setup import CLAUDE_CODE, Changed
-from fleet.cli import completing, output
+from fleet.cli import output
 from fleet.hosts.install import plugin_folder
 from fleet.model.errors import FleetError, NoError, UsageError
 
 SHELLS = ("bash", "zsh", "fish")
 
 Host = Annotated[
-    str, typer.Argument(metavar="HOST", help=f"The agent host: {CLAUDE_CODE}.", autocompletion=completing.hosts)
+    str, typer.Argument(metavar="HOST", help=f"The agent host: {CLAUDE_CODE}.", autocompletion=output.COMPLETE_HOSTS)
 ]
 Project = Annotated[bool, typer.Option("--project", help="This workspace's .claude/settings.json; the default.")]
 User = Annotated[bool, typer.Option("--user", help="Your own settings.json: every project that is a workspace.")]
@@ -89,7 +89,9 @@ def _hook(event: Annotated[str, typer.Argument(metavar="EVENT", help="SessionSta
 
 @app.command("completion")
 def _completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", autocompletion=completing.shells)],
+    shell: Annotated[
+        str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", autocompletion=output.COMPLETE_SHELLS)
+    ],
 ) -> None:
     """Print a completion script. In bash: `source <(fleet completion bash)`, best in ~/.bashrc."""
     # Printed, never installed: a shell's files are a person's.

@@ -7,7 +7,7 @@ import typer
 
 from fleet.app import journaling, searching
 from fleet.app.journaling import Handover
-from fleet.cli import completing, output
+from fleet.cli import output
 from fleet.learn import journal as log
 from fleet.learn import mutations
 from fleet.learn.mutations import Declared, Open, Proposal
@@ -40,7 +40,9 @@ def _search(
     ] = None,
     by: Annotated[
         str,
-        typer.Option("--agent", metavar="NAME", help="Only what this agent wrote.", autocompletion=completing.agents),
+        typer.Option(
+            "--agent", metavar="NAME", help="Only what this agent wrote.", autocompletion=output.COMPLETE_AGENTS
+        ),
     ] = "",
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only what is of this day or later.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Retired lessons too.")] = False,

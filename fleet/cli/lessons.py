@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from fleet.app import finding, guarding, learning, reflecting, starting, trusting
-from fleet.cli import completing, output
+from fleet.cli import output
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
@@ -23,12 +23,12 @@ WIDTH_PIPED = 100
 _SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
 _Tag = Annotated[
-    str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.", autocompletion=completing.tags)
+    str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.", autocompletion=output.COMPLETE_TAGS)
 ]
 _By = Annotated[
     str,
     typer.Option(
-        "--agent", metavar="NAME", help="Only those that this agent logged.", autocompletion=completing.agents
+        "--agent", metavar="NAME", help="Only those that this agent logged.", autocompletion=output.COMPLETE_AGENTS
     ),
 ]
 
@@ -42,7 +42,8 @@ app = output.commands()
 def _gossip(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 20,
     type_: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=completing.types)
+        str,
+        typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=output.COMPLETE_TYPES),
     ] = "",
     tag: _Tag = "",
     by: _By = "",
@@ -74,7 +75,7 @@ def _patterns(
     category: Annotated[
         str,
         typer.Option(
-            "--category", metavar="NAME", help="Only those of this category.", autocompletion=completing.categories
+            "--category", metavar="NAME", help="Only those of this category.", autocompletion=output.COMPLETE_CATEGORIES
         ),
     ] = "",
     tag: _Tag = "",
@@ -135,7 +136,7 @@ def _show(
         typer.Argument(
             metavar="ID",
             help="The id of a lesson or a discovery; a unique beginning is enough.",
-            autocompletion=completing.entries,
+            autocompletion=output.COMPLETE_ENTRIES,
         ),
     ],
     as_json: output.Json = False,
@@ -242,7 +243,7 @@ def _restore(
     pattern: Annotated[
         str,
         typer.Argument(
-            metavar="[ID]", help="A pattern's id; a unique beginning is enough.", autocompletion=completing.retired
+            metavar="[ID]", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_RETIRED
         ),
     ] = "",
     everything: Annotated[bool, typer.Option("--all", help="All that one writer removed; with --removed-by.")] = False,
@@ -321,13 +322,13 @@ def _merge(
     one: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="A pattern's id; a unique beginning is enough.", autocompletion=completing.lessons
+            metavar="A", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_LESSONS
         ),
     ],
     other: Annotated[
         str,
         typer.Argument(
-            metavar="B", help="The id of the same lesson in other words.", autocompletion=completing.lessons
+            metavar="B", help="The id of the same lesson in other words.", autocompletion=output.COMPLETE_LESSONS
         ),
     ],
     force: Annotated[
@@ -391,7 +392,9 @@ def _feedback(
 def _guard(
     pattern: Annotated[
         str,
-        typer.Argument(metavar="[ID]", help="A lesson's id; none: list the guards.", autocompletion=completing.lessons),
+        typer.Argument(
+            metavar="[ID]", help="A lesson's id; none: list the guards.", autocompletion=output.COMPLETE_LESSONS
+        ),
     ] = "",
     decision: Annotated[
         str,

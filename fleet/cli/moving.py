@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fleet.app import moving, pages, past
-from fleet.cli import completing, output
+from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
@@ -263,7 +263,9 @@ def _purge(
     wanted: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="Of a lesson or a discovery; a beginning is enough.", autocompletion=completing.entries
+            metavar="ID",
+            help="Of a lesson or a discovery; a beginning is enough.",
+            autocompletion=output.COMPLETE_ENTRIES,
         ),
     ],
     yes: output.Yes = False,
