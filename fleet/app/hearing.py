@@ -192,7 +192,7 @@ def _at_hand(source: str, shown: int, new: int) -> str:
     """Return the line that tells the person what the agent was given at a start, "" for what it had before."""
     if not shown or source == "compact":
         return ""
-    return f"fleet gave this session {counted(shown, 'lesson')}, {new:,} of them new"
+    return f"fleet gave this session {_counted(shown, 'lesson')}, {new:,} of them new"
 
 
 def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tuple[ready.Start, bool]:
@@ -511,7 +511,7 @@ def _unstated(call: Call) -> str:
 # --- what they share --------------------------------------------------------------------------------------------------
 
 
-def counted(number: int, noun: str) -> str:
+def _counted(number: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 

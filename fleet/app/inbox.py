@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from fleet.app import consolidating, guarding, learning, reflecting, reviewing, tidying, trusting, undoing
+from fleet.app import consolidating, guarding, learning, reflecting, reviewing, tidying, undoing
 from fleet.app.learning import Correction
 from fleet.app.reviewing import Asked
 from fleet.model.errors import NoError, UsageError
@@ -134,7 +134,7 @@ def gather(workspace: Workspace) -> list[Entry]:
     _finish(workspace)
     owner = workspace.replicas().default_agent or here[0]
     _mirror(workspace, owner, ("merge", "contradiction"), [_of_pair(each) for each in reviewing.asked(workspace)])
-    _mirror(workspace, owner, ("bulk",), [_of_held(each) for each in trusting.waiting(workspace)])
+    _mirror(workspace, owner, ("bulk",), [_of_held(each) for each in reviewing.waiting(workspace)])
     for agent in here:
         waits = promotion.standing(workspace, agent).waiting
         _mirror(workspace, agent, ("promotion",), [_of_promotion(workspace, each) for each in waits])
@@ -219,13 +219,13 @@ def _of_pair(asked: Asked) -> Item:
     )
 
 
-def _of_held(held: trusting.Waiting) -> Item:
+def _of_held(held: reviewing.Waiting) -> Item:
     ids = " ".join(each for each, _ in held.lessons)  # the same writer may do as much another time
     return Item(
         kind="bulk",
         key=f"{held.name} {blake2b(ids.encode(), digest_size=8).hexdigest()}",
         title=held.told,
-        evidence=tuple(f"{one_line(text)} ({each})" for each, text in held.lessons[: trusting.SHOWN_MAX]),
+        evidence=tuple(f"{one_line(text)} ({each})" for each, text in held.lessons[: reviewing.SHOWN_MAX]),
         weight=float(len(held.lessons)),
         diff=f"{held.retires:,} lessons out, {held.edits:,} that read otherwise",
         body={"pair": held.name},
@@ -533,16 +533,16 @@ def _contradiction_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]
 
 
 def _bulk_check(workspace: Workspace, entry: Entry) -> str:
-    is_there = any(each.name == _body(entry, "pair") for each in trusting.waiting(workspace))
+    is_there = any(each.name == _body(entry, "pair") for each in reviewing.waiting(workspace))
     return "" if is_there else "nothing of it waits any more"
 
 
 def _bulk_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    return trusting.answer(workspace, _body(entry, "pair"), trusting.TAKE), ""
+    return reviewing.answer(workspace, entry.agent, _body(entry, "pair"), reviewing.TAKE).told, ""
 
 
 def _bulk_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    return trusting.answer(workspace, _body(entry, "pair"), trusting.LEAVE), ""
+    return reviewing.answer(workspace, entry.agent, _body(entry, "pair"), reviewing.LEAVE).told, ""
 
 
 def _candidate_check(workspace: Workspace, entry: Entry) -> str:

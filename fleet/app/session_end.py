@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.app import recording, writing
+from fleet.app import writing
 from fleet.hosts import local, sessions, transcripts
 from fleet.hosts.sessions import Session
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, reflectors, rules
 from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record
 from fleet.reflect.reflectors import Answer
+from fleet.share import notices
+from fleet.share.notices import Notice
 from fleet.store import config, consent, runs
 from fleet.store.doctor import Finding
 from fleet.store.workspace import Workspace
@@ -30,6 +32,8 @@ from fleet.text import dates
 
 KIND = "reflect"
 RULES = "rules"
+_COMPLETE = "reflection.complete"
+"""Name of the event that a pass has come to its end."""
 _HOST_CHOICE = "reflector"
 """Key in ``local.db`` of the reflector that a person here chose when the hooks were installed."""
 _CHOSEN = ("claude", "codex", "gemini")
@@ -283,18 +287,30 @@ def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
     )
     if not session.events:
         return Reflected(session.id, record, why=f"not read: {session.trouble or 'the transcript tells of nothing'}")
-    said = rules.reflect(as_rules_read(session))
+    said = rules.reflect(_as_rules_read(session))
     plan = writing.plan(workspace, agent, session, said, "trial", is_trusted=True)
     return Reflected(session.id, msgspec.structs.replace(record, outcome=said.outcome), plan)
 
 
 def _ended(workspace: Workspace, agent: str, record: Record, plan: writing.Plan | None = None) -> Reflected:
-    done = recording.complete(workspace, agent, record)
+    done = complete(workspace, agent, record)
     local.forget_heard(os.fspath(workspace.root), done.session)
     return Reflected(done.session, done, plan)
 
 
-def as_rules_read(session: Session) -> rules.Session:
+def complete(workspace: Workspace, agent: str, record: Record) -> Record:
+    """Write down what a pass did, durable before this returns, and tell whoever listens; return the record.
+
+    Raises:
+        DiskError: it is not there; nobody was told.
+    """
+    done = records.append(workspace, agent, record)
+    told = {"agent": agent, "saved": done.saved, "told": done.told()} | done.as_found(with_raw=False)
+    notices.send(workspace, Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.told(), told))
+    return done
+
+
+def _as_rules_read(session: Session) -> rules.Session:
     """Return a session as the rules read it."""
     return rules.Session(session.id, session.events, transcripts.objections(session.events)[0], session.cwd)
 
@@ -358,7 +374,7 @@ def _reserved(workspace: Workspace, agent: str, record: Record, lines: Sequence[
 def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Digest, record: Record) -> Answer:
     """Ask the reflector, and have the answer on record, with what it cost, before anything is made of it."""
     if record.reflector == RULES:
-        said = rules.reflect(as_rules_read(session))
+        said = rules.reflect(_as_rules_read(session))
         return Answer(msgspec.json.encode(said).decode(), usd=0.0)
     mark = f"session-{workspace.world.entropy(8).hex()}"
     known = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shutil import which
 from typing import Any
 
-from fleet.app import finding, guarding, reflecting, searching, session_end, setup, sharing, starting, trusting
+from fleet.app import finding, guarding, reflecting, reviewing, searching, session_end, setup, sharing, starting
 from fleet.learn import counting, importer
 from fleet.model.errors import FleetError
 from fleet.reflect import inbox
@@ -55,7 +55,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "review": _review(workspace),
         "inbox": inbox.count(workspace, inbox.agents(workspace))._asdict(),
-        "trust": trusting.standing(workspace),
+        "trust": reviewing.standing(workspace),
         "guards": [each._asdict() for each in guarding.guards(workspace)],
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,

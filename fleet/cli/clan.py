@@ -8,11 +8,12 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import finding, moving, pages, past, recording, reflecting, searching, setup, sharing, starting, status
+from fleet.app import finding, moving, pages, past, reflecting, searching, setup, sharing, starting, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.model.errors import FleetError, UsageError
+from fleet.share import notices
 from fleet.share.outgoing import Outgoing
 from fleet.store import config, homes
 from fleet.store import doctor as findings
@@ -227,12 +228,12 @@ def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
 
 
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
-    if not (host := recording.unagreed(workspace)):
+    if not (host := notices.unagreed(workspace)):
         return
     question = f"Send a message to {host} whenever a reflection is done or something waits for you?"
     if yes or (sys.stdin.isatty() and typer.confirm(question, default=False)):
         try:
-            recording.agree(workspace)
+            notices.agree(workspace)
             say(f"messages go to {host}")
         except UsageError as why:
             note(f"[notify] webhook: {why}")

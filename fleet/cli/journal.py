@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-from fleet.app import journaling, searching
-from fleet.app.journaling import Handover
+from fleet.app import searching
+from fleet.app.searching import Handover
 from fleet.cli import output
 from fleet.learn import journal as log
 from fleet.learn import mutations
 from fleet.learn.mutations import Declared, Open, Proposal
 from fleet.model.errors import DiskError, UsageError
+from fleet.recall.search import Answer, render
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
 
@@ -71,7 +72,7 @@ def _search(
         raise typer.Exit(output.EXIT_NO)
 
 
-def _tell_found(found: searching.Answer, query: str, count: int, *, as_json: bool) -> None:
+def _tell_found(found: Answer, query: str, count: int, *, as_json: bool) -> None:
     asked = readable(query)
     if as_json:
         results = [
@@ -93,7 +94,7 @@ def _tell_found(found: searching.Answer, query: str, count: int, *, as_json: boo
     elif found.hits:
         if found.is_near:
             output.note(f"nothing has all words of {asked[:80]!r}; nearest:")
-        for row in searching.render(found).splitlines():
+        for row in render(found).splitlines():
             output.say_row((row, "" if row.startswith(" ") else "bold"))
     if not found.hits:
         output.note(
@@ -139,7 +140,7 @@ def _mutate(
             text = f"{event['code']} ({event['name']}) worked: recorded, and proposed as a lesson"
             output.tell({"worked": event["id"]}, f"{text}. `fleet mutate --proposed` has the command", as_json=as_json)
         else:
-            declared, known = journaling.declare(workspace, who, named, code, failed, switch, why)
+            declared, known = searching.declare(workspace, who, named, code, failed, switch, why)
             _tell_declared(workspace, declared, known, as_json=as_json)
 
 
@@ -149,7 +150,7 @@ def _tell_strategies(known: tuple[mutations.Strategy, ...], *, as_json: bool) ->
     output.tell({"mutations": output.cleaned(rows)}, text, as_json=as_json)
 
 
-def _tell_declared(workspace: Workspace, declared: Declared, known: searching.Answer | None, *, as_json: bool) -> None:
+def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | None, *, as_json: bool) -> None:
     if as_json:
         told: dict[str, object] = {
             "id": declared.id,
@@ -167,7 +168,7 @@ def _tell_declared(workspace: Workspace, declared: Declared, known: searching.An
         output.say(output.cleaned(f"\nin {declared.path.relative_to(workspace.root)}{opened}"))
         output.say("when it has worked and nobody noticed: fleet mutate --worked")
         if known is not None and known.hits:
-            output.say(f"\nwhat is known about it:\n{searching.render(known)}")
+            output.say(f"\nwhat is known about it:\n{render(known)}")
         elif known is not None:
             output.say("\nnothing is known about it: fleet search WORDS looks on")
     output.tell_secrets(declared.secrets)
@@ -221,7 +222,7 @@ def _handover(
     """Show the end of this branch's journal, and what is open."""
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
-        left = journaling.handover(workspace, who, output.session_named(session))
+        left = searching.handover(workspace, who, output.session_named(session))
         where = left.journal.relative_to(workspace.root).as_posix()
         if as_json:
             output.say_json(output.cleaned(_as_found(left, where)))

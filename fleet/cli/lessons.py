@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import finding, guarding, learning, reflecting, starting, trusting
+from fleet.app import finding, guarding, learning, reflecting, reviewing, starting
 from fleet.cli import output
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
@@ -263,7 +263,7 @@ def _restore(
         )
     with output.opened(directory) as workspace:
         if everything:
-            back = trusting.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
+            back = reviewing.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
             output.say(f"{output.counted(len(back), 'lesson')} back that {removed_by} had removed")
             for each, text in back:
                 output.say(f"  {each}  {output.cleaned(text)}")

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from fleet.app import recording, undoing
-from fleet.app.recording import Drawn
+from fleet.app import undoing
 from fleet.app.undoing import Listed, Undone
 from fleet.cli import output
-from fleet.model.errors import UsageError
+from fleet.model.errors import NoError, UsageError
+from fleet.reflect import records
 from fleet.reflect.records import Pass, Record
 from fleet.text.screening import one_line
 
@@ -36,10 +36,14 @@ def _records(
         raise UsageError("say `fleet records`, or `fleet records show N`")
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
+        passes = records.passes(workspace, who)
         if number:
-            _tell(*recording.show(workspace, who, number), as_json=as_json)
+            if number > len(passes):
+                raise NoError(f"{who} has no record {number}; `fleet records` lists them")
+            _tell(passes[number - 1], as_json=as_json)
             return
-        found, waits = recording.listed(workspace, who, since), recording.waiting(workspace, who)
+        found = [each for each in reversed(passes) if each.record.at >= since]
+        waits = records.deferred(workspace, who)
         if as_json:
             rows = [_as_json(each) for each in found]
             deferred = [{"session": each.session, "at": each.at, "why": each.why} for each in waits]
@@ -51,7 +55,7 @@ def _records(
 def _as_json(found: Pass) -> dict[str, object]:
     record = found.record
     more = {"number": found.number, "usd": found.usd, "undone": found.undone, "saved": record.saved}
-    return recording.as_found(record, with_raw=False) | more | {"told": record.told()}
+    return record.as_found(with_raw=False) | more | {"told": record.told()}
 
 
 def _list(found: list[Pass], waits: list[Record], since: str) -> None:
@@ -77,10 +81,10 @@ def _cost(found: Pass) -> str:
     return "cost not known" if found.usd is None else f"${found.usd:.2f}"
 
 
-def _tell(found: Pass, drawn: list[Drawn], *, as_json: bool) -> None:
-    record = found.record
+def _tell(found: Pass, *, as_json: bool) -> None:
+    record, drawn = found.record, records.drawn(found.record)
     if as_json:
-        lines = [{"line": each.number, "text": each.text} for each in drawn]
+        lines = [{"line": at, "text": text} for at, text in drawn]
         output.say_json(output.cleaned(_as_json(found) | {"raw": record.raw, "drawn_lines": lines}))
         return
     tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
@@ -92,7 +96,7 @@ def _tell(found: Pass, drawn: list[Drawn], *, as_json: bool) -> None:
         rows += [f"    not {why}" for why in each.skipped]
     if record.drawn:
         rows.append(f"  drawn from {record.transcript}{'' if drawn else ', which is gone'}:")
-        rows += [f"    {each.number:>6}  {each.text}" for each in drawn]
+        rows += [f"    {at:>6}  {text}" for at, text in drawn]
     rows += ["  answer:", *(f"    {row}" for row in record.raw.splitlines())] if record.raw else []
     output.say("\n".join(output.cleaned(rows)))
 

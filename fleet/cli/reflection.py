@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fleet.app import consolidating, recording, session_end
+from fleet.app import consolidating, session_end
 from fleet.app.session_end import Reflected
 from fleet.cli import output
 from fleet.cli.output import counted, note, say
@@ -174,7 +174,7 @@ def _plan_told(each: Reflected) -> str:
 def _as_found(each: Reflected) -> dict[str, object]:
     found: dict[str, object] = {"session": each.session, "told": each.told(), "deferred": each.is_deferred}
     if each.record is not None:
-        found["record"] = recording.as_found(each.record)
+        found["record"] = each.record.as_found()
     if each.plan is not None:
         found["lessons"] = [
             {"text": it.lesson.text, "by": it.lesson.by, "line": it.lesson.line, "same": it.same}

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.app import reviewing, trusting
-from fleet.app.reviewing import Answered, Asked
-from fleet.app.trusting import Changes, Waiting
+from fleet.app import reviewing
+from fleet.app.reviewing import Answered, Asked, Changes, Waiting
 from fleet.cli import output
 from fleet.cli.output import counted
 from fleet.model.errors import NoError, UsageError
@@ -56,9 +55,9 @@ def _review(
             who = output.agent_in(workspace, agent)
             _tell_answered([_answered(workspace, who, each) for each in answers], as_json=as_json)
             return
-        pairs, held = reviewing.asked(workspace), trusting.waiting(workspace)
+        pairs, held = reviewing.asked(workspace), reviewing.waiting(workspace)
         if as_json:
-            told = [*map(trusting.as_json, held), *map(_as_json, pairs)]
+            told = [*map(reviewing.as_json, held), *map(_as_json, pairs)]
             output.say_json({"pairs": output.cleaned(told)})
             return
         for each in held:
@@ -100,13 +99,13 @@ def _as_json(asked: Asked) -> dict[str, object]:
 
 def _held_rows(held: Waiting) -> list[str]:
     """Return a question about what is left out here, as it is answered by its name."""
-    shown = held.lessons[: trusting.SHOWN_MAX]
+    shown = held.lessons[: reviewing.SHOWN_MAX]
     more = len(held.lessons) - len(shown)
     return [
         f"{held.name}  {held.told}",
         *(f"  {each}  {output.cleaned(text)}" for each, text in shown),
         *([f"  and {more:,} more: --json"] if more else []),
-        f"  left out here until you say: fleet review --answer {held.name}={'|'.join(trusting.ANSWERS)}",
+        f"  left out here until you say: fleet review --answer {held.name}={'|'.join(reviewing.ANSWERS_TO_LEFT_OUT)}",
     ]
 
 
@@ -197,7 +196,7 @@ def _block(
     """
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent)
-        done = trusting.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
+        done = reviewing.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
         if as_json:
             output.say_json(output.cleaned(_block_as_json(done, dry_run=dry_run)))
             return
@@ -209,7 +208,7 @@ def _block(
 def _unblock(name: Name, as_json: output.Json = False, directory: output.Directory = "") -> None:
     """Let a writer count again that was blocked here."""
     with output.opened(directory) as workspace:
-        done = trusting.unblock(workspace, name)
+        done = reviewing.unblock(workspace, name)
         if as_json:
             output.say_json(output.cleaned(_block_as_json(done, dry_run=False)))
             return
@@ -226,9 +225,9 @@ def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:
         if dry_run
         else f"{done.name} is blocked here{since}; `fleet unblock {done.name}` undoes it",
         _sum_of(done),
-        *(f"    {each}  {output.cleaned(text)}" for each, text in list(done.gone.items())[: trusting.SHOWN_MAX]),
+        *(f"    {each}  {output.cleaned(text)}" for each, text in list(done.gone.items())[: reviewing.SHOWN_MAX]),
     ]
-    if (more := len(done.gone) - trusting.SHOWN_MAX) > 0:
+    if (more := len(done.gone) - reviewing.SHOWN_MAX) > 0:
         rows.append(f"    and {more:,} more: --json")
     verb = "would leave" if dry_run else "left"
     rows += [f"  {verb} {agent}'s memory.md: {output.cleaned(row)}" for agent, _, row in done.left]
