@@ -18,8 +18,8 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from fleet.app import consolidating, guarding, learning, reflecting, reviewing, tidying, undoing
-from fleet.app.learning import Correction
 from fleet.app.reviewing import Asked
+from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
 from fleet.reflect import inbox, notes, promotion
@@ -34,26 +34,13 @@ from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
 from fleet.text.similarity import ALIKE_MIN, near
 
-__all__ = [
-    "HANDLERS",
-    "KINDS",
-    "Decided",
-    "Handler",
-    "Listing",
-    "approve",
-    "gather",
-    "keep_up",
-    "listing",
-    "reject",
-    "undo",
-]
-
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
 _FIELD = "inbox"
 """Name of the field of a run that says what it decided, of which item."""
 _DIFF_LINES_MAX = 200
 _FOUND_MAX = 5
+_GONE = "it waits no more where it arose: it was decided there, or is not true any more"
 
 
 class Handler(NamedTuple):
@@ -133,12 +120,20 @@ def gather(workspace: Workspace) -> list[Entry]:
         return []
     _finish(workspace)
     owner = workspace.replicas().default_agent or here[0]
-    _mirror(workspace, owner, ("merge", "contradiction"), [_of_pair(each) for each in reviewing.asked(workspace)])
-    _mirror(workspace, owner, ("bulk",), [_of_held(each) for each in reviewing.waiting(workspace)])
+    waits = inbox.waiting(workspace, inbox.agents(workspace))
+
+    def mirrored(agent: str, *kinds: str) -> list[Entry]:
+        own = [each for each in waits if each.agent == agent and each.item.kind in kinds]
+        return [each for each in own if "what" not in each.item.body]
+
+    pairs = [_of_pair(each) for each in reviewing.asked(workspace)]
+    _mirror(workspace, owner, pairs, mirrored(owner, "merge", "contradiction"))
+    _mirror(workspace, owner, [_of_held(each) for each in reviewing.waiting(workspace)], mirrored(owner, "bulk"))
     for agent in here:
-        waits = promotion.standing(workspace, agent).waiting
-        _mirror(workspace, agent, ("promotion",), [_of_promotion(workspace, each) for each in waits])
-    _mirror_rows(workspace, owner)
+        said = [_of_promotion(workspace, each) for each in promotion.standing(workspace, agent).waiting]
+        _mirror(workspace, agent, said, mirrored(agent, "promotion"))
+    rows = [each for each in waits if each.item.body.get("what") == consolidating.WHAT]
+    _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
     gone = [each for agent in inbox.agents(workspace) for each in inbox.expire(workspace, agent)]
     for each in gone:
         if (handler := _handler(each.item)) is not None and handler.reject is not None and each.item.kind == "skill":
@@ -173,34 +168,15 @@ def _finish(workspace: Workspace) -> None:
                 inbox.decide(workspace, entry.agent, [Decision(id=id_, said=how, did=run.told, run=run.id)])
 
 
-def _mirror(workspace: Workspace, agent: str, kinds: Sequence[str], items: Sequence[Item]) -> None:
-    """Put in what waits elsewhere, and close what waits there no more."""
-    wanted = {inbox.item_id(each.kind, each.key) for each in items}
-    known = [each for each in inbox.waiting(workspace, [agent]) if each.item.kind in kinds]
-    mirrored = {each.item.id: each for each in known if "what" not in each.item.body}
-    if fresh := [each for each in items if inbox.item_id(each.kind, each.key) not in mirrored]:
+def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iterable[Entry], why: str = _GONE) -> None:
+    """Put in what waits elsewhere, and close what is known here and waits there no more."""
+    wanted = {inbox.item_id(each.kind, each.key): each for each in items}
+    open_ = {each.item.id: each for each in known}
+    if fresh := [each for id_, each in wanted.items() if id_ not in open_]:
         inbox.put_all(workspace, agent, fresh)
-    if over := [each for each in mirrored if each not in wanted]:
-        why = "it waits no more where it arose: it was decided there, or is not true any more"
-        inbox.decide(workspace, agent, [Decision(id=each, said="elsewhere", why=why) for each in over])
-
-
-def _mirror_rows(workspace: Workspace, agent: str) -> None:
-    """Put in the rows that wait for AGENTS.md in the scratchpad, and close those that a person took out there."""
-    rows = consolidating.waiting(workspace)
-    known = [each for each in inbox.waiting(workspace, inbox.agents(workspace), "promotion") if _is_row(each.item)]
-    waits = {each.item.id for each in known}
-    wanted = {inbox.item_id(each.kind, each.key): each for each in rows}
-    if fresh := [each for id_, each in wanted.items() if id_ not in waits]:
-        inbox.put_all(workspace, agent, fresh)
-    for each in known:
-        if each.item.id not in wanted:
-            why = "it stands no more under Ready to Promote"
-            inbox.decide(workspace, each.agent, [Decision(id=each.item.id, said="elsewhere", why=why)])
-
-
-def _is_row(item: Item) -> bool:
-    return item.body.get("what") == consolidating.WHAT
+    for id_, each in open_.items():
+        if id_ not in wanted:
+            inbox.decide(workspace, each.agent, [Decision(id=id_, said="elsewhere", why=why)])
 
 
 def _of_pair(asked: Asked) -> Item:

@@ -8,11 +8,10 @@ import msgspec
 
 from fleet.app import observing
 from fleet.app.finding import find
-from fleet.learn import corrections, discoveries, editing, private, signals
+from fleet.learn import corrections, discoveries, editing, private
 from fleet.learn.corrections import Correction, Logged, Stated
 from fleet.learn.discoveries import Finding
 from fleet.learn.editing import Change
-from fleet.learn.signals import Waiting
 from fleet.model import edits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -26,35 +25,6 @@ from fleet.store import runs
 from fleet.store.runs import Field, Noted
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, TURNS, near
-from fleet.text.telling import ASK_FOR_MORE, is_routine
-
-__all__ = [
-    "Changed",
-    "Correction",
-    "Edited",
-    "Finding",
-    "History",
-    "Logged",
-    "Shown",
-    "Stated",
-    "Waiting",
-    "advice",
-    "correct",
-    "discover",
-    "dismiss",
-    "edit",
-    "feedback",
-    "find",
-    "history",
-    "merge",
-    "restore",
-    "retire",
-    "retract",
-    "show",
-    "state_lesson",
-    "unmerge",
-    "waiting",
-]
 
 
 class Changed(NamedTuple):
@@ -89,13 +59,6 @@ class Edited(NamedTuple):
     secrets: tuple[str, ...]
     twins: list[str]
     is_private: bool
-
-
-class History(NamedTuple):
-    """A record's fields: the value of each, and when and by whom it was set."""
-
-    id: str
-    fields: dict[str, dict[str, Any]]
 
 
 class Shown(NamedTuple):
@@ -200,19 +163,6 @@ def state_lesson(
     return done
 
 
-def waiting(workspace: Workspace, agent: str, session: str = "", *, everything: bool = False) -> list[Waiting]:
-    """Return the entries whose lesson is still asked for; of one session, when it is named.
-
-    With ``everything`` also failed commands, and what was dismissed.
-    """
-    return signals.waiting(workspace, agent, session, everything=everything)
-
-
-def dismiss(workspace: Workspace, agent: str, prefix: str) -> list[Waiting]:
-    """Ask no more for the lesson of an entry, or of all that wait with ``prefix`` "". They stay, and can be stated."""
-    return signals.dismiss(workspace, agent, prefix)
-
-
 def discover(workspace: Workspace, agent: str, told: Finding, session: str = "") -> tuple[Discovery, bool]:
     """Log a discovery; return it, and whether it was new.
 
@@ -225,11 +175,6 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
         said = f"Workaround: {entry.problem} — {entry.solution}"
         observing.noted(workspace, agent, session, "workaround", said)
     return entry, is_new
-
-
-def advice(entry: Discovery) -> str:
-    """Return what would make it a better discovery, in a sentence; "" for nothing."""
-    return ASK_FOR_MORE.format(id=entry.id) if is_routine(entry.solution) else ""
 
 
 def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
@@ -274,14 +219,14 @@ def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
     }
 
 
-def history(workspace: Workspace, prefix: str) -> History:
-    """Return who set which field of a record, and when.
+def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the id of a record, and of each of its fields the value, and when and by whom it was set.
 
     Raises:
         NoError: no lesson begins like that, or more than one.
     """
     known = find(workspace, prefix)
-    return History(known.id, editing.history(known))
+    return known.id, editing.history(known)
 
 
 def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
@@ -303,17 +248,12 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
     with runs.noting(workspace, agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
         done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
         noted.told = f"retired {done.pattern.id}"
-        noted.retired = _changed(done)
+        noted.retired = [done.pattern.id, *done.others]
         from fleet.app import reflecting
 
         for each in agents:
             reflecting.take_out_retired(workspace, each)
     return done
-
-
-def _changed(done: Changed) -> list[str]:
-    """Return the ids of the records that were turned."""
-    return [done.pattern.id, *done.others]
 
 
 def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
@@ -326,7 +266,7 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
         done = _turned(
             workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
         )
-        noted.told, noted.lessons = f"restored {done.pattern.id}", _changed(done)
+        noted.told, noted.lessons = f"restored {done.pattern.id}", [done.pattern.id, *done.others]
     return done
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet.app import learning
-from fleet.app.learning import Correction, Logged
 from fleet.hosts import sessions, transcripts
+from fleet.learn.corrections import Correction, Logged
 from fleet.model.errors import UsageError
 from fleet.reflect import rules
 from fleet.reflect.rules import Proposal

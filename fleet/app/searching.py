@@ -11,7 +11,7 @@ from fleet.learn import counting, journal, mutations
 from fleet.learn.corrections_md import parse_log
 from fleet.learn.mutations import Declared, Open, Proposal
 from fleet.recall import search as recall
-from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section
+from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section, render
 from fleet.reflect import exposure
 from fleet.store import consent, semantic
 from fleet.store.workspace import Workspace
@@ -19,6 +19,8 @@ from fleet.text import markdown
 from fleet.text.dates import WHEN
 
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
+
+__all__ = ["Answer", "Embedding", "Handover", "agree_to_embed", "declare", "embedding", "handover", "render", "search"]
 
 _NARROWED = 200
 _ORACLE, _ORACLE_HITS = "M7", 5

@@ -18,11 +18,11 @@ import msgspec
 
 from fleet.app import consolidating, inbox, learning, reflecting, session_end, sharing, starting, tidying
 from fleet.app.hearing import PROMOTED, opened
-from fleet.app.learning import Correction
 from fleet.app.session_end import Reflected
 from fleet.hosts import local
 from fleet.hosts.calls import GUEST, Call
 from fleet.learn import mutations
+from fleet.learn.corrections import Correction
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.recall.wording import counted
 from fleet.reflect import consolidation, memory_md, records

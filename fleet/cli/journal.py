@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 from fleet.app import searching
-from fleet.app.searching import Handover
+from fleet.app.searching import Answer, Handover, render
 from fleet.cli import output
 from fleet.learn import journal as log
 from fleet.learn import mutations
 from fleet.learn.mutations import Declared, Open, Proposal
 from fleet.model.errors import DiskError, UsageError
-from fleet.recall.search import Answer, render
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
 

@@ -289,8 +289,7 @@ def _edit(
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened(directory) as workspace:
         if not said:
-            found = learning.history(workspace, pattern)
-            _tell_history(found.id, found.fields, as_json=as_json)
+            _tell_history(*learning.history(workspace, pattern), as_json=as_json)
             return
         done = learning.edit(workspace, output.agent_in(workspace, agent), pattern, said)
         if as_json:

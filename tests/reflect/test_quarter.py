@@ -15,7 +15,7 @@ import pytest
 
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
-from fleet.app.learning import Correction
+from fleet.learn.corrections import Correction
 from fleet.reflect import agents_md, consolidation, inbox, migration, records, scratchpad, topics
 from fleet.store import runs
 from tests.reflect import quarter
