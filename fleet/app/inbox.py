@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from fleet.app import consolidating, guarding, learning, reflecting, reviewing, tidying, undoing
+from fleet.app import consolidating, learning, reflecting, reviewing, starting, tidying, undoing
 from fleet.app.reviewing import Asked
 from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, UsageError
@@ -468,7 +468,7 @@ def _row_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
 
 
 def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    done = guarding.guard(workspace, _body(entry, "lesson"), _body(entry, "decision") or "ask")
+    done = starting.guard(workspace, _body(entry, "lesson"), _body(entry, "decision") or "ask")
     return f"{done.id} guards {done.trigger}: {done.decision}", _latest(workspace, ["guard"])
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from crdt import clock
-from fleet.app import guarding, learning, pages, reflecting
+from fleet.app import learning, pages, reflecting, starting
 from fleet.app.finding import find
 from fleet.learn import private
 from fleet.learn.counting import reconcile_all
@@ -226,7 +226,7 @@ def _follow(workspace: Workspace) -> None:
     workspace.db.refresh()
     for agent in workspace.agents_here():
         reflecting.take_out_retired(workspace, agent)
-    guarding.make_ready(workspace)
+    starting.make_guards_ready(workspace)
     pages.write_page(workspace)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from fleet.app import guarding, reflecting
+from fleet.app import reflecting, starting
 from fleet.app.finding import find
 from fleet.learn import corrections, discoveries, private
 from fleet.model import edits, names
@@ -318,7 +318,7 @@ def _keep_apart(workspace: Workspace, agent: str, field: Field, told: _Told) -> 
 
 
 def _guard(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:  # noqa: ARG001 - as all of them
-    guarding.put_back(workspace, field.id, str(field.after or ""))
+    starting.put_guard_back(workspace, field.id, str(field.after or ""))
     told.did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import finding, moving, pages, past, reflecting, searching, setup, sharing, starting, status
+from fleet.app import finding, moving, pages, reflecting, searching, setup, sharing, starting, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
@@ -168,7 +168,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
         if take_in or typer.confirm(f"Take in {lessons} from {told}{more}?", default=True):
             done = moving.import_files(workspace, agent, kept)
             say(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {told}{more}")
-    if found := past.proposals(workspace, agent, [], 30).proposals:
+    if found := moving.proposals(workspace, agent, [], 30).proposals:
         say(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
 
 

@@ -83,7 +83,7 @@ GROUPS = {
         "install": "hosts",
         "uninstall": "hosts",
         "import": "moving",
-        "config": "config",
+        "config": "hosts",
         "completion": "hosts",
         "hook": "hosts",
         "help": "help",

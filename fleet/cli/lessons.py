@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import finding, guarding, learning, reflecting, reviewing, starting
+from fleet.app import finding, learning, reflecting, reviewing, starting
 from fleet.cli import output
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
@@ -410,12 +410,12 @@ def _guard(
     """Let a lesson stop the step that it is about, or put it to a person. Decided here, and for this machine alone."""
     with output.opened(directory) as workspace:
         if pattern and decision == "off":
-            gone = guarding.lift(workspace, pattern)
+            gone = starting.lift_guard(workspace, pattern)
             output.tell({"lifted": gone}, f"{', '.join(gone)} guards nothing any more", as_json=as_json)
             return
         if pattern:
-            guarding.guard(workspace, pattern, decision, until)
-        found = [output.cleaned(each._asdict()) for each in guarding.guards(workspace)]
+            starting.guard(workspace, pattern, decision, until)
+        found = [output.cleaned(each._asdict()) for each in starting.guards(workspace)]
         rows = [
             f"{each['decision']:<5} {each['until'] or 'no end':<11} {each['trigger']}: "
             f"{each['lesson'] or each['id'] + ' is retired or gone, and guards nothing'}"

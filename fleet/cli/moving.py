@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.app import moving, pages, past
+from fleet.app import moving, pages
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.learn.importer import Imported, Piece
@@ -50,7 +50,7 @@ def _import(
     if from_transcripts:
         with output.opened(directory) as workspace:
             who = output.agent_in(workspace, agent)
-            found = past.proposals(workspace, who, paths or [], days)
+            found = moving.proposals(workspace, who, paths or [], days)
             _propose(workspace, who, found, "" if dry_run else accepted, asks=not dry_run, as_json=as_json)
         return
     with output.opened(directory) as workspace:
@@ -140,7 +140,9 @@ def _piece(each: Piece) -> dict[str, Any]:
     return {name: output.cleaned(value) for name, value in found.items()}
 
 
-def _propose(workspace: Workspace, agent: str, found: past.Past, accepted: str, *, asks: bool, as_json: bool) -> None:
+def _propose(
+    workspace: Workspace, agent: str, found: moving.Proposals, accepted: str, *, asks: bool, as_json: bool
+) -> None:
     """Show what past sessions propose, and log what is accepted of it, now or by who sits at the terminal."""
     for trouble in found.troubles:
         note(f"a transcript was left out, or a part of it: {trouble}")
@@ -148,8 +150,8 @@ def _propose(workspace: Workspace, agent: str, found: past.Past, accepted: str, 
         _tell_proposals(found)
         if asks and not accepted and found.proposals and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
-    chosen = past.chosen(found.proposals, accepted)
-    logged = [(each, past.accept(workspace, agent, each)) for each in chosen]
+    chosen = moving.chosen(found.proposals, accepted)
+    logged = [(each, moving.log_proposal(workspace, agent, each)) for each in chosen]
     if as_json:
         rows = [output.cleaned({"number": at, **each._asdict()}) for at, each in enumerate(found.proposals, 1)]
         done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
@@ -161,7 +163,7 @@ def _propose(workspace: Workspace, agent: str, found: past.Past, accepted: str, 
         note("nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards")
 
 
-def _tell_proposals(found: past.Past) -> None:
+def _tell_proposals(found: moving.Proposals) -> None:
     for number, each in enumerate(found.proposals, 1):
         often = f", {each.times} times" if each.times > 1 else ""
         say(f"{number:>3}  {each.kind:<12} {output.cleaned(each.text)}")
