@@ -192,7 +192,7 @@ def findings(workspace: Workspace, agent: str) -> Iterator[Finding]:
 
 
 def reflect(
-    workspace: Workspace, agent: str, path: Path, *, is_trial: bool = False, by_hand: bool = False, run: str = ""
+    workspace: Workspace, agent: str, path: Path, *, is_trial: bool = False, by_hand: bool = False
 ) -> Reflected:
     """Reflect on the session of a transcript.
 
@@ -202,7 +202,6 @@ def reflect(
         path: of the transcript.
         is_trial: say what would be done; nobody is asked but the rules, and nothing is written.
         by_hand: a person wants it: also where an earlier pass came to nothing, or was undone.
-        run: of a pass that a crash left; "" for a new one.
 
     Raises:
         BusyError: another process reflects on this session.
@@ -215,20 +214,20 @@ def reflect(
     try:
         with workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0):
             runs.recover(workspace)
-            return _reflected(workspace, agent, session, run, by_hand=by_hand)
+            return _reflected(workspace, agent, session, by_hand=by_hand)
     except BusyError as why:
         raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
 
 
-def _reflected(workspace: Workspace, agent: str, session: Session, run: str, *, by_hand: bool) -> Reflected:
+def _reflected(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> Reflected:
     began = time.monotonic()
     lines = records.read(workspace, agent)
     key = _key(session)
     if why := _done_already(workspace, agent, lines, key, by_hand=by_hand):
         return Reflected(session.id, why=why)
-    open_run = _open_run(lines, key)
+    left = _answered(lines, key)
     day = workspace.wall()[:10].replace("-", "")
-    run = open_run or f"{KIND}-{day}-{key}{_again(lines, key)}"
+    run = left.run if left is not None else f"{KIND}-{day}-{key}{_again(lines, key)}"
     who, note = chosen(workspace), ""
     if named := unagreed(workspace):
         who = RULES
@@ -241,8 +240,9 @@ def _reflected(workspace: Workspace, agent: str, session: Session, run: str, *, 
     record = msgspec.structs.replace(
         record, left_out="; ".join(filter(None, [made.left_out.rstrip("."), session.trouble]))
     )
-    answer = _answer_of(lines, open_run)
-    if answer is None:
+    if left is not None:
+        answer = Answer(left.raw, "", left.usd, left.tokens_in, left.tokens_out, left.model)
+    else:
         if deferred := _reserved(workspace, agent, record, lines):
             return deferred
         answer = _asked(workspace, agent, session, made, record)
@@ -340,18 +340,11 @@ def _again(lines: Sequence[Record], key: str) -> str:
     return f"-{times + 1}" if times else ""
 
 
-def _open_run(lines: Sequence[Record], key: str) -> str:
-    """Return the pass over this very content that a crash left after its answer; "" for none."""
+def _answered(lines: Sequence[Record], key: str) -> Record | None:
+    """Return the answer to this very content that is on record, and whose pass a crash ended; None for none."""
     ended = {each.run for each in lines if each.line == RAN}
-    answered = [each.run for each in lines if each.line == SETTLED and each.raw and _is_of(each.run, key)]
-    return next((run for run in reversed(answered) if run not in ended), "")
-
-
-def _answer_of(lines: Sequence[Record], run: str) -> Answer | None:
-    known = next((each for each in lines if run and each.run == run and each.line == SETTLED and each.raw), None)
-    if known is None:
-        return None
-    return Answer(known.raw, "", known.usd, known.tokens_in, known.tokens_out, known.model)
+    known = (each for each in reversed(lines) if each.line == SETTLED and each.raw and _is_of(each.run, key))
+    return next((each for each in known if each.run not in ended), None)
 
 
 def _reserved(workspace: Workspace, agent: str, record: Record, lines: Sequence[Record]) -> Reflected | None:

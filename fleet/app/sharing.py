@@ -149,15 +149,10 @@ def exchange(workspace: Workspace, agent: str) -> Synced:
 
     Where there is none, or sharing is paused, nothing is done, and ``Synced.why`` says so.
     """
-    if held := workspace.state.paused(workspace.wall()):
-        return Synced(why=f"sharing is paused {held}")
-    _take_seat(workspace, agent)
-    try:
-        remote = clan_remote(workspace)
-    except UsageError as unconfirmed:
-        return Synced(why=str(unconfirmed))
+    remote, why = _remote_or_why(workspace)
     if remote is None:
-        return Synced(why="no remote is named")
+        return Synced(why=why)
+    _take_seat(workspace, agent)
     with _alone(workspace):
         return synced(workspace, remote)
 
@@ -167,14 +162,9 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
 
     Where there is none, or sharing is paused, nothing is done, and ``Synced.why`` says so.
     """
-    if held := workspace.state.paused(workspace.wall()):
-        return Synced(why=f"sharing is paused {held}")
-    try:
-        remote = clan_remote(workspace)
-    except UsageError as unconfirmed:
-        return Synced(why=str(unconfirmed))
+    remote, why = _remote_or_why(workspace)
     if remote is None:
-        return Synced(why="no remote is named")
+        return Synced(why=why)
     _take_seat(workspace, agent)
     with _alone(workspace):
         done = fetch_from(workspace, remote, _hooks(workspace, []))
@@ -189,6 +179,16 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
         discoveries_in=sum(each.startswith("d-") for each in done.came),
         put_back=tuple(done.put_back),
     )
+
+
+def _remote_or_why(workspace: Workspace) -> tuple[Remote | None, str]:
+    """Return the remote that somebody here agreed to; None where nobody may be asked now, and why."""
+    if held := workspace.state.paused(workspace.wall()):
+        return None, f"sharing is paused {held}"
+    try:
+        return clan_remote(workspace), "no remote is named"
+    except UsageError as unconfirmed:
+        return None, str(unconfirmed)
 
 
 def settle(workspace: Workspace, agent: str) -> Settled:
@@ -220,7 +220,7 @@ def synced(
     refused, done, promoted = workspace.db.refused_count(), Exchanged(), list[str]()
     if remote is None:
         promoted = _settled(workspace)
-        done.edition = _write_local_edition(workspace, always=compact)
+        done.edition = write_edition_here(workspace, always=compact)
     else:
         hooks = _hooks(workspace, promoted)
         rng = Random() if rng is None else rng  # noqa: S311 - it spreads out who asks when
@@ -363,17 +363,7 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 # --- pages and editions here ----------------------------------------------------------------------------------------
 
 
-def has_remote(workspace: Workspace) -> bool:
-    """Tell whether there is a clan to exchange with."""
-    return bool(_url(workspace))
-
-
-def write_edition_here(workspace: Workspace) -> bool:
-    """Write the joined files where there is nobody to exchange with; return whether they changed."""
-    return _write_local_edition(workspace, always=False)
-
-
-def _write_local_edition(workspace: Workspace, *, always: bool) -> bool:
+def write_edition_here(workspace: Workspace, *, always: bool = False) -> bool:
     """Write the joined files where nobody is asked: a small clan's are always whole. Shards stay as they are.
 
     They are not emptied, since no remote holds what they say: an edition that was never fetched covers nothing.

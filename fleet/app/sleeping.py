@@ -349,7 +349,7 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
 
 def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Join the shards into one edition, where nobody is asked; with a remote a sync does that."""
-    if is_trial or sharing.has_remote(workspace):
+    if is_trial or sharing.remote_shown(workspace):
         return Phase(name="", read="shards", left=("a sync joins them, with what the clan has",))
     is_written = sharing.write_edition_here(workspace)
     return Phase(name="", read="shards", changed=int(is_written), told="the edition was written" if is_written else "")
