@@ -7,7 +7,6 @@ A host waits for this, and loading a workspace would take longer than all of it:
 parts of a workspace that it needs. A database is opened after that, and only for a question, to name known lessons.
 """
 
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
@@ -33,7 +32,6 @@ _NEAREST_S = 1.5
 _QUOTE_CHARS_MAX = 1_000
 _TITLE_CHARS_MAX = 120
 _LESSON_CHARS_MAX = 240
-_REGISTER_BYTES_MAX = 1024 * 1024
 
 _INJECTED = ("fleet-", "hook_context", "(p-", ";p-", "; p-", "(d-", ";d-", "; d-")
 """Without one of these nothing of ours is in a prompt, and what takes it out need not be loaded."""
@@ -311,8 +309,7 @@ class _Ground:
     @property
     def is_read_only(self) -> bool:
         """Whether nobody may write here: an ephemeral folder, and no lease."""
-        register = local.read(str(self.root), "replica.toml", bytes_max=_REGISTER_BYTES_MAX)
-        return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
+        return local.is_read_only(str(self.root))
 
     def home(self, agent: str) -> Path:
         """Return the folder of one agent's own files."""

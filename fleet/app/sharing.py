@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -469,26 +468,6 @@ def _author(workspace: Workspace, url: str) -> Author:
     word = blake2b(told.encode(), digest_size=6, person=b"fleet").hexdigest()
     agreed = next(iter(workspace.state.agreed(consent.AUTHOR)), "")
     return Author(word, workspace.config.share.author or agreed, signing(workspace.root) if agreed else None)
-
-
-def is_author_settled(workspace: Workspace) -> bool:
-    """Return True where a person was asked in whose name commits are made, or the project says it."""
-    return bool(workspace.config.share.author or workspace.state.get("author_asked"))
-
-
-def author_of(workspace: Workspace) -> str:
-    """Return ``Name <address>`` as git knows the person here, "" where it does not."""
-    return identity(workspace.root)
-
-
-def origin(root: Path) -> str:
-    """Return the address of the ``origin`` of the project around a folder, "" where there is none."""
-    return guess_remote(root) or ""
-
-
-def shown(url: str) -> str:
-    """Return an address without what lets one in."""
-    return redact_url(url)
 
 
 def name_author(workspace: Workspace, named: str) -> str:

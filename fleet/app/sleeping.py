@@ -63,7 +63,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
         error: why it failed; nothing of it is half done.
     """
 
-    name: str
+    name: str = ""
     read: str = ""
     changed: int = 0
     told: str = ""
@@ -237,21 +237,21 @@ def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     read = counted(len(put_off), "session that was put off", "sessions that were put off")
     if is_trial:
         left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in put_off)
-        return Phase(name="", read=read, left=left)
+        return Phase(read=read, left=left)
     done = session_end.reflect_due(workspace)
     left = tuple(f"session {each.session}: {each.why}" for each in done if each.why)
     ran = [each for each in done if not each.why]
     said = f"reflected on {counted(len(ran), 'session', 'sessions')}" if ran else ""
-    return Phase(name="", read=read, changed=len(ran), told=said, left=left)
+    return Phase(read=read, changed=len(ran), told=said, left=left)
 
 
 def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Look for what came up in three separate sessions or more."""
     if is_trial:
-        return Phase(name="", read="observations", left=("what recurs is told when it is done: fleet inbox",))
+        return Phase(read="observations", left=("what recurs is told when it is done: fleet inbox",))
     done = consolidating.reflect(workspace, agent)
     number = len(done.rows) + len(done.promoted) + done.compressed
-    return Phase(name="", read=f"observations ({done.mode})", changed=number, told=done.told(), left=done.left)
+    return Phase(read=f"observations ({done.mode})", changed=number, told=done.told(), left=done.left)
 
 
 def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
@@ -259,22 +259,22 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     gates = consolidating.check(workspace, agent)
     # A lock that a crash left is no closed gate: who consolidates tells a dead holder from a living one.
     if gates.trouble or not gates.is_time or gates.sessions < consolidation.SESSIONS_MIN:
-        return Phase(name="", read="the gates", left=(f"a gate is closed: {gates.told()}",))
+        return Phase(read="the gates", left=(f"a gate is closed: {gates.told()}",))
     shown = consolidating.consolidate(workspace, agent, dry_run=True)
     plan = shown.plan
     number = len(plan.added) + len(plan.merged) if plan is not None else 0
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
     read, diff = f"daily logs, {counted(total, 'topic', 'topics')}", tuple(shown.diff.splitlines())
     if is_trial:
-        return Phase(name="", read=read, changed=number, told=shown.told(), diff=diff)
+        return Phase(read=read, changed=number, told=shown.told(), diff=diff)
     if number > (most := tidying.cap(workspace, total)):
         left = _put_aside(workspace, agent, f"Consolidating would change {number:,} topics", most, shown.diff)
-        return Phase(name="", read=read, left=(left,))
+        return Phase(read=read, left=(left,))
     try:
         done = consolidating.consolidate(workspace, agent)
     except BusyError as why:
-        return Phase(name="", read=read, left=(str(why),))
-    return Phase(name="", read=read, changed=number if done.run else 0, told=done.told(), diff=diff)
+        return Phase(read=read, left=(str(why),))
+    return Phase(read=read, changed=number if done.run else 0, told=done.told(), diff=diff)
 
 
 def _put_aside(workspace: Workspace, agent: str, title: str, most: int, diff: str) -> str:
@@ -301,7 +301,6 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     number = done.report.changes if done.run or is_trial else 0
     read = counted(done.report.total_scanned, "note", "notes")
     return Phase(
-        name="",
         read=read,
         changed=number + done.report.dreamed_accepted,
         told=tidying.told(done.report),
@@ -317,7 +316,7 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     read = counted(len(won), "mutation that worked", "mutations that worked")
     if is_trial:
         left = ("which lessons enter a memory is told when it is done",)
-        return Phase(name="", read=read, changed=len(won), told="; ".join(texts), left=left)
+        return Phase(read=read, changed=len(won), told="; ".join(texts), left=left)
     before = set(runs.ids(workspace)) if won else set()
     for each, text in zip(won, texts, strict=True):
         source = f"mutation {each.code} ({each.name}) {each.id}"
@@ -331,7 +330,7 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
         tuple(each for each in runs.ids(workspace) if each not in before and each.startswith("correct-")) if won else ()
     )
     what = f"{counted(len(won), 'mutation', 'mutations')} logged, {noted.told}"
-    return Phase(name="", read=read, changed=len(said), told=what if said else "", diff=tuple(said), runs=made)
+    return Phase(read=read, changed=len(said), told=what if said else "", diff=tuple(said), runs=made)
 
 
 def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
@@ -344,27 +343,27 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
     fresh = {each.item.id for each in waiting.waiting(workspace, workspace.agents_here())} - before
     more = f"{counted(len(fresh), 'thing', 'things')} more to decide: fleet inbox" if fresh else ""
     read = counted(len(found.groups), "cluster", "clusters")
-    return Phase(name="", read=read, changed=len(fresh), told=more, left=waits)
+    return Phase(read=read, changed=len(fresh), told=more, left=waits)
 
 
 def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Join the shards into one edition, where nobody is asked; with a remote a sync does that."""
     if is_trial or sharing.remote_shown(workspace):
-        return Phase(name="", read="shards", left=("a sync joins them, with what the clan has",))
+        return Phase(read="shards", left=("a sync joins them, with what the clan has",))
     is_written = sharing.write_edition_here(workspace)
-    return Phase(name="", read="shards", changed=int(is_written), told="the edition was written" if is_written else "")
+    return Phase(read="shards", changed=int(is_written), told="the edition was written" if is_written else "")
 
 
 def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Render what is read: the clan's page, and what lies ready for the next session."""
     if is_trial:
-        return Phase(name="", read="pages", left=("they are rendered when something changed",))
+        return Phase(read="pages", left=("they are rendered when something changed",))
     done = sharing.settle(workspace, agent)
     made = [each for each in workspace.agents_here() if not starting.is_ready(workspace, each)]
     for each in made:
         starting.session_start(workspace, each)
     said = ["patterns.md"] if done.page else []
-    return Phase(name="", read="pages", changed=len(said), told=f"rendered {', '.join(said)}" if said else "")
+    return Phase(read="pages", changed=len(said), told=f"rendered {', '.join(said)}" if said else "")
 
 
 _Act = Callable[[Workspace, str, bool], Phase]

@@ -14,6 +14,7 @@ from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.model.errors import FleetError, UsageError
 from fleet.share import notices
+from fleet.share.git import guess_remote, identity, redact_url
 from fleet.share.outgoing import Outgoing
 from fleet.store import config, homes
 from fleet.store import doctor as findings
@@ -70,7 +71,7 @@ def _init(
     if _is_asked() and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
-    if remote == "origin" and not (remote := sharing.origin(root)):
+    if remote == "origin" and not (remote := guess_remote(root) or ""):
         raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
     made = setup.found(root, named, remote, branch, home or _another_home(root), ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
@@ -129,8 +130,8 @@ def _ask_remote(root: Path) -> str:
     """Return the remote that a person wants to share through; "" for none, or where one is named."""
     if config.load(root / config.FILE_NAME).share.remote:
         return ""
-    if (found := sharing.origin(root)) and typer.confirm(
-        f"Share lessons through {sharing.shown(found)}, on a branch `fleet` of its own?", default=True
+    if (found := guess_remote(root)) and typer.confirm(
+        f"Share lessons through {redact_url(found)}, on a branch `fleet` of its own?", default=True
     ):
         return found
     return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
@@ -138,8 +139,10 @@ def _ask_remote(root: Path) -> str:
 
 def _offer_author(workspace: Workspace, named: str) -> None:
     """Settle once in whose name commits are made; where nobody is asked it is nobody's."""
-    if not named and _is_asked() and workspace.config.share.remote and not sharing.is_author_settled(workspace):
-        if not (known := sharing.author_of(workspace)):
+    share = workspace.config.share
+    is_settled = share.author or workspace.state.get("author_asked")
+    if not named and _is_asked() and share.remote and not is_settled:
+        if not (known := identity(workspace.root)):
             return
         is_named = typer.confirm(f"Commit lessons as {known}? Everybody who reads the branch sees it", default=True)
         named = "git" if is_named else "none"

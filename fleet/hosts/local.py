@@ -293,3 +293,9 @@ def forget_heard(root: str, session: str) -> None:
             os.unlink(path_of(root, _HEARD, _file_of(session)))
         except OSError:
             return
+
+
+def is_read_only(root: str) -> bool:
+    """Tell whether nobody may write here: an ephemeral folder, and no lease."""
+    register = read(root, "replica.toml", bytes_max=1024 * 1024)
+    return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
