@@ -138,14 +138,8 @@ def close_session(
 ) -> Closed:
     """Log what a session did, suggest or promote what has come up in several, and consolidate if the gates are open.
 
-    To do it twice adds nothing. A session in which nothing happened has no block.
-
-    Args:
-        workspace: where.
-        agent: whose session.
-        session: the host's id of it.
-        said: a reflection on it; None: what was observed is what there is.
-        told: the same as lines of a block.
+    To do it twice adds nothing. A session in which nothing happened has no block. What it did is what a reflection said
+    of it, or is told as lines of a block; without either what was observed is what there is.
     """
     if workspace.is_read_only:
         return Closed("", Reflected(scratchpad.SUGGEST))

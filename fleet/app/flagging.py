@@ -293,11 +293,7 @@ def unstated(call: Call) -> str:
 
 
 class _Ground:
-    """A workspace as far as a signal needs one: no configuration, no database, no replica; those take too long.
-
-    Args:
-        root: the folder with ``fleet.toml``.
-    """
+    """A workspace as far as a signal needs one: no configuration, no database, no replica; those take too long."""
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)

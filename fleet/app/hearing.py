@@ -55,12 +55,7 @@ TWICE_MS = 3_000
 
 
 def answer(call: Call, payload: Payload) -> Reply:
-    """Do what an event calls for; return what the agent is told, and the person beside it.
-
-    Args:
-        call: of the hook, with a workspace and an agent.
-        payload: what the host said.
-    """
+    """Do what an event calls for; return what the agent is told, and the person beside it."""
     reply = _answered(call, payload)
     if payload.event == "SessionStart" and payload.source != "compact":
         reply.note = _before_anything_is_logged(call) or _promoted_since(call) or reply.note
@@ -199,12 +194,7 @@ def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tupl
     """Return what this session starts with, and whether it is all of it.
 
     A host gives up on a hook that takes too long, and then the agent starts with nothing: part of it is better.
-
-    Args:
-        call: of the hook.
-        workspace: where.
-        since: the generation from which on lessons were new to this very session, whose context is lost; None for a
-            session that has not started yet.
+    ``since`` is the generation from which on lessons were new to this very session, where its context is lost.
     """
     from fleet.app import starting
 

@@ -88,14 +88,7 @@ class Listing(NamedTuple):
 
 
 def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int = SHOWN_MAX) -> Listing:
-    """Return what waits, the best-evidenced first, and note that a person was shown it.
-
-    Args:
-        workspace: where.
-        kind: only this kind.
-        agent: only this agent's inbox.
-        count: at most so many; 0: all.
-    """
+    """Return the best-evidenced of what waits (0: all), of a kind and agent if named, and note that it was shown."""
     if kind and kind not in KINDS:
         raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
     expired = [] if workspace.is_read_only else gather(workspace)
@@ -247,11 +240,7 @@ def find(workspace: Workspace, prefix: str) -> Entry:
 def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> Decided:
     """Do what an item proposes, if it is still true and still new.
 
-    Args:
-        workspace: where.
-        agent: who says so.
-        prefix: of the item's id.
-        answer: of a contradiction, which of the two holds: first or second.
+    The answer says which of two lessons that contradict each other holds: first or second.
 
     Raises:
         NoError: there is no such item; or it is not true, or not new any more, and waits no longer.

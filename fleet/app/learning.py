@@ -81,12 +81,7 @@ class Shown(NamedTuple):
 def correct(workspace: Workspace, agent: str, told: Correction, *, session: str = "", same: str = "") -> Logged:
     """Log one correction, durable before this returns; promote its lesson if this was the occurrence that it takes.
 
-    Args:
-        workspace: where.
-        agent: whose correction.
-        told: the correction, unscreened.
-        session: the host's session, if there is one.
-        same: id, or the unique beginning of one, of a lesson that this is another occurrence of.
+    With ``same``, the beginning of an id, it is another occurrence of that lesson.
 
     Raises:
         UsageError: a trigger that fits nothing.
@@ -141,15 +136,9 @@ def state_lesson(
 ) -> Stated:
     """State what a signal teaches, durable before this returns: from then on it counts like any correction.
 
-    Args:
-        workspace: where.
-        agent: whose log it is in.
-        entry: its id, or the beginning of it, with or without ``c-``.
-        pattern: the lesson, unscreened. "" with ``same``: that lesson's own words.
-        right: the correct approach, unscreened.
-        trigger: the step before which the lesson is shown, unscreened.
-        same: id, or the unique beginning of one, of a lesson that this is another occurrence of.
-        session: the host's session; the one in which the signal was flagged comes first.
+    The entry is named by the beginning of its id, with or without ``c-``. With ``same``, the beginning of an id, it is
+    another occurrence of that lesson, in its own words if the pattern is "". The session in which the signal was
+    flagged comes before the one that is named.
     """
     _check_trigger(trigger, "logged")
     known = find(workspace, same).id if same else ""

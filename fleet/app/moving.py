@@ -117,13 +117,9 @@ class Proposals(NamedTuple):
 
 
 def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: float) -> Proposals:
-    """Return what the host's past sessions of this project propose and was not accepted yet.
+    """Return what past sessions of this project, so many days back, propose and was not accepted yet.
 
-    Args:
-        workspace: of the project.
-        agent: whose log tells what was accepted.
-        paths: transcripts, or folders of them; none: those that the host keeps of this project.
-        days: how far back.
+    Read are the transcripts that are named, or in folders of them; without any those that the host keeps of it.
     """
     root = os.fspath(workspace.root)
     since_ms = workspace.world.wall_ms() - days * 86_400_000

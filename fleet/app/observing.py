@@ -49,15 +49,7 @@ class Observed(NamedTuple):
 
 
 def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: int = 0) -> Observed:
-    """Note one thing that happened; on the disk when this returns.
-
-    Args:
-        root: of the workspace: the main checkout's, in a worktree.
-        agent: whose session.
-        session: the host's id of it.
-        kind: of ``observations.KINDS``.
-        text: what happened.
-        at_ms: when, milliseconds since 1970; 0 for now.
+    """Note one thing of ``observations.KINDS`` that happened now or at ``at_ms``; on the disk when this returns.
 
     Raises:
         UsageError: no such kind, no words, or nothing can be written here.

@@ -234,13 +234,9 @@ def _follow(workspace: Workspace) -> None:
 
 
 def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str = "") -> list[tuple[str, str]]:
-    """Bring back every lesson that is out by the removes of one writer; return (id, words) of each.
+    """Bring back every lesson that is out by the removes of a replica or an agent; return (id, words) of each.
 
-    Args:
-        workspace: where.
-        agent: who says so.
-        removed_by: a replica, or an agent.
-        since: a day or a time: what the branch held of its removes then stays.
+    With ``since``, a day or a time, what the branch held of its removes then stays.
 
     Raises:
         UsageError: that is nobody's name, or no time.

@@ -196,12 +196,8 @@ def reflect(
 ) -> Reflected:
     """Reflect on the session of a transcript.
 
-    Args:
-        workspace: where.
-        agent: for whom.
-        path: of the transcript.
-        is_trial: say what would be done; nobody is asked but the rules, and nothing is written.
-        by_hand: a person wants it: also where an earlier pass came to nothing, or was undone.
+    A trial says what would be done: nobody is asked but the rules, and nothing is written. By hand it is done also
+    where an earlier pass came to nothing, or was undone.
 
     Raises:
         BusyError: another process reflects on this session.
@@ -394,12 +390,7 @@ def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Dige
 
 
 def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
-    """Reflect on what ended here; of several, one failing hinders no other.
-
-    Args:
-        workspace: where.
-        only: the host's id of one session, which has just ended; "" for all that are due.
-    """
+    """Reflect on what ended here, or on one session that just did; of several, one failing hinders no other."""
     if limits(workspace).is_off or workspace.is_read_only:
         return []
     root, done = os.fspath(workspace.root), list[Reflected]()
@@ -452,13 +443,9 @@ def _last_said(path: Path) -> str:
 
 
 def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> History:
-    """Return the sessions of the past that nobody reflected on yet, and what that may cost.
+    """Return the sessions of so many days that nobody reflected on yet, and what that may cost.
 
-    Args:
-        workspace: of the project.
-        agent: whose records tell what was done.
-        days: how far back.
-        paths: transcripts, or folders of them; none: those that hosts keep of this project.
+    Read are the transcripts that are named, or in folders of them; without any those that hosts keep of this project.
     """
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     ran = {each.run for each in records.read(workspace, agent) if each.line == RAN}

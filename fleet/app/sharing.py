@@ -127,11 +127,8 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool = False) -> Synced:
     """Bring this machine and the clan together, or, without a remote, this machine's files in order.
 
-    Args:
-        workspace: where.
-        agent: who syncs.
-        yes: a person agrees to the remote.
-        compact: editions are written whether they are due or not, and shards lose what they cover.
+    With ``yes`` a person agrees to the remote. To compact writes editions whether they are due or not, and shards lose
+    what they cover.
 
     Raises:
         ConsentNeededError: nobody agreed to the remote; nothing was sent.
@@ -208,13 +205,7 @@ def synced(
 ) -> Synced:
     """Exchange with one remote, or with nobody. The caller holds the workspace's sync lock, and has a replica.
 
-    Args:
-        workspace: where.
-        remote: whom with; None for nobody.
-        compact: as in ``sync``.
-        rng: draws how long to wait for others.
-        sleep: waits so many seconds.
-        monotonic: tells for how long an attempt went on, seconds.
+    The last three say how long to wait for others, how to wait, and how long an attempt went on.
     """
     refused, done, promoted = workspace.db.refused_count(), Exchanged(), list[str]()
     if remote is None:
@@ -426,11 +417,7 @@ def sizes(workspace: Workspace) -> dict[str, dict[str, int]]:
 
 
 def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
-    """Return the clan's remote, once somebody on this machine has agreed to it; None without one.
-
-    Args:
-        workspace: where.
-        yes: they agree now.
+    """Return the clan's remote, once somebody on this machine has agreed to it, or does with ``yes``; None without one.
 
     Raises:
         ConsentNeededError: nobody did.

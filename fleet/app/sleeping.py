@@ -93,13 +93,7 @@ class Slept(NamedTuple):
 
 
 def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str = "") -> Slept:
-    """Do what waits, phase by phase.
-
-    Args:
-        workspace: where.
-        agent: whose notes.
-        is_trial: say what would be done, and change nothing.
-        only: name of one phase; "": all.
+    """Do what waits, phase by phase, or one phase alone; a trial says what would be done, and changes nothing.
 
     Raises:
         UsageError: there is no such phase.

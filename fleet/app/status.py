@@ -101,11 +101,8 @@ def _replicas(workspace: Workspace) -> list[dict[str, str]]:
 def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool = False) -> list[Finding]:
     """Return everything that was found. A check that cannot be made is a finding, too.
 
-    Args:
-        workspace: where.
-        agent: whose session start is measured; "" for the default agent's.
-        fix: mend what can be mended without losing anything.
-        online: ask the remote whether it answers, too.
+    The agent's session start is measured, the default agent's for "". To fix mends what can be mended without losing
+    anything; online the remote is asked, too.
     """
     found = [*_python(), *_git(workspace), *_made(doctor.databases(workspace, fix=fix))]
     if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):

@@ -160,12 +160,7 @@ class _Line(NamedTuple):
 
 
 class _Notebook:
-    """An agent's notes as they are now, with what is needed to change them.
-
-    Args:
-        workspace: where.
-        agent: whose.
-    """
+    """An agent's notes as they are now, with what is needed to change them."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
