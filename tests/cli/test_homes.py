@@ -179,7 +179,9 @@ def test_the_files_follow_the_setting_and_come_back(made: Stage, w: Path):
     run = next(line.split()[0] for line in made.run("w", "undo", "--list").stdout.splitlines() if "correct-" in line)
     made.run("w", "undo", run)
     assert LESSON not in below(w, "fleet-agents").get("velma/memory.md", "")
-    made.run("w", "config", "set", "files.home", "agents")
+    setting = next(line.split()[0] for line in made.run("w", "undo", "--list").stdout.splitlines() if "config-" in line)
+    made.run("w", "undo", setting)
+    assert "came from fleet-agents/ to agents/" in made.run("w", "patterns").stderr
     assert "velma/corrections.md" in below(w, "agents")
     assert not (w / "fleet-agents").exists()
 
