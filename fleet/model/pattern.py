@@ -215,8 +215,9 @@ def _mark_of(writer: str) -> str:
 def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
     """Return what a record amounts to under a policy."""
     columns = _trusted(line, policy)
-    if any(column.parts for column in columns.values()):
-        columns = {writer: _standing(column) for writer, column in columns.items()}
+    for writer, column in columns.items():
+        if column.parts:
+            columns[writer] = _standing(column)
     fields, edited, late = _folded_fields(columns, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
@@ -350,7 +351,7 @@ def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
     totals: dict[str, dict[str, int]] = {}
     for writer, column in columns.items():
         for name, total in column.n.items():
-            if total:
+            if total:  # else all of it was undone
                 totals.setdefault(name, {})[writer] = total
     return totals
 
