@@ -165,7 +165,10 @@ def _foreseen(workspace: Workspace, run: Run) -> Undone:
     restored = tuple(each.path for each in run.edits if now[each.path] == each.after)
     merged = tuple(each.path for each in run.edits if now[each.path] not in (each.after, each.before, None))
     gone = tuple(f"{path} was removed since" for path, data in now.items() if data is None)
-    did = [f"{each} would be retired" for each in run.lessons]
+    did = [
+        f"{each.id} would count {'no more' if each.after else 'again'}" for each in run.fields if each.name == "entry"
+    ]
+    did += [f"{each} would be retired" for each in run.lessons]
     did += [f"{each} would be restored" for each in run.retired]
     did += [f"{each.id}: {each.name} would be set back" for each in run.fields if each.name not in ("seen", *_COUNTED)]
     return Undone(run, "", restored, merged, (*run.left.values(), *gone), tuple(did))
