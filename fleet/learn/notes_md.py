@@ -102,6 +102,13 @@ _STORY = re.compile(
 _DANGLES = re.compile(
     r"(?:each (?:is|has|of|enforces)|these|those|this (?:is|was)|they|both (?:are|of)|it|its)\s", re.IGNORECASE
 )
+_FORBIDS = re.compile(
+    r"[^\w]*(?:never|don['’]?t\b|do not|avoid|forbidden|prohibited|must not|anti-?patterns?|bad\b|wrong\b|mistakes to|"
+    r"(?:what|things) (?:not to|to avoid|to not)|禁止|不要)",
+    re.IGNORECASE,
+)
+"""What stands under this is not to be done: without it, an order there says the opposite."""
+_IS_FORBIDDING = re.compile(r"\W*(?:never|don['’]?t|do not|no|not|avoid|禁止|不要)\b", re.IGNORECASE)
 _ENDS_OPEN = re.compile(r"(?:^|\W)(?:when|if|where|unless|because|until|while|for|to|by|only)$", re.IGNORECASE)
 _LINK_FIRST = re.compile(r"!?\[[^\]]+\]\([^)]+\)|https?://\S+$|see\s+[`\[]", re.IGNORECASE)
 _BOLD_LABEL = re.compile(r"\s*\*\*[^*]{1,30}(?:[:：]\s*\*\*|\*\*\s*[:：])")
@@ -512,7 +519,10 @@ class _Page:
         when, subs = head.when, [each for each in item.items if not each.is_task]
         is_whole = advice.is_sentence(text) and not (is_log and _needs_title(text))
         over = intro if intro and len(intro.split()) <= _TOPIC_WORDS else _topic(head.title)
-        if intro and is_whole:
+        under = intro or advice.plain(head.title)
+        if advice.is_order(text) and _FORBIDS.match(under) and not _IS_FORBIDDING.match(text):
+            is_whole, text = True, f"{under}: {text}"
+        elif intro and is_whole:
             is_whole = advice.is_order(text) or len(text.split()) >= _SHORT_WORDS
         own = text if is_whole else standing(text, over)
         is_name = own != text and not advice.is_claim(text) and not advice.is_advice(over)
