@@ -222,7 +222,7 @@ def reflect(workspace: Workspace, agent: str) -> Reflected:
             if each.is_directive:
                 continue
             try:
-                promoted.append((entry, promote(workspace, agent, entry, each)))
+                promoted.append((entry, _promote(workspace, agent, entry, each)))
             except RefusedError as why:
                 left.append(str(why))
         done = {entry.item for entry, _ in promoted}
@@ -329,7 +329,7 @@ def waiting(workspace: Workspace) -> list[inbox.Item]:
     return [_item(each) for each in scratchpad.ready(_text(workspace, scratchpad.FILE))]
 
 
-def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | None = None) -> str:
+def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | None = None) -> str:
     """Write a row into its section of AGENTS.md and under ``## Auto-Promoted``; return the run that takes it back.
 
     Raises:
@@ -380,7 +380,7 @@ def accept(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
     Raises:
         RefusedError: as ``promote``.
     """
-    return promote(workspace, agent, _row_of(workspace, body))
+    return _promote(workspace, agent, _row_of(workspace, body))
 
 
 def reject(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:

@@ -217,7 +217,7 @@ def _of_promotion(workspace: Workspace, waits: promotion.Waiting) -> Item:
 # --- a decision ------------------------------------------------------------------------------------------------------
 
 
-def find(workspace: Workspace, prefix: str) -> Entry:
+def _find(workspace: Workspace, prefix: str) -> Entry:
     """Return the item that waits and has this id, or the unique beginning of one.
 
     Raises:
@@ -248,7 +248,7 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
     """
     with _alone(workspace):
         _finish(workspace)
-        entry = find(workspace, prefix)
+        entry = _find(workspace, prefix)
         handler = _handler(entry.item)
         if handler is None:
             raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {entry.item.id} waits on")
@@ -267,7 +267,7 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
     """
     with _alone(workspace):
         _finish(workspace)
-        entry = find(workspace, prefix)
+        entry = _find(workspace, prefix)
         handler = _handler(entry.item)
         told, run = "nothing was changed but the inbox", ""
         if handler is not None and handler.reject is not None and not handler.check(workspace, entry):

@@ -136,7 +136,7 @@ def session_of(workspace: "Workspace", agent: str, named: str) -> str:
 # --- what hooks see -------------------------------------------------------------------------------------------------
 
 
-def is_off(call: Call) -> bool:
+def _is_off(call: Call) -> bool:
     """Tell whether a person wants no observations by hooks."""
     return call.sets("hook") and not config.load(Path(call.root) / CONFIG).hook.observe
 
@@ -152,7 +152,7 @@ def committed(call: Call, cwd: str) -> None:
 
 def note(call: Call, kind: str, text: str) -> None:
     """Note what a hook saw."""
-    if not is_off(call):
+    if not _is_off(call):
         observe(Path(call.root), call.agent, call.session, kind, text)
 
 

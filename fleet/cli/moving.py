@@ -97,7 +97,9 @@ def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose:
         note(f"a secret was taken out of {counted(done.redacted, 'record')}")
     if not is_dry:
         _tell_refused(
-            [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused], "bad line", "are in"
+            [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused],
+            "bad line",
+            "the others are in",
         )
     if empty or not done.files:
         note(
@@ -171,12 +173,12 @@ def _tell_proposals(found: moving.Proposals) -> None:
     say(f"{counted(len(found.proposals), 'proposal')} from {counted(found.sessions, 'session')}")
 
 
-def _tell_refused(told: list[str], what: str, others: str) -> None:
+def _tell_refused(told: list[str], what: str, rest: str) -> None:
     """Tell of what was not taken, and exit with the code for that."""
     for each in told[:REFUSED_SHOWN]:
         note(each)
     if told:
-        note(f"{counted(len(told), what)} kept in .fleet/quarantine/; the others {others}")
+        note(f"{counted(len(told), what)} kept in .fleet/quarantine/; {rest}")
         raise typer.Exit(EXIT_REFUSED)
 
 
@@ -245,11 +247,8 @@ def _restore_backup(
         say(f"{came} came back" if came else "no line, correction or file of it was missing here")
         for path in done.beside:
             say(f"another version is here; the one of the backup lies beside it: {path}")
-        for refused in done.refused[:REFUSED_SHOWN]:
-            note(f"not taken: {refused.path}: {refused.reason}")
-        if done.refused:
-            note(f"{counted(len(done.refused), 'part')} kept in .fleet/quarantine/; all else is restored")
-            raise typer.Exit(EXIT_REFUSED)
+        left = [f"not taken: {each.path}: {each.reason}" for each in done.refused]
+        _tell_refused(left, "part", "all else is restored")
 
 
 @app.command("upgrade")
