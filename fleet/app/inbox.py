@@ -468,17 +468,14 @@ def _pair_check(workspace: Workspace, entry: Entry) -> str:
     return "it is no pair any more: it was decided, or one of the lessons changed"
 
 
-def _pair_answered(workspace: Workspace, entry: Entry, said: str) -> tuple[str, str]:
-    done = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), said)
-    return done.told, _latest(workspace, ["merge", "retire", "decide"])
+def _saying(said: str) -> Callable[..., tuple[str, str]]:
+    """Return what gives this answer to a pair, or to a question about what is left out here."""
 
+    def answered(workspace: Workspace, entry: Entry, _answer: str = "") -> tuple[str, str]:
+        done = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), said)
+        return done.told, "" if entry.item.kind == "bulk" else _latest(workspace, ["merge", "retire", "decide"])
 
-def _merge_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    return _pair_answered(workspace, entry, reviewing.SAME)
-
-
-def _merge_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    return _pair_answered(workspace, entry, reviewing.DIFFERENT)
+    return answered
 
 
 def _contradiction_approve(workspace: Workspace, entry: Entry, answer: str) -> tuple[str, str]:
@@ -490,24 +487,12 @@ def _contradiction_approve(workspace: Workspace, entry: Entry, answer: str) -> t
     ids = _body(entry, "pair").split(":")
     found = next(each for each in reviewing.asked(workspace) if {each.one.id, each.other.id} == set(ids))
     is_first = (answer == reviewing.FIRST) == (found.one.id == ids[0])  # as it is shown, whatever the order there
-    return _pair_answered(workspace, entry, reviewing.FIRST if is_first else reviewing.SECOND)
-
-
-def _contradiction_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    return _pair_answered(workspace, entry, reviewing.BOTH)
+    return _saying(reviewing.FIRST if is_first else reviewing.SECOND)(workspace, entry)
 
 
 def _bulk_check(workspace: Workspace, entry: Entry) -> str:
     is_there = any(each.name == _body(entry, "pair") for each in reviewing.waiting(workspace))
     return "" if is_there else "nothing of it waits any more"
-
-
-def _bulk_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    return reviewing.answer(workspace, entry.agent, _body(entry, "pair"), reviewing.TAKE).told, ""
-
-
-def _bulk_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    return reviewing.answer(workspace, entry.agent, _body(entry, "pair"), reviewing.LEAVE).told, ""
 
 
 def _candidate_check(workspace: Workspace, entry: Entry) -> str:
@@ -582,9 +567,9 @@ HANDLERS: dict[str, Handler] = {
     "persona": Handler(_persona_check, _persona_approve),
     "promotion": Handler(_promotion_check, _promotion_approve, _promotion_reject),
     "guard": Handler(_lesson_check, _guard_approve),
-    "bulk": Handler(_bulk_check, _bulk_approve, _bulk_reject),
-    "merge": Handler(_pair_check, _merge_approve, _merge_reject),
-    "contradiction": Handler(_pair_check, _contradiction_approve, _contradiction_reject),
+    "bulk": Handler(_bulk_check, _saying(reviewing.TAKE), _saying(reviewing.LEAVE)),
+    "merge": Handler(_pair_check, _saying(reviewing.SAME), _saying(reviewing.DIFFERENT)),
+    "contradiction": Handler(_pair_check, _contradiction_approve, _saying(reviewing.BOTH)),
     "candidate": Handler(_candidate_check, _candidate_approve),
     "promotion:agents-md": Handler(_row_check, _row_approve, _row_reject),
     "plan:consolidate": Handler(lambda *_: "", _consolidate_approve),

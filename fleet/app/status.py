@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterator
 from shutil import which
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdt import clock
 from fleet.app import finding, reflecting, reviewing, searching, session_end, setup, sharing, starting
@@ -292,7 +292,7 @@ _LOOKED = "looked"
 
 def look(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return what ``fleet`` alone shows, as ``--json`` has it."""
-    since = _Looked.parse(workspace.state.get(_LOOKED))
+    generation, since = _looked(workspace)
     marks = local.fired(str(workspace.root))
     last_fired = max(marks, key=lambda name: marks[name], default="")
     waits = _waits(workspace)
@@ -301,9 +301,9 @@ def look(workspace: Workspace, agent: str) -> dict[str, Any]:
         "workspace": str(workspace.root),
         "agent": "" if workspace.is_guest(agent) else agent,
         "known": {"lessons": workspace.patterns.count(), "discoveries": workspace.discoveries.count()},
-        "looked": since.at,
-        "new": _new(workspace, since),
-        "promoted": list(_promoted(workspace, since)) if since.at else [],
+        "looked": since,
+        "new": _new(workspace, generation, since),
+        "promoted": list(_promoted(workspace, since)) if since else [],
         "waits": waits,
         "online": _online_now(workspace),
         "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": _is_called(workspace)},
@@ -321,22 +321,16 @@ def note_looked(workspace: Workspace) -> None:
     workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
 
 
-class _Looked(NamedTuple):
-    """A person's last look: the generation of the rows, and the time; "" for never."""
-
-    generation: int = 0
-    at: str = ""
-
-    @staticmethod
-    def parse(text: str) -> "_Looked":
-        generation, _, at = text.partition(" ")
-        return _Looked(int(generation), at) if generation.isdigit() and clock.is_stamp(at) else _Looked()
+def _looked(workspace: Workspace) -> tuple[int, str]:
+    """Return the generation of the rows and the time of a person's last look; "" for never."""
+    generation, _, at = workspace.state.get(_LOOKED).partition(" ")
+    return (int(generation), at) if generation.isdigit() and clock.is_stamp(at) else (0, "")
 
 
-def _new(workspace: Workspace, since: _Looked) -> dict[str, Any]:
+def _new(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:
     """Return the lessons and discoveries that came, or were met again, since somebody looked; none at first."""
-    lessons = workspace.patterns.since(since.generation, _NEW_MAX) if since.at else []
-    ids = workspace.discoveries.changed(since.generation) if since.at else []
+    lessons = workspace.patterns.since(generation, _NEW_MAX) if since else []
+    ids = workspace.discoveries.changed(generation) if since else []
     gone = workspace.discoveries.retracted()
     entries = (workspace.discoveries.get(each) for each in ids if each not in gone)
     found = sorted((each for each in entries if each and not each.retracts), key=lambda each: each.at, reverse=True)
@@ -347,7 +341,7 @@ def _new(workspace: Workspace, since: _Looked) -> dict[str, Any]:
                 "text": readable(each.text),
                 "by": names.agent_of(each.by),
                 "seen": each.count("seen"),
-                "is_first": each.at > since.at or each.count("seen") == 1,
+                "is_first": each.at > since or each.count("seen") == 1,
             }
             for each in lessons
         ],
@@ -358,12 +352,12 @@ def _new(workspace: Workspace, since: _Looked) -> dict[str, Any]:
     }
 
 
-def _promoted(workspace: Workspace, since: _Looked) -> Iterator[dict[str, str]]:
+def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
     """Yield what entered the memories of the agents here since somebody looked."""
     for agent in workspace.agents_here():
         for each in promotion.standing(workspace, agent).lessons:
             lesson = workspace.patterns.lesson(each)
-            if lesson is not None and lesson.edited.get("state", ("", ""))[0] > since.at:
+            if lesson is not None and lesson.edited.get("state", ("", ""))[0] > since:
                 yield {"agent": agent, "id": each, "text": readable(lesson.text)}
 
 

@@ -11,6 +11,7 @@ from fleet.learn import signals
 from fleet.learn.corrections import Correction, Logged
 from fleet.learn.discoveries import Finding
 from fleet.model import names
+from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.telling import ASK_FOR_MORE, is_routine
@@ -70,7 +71,7 @@ def _discover(
             "--type",
             metavar="TYPE",
             help="discovery, gotcha, tip or workaround.",
-            autocompletion=output.COMPLETE_TYPES,
+            autocompletion=lambda: TYPES,
         ),
     ] = "discovery",
     confidence: Annotated[

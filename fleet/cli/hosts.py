@@ -22,7 +22,7 @@ from fleet.store import config
 SHELLS = ("bash", "zsh", "fish")
 
 Host = Annotated[
-    str, typer.Argument(metavar="HOST", help=f"The agent host: {CLAUDE_CODE}.", autocompletion=output.COMPLETE_HOSTS)
+    str, typer.Argument(metavar="HOST", help=f"The agent host: {CLAUDE_CODE}.", autocompletion=lambda: [CLAUDE_CODE])
 ]
 Project = Annotated[bool, typer.Option("--project", help="This workspace's .claude/settings.json; the default.")]
 User = Annotated[bool, typer.Option("--user", help="Your own settings.json: every project that is a workspace.")]
@@ -92,9 +92,7 @@ def _hook(event: Annotated[str, typer.Argument(metavar="EVENT", help="SessionSta
 
 @app.command("completion")
 def _completion(
-    shell: Annotated[
-        str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", autocompletion=output.COMPLETE_SHELLS)
-    ],
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", autocompletion=lambda: SHELLS)],
 ) -> None:
     """Print a completion script. In bash: `source <(fleet completion bash)`, best in ~/.bashrc."""
     # Printed, never installed: a shell's files are a person's.

@@ -43,7 +43,7 @@ def _gossip(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 20,
     type_: Annotated[
         str,
-        typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=output.COMPLETE_TYPES),
+        typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=lambda: TYPES),
     ] = "",
     tag: _Tag = "",
     by: _By = "",

@@ -19,7 +19,6 @@ import typer
 from crdt import clock
 from fleet.hosts.calls import CONFIG, is_root, root_around
 from fleet.model import names
-from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.store.workspace import Workspace, check_version
 from fleet.text import screening
@@ -68,10 +67,6 @@ def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     return complete
 
 
-def _any_of(*words: str) -> Callable[[str], list[str]]:
-    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
-
-
 def _offer_lessons(workspace: Workspace, beginning: str) -> Iterable[Offer]:
     if "p-".startswith(beginning):
         return [(each.id, screening.readable(each.text)) for each in workspace.patterns.best("sight", _OFFERED_MAX)]
@@ -111,9 +106,6 @@ COMPLETE_ENTRIES = completing(_offer_all)
 COMPLETE_AGENTS = completing(_offer_writers)
 COMPLETE_CATEGORIES = completing(_offer_categories)
 COMPLETE_TAGS = completing(_offer_tags)
-COMPLETE_TYPES = _any_of(*TYPES)
-COMPLETE_HOSTS = _any_of("claude-code")
-COMPLETE_SHELLS = _any_of("bash", "zsh", "fish")
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ _SUGGESTED = re.compile(r"\s*auto-reflect: suggested((?: [0-9a-f]{8})*)\s*")
 _SUGGESTED_KEPT_MAX = 400
 _TEMPLATES = frozenset(
     {
-        *(("pattern", each) for each in ("where-to-see-it", "where to see it", "where")),
+        *(("pattern", "where-to-see-it"), ("pattern", "where to see it"), ("pattern", "where")),
         *((("rule", "reason"), ("trap", "fix"), ("a", "b"), ("category", "item"), ("item", "detail"), ("what", "why"))),
         *((("approach", "why it failed"), ("approach", "why"), ("attempt", "why it failed"), ("preference", "detail"))),
     }
