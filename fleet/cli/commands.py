@@ -63,8 +63,8 @@ GROUPS = {
         "records": "records",
         "consolidate": "consolidation",
         "migrate": "consolidation",
-        "tidy": "serve",
-        "sleep": "serve",
+        "tidy": "reflection",
+        "sleep": "reflection",
     },
     "upkeep": {
         "status": "clan",
