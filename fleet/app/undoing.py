@@ -220,7 +220,9 @@ def _turn(workspace: Workspace, agent: str, back: Run, run: Run, told: _Told) ->
     lessons = [(each, False) for each in back.retired if each.startswith("p-")]
     lessons += [(each, True) for each in back.lessons if each.startswith("p-")]
     counted = {str(each.after or each.before): each.after is not None for each in back.fields if each.name == "entry"}
-    alone = [(each, wanted) for each, wanted in counted.items() if each not in {*back.retired, *back.lessons}]
+    others = {each.id for each in run.fields if each.name == "seen" and _seen_before(each)}
+    others -= {*back.retired, *back.lessons}
+    alone = [(each, wanted) for each, wanted in counted.items() if each in others]
     lessons += [each for each in alone if workspace.patterns.group(each[0]) == [each[0]]]
     if not lessons:
         return
