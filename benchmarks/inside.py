@@ -16,6 +16,7 @@ from benchmarks.workers import Prepared, UnmeasuredError, Work
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, tidying
 from fleet.hosts import sessions, transcripts
+from fleet.learn.corrections import Correction
 from fleet.model.line import Column, Line, encode
 from fleet.reflect import digest, rules
 from fleet.reflect.housekeeping import Mode
@@ -257,7 +258,7 @@ def _words(rng: random.Random) -> str:
 
 
 def _log(workspace: Workspace, lesson: str) -> object:
-    return learning.correct(workspace, "velma", learning.Correction("w", "r", lesson), session="s")
+    return learning.correct(workspace, "velma", Correction("w", "r", lesson), session="s")
 
 
 def append_bare(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all

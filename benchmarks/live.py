@@ -25,6 +25,7 @@ from benchmarks.table import Row, render, under
 from benchmarks.table import told as in_ms
 from benchmarks.workers import UnmeasuredError
 from fleet.app import learning
+from fleet.learn.corrections import Correction
 from fleet.model.line import Column, Line
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace
@@ -303,7 +304,7 @@ def _log(stage: Stage, lesson: str, count: int, *, pause_s: float = 0.0) -> list
     ids, rng = [], random.Random(lesson)
     for number in range(count):
         text, right = f"{lesson} {number}: {_said(rng, 8)}", _said(rng, 10)
-        told = learning.Correction("w", right, text)
+        told = Correction("w", right, text)
         ids.append(learning.correct(workspace, "agent0", told, session="bench").id)
         time.sleep(pause_s)
     workspace.close()

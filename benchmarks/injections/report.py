@@ -24,7 +24,7 @@ from typing import Any
 from unittest import mock
 
 from crdt import clock
-from fleet.app import guarding
+from fleet.app import starting
 from fleet.cli import main
 from fleet.model import limits
 from fleet.model.names import normalise, pattern_id
@@ -138,7 +138,7 @@ def reached(folder: Path, form: Form, said: list[str]) -> tuple[int, int, float]
     workspace = Workspace(here)
     try:
         file = here / "agents/velma/memory.md"
-        shown = (file.read_text() if file.exists() else "") + "".join(g.lesson for g in guarding.guards(workspace))
+        shown = (file.read_text() if file.exists() else "") + "".join(g.lesson for g in starting.guards(workspace))
         flat = " ".join(shown.replace("\\", "").split())
         inside = sum(" ".join(readable(text).split())[:60] in flat for text in said)
         claimed = (workspace.patterns.get(pattern_id(text)) for text in said)

@@ -5,8 +5,8 @@ it, and it plans anew. Daily logs are appended to.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from difflib import unified_diff
 from functools import partial
@@ -132,14 +132,8 @@ def close_session(
 ) -> Closed:
     """Log what a session did, suggest or promote what has come up in several, and consolidate if the gates are open.
 
-    To do it twice adds nothing. A session in which nothing happened has no block.
-
-    Args:
-        workspace: where.
-        agent: whose session.
-        session: the host's id of it.
-        said: a reflection on it; None: what was observed is what there is.
-        told: the same as lines of a block.
+    To do it twice adds nothing. A session in which nothing happened has no block. What it did is what a reflection said
+    of it, or is told as lines of a block; without either what was observed is what there is.
     """
     if workspace.is_read_only:
         return Closed("", Reflected(scratchpad.SUGGEST))
@@ -222,7 +216,7 @@ def reflect(workspace: Workspace, agent: str) -> Reflected:
             if each.is_directive:
                 continue
             try:
-                promoted.append((entry, promote(workspace, agent, entry, each)))
+                promoted.append((entry, _promote(workspace, agent, entry, each)))
             except RefusedError as why:
                 left.append(str(why))
         done = {entry.item for entry, _ in promoted}
@@ -329,7 +323,7 @@ def waiting(workspace: Workspace) -> list[inbox.Item]:
     return [_item(each) for each in Scratchpad(_text(workspace, scratchpad.FILE)).ready()]
 
 
-def promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | None = None) -> str:
+def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | None = None) -> str:
     """Write a row into its section of AGENTS.md and under ``## Auto-Promoted``; return the run that takes it back.
 
     Raises:
@@ -382,7 +376,7 @@ def accept(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
     Raises:
         RefusedError: as ``promote``.
     """
-    return promote(workspace, agent, _row_of(workspace, body))
+    return _promote(workspace, agent, _row_of(workspace, body))
 
 
 def reject(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
@@ -479,7 +473,7 @@ def consolidate(
         return Consolidated(gates, plan, diff=_diff(workspace, plan.files))
     if not force and not (gates.is_time and gates.sessions >= consolidation.SESSIONS_MIN):
         return Consolidated(gates)
-    with _Held(workspace, force=force) as held:
+    with _held(workspace, force=force) as changed:
         plan, run = Plan({}, ()), ""
         diff = ""
         for _ in range(_ROUNDS):
@@ -496,7 +490,7 @@ def consolidate(
         else:
             raise BusyError("somebody keeps editing the topics; nothing was changed, try again later")
         if run:
-            held.changed()
+            changed()
             written = tuple(
                 records.Written(name=name, ids=ids, count=len(ids))
                 for name, ids in (("topics", plan.added), ("merged", plan.merged))
@@ -559,51 +553,32 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
     return found
 
 
-class _Held:
-    """The lock of a consolidation while it runs."""
+@contextmanager
+def _held(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], None]]:
+    """Hold the lock of a consolidation; what is given notes that something was consolidated, so that its time moves."""
+    with workspace.files.lock(workspace.local / "locks" / "consolidation.lock", 0):
+        now_ms, lock = workspace.world.wall_ms(), _lock(workspace)
+        if lock.is_live(now_ms) and not _is_left_by_us(workspace, lock):
+            raise BusyError(
+                f"{lock.by or 'somebody'} has held {consolidation.LOCK} for "
+                f"{max(now_ms - lock.at_ms, 0) / 60_000:.0f} minutes; nothing was done. After "
+                f"{consolidation.STALE_MINUTES} minutes it counts as left behind"
+            )
+        last_ms = lock.last_ms
 
-    def __init__(self, workspace: Workspace, *, force: bool) -> None:
-        self._workspace = workspace
-        self._by = consolidation.FORCE if force else consolidation.AUTO
-        self._is_changed = False
-        self._flock: Any = None
-        self._was = Lock()
+        def changed() -> None:
+            nonlocal last_ms
+            last_ms = workspace.world.wall_ms()
 
-    def changed(self) -> None:
-        """Note that something was consolidated: the time of the last one moves."""
-        self._is_changed = True
-
-    def __enter__(self) -> "_Held":
-        workspace = self._workspace
-        self._flock = workspace.files.lock(workspace.local / "locks" / "consolidation.lock", 0)
-        self._flock.__enter__()
+        mine = Lock(last_ms, consolidation.FORCE if force else consolidation.AUTO, now_ms)
+        observing.keep_ignored(workspace.files)
+        # Written first: a run of ours that dies leaves a lock that the next one knows as its own.
+        workspace.files.replace(workspace.local / _OURS, f"{now_ms}\n".encode())
+        workspace.files.replace(workspace.root / consolidation.LOCK, mine.render())
         try:
-            now_ms = workspace.world.wall_ms()
-            lock = _lock(workspace)
-            if lock.is_live(now_ms) and not _is_left_by_us(workspace, lock):
-                raise BusyError(
-                    f"{lock.by or 'somebody'} has held {consolidation.LOCK} for "
-                    f"{max(now_ms - lock.at_ms, 0) / 60_000:.0f} minutes; nothing was done. After "
-                    f"{consolidation.STALE_MINUTES} minutes it counts as left behind"
-                )
-            self._was = lock
-            mine = Lock(lock.last_ms, self._by, now_ms)
-            observing.keep_ignored(workspace.files)
-            # Written first: a run of ours that dies leaves a lock that the next one knows as its own.
-            workspace.files.replace(workspace.local / _OURS, f"{now_ms}\n".encode())
-            workspace.files.replace(workspace.root / consolidation.LOCK, mine.render())
-        except BaseException:
-            self._flock.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        workspace = self._workspace
-        try:
-            last = workspace.world.wall_ms() if self._is_changed else self._was.last_ms
-            workspace.files.replace(workspace.root / consolidation.LOCK, Lock(last).render())
+            yield changed
         finally:
-            self._flock.__exit__(None, None, None)
+            workspace.files.replace(workspace.root / consolidation.LOCK, Lock(last_ms).render())
 
 
 _OURS = "consolidating"

@@ -7,7 +7,6 @@ A host waits for this, and loading a workspace would take longer than all of it:
 parts of a workspace that it needs. A database is opened after that, and only for a question, to name known lessons.
 """
 
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
@@ -34,7 +33,6 @@ _NEAREST_S = 1.5
 _QUOTE_CHARS_MAX = 1_000
 _TITLE_CHARS_MAX = 120
 _LESSON_CHARS_MAX = 240
-_REGISTER_BYTES_MAX = 1024 * 1024
 
 _INJECTED = ("fleet-", "hook_context", "(p-", ";p-", "; p-", "(d-", ";d-", "; d-")
 """Without one of these nothing of ours is in a prompt, and what takes it out need not be loaded."""
@@ -172,7 +170,7 @@ def _logged(call: Call, flags: Sequence[_Told], read_to: int) -> list[tuple[str,
     """Log signals, then note how far the transcript is read; return those that are new, with their ids."""
     new = []
     for objection, flag in flags:
-        done = signals.flag(_ground(call), call.agent, flag, session=call.session, wait_s=_LOCK_WAIT_S)
+        done = signals.flag(_Ground(call.root), call.agent, flag, session=call.session, wait_s=_LOCK_WAIT_S)
         if objection is not None:
             call.told.note(f"heard {objection.id}")
         if done.is_new:
@@ -254,7 +252,7 @@ def ended(call: Call, payload: Payload, *, is_error: bool) -> tuple[bool | None,
         return False, Reply()
     same = f"{family}\n{shell.error_fingerprint(printed) or payload.exit_code}"
     flag = signals.failure(payload.command, payload.exit_code, printed, same)
-    done = signals.flag(_ground(call), call.agent, flag, session=call.session, wait_s=_LOCK_WAIT_S)
+    done = signals.flag(_Ground(call.root), call.agent, flag, session=call.session, wait_s=_LOCK_WAIT_S)
     if not done.is_new:
         return False, Reply()
     call.told.note(f"{red}{done.id}")
@@ -280,7 +278,9 @@ def _turned_green(call: Call, payload: Payload, red: str) -> str:
     if not new:
         return ""
     rows = [
-        each for each in signals.waiting(_ground(call), call.agent, call.session, everything=True) if each.id in new
+        each
+        for each in signals.waiting(_Ground(call.root), call.agent, call.session, everything=True)
+        if each.id in new
     ]
     command = _shown_title(screening.redact(payload.command).split("\n")[0])
     asking = [(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
@@ -290,17 +290,13 @@ def _turned_green(call: Call, payload: Payload, red: str) -> str:
 def unstated(call: Call) -> str:
     """Return what asks for the lessons of this session's entries, each once; "" where none is left to ask for."""
     asked = {word.split()[1] for word in call.told.words() if word.startswith("stop ")}
-    waiting = [each for each in signals.waiting(_ground(call), call.agent, call.session) if each.id not in asked]
+    waiting = [each for each in signals.waiting(_Ground(call.root), call.agent, call.session) if each.id not in asked]
     new = [each for each in waiting if call.told.claim(f"stop {each.id}")]
     return _question(call, _STATE_THEM, [(each.id, signals.Flag("human", each.wrong, each.title)) for each in new])
 
 
 class _Ground:
-    """A workspace as far as a signal needs one: no configuration, no database, no replica; those take too long.
-
-    Args:
-        root: the folder with ``fleet.toml``.
-    """
+    """A workspace as far as a signal needs one: no configuration, no database, no replica; those take too long."""
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
@@ -312,18 +308,12 @@ class _Ground:
     @property
     def is_read_only(self) -> bool:
         """Whether nobody may write here: an ephemeral folder, and no lease."""
-        register = LocalFolder(str(self.root)).read("replica.toml", bytes_max=_REGISTER_BYTES_MAX)
-        return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
+        return LocalFolder(str(self.root)).is_read_only()
 
     def home(self, agent: str) -> Path:
         """Return the folder of one agent's own files."""
         return self.root / self.files.homes / agent
 
-    def log_lock(self, agent: str, wait_s: float) -> AbstractContextManager[None]:
+    def log_lock(self, agent: str, wait_s: float = _LOCK_WAIT_S) -> AbstractContextManager[None]:
         """Hold the lock of one agent's log, the one that every command takes."""
         return self.files.lock(self.root / ".fleet" / "locks" / f"log-{agent}.lock", wait_s)
-
-
-def _ground(call: Call) -> Any:
-    """Return what ``learn.signals`` uses of a workspace."""
-    return _Ground(call.root)

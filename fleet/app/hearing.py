@@ -24,6 +24,7 @@ from fleet.store import homes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
+    from pathlib import Path
     from types import ModuleType
 
     from fleet.store.config import Config
@@ -55,16 +56,11 @@ TWICE_MS = 3_000
 
 
 def answer(call: Call, payload: Payload) -> Reply:
-    """Do what an event calls for; return what the agent is told, and the person beside it.
-
-    Args:
-        call: of the hook, with a workspace and an agent.
-        payload: what the host said.
-    """
+    """Do what an event calls for; return what the agent is told, and the person beside it."""
     reply = _answered(call, payload)
     if payload.event == "SessionStart" and payload.source != "compact":
         reply.note = _before_anything_is_logged(call) or _promoted_since(call) or reply.note
-    if reply.note and _is_quiet(call):
+    if reply.note and call.sets("hook") and _config(call).hook.quiet:
         reply.note = ""
     return reply
 
@@ -97,13 +93,6 @@ def _promoted_since(call: Call) -> str:
 def _after_last(words: Sequence[str], word: str) -> int:
     """Return the place behind the last time that a word was noted."""
     return next((at for at in range(len(words), 0, -1) if words[at - 1] == word), 0)
-
-
-def _is_quiet(call: Call) -> bool:
-    """Return True where a person wants no line about what fleet does."""
-    if not call.sets("hook"):
-        return False
-    return _config(call).hook.quiet
 
 
 def _answered(call: Call, payload: Payload) -> Reply:
@@ -175,11 +164,9 @@ def _session_start(call: Call, payload: Payload) -> Reply:
 
 def _memory_changed(call: Call) -> str:
     """Return that the agent's memory is not as its last session found it, by whomever; "" where it is."""
-    from pathlib import Path
-
     name = f"{homes.current(call.root)}/{call.agent}/memory.md"
     try:
-        now = f"{zlib.crc32(Path(call.root, name).read_bytes()):08x}"
+        now = f"{zlib.crc32((_root(call) / name).read_bytes()):08x}"
     except OSError:
         now = "none"
     before = LocalFolder(call.root).read(_MEMORY_SEEN, call.agent, bytes_max=80).decode("ascii", "replace").split()
@@ -192,19 +179,14 @@ def _at_hand(source: str, shown: int, new: int) -> str:
     """Return the line that tells the person what the agent was given at a start, "" for what it had before."""
     if not shown or source == "compact":
         return ""
-    return f"fleet gave this session {counted(shown, 'lesson')}, {new:,} of them new"
+    return f"fleet gave this session {_counted(shown, 'lesson')}, {new:,} of them new"
 
 
 def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tuple[ready.Start, bool]:
     """Return what this session starts with, and whether it is all of it.
 
     A host gives up on a hook that takes too long, and then the agent starts with nothing: part of it is better.
-
-    Args:
-        call: of the hook.
-        workspace: where.
-        since: the generation from which on lessons were new to this very session, whose context is lost; None for a
-            session that has not started yet.
+    ``since`` is the generation from which on lessons were new to this very session, where its context is lost.
     """
     from fleet.app import starting
 
@@ -259,20 +241,18 @@ def _lessons_about(call: Call, payload: Payload) -> tuple[str, str]:
 
     Beside them the line that tells the person; "" and "" for none.
     """
-    from pathlib import Path
-
     from fleet.store.relevant import databases, relevant
     from fleet.text.prompts import own_words
 
     sender, said = own_words(payload.prompt)
-    most = _at_prompts(call)
+    most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
     if sender or not said or not most:
         return "", ""
     until = time.monotonic() + _ABOUT_S
     known = {id_ for word in call.told.words() if word.startswith(("lesson ", "seen ")) for id_ in word.split()[1:]}
     found = [
         hit
-        for path in databases(Path(call.root), call.agent)
+        for path in databases(_root(call), call.agent)
         for hit in relevant(path, said, until - time.monotonic())
         if hit.id not in known
     ]
@@ -291,13 +271,6 @@ def _shown(rows: Sequence[str]) -> str:
     """Return the line that tells the person which lessons the agent was just shown."""
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     return f"fleet showed the agent: {rows[0].removeprefix('- ')}{more}"
-
-
-def _at_prompts(call: Call) -> int:
-    """Return how many lessons a prompt is shown at most."""
-    if not call.sets("recall"):
-        return triggers.SHOWN_MAX
-    return _config(call).recall.at_prompts
 
 
 def _told(call: Call, ids: Sequence[str]) -> None:
@@ -511,7 +484,7 @@ def _unstated(call: Call) -> str:
 # --- what they share --------------------------------------------------------------------------------------------------
 
 
-def counted(number: int, noun: str) -> str:
+def _counted(number: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -544,34 +517,34 @@ def _note_shown(call: Call, ids: Iterable[str]) -> None:
 @contextmanager
 def _local(call: Call) -> Iterator["Local"]:
     """Open the local database while a ``with`` block runs."""
-    from pathlib import Path
-
     from fleet.store.database import Local
 
-    state = Local(Path(LocalFolder(call.root).path_of("local.db")), wait_s=STATE_WAIT_S)
+    state = Local(_root(call) / local.FOLDER / "local.db", wait_s=STATE_WAIT_S)
     try:
         yield state
     finally:
         state.close()
 
 
-def _config(call: Call) -> "Config":
-    """Return what ``fleet.toml`` says."""
+def _root(call: Call) -> "Path":
     from pathlib import Path
 
+    return Path(call.root)
+
+
+def _config(call: Call) -> "Config":
+    """Return what ``fleet.toml`` says."""
     from fleet.store import config
 
-    return config.load(Path(call.root) / CONFIG)
+    return config.load(_root(call) / CONFIG)
 
 
 @contextmanager
 def opened(call: Call) -> Iterator["Workspace"]:
     """Open the workspace while a ``with`` block runs; what it warns of is logged."""
-    from pathlib import Path
-
     from fleet.store.workspace import Workspace
 
-    workspace = Workspace(Path(call.root))
+    workspace = Workspace(_root(call))
     try:
         if workspace.left_behind():
             from fleet.learn import restore

@@ -17,9 +17,9 @@ from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from fleet.app import consolidating, guarding, learning, reflecting, reviewing, tidying, trusting, undoing
-from fleet.app.learning import Correction
+from fleet.app import consolidating, learning, reflecting, reviewing, starting, tidying, undoing
 from fleet.app.reviewing import Asked
+from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
 from fleet.reflect import inbox, memory_md, promotion
@@ -35,26 +35,13 @@ from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
 from fleet.text.similarity import ALIKE_MIN, near
 
-__all__ = [
-    "HANDLERS",
-    "KINDS",
-    "Decided",
-    "Handler",
-    "Listing",
-    "approve",
-    "gather",
-    "keep_up",
-    "listing",
-    "reject",
-    "undo",
-]
-
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
 _FIELD = "inbox"
 """Name of the field of a run that says what it decided, of which item."""
 _DIFF_LINES_MAX = 200
 _FOUND_MAX = 5
+_GONE = "it waits no more where it arose: it was decided there, or is not true any more"
 
 
 class Handler(NamedTuple):
@@ -102,14 +89,7 @@ class Listing(NamedTuple):
 
 
 def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int = SHOWN_MAX) -> Listing:
-    """Return what waits, the best-evidenced first, and note that a person was shown it.
-
-    Args:
-        workspace: where.
-        kind: only this kind.
-        agent: only this agent's inbox.
-        count: at most so many; 0: all.
-    """
+    """Return the best-evidenced of what waits (0: all), of a kind and agent if named, and note that it was shown."""
     if kind and kind not in KINDS:
         raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
     expired = [] if workspace.is_read_only else gather(workspace)
@@ -134,12 +114,20 @@ def gather(workspace: Workspace) -> list[Entry]:
         return []
     _finish(workspace)
     owner = workspace.replicas().default_agent or here[0]
-    _mirror(workspace, owner, ("merge", "contradiction"), [_of_pair(each) for each in reviewing.asked(workspace)])
-    _mirror(workspace, owner, ("bulk",), [_of_held(each) for each in trusting.waiting(workspace)])
+    waits = inbox.waiting(workspace, inbox.agents(workspace))
+
+    def mirrored(agent: str, *kinds: str) -> list[Entry]:
+        own = [each for each in waits if each.agent == agent and each.item.kind in kinds]
+        return [each for each in own if "what" not in each.item.body]
+
+    pairs = [_of_pair(each) for each in reviewing.asked(workspace)]
+    _mirror(workspace, owner, pairs, mirrored(owner, "merge", "contradiction"))
+    _mirror(workspace, owner, [_of_held(each) for each in reviewing.waiting(workspace)], mirrored(owner, "bulk"))
     for agent in here:
-        waits = AgentMemory(workspace, agent).standing().waiting
-        _mirror(workspace, agent, ("promotion",), [_of_promotion(workspace, each) for each in waits])
-    _mirror_rows(workspace, owner)
+        said = [_of_promotion(workspace, each) for each in AgentMemory(workspace, agent).standing().waiting]
+        _mirror(workspace, agent, said, mirrored(agent, "promotion"))
+    rows = [each for each in waits if each.item.body.get("what") == consolidating.WHAT]
+    _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
     gone = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).expire()]
     for each in gone:
         if (handler := _handler(each.item)) is not None and handler.reject is not None and each.item.kind == "skill":
@@ -174,34 +162,15 @@ def _finish(workspace: Workspace) -> None:
                 Inbox(workspace, entry.agent).decide([Decision(id=id_, said=how, did=run.told, run=run.id)])
 
 
-def _mirror(workspace: Workspace, agent: str, kinds: Sequence[str], items: Sequence[Item]) -> None:
-    """Put in what waits elsewhere, and close what waits there no more."""
-    wanted = {inbox.item_id(each.kind, each.key) for each in items}
-    known = [each for each in inbox.waiting(workspace, [agent]) if each.item.kind in kinds]
-    mirrored = {each.item.id: each for each in known if "what" not in each.item.body}
-    if fresh := [each for each in items if inbox.item_id(each.kind, each.key) not in mirrored]:
+def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iterable[Entry], why: str = _GONE) -> None:
+    """Put in what waits elsewhere, and close what is known here and waits there no more."""
+    wanted = {inbox.item_id(each.kind, each.key): each for each in items}
+    open_ = {each.item.id: each for each in known}
+    if fresh := [each for id_, each in wanted.items() if id_ not in open_]:
         Inbox(workspace, agent).put_all(fresh)
-    if over := [each for each in mirrored if each not in wanted]:
-        why = "it waits no more where it arose: it was decided there, or is not true any more"
-        Inbox(workspace, agent).decide([Decision(id=each, said="elsewhere", why=why) for each in over])
-
-
-def _mirror_rows(workspace: Workspace, agent: str) -> None:
-    """Put in the rows that wait for AGENTS.md in the scratchpad, and close those that a person took out there."""
-    rows = consolidating.waiting(workspace)
-    known = [each for each in inbox.waiting(workspace, inbox.agents(workspace), "promotion") if _is_row(each.item)]
-    waits = {each.item.id for each in known}
-    wanted = {inbox.item_id(each.kind, each.key): each for each in rows}
-    if fresh := [each for id_, each in wanted.items() if id_ not in waits]:
-        Inbox(workspace, agent).put_all(fresh)
-    for each in known:
-        if each.item.id not in wanted:
-            why = "it stands no more under Ready to Promote"
-            Inbox(workspace, each.agent).decide([Decision(id=each.item.id, said="elsewhere", why=why)])
-
-
-def _is_row(item: Item) -> bool:
-    return item.body.get("what") == consolidating.WHAT
+    for id_, each in open_.items():
+        if id_ not in wanted:
+            Inbox(workspace, each.agent).decide([Decision(id=id_, said="elsewhere", why=why)])
 
 
 def _of_pair(asked: Asked) -> Item:
@@ -220,13 +189,13 @@ def _of_pair(asked: Asked) -> Item:
     )
 
 
-def _of_held(held: trusting.Waiting) -> Item:
+def _of_held(held: reviewing.Waiting) -> Item:
     ids = " ".join(each for each, _ in held.lessons)  # the same writer may do as much another time
     return Item(
         kind="bulk",
         key=f"{held.name} {blake2b(ids.encode(), digest_size=8).hexdigest()}",
         title=held.told,
-        evidence=tuple(f"{one_line(text)} ({each})" for each, text in held.lessons[: trusting.SHOWN_MAX]),
+        evidence=tuple(f"{one_line(text)} ({each})" for each, text in held.lessons[: reviewing.SHOWN_MAX]),
         weight=float(len(held.lessons)),
         diff=f"{held.retires:,} lessons out, {held.edits:,} that read otherwise",
         body={"pair": held.name},
@@ -249,7 +218,7 @@ def _of_promotion(workspace: Workspace, waits: promotion.Waiting) -> Item:
 # --- a decision ------------------------------------------------------------------------------------------------------
 
 
-def find(workspace: Workspace, prefix: str) -> Entry:
+def _find(workspace: Workspace, prefix: str) -> Entry:
     """Return the item that waits and has this id, or the unique beginning of one.
 
     Raises:
@@ -272,11 +241,7 @@ def find(workspace: Workspace, prefix: str) -> Entry:
 def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> Decided:
     """Do what an item proposes, if it is still true and still new.
 
-    Args:
-        workspace: where.
-        agent: who says so.
-        prefix: of the item's id.
-        answer: of a contradiction, which of the two holds: first or second.
+    The answer says which of two lessons that contradict each other holds: first or second.
 
     Raises:
         NoError: there is no such item; or it is not true, or not new any more, and waits no longer.
@@ -284,7 +249,7 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
     """
     with _alone(workspace):
         _finish(workspace)
-        entry = find(workspace, prefix)
+        entry = _find(workspace, prefix)
         handler = _handler(entry.item)
         if handler is None:
             raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {entry.item.id} waits on")
@@ -303,7 +268,7 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
     """
     with _alone(workspace):
         _finish(workspace)
-        entry = find(workspace, prefix)
+        entry = _find(workspace, prefix)
         handler = _handler(entry.item)
         told, run = "nothing was changed but the inbox", ""
         if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
@@ -493,7 +458,7 @@ def _row_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
 
 
 def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    done = guarding.guard(workspace, _body(entry, "lesson"), _body(entry, "decision") or "ask")
+    done = starting.guard(workspace, _body(entry, "lesson"), _body(entry, "decision") or "ask")
     return f"{done.id} guards {done.trigger}: {done.decision}", _latest(workspace, ["guard"])
 
 
@@ -504,17 +469,14 @@ def _pair_check(workspace: Workspace, entry: Entry) -> str:
     return "it is no pair any more: it was decided, or one of the lessons changed"
 
 
-def _pair_answered(workspace: Workspace, entry: Entry, said: str) -> tuple[str, str]:
-    done = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), said)
-    return done.told, _latest(workspace, ["merge", "retire", "decide"])
+def _saying(said: str) -> Callable[..., tuple[str, str]]:
+    """Return what gives this answer to a pair, or to a question about what is left out here."""
 
+    def answered(workspace: Workspace, entry: Entry, _answer: str = "") -> tuple[str, str]:
+        done = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), said)
+        return done.told, "" if entry.item.kind == "bulk" else _latest(workspace, ["merge", "retire", "decide"])
 
-def _merge_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    return _pair_answered(workspace, entry, reviewing.SAME)
-
-
-def _merge_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    return _pair_answered(workspace, entry, reviewing.DIFFERENT)
+    return answered
 
 
 def _contradiction_approve(workspace: Workspace, entry: Entry, answer: str) -> tuple[str, str]:
@@ -526,24 +488,12 @@ def _contradiction_approve(workspace: Workspace, entry: Entry, answer: str) -> t
     ids = _body(entry, "pair").split(":")
     found = next(each for each in reviewing.asked(workspace) if {each.one.id, each.other.id} == set(ids))
     is_first = (answer == reviewing.FIRST) == (found.one.id == ids[0])  # as it is shown, whatever the order there
-    return _pair_answered(workspace, entry, reviewing.FIRST if is_first else reviewing.SECOND)
-
-
-def _contradiction_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    return _pair_answered(workspace, entry, reviewing.BOTH)
+    return _saying(reviewing.FIRST if is_first else reviewing.SECOND)(workspace, entry)
 
 
 def _bulk_check(workspace: Workspace, entry: Entry) -> str:
-    is_there = any(each.name == _body(entry, "pair") for each in trusting.waiting(workspace))
+    is_there = any(each.name == _body(entry, "pair") for each in reviewing.waiting(workspace))
     return "" if is_there else "nothing of it waits any more"
-
-
-def _bulk_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    return trusting.answer(workspace, _body(entry, "pair"), trusting.TAKE), ""
-
-
-def _bulk_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    return trusting.answer(workspace, _body(entry, "pair"), trusting.LEAVE), ""
 
 
 def _candidate_check(workspace: Workspace, entry: Entry) -> str:
@@ -618,9 +568,9 @@ HANDLERS: dict[str, Handler] = {
     "persona": Handler(_persona_check, _persona_approve),
     "promotion": Handler(_promotion_check, _promotion_approve, _promotion_reject),
     "guard": Handler(_lesson_check, _guard_approve),
-    "bulk": Handler(_bulk_check, _bulk_approve, _bulk_reject),
-    "merge": Handler(_pair_check, _merge_approve, _merge_reject),
-    "contradiction": Handler(_pair_check, _contradiction_approve, _contradiction_reject),
+    "bulk": Handler(_bulk_check, _saying(reviewing.TAKE), _saying(reviewing.LEAVE)),
+    "merge": Handler(_pair_check, _saying(reviewing.SAME), _saying(reviewing.DIFFERENT)),
+    "contradiction": Handler(_pair_check, _contradiction_approve, _saying(reviewing.BOTH)),
     "candidate": Handler(_candidate_check, _candidate_approve),
     "promotion:agents-md": Handler(_row_check, _row_approve, _row_reject),
     "plan:consolidate": Handler(lambda *_: "", _consolidate_approve),

@@ -8,11 +8,10 @@ import msgspec
 
 from fleet.app import observing
 from fleet.app.finding import find
-from fleet.learn import corrections, counting, discoveries, inputs, private, signals
+from fleet.learn import corrections, counting, discoveries, inputs, private
 from fleet.learn.corrections import Correction, Logged, Stated
 from fleet.learn.discoveries import Finding
 from fleet.learn.inputs import Change
-from fleet.learn.signals import Waiting
 from fleet.model import edits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -25,36 +24,7 @@ from fleet.reflect.memory_md import FILE_NAME as MEMORY
 from fleet.store import runs
 from fleet.store.runs import Field, Noted
 from fleet.store.workspace import Workspace, Writer
-from fleet.text.advice import ASK_FOR_MORE, is_routine
 from fleet.text.similarity import ALIKE_MIN, TURNS, near
-
-__all__ = [
-    "Changed",
-    "Correction",
-    "Edited",
-    "Finding",
-    "History",
-    "Logged",
-    "Shown",
-    "Stated",
-    "Waiting",
-    "advice",
-    "correct",
-    "discover",
-    "dismiss",
-    "edit",
-    "feedback",
-    "find",
-    "history",
-    "merge",
-    "restore",
-    "retire",
-    "retract",
-    "show",
-    "state_lesson",
-    "unmerge",
-    "waiting",
-]
 
 
 class Changed(NamedTuple):
@@ -91,13 +61,6 @@ class Edited(NamedTuple):
     is_private: bool
 
 
-class History(NamedTuple):
-    """A record's fields: the value of each, and when and by whom it was set."""
-
-    id: str
-    fields: dict[str, dict[str, Any]]
-
-
 class Shown(NamedTuple):
     """All that is known of one lesson.
 
@@ -118,12 +81,7 @@ class Shown(NamedTuple):
 def correct(workspace: Workspace, agent: str, told: Correction, *, session: str = "", same: str = "") -> Logged:
     """Log one correction, durable before this returns; promote its lesson if this was the occurrence that it takes.
 
-    Args:
-        workspace: where.
-        agent: whose correction.
-        told: the correction, unscreened.
-        session: the host's session, if there is one.
-        same: id, or the unique beginning of one, of a lesson that this is another occurrence of.
+    With ``same``, the beginning of an id, it is another occurrence of that lesson.
 
     Raises:
         UsageError: a trigger that fits nothing.
@@ -178,15 +136,9 @@ def state_lesson(
 ) -> Stated:
     """State what a signal teaches, durable before this returns: from then on it counts like any correction.
 
-    Args:
-        workspace: where.
-        agent: whose log it is in.
-        entry: its id, or the beginning of it, with or without ``c-``.
-        pattern: the lesson, unscreened. "" with ``same``: that lesson's own words.
-        right: the correct approach, unscreened.
-        trigger: the step before which the lesson is shown, unscreened.
-        same: id, or the unique beginning of one, of a lesson that this is another occurrence of.
-        session: the host's session; the one in which the signal was flagged comes first.
+    The entry is named by the beginning of its id, with or without ``c-``. With ``same``, the beginning of an id, it is
+    another occurrence of that lesson, in its own words if the pattern is "". The session in which the signal was
+    flagged comes before the one that is named.
     """
     _check_trigger(trigger, "logged")
     known = find(workspace, same).id if same else ""
@@ -198,19 +150,6 @@ def state_lesson(
         _promote(workspace, agent, done.logged)
         _note_logged(noted, done.logged)
     return done
-
-
-def waiting(workspace: Workspace, agent: str, session: str = "", *, everything: bool = False) -> list[Waiting]:
-    """Return the entries whose lesson is still asked for; of one session, when it is named.
-
-    With ``everything`` also failed commands, and what was dismissed.
-    """
-    return signals.waiting(workspace, agent, session, everything=everything)
-
-
-def dismiss(workspace: Workspace, agent: str, prefix: str) -> list[Waiting]:
-    """Ask no more for the lesson of an entry, or of all that wait with ``prefix`` "". They stay, and can be stated."""
-    return signals.dismiss(workspace, agent, prefix)
 
 
 def discover(workspace: Workspace, agent: str, told: Finding, session: str = "") -> tuple[Discovery, bool]:
@@ -225,11 +164,6 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
         said = f"Workaround: {entry.problem} — {entry.solution}"
         observing.noted(workspace, agent, session, "workaround", said)
     return entry, is_new
-
-
-def advice(entry: Discovery) -> str:
-    """Return what would make it a better discovery, in a sentence; "" for nothing."""
-    return ASK_FOR_MORE.format(id=entry.id) if is_routine(entry.solution) else ""
 
 
 def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
@@ -274,14 +208,14 @@ def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
     }
 
 
-def history(workspace: Workspace, prefix: str) -> History:
-    """Return who set which field of a record, and when.
+def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the id of a record, and of each of its fields the value, and when and by whom it was set.
 
     Raises:
         NoError: no lesson begins like that, or more than one.
     """
     known = find(workspace, prefix)
-    return History(known.id, inputs.history(known))
+    return known.id, inputs.history(known)
 
 
 def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
@@ -303,17 +237,12 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
     with runs.noting(workspace, agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
         done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
         noted.told = f"retired {done.pattern.id}"
-        noted.retired = _changed(done)
+        noted.retired = [done.pattern.id, *done.others]
         from fleet.app import reflecting
 
         for each in agents:
             reflecting.take_out_retired(workspace, each)
     return done
-
-
-def _changed(done: Changed) -> list[str]:
-    """Return the ids of the records that were turned."""
-    return [done.pattern.id, *done.others]
 
 
 def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
@@ -326,7 +255,7 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
         done = _turned(
             workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
         )
-        noted.told, noted.lessons = f"restored {done.pattern.id}", _changed(done)
+        noted.told, noted.lessons = f"restored {done.pattern.id}", [done.pattern.id, *done.others]
     return done
 
 

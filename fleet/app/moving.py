@@ -1,21 +1,26 @@
-"""Use cases of lessons that come in, go out or go away: import, export, backup, purge, upgrade."""
+"""Use cases of lessons that come in, go out or go away: import, past sessions, export, backup, purge, upgrade."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from fleet.app import guarding, pages, reflecting, sharing, starting
+from fleet.app import learning, pages, reflecting, sharing, starting, tidying
 from fleet.app.finding import find, lesson_as_json
+from fleet.hosts import sessions, transcripts
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn import purge as purging
+from fleet.learn.corrections import Correction, Logged
 from fleet.learn.importer import Imported
 from fleet.learn.purge import Place
 from fleet.learn.restore import Restored
-from fleet.model.errors import FleetError, NoError
+from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.reflect import rules
 from fleet.reflect.exposure import Exposures
+from fleet.reflect.rules import Proposal
 from fleet.share.git import redact_url
 from fleet.share.remote import Moved
 from fleet.store import backup as archive
@@ -26,6 +31,7 @@ from fleet.store.files import Files
 from fleet.store.runs import Field
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
+from fleet.text import dates
 
 EXPORT_FORMAT = "fleet-export"
 EXPORT_VERSION = 2
@@ -97,6 +103,66 @@ def sizes(workspace: Workspace) -> tuple[int, int]:
     return sum(1 for _ in workspace.patterns.records()), sum(not entry.retracts for entry in found)
 
 
+# --- from past sessions -----------------------------------------------------------------------------------------------
+
+# A proposal is what somebody said, or what a command said, in one line; nothing here words a lesson anew. They are
+# ranked: what lays down how something is done comes before what only asks.
+
+
+class Proposals(NamedTuple):
+    """Proposals from past sessions, best first, with the number of sessions, and what could not be read."""
+
+    proposals: list[Proposal]
+    sessions: int
+    troubles: list[str]
+
+
+def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: float) -> Proposals:
+    """Return what past sessions of this project, so many days back, propose and was not accepted yet.
+
+    Read are the transcripts that are named, or in folders of them; without any those that the host keeps of it.
+    """
+    root = os.fspath(workspace.root)
+    since_ms = workspace.world.wall_ms() - days * 86_400_000
+    read: list[rules.Session] = []
+    troubles: list[str] = []
+    for file in sessions.files_in(paths) if paths else sessions.stored(root):
+        session = sessions.read(file)
+        if session.trouble:
+            troubles.append(f"{file.name} {session.trouble}")
+        if paths or not session.cwd or sessions.is_below(session.cwd, root):
+            found = [each for each in session.events if (dates.to_ms(each.at) or 0) >= since_ms]
+            if found:
+                read.append(rules.Session(session.id, found, transcripts.objections(found)[0], session.cwd))
+    logged = workspace.files.read(workspace.home(agent) / "corrections.md")
+    kept = tidying.remembered(workspace)
+    ranked = [*(kept if workspace.config.hook.auto_memory else ()), *rules.propose(read)]
+    return Proposals([each for each in ranked if each.id.encode() not in logged], len(read), troubles)
+
+
+def chosen(found: Sequence[Proposal], wanted: str) -> list[Proposal]:
+    """Return the proposals that are named: by numbers from 1 or ids, with commas between, or all.
+
+    Raises:
+        UsageError: a word that names none.
+    """
+    if wanted.strip() == "all":
+        return list(found)
+    by_name = {str(number): each for number, each in enumerate(found, 1)} | {each.id: each for each in found}
+    words = [word.strip() for word in wanted.split(",") if word.strip()]
+    if unknown := next((word for word in words if word not in by_name), ""):
+        raise UsageError(
+            f"{unknown[:40]!r} is no proposal; nothing was logged. Name numbers or ids of the table, or all"
+        )
+    return list({by_name[word].id: by_name[word] for word in words}.values())
+
+
+def log_proposal(workspace: Workspace, agent: str, each: Proposal) -> Logged:
+    """Log a proposal as a correction of its own session."""
+    told = Correction(each.wrong, each.text, each.text, source=f"past session, {each.kind} {each.id}")
+    return learning.correct(workspace, agent, told, session=each.session)
+
+
 # --- backup ---------------------------------------------------------------------------------------------------------
 
 
@@ -141,7 +207,7 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
 
     done = restore.restore(workspace, source, take_local)
     workspace.db.refresh()
-    guarding.make_ready(workspace)
+    starting.make_guards_ready(workspace)
     return done
 
 

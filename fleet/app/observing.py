@@ -4,7 +4,6 @@ Hooks wait for this, so it needs no workspace: the files, a lock, and the clock.
 reflog, a command turned green, and a lesson whose command was run after it was shown.
 """
 
-import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +32,6 @@ _DENIED = re.compile(
     r"\b(?:never|don'?t|do not|not|avoid|instead of|rather than|without|no)\W{1,3}(?:\w{1,30}\W{1,3}){0,3}$",
     re.IGNORECASE,
 )
-_REGISTER_BYTES_MAX = 1024 * 1024
 
 
 class Observed(NamedTuple):
@@ -53,15 +51,7 @@ class Observed(NamedTuple):
 
 
 def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: int = 0) -> Observed:
-    """Note one thing that happened; on the disk when this returns.
-
-    Args:
-        root: of the workspace: the main checkout's, in a worktree.
-        agent: whose session.
-        session: the host's id of it.
-        kind: of ``observations.KINDS``.
-        text: what happened.
-        at_ms: when, milliseconds since 1970; 0 for now.
+    """Note one thing of ``observations.KINDS`` that happened now or at ``at_ms``; on the disk when this returns.
 
     Raises:
         UsageError: no such kind, no words, or nothing can be written here.
@@ -72,7 +62,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         raise UsageError(f"KIND is one of {', '.join(observations.KINDS)}, not {kind[:40]!r}; nothing was written")
     if not observations.clean(text):
         raise UsageError("TEXT has no words in it; nothing was written. Say what happened, in one line")
-    if is_read_only(root):
+    if LocalFolder(str(root)).is_read_only():
         raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
     for name in (scratchpad.FILE, ".agents", daily_log.FOLDER):
         if (root / name).is_symlink():
@@ -118,12 +108,6 @@ def stamp(now_ms: int) -> str:
     return f"{observations.minute(now_ms)[:-1]}:{seconds:02}Z"
 
 
-def is_read_only(root: Path) -> bool:
-    """Tell whether nobody may write here: an ephemeral folder, and no lease."""
-    register = LocalFolder(str(root)).read("replica.toml", bytes_max=_REGISTER_BYTES_MAX)
-    return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
-
-
 def keep_ignored(files: Files) -> None:
     """See to it that the project's git does not see these files: a workspace of an earlier fleet may not say so yet."""
     if (files.root / ".git").exists() or (files.root / ".gitignore").exists():
@@ -134,7 +118,7 @@ def noted(workspace: "Workspace", agent: str, session: str, kind: str, text: str
     """Note what came of another command. A fault of that is a warning: the command itself has done its work."""
     try:
         named = session_of(workspace, agent, session)
-        if workspace.config.hook.observe and not is_read_only(workspace.root):
+        if workspace.config.hook.observe and not LocalFolder(str(workspace.root)).is_read_only():
             observe(workspace.root, agent, named, kind, text, workspace.world.wall_ms())
     except FleetError as why:
         workspace.warn(f"it is not noted in {scratchpad.FILE}: {why}")
@@ -154,7 +138,7 @@ def session_of(workspace: "Workspace", agent: str, named: str) -> str:
 # --- what hooks see -------------------------------------------------------------------------------------------------
 
 
-def is_off(call: Call) -> bool:
+def _is_off(call: Call) -> bool:
     """Tell whether a person wants no observations by hooks."""
     return call.sets("hook") and not config.load(Path(call.root) / CONFIG).hook.observe
 
@@ -170,7 +154,7 @@ def committed(call: Call, cwd: str) -> None:
 
 def note(call: Call, kind: str, text: str) -> None:
     """Note what a hook saw."""
-    if not is_off(call):
+    if not _is_off(call):
         observe(Path(call.root), call.agent, call.session, kind, text)
 
 

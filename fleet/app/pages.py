@@ -93,11 +93,7 @@ def _opposed(found: Clusters, look: Callable[[str], Pattern | None]) -> list[tup
 
 
 def of_branch(read: Callable[[str], bytes]) -> Files:
-    """Return the pages of a branch, made of nothing but its own files.
-
-    Args:
-        read: returns the bytes at a path of the tree, ``b""`` where nothing is.
-    """
+    """Return the pages of a branch, made of its own files alone: ``read`` returns one, ``b""`` where nothing is."""
     lessons, told = read(PATTERNS.edition), read(DISCOVERIES.edition)
     if not lessons and not told:
         return {}

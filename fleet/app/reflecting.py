@@ -75,13 +75,7 @@ def _compared(workspace: Workspace, agent: str) -> Lessons:
 
 
 def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequence[str] = ()) -> Decided:
-    """Take a lesson into an agent's memory because a person says so.
-
-    Args:
-        workspace: where.
-        agent: whose memory.
-        prefix: the beginning of the lesson's id.
-        instead_of: beginnings of the ids of lessons that leave the memory for it.
+    """Take a lesson into an agent's memory, instead of others, because a person says so; ids by their beginnings.
 
     Raises:
         NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
@@ -138,17 +132,9 @@ def _in_memory(prefix: str, inside: Sequence[str]) -> str:
 
 
 def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()) -> str:
-    """Take a lesson into memory at once if the occurrence just logged is the one that it takes.
+    """Take a lesson into memory at once if the occurrence just logged is the one that it takes; return the file, or "".
 
-    Args:
-        workspace: where.
-        agent: whose memory.
-        pattern_id: of the lesson.
-        seen: its occurrences.
-        near: ids of lessons that may say the same in other words.
-
-    Returns:
-        The file where it stands now, or "".
+    ``near`` are the ids of lessons that may say the same in other words.
     """
     settings = workspace.config.promotion
     least = evidence.least_seen(settings)
@@ -256,14 +242,7 @@ def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LO
 
 
 def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Pattern) -> bool:
-    """Tell whether a lesson of a memory would not have entered it, had some writer not said what it said.
-
-    Args:
-        workspace: where.
-        agent: whose memory.
-        before: the lesson with what that writer said.
-        after: the lesson without.
-    """
+    """Tell whether a lesson of a memory would not have entered it, had some writer not said what it said."""
     if not after.is_listed:
         return before.is_listed
     settings, who = workspace.config.promotion, evidence.witness(workspace)

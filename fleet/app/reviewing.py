@@ -1,27 +1,387 @@
-"""Review as a use case: pairs of lessons that may be one, or that contradict each other, and what is said of them.
+"""Use cases of review: which of two close lessons is one with the other or holds, and whose words count here.
 
 That two lessons are the same is a merge, which the whole clan sees. That they are two is remembered on this machine
-alone: it changes no lesson, and one member's word must not keep lessons apart for everybody.
+alone, and so is a block: it changes no column of anybody's, and what was made of the folds here follows at once.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from fleet.app import learning, reflecting, trusting
+from crdt import clock
+from fleet.app import learning, pages, reflecting, starting
 from fleet.app.finding import find
-from fleet.model.errors import NoError, UsageError
-from fleet.model.pattern import Pattern
-from fleet.reflect import inbox
+from fleet.learn import private
+from fleet.learn.counting import reconcile_all
+from fleet.model import edits, limits, names
+from fleet.model import line as codec
+from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.model.line import Line
+from fleet.model.pattern import Pattern, Policy, fold, is_blocked
+from fleet.model.withheld import BULK, OWN, Held
+from fleet.reflect import inbox, promotion
 from fleet.reflect.clusters import Pair, Weighing
+from fleet.reflect.evidence import RETIRED
+from fleet.reflect.promotion import AgentMemory
 from fleet.store import runs
+from fleet.store.lines import PATTERNS, Read, entries, kind_of
 from fleet.store.runs import Field
 from fleet.store.workspace import Workspace
+from fleet.text import dates
+from fleet.text.screening import readable
 
 LIKELY, CONTRADICTION = "likely", "contradiction"
 SAME, DIFFERENT, FIRST, SECOND, BOTH, ASK = "same", "different", "first", "second", "both", "ask"
 ANSWERS = {LIKELY: (SAME, DIFFERENT), CONTRADICTION: (FIRST, SECOND, BOTH)}
-"""Answers that a pair can be given; ``ask`` takes back what was said of either."""
-
+"""Answers that a pair can be given; ``ask`` takes back what was said of it, and of what is left out."""
+TAKE, LEAVE = "take", "leave"
+ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)
+SHOWN_MAX = 5
 _SEPARATOR = ":"
+
+
+# --- blocking -------------------------------------------------------------------------------------------------------
+
+
+class Changes(NamedTuple):
+    """What a block changes here, or its end.
+
+    Attributes:
+        name: of the replica or agent.
+        since: from when on; "" for all.
+        gone: lessons that are not here any more, by id, with their words; of an end of a block, that are here again.
+        other: lessons that read or count otherwise.
+        discoveries: how many discoveries are not shown, or shown again.
+        left: memory entries that left, as (agent, id, words).
+        kept: memory entries that a person had approved, and that stay.
+        retired: ids of the lessons that were retired for everybody.
+    """
+
+    name: str
+    since: str
+    gone: dict[str, str]
+    other: list[str]
+    discoveries: int = 0
+    left: tuple[tuple[str, str, str], ...] = ()
+    kept: tuple[tuple[str, str, str], ...] = ()
+    retired: tuple[str, ...] = ()
+
+
+def block(
+    workspace: Workspace, agent: str, name: str, *, since: str = "", dry_run: bool = False, retire: bool = False
+) -> Changes:
+    """Fold without a writer's columns here from now on; counts, lessons, memories and pages follow at once.
+
+    Args:
+        workspace: where.
+        agent: who says so.
+        name: a replica, or an agent for all that is said in its name.
+        since: a day or a time; what the branch held of that writer then still counts. "" for none of it.
+        dry_run: change nothing.
+        retire: retire for everybody, too, what that writer alone had said.
+
+    Raises:
+        UsageError: that is nobody's name, or no time.
+        NoError: it is a replica of this folder, or nothing here is of it.
+    """
+    _check(workspace, name)
+    at = _stamp(since)
+    if not dry_run and not workspace.is_read_only:
+        reconcile_all(workspace)
+    earlier = _as_of(workspace, at, name) if at else {}
+    before = workspace.policy()
+    records = list(_records_of(workspace, name))
+    still = {line.id: _either(before.earlier.get(line.id), earlier.get(line.id)) for line in records}
+    after = before._replace(
+        blocked={**before.blocked, name: at}, earlier={each: line for each, line in still.items() if line is not None}
+    )
+    found = _changed(workspace, name, at, records, before, after)
+    if not records and not found.discoveries:
+        raise NoError(f"nothing here was said by {name[:60]}; nothing was changed. `fleet status` lists the replicas")
+    leaving, kept = _in_memories(workspace, records, before, after)
+    if dry_run:
+        return found._replace(left=leaving, kept=kept)
+    workspace.trust.block(name, at, earlier.values(), workspace.wall())
+    alone = [line.id for line in records if fold(line, before).is_present and not fold(line, after).is_present]
+    retired = _retire(workspace, agent, alone) if retire else ()
+    _take_out(workspace, leaving)
+    _follow(workspace)
+    return found._replace(left=leaving, kept=kept, retired=retired)
+
+
+def unblock(workspace: Workspace, name: str) -> Changes:
+    """Let a writer's columns count again.
+
+    Raises:
+        NoError: it is not blocked.
+    """
+    known = {each.name: each for each in workspace.trust.blocked()}
+    if name not in known:
+        listed = ", ".join(known) or "nobody"
+        raise NoError(f"{name[:60]} is not blocked here; nothing was changed. Blocked: {listed}")
+    after = workspace.policy()
+    before = after._replace(blocked={other: at for other, at in after.blocked.items() if other != name})
+    found = _changed(workspace, name, known[name].since, list(_records_of(workspace, name)), before, after)
+    workspace.trust.unblock(name)
+    reflecting.promote_all(workspace)
+    _follow(workspace)
+    return found
+
+
+def _check(workspace: Workspace, name: str) -> None:
+    if not names.is_agent(name) and not (names.is_replica(name) and names.is_agent(names.agent_of(name))):
+        raise UsageError(
+            f"{name[:60]!r} is neither an agent nor a replica (<agent>.<8 hex digits>); nothing was changed"
+        )
+    if any(is_blocked(mine, (name,)) for mine in workspace.mine()):
+        raise NoError(f"{name} writes in this folder: block one of its other replicas by name. Nothing was changed")
+
+
+def _stamp(said: str) -> str:
+    """Return a time as a stamp, "" for none.
+
+    Raises:
+        UsageError: it is no time.
+    """
+    if not said:
+        return ""
+    found = dates.to_ms(said)
+    if found is None:
+        raise UsageError(f"--since takes a day or a time, such as 2026-11-20 or 2026-11-20T14:30Z; not {said[:40]!r}")
+    return clock.nearest(found)
+
+
+def _either(one: Line | None, other: Line | None) -> Line | None:
+    return codec.join(one, other) if one is not None and other is not None else one or other
+
+
+def _records_of(workspace: Workspace, name: str) -> Iterator[Line]:
+    """Yield the records that a replica or an agent has a column of."""
+    for line in workspace.patterns.naming(name):
+        if any(is_blocked(writer, (name,)) for writer in line.by_writer()):
+            yield line
+
+
+def _as_of(workspace: Workspace, at: str, name: str) -> dict[str, Line]:
+    """Return what the branch held at a time of the columns of a replica or an agent, by id."""
+    found: dict[str, Line] = {}
+    for path, (oid, _) in sorted(workspace.tree.paths(workspace.tree.before(clock.unpack(at)[0] / 1000)).items()):
+        for _, entry in (
+            entries(PATTERNS, [workspace.tree.read(oid)], path, Read()) if kind_of(path) is PATTERNS else ()
+        ):
+            for writer, part in entry.by_writer().items() if isinstance(entry, Line) else ():
+                if is_blocked(writer, (name,)):
+                    found[part.id] = codec.join(found.get(part.id, Line(part.id)), part)
+    return found
+
+
+def _changed(
+    workspace: Workspace, name: str, since: str, records: Iterable[Line], before: Policy, after: Policy
+) -> Changes:
+    gone: dict[str, str] = {}
+    other: list[str] = []
+    for line in records:
+        was, now = fold(line, before), fold(line, after)
+        if was.is_listed and not now.is_listed:
+            gone[line.id] = readable(was.text)
+        elif (was.fields, was.totals, was.parts, was.is_listed) != (now.fields, now.totals, now.parts, now.is_listed):
+            other.append(line.id)
+    return Changes(name, since, gone, other, workspace.discoveries.count_by(name, since))
+
+
+def _in_memories(
+    workspace: Workspace, records: Iterable[Line], before: Policy, after: Policy
+) -> tuple[tuple[tuple[str, str, str], ...], tuple[tuple[str, str, str], ...]]:
+    """Return the entries of memories here that leave with a block, and those that a person had approved."""
+    touched = {line.id: (fold(line, before), fold(line, after)) for line in records}
+    left, kept = list[tuple[str, str, str]](), list[tuple[str, str, str]]()
+    for agent in workspace.agents_here():
+        rows = AgentMemory(workspace, agent).rows()
+        for each, row in rows.items():
+            if each in touched and reflecting.loses_ground(workspace, agent, *touched[each]):
+                told = (agent, each, row)
+                (kept if promotion.is_approved(row) else left).append(told)
+    return tuple(left), tuple(kept)
+
+
+def _take_out(workspace: Workspace, leaving: Iterable[tuple[str, str, str]]) -> None:
+    by_agent: dict[str, list[str]] = {}
+    for agent, each, _ in leaving:
+        by_agent.setdefault(agent, []).append(each)
+    for agent, ids in by_agent.items():
+        with workspace.locked():
+            AgentMemory(workspace, agent).release(ids)
+
+
+def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, ...]:
+    done = []
+    with workspace.writing(agent) as writer:
+        lines = [line for each in ids if (line := workspace.patterns.line(each)) is not None]
+        private.append(writer, [edits.retire(line, writer.name) for line in lines])
+        done = [line.id for line in lines]
+    return tuple(done)
+
+
+def _follow(workspace: Workspace) -> None:
+    """Make anew what was made of the folds: the page and the guards; a start's text is outdated by the generation."""
+    workspace.db.refresh()
+    for agent in workspace.agents_here():
+        reflecting.take_out_retired(workspace, agent)
+    starting.make_guards_ready(workspace)
+    pages.write_page(workspace)
+
+
+# --- what one removed -----------------------------------------------------------------------------------------------
+
+
+def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str = "") -> list[tuple[str, str]]:
+    """Bring back every lesson that is out by the removes of a replica or an agent; return (id, words) of each.
+
+    With ``since``, a day or a time, what the branch held of its removes then stays.
+
+    Raises:
+        UsageError: that is nobody's name, or no time.
+        NoError: it removed nothing that is out.
+    """
+    if not names.is_agent(removed_by) and not names.is_replica(removed_by):
+        raise UsageError(f"{removed_by[:60]!r} is neither an agent nor a replica; nothing was changed")
+    at = _stamp(since)
+    reconcile_all(workspace)
+    earlier = _as_of(workspace, at, removed_by) if at else {}
+    policy, back = workspace.policy(), list[tuple[Line, Pattern]]()
+    for line in _records_of(workspace, removed_by):
+        known = fold(line, policy)
+        if known.is_present and known.state != RETIRED:
+            continue
+        theirs = [writer for writer in line.by_writer() if is_blocked(writer, (removed_by,))]
+        if any(line.has_removed(writer, earlier.get(line.id)) for writer in theirs):
+            back.append((line, known))
+    if not back:
+        raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")
+    with workspace.writing(agent) as writer:
+        cut, said = policy.cut, list[Line]()
+        for line, known in back:
+            said.append(edits.restore(line, writer.name, writer.tick()))
+            if known.state == RETIRED:
+                said.append(edits.set_field(line, "state", edits.CANDIDATE, writer.name, writer.tick(), cut))
+        private.append(writer, said)
+    return [(line.id, readable(known.text)) for line, known in back]
+
+
+# --- what waits for a yes -------------------------------------------------------------------------------------------
+
+
+class Waiting(NamedTuple):
+    """A part of others' words that is left out here until a person decides.
+
+    Attributes:
+        kind: ``own`` or ``bulk``.
+        group: a replica, or ``newcomers``.
+        lessons: ids and words of the lessons that it is about.
+        retires: how many of them would go.
+        edits: how many would read or count otherwise.
+    """
+
+    kind: str
+    group: str
+    lessons: list[tuple[str, str]]
+    retires: int
+    edits: int
+
+    @property
+    def name(self) -> str:
+        """Name of the question, as an answer takes it."""
+        return f"{self.kind}{_SEPARATOR}{self.group}"
+
+    @property
+    def told(self) -> str:
+        """What it would do, in a sentence."""
+        lessons = f"{len(self.lessons):,} lesson{'s' * (len(self.lessons) != 1)}"
+        if self.kind == OWN:
+            return (
+                f"{lessons} came with words or counts under {self.group}, a name of this folder, that were never "
+                "written here. If this folder was put back from an older copy they are yours"
+            )
+        who = "Writers of whom nothing was known" if self.group == "newcomers" else self.group
+        return f"{who} would retire {self.retires:,} and edit {self.edits:,} lessons of others, all at once"
+
+
+def waiting(workspace: Workspace) -> list[Waiting]:
+    """Return what is left out and not decided yet, with what it would do."""
+    groups: dict[tuple[str, str], list[Held]] = {}
+    for each in workspace.trust.held():
+        if each.is_asked:
+            groups.setdefault((each.kind, each.group), []).append(each)
+    return [_waiting(workspace, kind, group, held) for (kind, group), held in sorted(groups.items())]
+
+
+def _waiting(workspace: Workspace, kind: str, group: str, held: list[Held]) -> Waiting:
+    policy, retires, changes = workspace.policy(), 0, 0
+    lessons: list[tuple[str, str]] = []
+    for each in dict.fromkeys(one.id for one in held):
+        line = workspace.patterns.line(each)
+        if line is None:
+            continue
+        theirs = {one.writer for one in held}
+        rest = {w: part for w, part in policy.withheld.get(each, {}).items() if w not in theirs}
+        now, then = fold(line, policy), fold(line, policy._replace(withheld={each: rest}))
+        retires += now.is_listed and (not then.is_listed or then.state == RETIRED)
+        changes += not now.is_listed or (then.is_listed and now.fields != then.fields)
+        lessons.append((each, readable(now.text or then.text)))
+    return Waiting(kind, group, lessons, retires, changes)
+
+
+def _answer_left_out(workspace: Workspace, name: str, said: str) -> str:
+    """Decide what is left out; return what that did, in words.
+
+    Raises:
+        UsageError: there is no such answer.
+        NoError: nothing of that name waits.
+    """
+    kind, _, group = name.partition(_SEPARATOR)
+    if said not in (*ANSWERS_TO_LEFT_OUT, ASK):
+        raise UsageError(f"{said[:20]!r} is no answer: {', '.join(ANSWERS_TO_LEFT_OUT)}, or {ASK}; nothing was changed")
+    if said == ASK:
+        done = workspace.trust.ask_again(kind, group)
+    else:
+        done = workspace.trust.decide(kind, group, is_taken=said == TAKE)
+    if not done:
+        raise NoError(f"nothing waits under {name[:80]}; nothing was changed. `fleet review --json`")
+    with suppress(FleetError):
+        _follow(workspace)
+    lessons = f"{len({each.id for each in done}):,} lessons"
+    if said == ASK:
+        return f"{lessons}: asked again"
+    if said == TAKE:
+        return f"{lessons}: taken in"
+    more = "" if group == "newcomers" or kind == OWN else f"; `fleet block {group}` leaves out the rest of it, too"
+    return f"{lessons}: left out here; `fleet review --answer {name}=ask` asks again{more}"
+
+
+def standing(workspace: Workspace) -> dict[str, Any]:
+    """Return who is blocked and what waits, as ``fleet status --json`` shows it."""
+    return {
+        "blocked": [{"name": each.name, "since": each.since, "at": each.at} for each in workspace.trust.blocked()],
+        "waiting": [as_json(each) for each in waiting(workspace)],
+    }
+
+
+def as_json(each: Waiting) -> dict[str, Any]:
+    """Return a question as JSON shows it."""
+    shown = [{"id": one, "text": text} for one, text in each.lessons[: limits.PAGE_LESSONS_MAX]]
+    return {
+        "pair": each.name,
+        "kind": each.kind,
+        "writer": each.group,
+        "told": each.told,
+        "retires": each.retires,
+        "edits": each.edits,
+        "lessons": shown,
+        "answers": list(ANSWERS_TO_LEFT_OUT),
+    }
+
+
+# --- pairs of lessons -------------------------------------------------------------------------------------------------
 
 
 class Asked(NamedTuple):
@@ -80,8 +440,8 @@ def answer(workspace: Workspace, agent: str, pair: str, said: str) -> Answered:
         UsageError: there is no such answer to that pair.
         NoError: there is no such pair, or nothing to take back.
     """
-    if trusting.is_question(pair):
-        return Answered(pair, said, trusting.answer(workspace, pair, said))
+    if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
+        return Answered(pair, said, _answer_left_out(workspace, pair, said))
     one, other = _ids(workspace, pair)
     if said == ASK:
         return Answered(f"{one}{_SEPARATOR}{other}", said, _taken_back(workspace, agent, one, other))
@@ -125,7 +485,7 @@ def _taken_back(workspace: Workspace, agent: str, one: str, other: str) -> str:
         Weighing(workspace).forget_apart((one, other))
         return "the pair is asked about again, if it is still close"
     if other in workspace.patterns.group(one):
-        learning.unmerge(workspace, agent, _changed(workspace, one, other))
+        learning.unmerge(workspace, agent, _pointing(workspace, one, other))
         Weighing(workspace).forget_apart((one, other))
         return f"{one} and {other} are two lessons again"
     for each in (one, other):
@@ -135,7 +495,7 @@ def _taken_back(workspace: Workspace, agent: str, one: str, other: str) -> str:
     raise NoError(f"nothing was said of {one} and {other} that could be taken back")
 
 
-def _changed(workspace: Workspace, one: str, other: str) -> str:
+def _pointing(workspace: Workspace, one: str, other: str) -> str:
     """Return which of two merged records points to the other one."""
     return one if find(workspace, one).merged_into else other
 

@@ -1,13 +1,16 @@
-"""Search as a use case: the clan's records, and the pages that the agents here wrote."""
+"""Use cases of being stuck and handing over: search, mutations with what is known, and what a branch left open."""
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+from fleet.app import observing
 from fleet.app.finding import first_stamp
 from fleet.learn import journal
 from fleet.learn.corrections_md import parse_log
 from fleet.learn.counting import CountedLog
+from fleet.learn.journal import Declared, Journal, Open, Proposal
 from fleet.recall import search as recall
 from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section, render
 from fleet.reflect.exposure import Exposures
@@ -18,9 +21,10 @@ from fleet.text.dates import WHEN
 
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
 
-__all__ = ["Answer", "Embedding", "agree_to_embed", "embedding", "render", "search"]
+__all__ = ["Answer", "Embedding", "Handover", "agree_to_embed", "declare", "embedding", "handover", "render", "search"]
 
 _NARROWED = 200
+_ORACLE, _ORACLE_HITS = "M7", 5
 _DAY_CHARS = 10
 INSTALL = "in a checkout of fleet: `uv tool install '.[semantic]'`, or pipx or pip install with the same words"
 
@@ -127,3 +131,58 @@ def _sections(data: bytes) -> Iterator[Section]:
             yield Section(line, title, said, found[0] if found else "")
         if row is not None and heading is not None:
             line, level, title, body = row.number, len(heading["level"]), heading["text"].strip(), []
+
+
+# --- stuck, and handing over ------------------------------------------------------------------------------------------
+
+
+class Handover(NamedTuple):
+    """What the next one who works on a branch should read.
+
+    Attributes:
+        agent: whose.
+        branch: of the project's git.
+        journal: its file.
+        lines: the end of it.
+        attempts: commands that failed in a row.
+        unfilled: corrections without a lesson.
+        proposals: mutations that worked and are no lesson yet.
+    """
+
+    agent: str
+    branch: str
+    journal: Path
+    lines: list[str]
+    attempts: list[Open]
+    unfilled: int
+    proposals: list[Proposal]
+
+
+def declare(
+    workspace: Workspace, agent: str, session: str, code: str, failed: str, switch: str, why: str
+) -> tuple[Declared, Answer | None]:
+    """Declare another strategy; return it, and for an oracle what is known about what failed.
+
+    Raises:
+        UsageError: no such mutation, or something is missing; nothing was written.
+    """
+    # Asked before it is declared: else the declaration itself would be the best answer.
+    is_oracle = bool(failed) and journal.find(workspace, code).code == _ORACLE
+    known = search(workspace, failed, limit=_ORACLE_HITS) if is_oracle else None
+    declared = Journal(workspace, agent).declare(session, code, failed, switch, why)
+    observing.noted(workspace, agent, session, "dead-end", f"Dead end: {declared.failed} — {switch}")
+    return declared, known
+
+
+def handover(workspace: Workspace, agent: str, session: str) -> Handover:
+    """Return the end of this branch's journal, and what is open."""
+    path, branch = Journal(workspace, agent).of_branch()
+    return Handover(
+        agent,
+        branch,
+        path,
+        Journal(workspace, agent).last_lines(),
+        Journal(workspace, agent).open_attempts(session),
+        CountedLog(workspace, agent).unfilled(),
+        Journal(workspace, agent).proposals(),
+    )

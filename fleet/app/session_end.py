@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.app import recording, writing
+from fleet.app import writing
 from fleet.hosts import sessions, transcripts
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.sessions import Session
@@ -24,6 +24,8 @@ from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, reflectors, rules
 from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
 from fleet.reflect.reflectors import Answer
+from fleet.share import notices
+from fleet.share.notices import Notice
 from fleet.store import config, consent, runs
 from fleet.store.doctor import Finding
 from fleet.store.workspace import Workspace
@@ -31,6 +33,8 @@ from fleet.text import dates
 
 KIND = "reflect"
 RULES = "rules"
+_COMPLETE = "reflection.complete"
+"""Name of the event that a pass has come to its end."""
 _HOST_CHOICE = "reflector"
 """Key in ``local.db`` of the reflector that a person here chose when the hooks were installed."""
 _CHOSEN = ("claude", "codex", "gemini")
@@ -189,17 +193,12 @@ def findings(workspace: Workspace, agent: str) -> Iterator[Finding]:
 
 
 def reflect(
-    workspace: Workspace, agent: str, path: Path, *, is_trial: bool = False, by_hand: bool = False, run: str = ""
+    workspace: Workspace, agent: str, path: Path, *, is_trial: bool = False, by_hand: bool = False
 ) -> Reflected:
     """Reflect on the session of a transcript.
 
-    Args:
-        workspace: where.
-        agent: for whom.
-        path: of the transcript.
-        is_trial: say what would be done; nobody is asked but the rules, and nothing is written.
-        by_hand: a person wants it: also where an earlier pass came to nothing, or was undone.
-        run: of a pass that a crash left; "" for a new one.
+    A trial says what would be done: nobody is asked but the rules, and nothing is written. By hand it is done also
+    where an earlier pass came to nothing, or was undone.
 
     Raises:
         BusyError: another process reflects on this session.
@@ -212,20 +211,20 @@ def reflect(
     try:
         with workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0):
             runs.recover(workspace)
-            return _reflected(workspace, agent, session, run, by_hand=by_hand)
+            return _reflected(workspace, agent, session, by_hand=by_hand)
     except BusyError as why:
         raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
 
 
-def _reflected(workspace: Workspace, agent: str, session: Session, run: str, *, by_hand: bool) -> Reflected:
+def _reflected(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> Reflected:
     began = time.monotonic()
     lines = Records(workspace, agent).read()
     key = _key(session)
     if why := _done_already(workspace, agent, lines, key, by_hand=by_hand):
         return Reflected(session.id, why=why)
-    open_run = _open_run(lines, key)
+    left = _answered(lines, key)
     day = workspace.wall()[:10].replace("-", "")
-    run = open_run or f"{KIND}-{day}-{key}{_again(lines, key)}"
+    run = left.run if left is not None else f"{KIND}-{day}-{key}{_again(lines, key)}"
     who, note = chosen(workspace), ""
     if named := unagreed(workspace):
         who = RULES
@@ -238,8 +237,9 @@ def _reflected(workspace: Workspace, agent: str, session: Session, run: str, *, 
     record = msgspec.structs.replace(
         record, left_out="; ".join(filter(None, [made.left_out.rstrip("."), session.trouble]))
     )
-    answer = _answer_of(lines, open_run)
-    if answer is None:
+    if left is not None:
+        answer = Answer(left.raw, "", left.usd, left.tokens_in, left.tokens_out, left.model)
+    else:
         if deferred := _reserved(workspace, agent, record, lines):
             return deferred
         answer = _asked(workspace, agent, session, made, record)
@@ -284,18 +284,30 @@ def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
     )
     if not session.events:
         return Reflected(session.id, record, why=f"not read: {session.trouble or 'the transcript tells of nothing'}")
-    said = rules.reflect(as_rules_read(session))
+    said = rules.reflect(_as_rules_read(session))
     plan = writing.plan(workspace, agent, session, said, "trial", is_trusted=True)
     return Reflected(session.id, msgspec.structs.replace(record, outcome=said.outcome), plan)
 
 
 def _ended(workspace: Workspace, agent: str, record: Record, plan: writing.Plan | None = None) -> Reflected:
-    done = recording.complete(workspace, agent, record)
+    done = complete(workspace, agent, record)
     LocalFolder(os.fspath(workspace.root)).forget_heard(done.session)
     return Reflected(done.session, done, plan)
 
 
-def as_rules_read(session: Session) -> rules.Session:
+def complete(workspace: Workspace, agent: str, record: Record) -> Record:
+    """Write down what a pass did, durable before this returns, and tell whoever listens; return the record.
+
+    Raises:
+        DiskError: it is not there; nobody was told.
+    """
+    done = Records(workspace, agent).append(record)
+    told = {"agent": agent, "saved": done.saved, "told": done.told()} | done.as_found(with_raw=False)
+    notices.send(workspace, Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.told(), told))
+    return done
+
+
+def _as_rules_read(session: Session) -> rules.Session:
     """Return a session as the rules read it."""
     return rules.Session(session.id, session.events, transcripts.objections(session.events)[0], session.cwd)
 
@@ -325,18 +337,11 @@ def _again(lines: Sequence[Record], key: str) -> str:
     return f"-{times + 1}" if times else ""
 
 
-def _open_run(lines: Sequence[Record], key: str) -> str:
-    """Return the pass over this very content that a crash left after its answer; "" for none."""
+def _answered(lines: Sequence[Record], key: str) -> Record | None:
+    """Return the answer to this very content that is on record, and whose pass a crash ended; None for none."""
     ended = {each.run for each in lines if each.line == RAN}
-    answered = [each.run for each in lines if each.line == SETTLED and each.raw and _is_of(each.run, key)]
-    return next((run for run in reversed(answered) if run not in ended), "")
-
-
-def _answer_of(lines: Sequence[Record], run: str) -> Answer | None:
-    known = next((each for each in lines if run and each.run == run and each.line == SETTLED and each.raw), None)
-    if known is None:
-        return None
-    return Answer(known.raw, "", known.usd, known.tokens_in, known.tokens_out, known.model)
+    known = (each for each in reversed(lines) if each.line == SETTLED and each.raw and _is_of(each.run, key))
+    return next((each for each in known if each.run not in ended), None)
 
 
 def _reserved(workspace: Workspace, agent: str, record: Record, lines: Sequence[Record]) -> Reflected | None:
@@ -359,7 +364,7 @@ def _reserved(workspace: Workspace, agent: str, record: Record, lines: Sequence[
 def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Digest, record: Record) -> Answer:
     """Ask the reflector, and have the answer on record, with what it cost, before anything is made of it."""
     if record.reflector == RULES:
-        said = rules.reflect(as_rules_read(session))
+        said = rules.reflect(_as_rules_read(session))
         return Answer(msgspec.json.encode(said).decode(), usd=0.0)
     mark = f"session-{workspace.world.entropy(8).hex()}"
     known = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
@@ -386,12 +391,7 @@ def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Dige
 
 
 def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
-    """Reflect on what ended here; of several, one failing hinders no other.
-
-    Args:
-        workspace: where.
-        only: the host's id of one session, which has just ended; "" for all that are due.
-    """
+    """Reflect on what ended here, or on one session that just did; of several, one failing hinders no other."""
     if limits(workspace).is_off or workspace.is_read_only:
         return []
     root, done = os.fspath(workspace.root), list[Reflected]()
@@ -444,13 +444,9 @@ def _last_said(path: Path) -> str:
 
 
 def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> History:
-    """Return the sessions of the past that nobody reflected on yet, and what that may cost.
+    """Return the sessions of so many days that nobody reflected on yet, and what that may cost.
 
-    Args:
-        workspace: of the project.
-        agent: whose records tell what was done.
-        days: how far back.
-        paths: transcripts, or folders of them; none: those that hosts keep of this project.
+    Read are the transcripts that are named, or in folders of them; without any those that hosts keep of this project.
     """
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}

@@ -401,9 +401,7 @@ def user_settings() -> Path:
 def callers(root: Path | None, but: Path | None = None) -> tuple[list[str], set[str]]:
     """Return where fleet's hooks are switched on, in words, and which events some of these places lack.
 
-    Args:
-        root: of the workspace, where there is one.
-        but: a settings file whose hooks are not asked for.
+    The hooks of the file ``but`` are not asked for.
 
     Raises:
         FleetError, OSError: a settings file cannot be read.
@@ -425,13 +423,7 @@ def callers(root: Path | None, but: Path | None = None) -> tuple[list[str], set[
 
 
 def findings(workspace: Workspace, agent: str, context: Callable[[str], str]) -> Iterator[Finding]:
-    """Yield what ``fleet doctor`` tells about agent hosts: the client, its hooks, when they fired, what they show.
-
-    Args:
-        workspace: where.
-        agent: whose session start is measured; "" for the default agent's.
-        context: returns what an agent's session starts with.
-    """
+    """Yield what ``fleet doctor`` tells about agent hosts: the client, its hooks, when they fired, what they show."""
     yield _client()
     yield _hooks(workspace)
     yield _fired(workspace)

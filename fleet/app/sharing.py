@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -129,11 +128,8 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool = False) -> Synced:
     """Bring this machine and the clan together, or, without a remote, this machine's files in order.
 
-    Args:
-        workspace: where.
-        agent: who syncs.
-        yes: a person agrees to the remote.
-        compact: editions are written whether they are due or not, and shards lose what they cover.
+    With ``yes`` a person agrees to the remote. To compact writes editions whether they are due or not, and shards lose
+    what they cover.
 
     Raises:
         ConsentNeededError: nobody agreed to the remote; nothing was sent.
@@ -150,15 +146,10 @@ def exchange(workspace: Workspace, agent: str) -> Synced:
 
     Where there is none, or sharing is paused, nothing is done, and ``Synced.why`` says so.
     """
-    if held := workspace.state.paused(workspace.wall()):
-        return Synced(why=f"sharing is paused {held}")
-    _take_seat(workspace, agent)
-    try:
-        remote = clan_remote(workspace)
-    except UsageError as unconfirmed:
-        return Synced(why=str(unconfirmed))
+    remote, why = _remote_or_why(workspace)
     if remote is None:
-        return Synced(why="no remote is named")
+        return Synced(why=why)
+    _take_seat(workspace, agent)
     with _alone(workspace):
         return synced(workspace, remote)
 
@@ -168,14 +159,9 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
 
     Where there is none, or sharing is paused, nothing is done, and ``Synced.why`` says so.
     """
-    if held := workspace.state.paused(workspace.wall()):
-        return Synced(why=f"sharing is paused {held}")
-    try:
-        remote = clan_remote(workspace)
-    except UsageError as unconfirmed:
-        return Synced(why=str(unconfirmed))
+    remote, why = _remote_or_why(workspace)
     if remote is None:
-        return Synced(why="no remote is named")
+        return Synced(why=why)
     _take_seat(workspace, agent)
     with _alone(workspace):
         done = fetch_from(workspace, remote, _hooks(workspace, []))
@@ -190,6 +176,16 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
         discoveries_in=sum(each.startswith("d-") for each in done.came),
         put_back=tuple(done.put_back),
     )
+
+
+def _remote_or_why(workspace: Workspace) -> tuple[Remote | None, str]:
+    """Return the remote that somebody here agreed to; None where nobody may be asked now, and why."""
+    if held := workspace.state.paused(workspace.wall()):
+        return None, f"sharing is paused {held}"
+    try:
+        return clan_remote(workspace), "no remote is named"
+    except UsageError as unconfirmed:
+        return None, str(unconfirmed)
 
 
 def settle(workspace: Workspace, agent: str) -> Settled:
@@ -210,18 +206,12 @@ def synced(
 ) -> Synced:
     """Exchange with one remote, or with nobody. The caller holds the workspace's sync lock, and has a replica.
 
-    Args:
-        workspace: where.
-        remote: whom with; None for nobody.
-        compact: as in ``sync``.
-        rng: draws how long to wait for others.
-        sleep: waits so many seconds.
-        monotonic: tells for how long an attempt went on, seconds.
+    The last three say how long to wait for others, how to wait, and how long an attempt went on.
     """
     refused, done, promoted = workspace.db.refused_count(), Exchanged(), list[str]()
     if remote is None:
         promoted = _settled(workspace)
-        done.edition = _write_local_edition(workspace, always=compact)
+        done.edition = write_edition_here(workspace, always=compact)
     else:
         hooks = _hooks(workspace, promoted)
         rng = Random() if rng is None else rng  # noqa: S311 - it spreads out who asks when
@@ -364,17 +354,7 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 # --- pages and editions here ----------------------------------------------------------------------------------------
 
 
-def has_remote(workspace: Workspace) -> bool:
-    """Tell whether there is a clan to exchange with."""
-    return bool(_url(workspace))
-
-
-def write_edition_here(workspace: Workspace) -> bool:
-    """Write the joined files where there is nobody to exchange with; return whether they changed."""
-    return _write_local_edition(workspace, always=False)
-
-
-def _write_local_edition(workspace: Workspace, *, always: bool) -> bool:
+def write_edition_here(workspace: Workspace, *, always: bool = False) -> bool:
     """Write the joined files where nobody is asked: a small clan's are always whole. Shards stay as they are.
 
     They are not emptied, since no remote holds what they say: an edition that was never fetched covers nothing.
@@ -438,11 +418,7 @@ def sizes(workspace: Workspace) -> dict[str, dict[str, int]]:
 
 
 def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
-    """Return the clan's remote, once somebody on this machine has agreed to it; None without one.
-
-    Args:
-        workspace: where.
-        yes: they agree now.
+    """Return the clan's remote, once somebody on this machine has agreed to it, or does with ``yes``; None without one.
 
     Raises:
         ConsentNeededError: nobody did.
@@ -480,26 +456,6 @@ def _author(workspace: Workspace, url: str) -> Author:
     word = blake2b(told.encode(), digest_size=6, person=b"fleet").hexdigest()
     agreed = next(iter(workspace.state.agreed(consent.AUTHOR)), "")
     return Author(word, workspace.config.share.author or agreed, signing(workspace.root) if agreed else None)
-
-
-def is_author_settled(workspace: Workspace) -> bool:
-    """Return True where a person was asked in whose name commits are made, or the project says it."""
-    return bool(workspace.config.share.author or workspace.state.get("author_asked"))
-
-
-def author_of(workspace: Workspace) -> str:
-    """Return ``Name <address>`` as git knows the person here, "" where it does not."""
-    return identity(workspace.root)
-
-
-def origin(root: Path) -> str:
-    """Return the address of the ``origin`` of the project around a folder, "" where there is none."""
-    return guess_remote(root) or ""
-
-
-def shown(url: str) -> str:
-    """Return an address without what lets one in."""
-    return redact_url(url)
 
 
 def name_author(workspace: Workspace, named: str) -> str:

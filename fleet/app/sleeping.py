@@ -1,4 +1,6 @@
-"""Sleep: what an agent's notes and logs need from time to time, done in phases, under one lock, as one run.
+"""Work that nobody waits for: what a host's events leave to a process of its own, and sleep.
+
+A sleep does what an agent's notes and logs need from time to time, in phases, under one lock, as one run.
 
 Each phase plans from what it reads, and says what it read, what it changed and what it left, and why. What goes wrong
 in one keeps no other from its work. The phases' own runs are parts of the sleep's: ``fleet undo sleep-...`` takes back
@@ -7,7 +9,7 @@ parts of a run that did not come to its end are told by the next one.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from typing import NamedTuple
@@ -15,14 +17,19 @@ from typing import NamedTuple
 import msgspec
 
 from fleet.app import consolidating, inbox, learning, reflecting, session_end, sharing, starting, tidying
-from fleet.app.learning import Correction
+from fleet.app.hearing import PROMOTED, opened
+from fleet.app.session_end import Reflected
+from fleet.hosts import local
+from fleet.hosts.calls import GUEST, Call
 from fleet.hosts.local import LocalFolder
+from fleet.learn.corrections import Correction
 from fleet.learn.journal import Journal
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.recall.wording import counted
 from fleet.reflect import consolidation, memory_md, records
 from fleet.reflect import inbox as waiting
 from fleet.reflect.housekeeping import Mode
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Record, Records, Written
 from fleet.store import changes, runs
 from fleet.store.runs import Field, Run
@@ -41,6 +48,7 @@ _LOOK_MS = 3_600_000
 """So often everything is looked at though nothing was written: some work comes due by time alone."""
 _DIFF_ROWS = 200
 _LOCK_WAIT_S = 0.5
+_PROMOTED_CHARS_MAX = 120
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +65,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
         error: why it failed; nothing of it is half done.
     """
 
-    name: str
+    name: str = ""
     read: str = ""
     changed: int = 0
     told: str = ""
@@ -87,13 +95,7 @@ class Slept(NamedTuple):
 
 
 def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str = "") -> Slept:
-    """Do what waits, phase by phase.
-
-    Args:
-        workspace: where.
-        agent: whose notes.
-        is_trial: say what would be done, and change nothing.
-        only: name of one phase; "": all.
+    """Do what waits, phase by phase, or one phase alone; a trial says what would be done, and changes nothing.
 
     Raises:
         UsageError: there is no such phase.
@@ -231,21 +233,21 @@ def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     read = counted(len(put_off), "session that was put off", "sessions that were put off")
     if is_trial:
         left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in put_off)
-        return Phase(name="", read=read, left=left)
+        return Phase(read=read, left=left)
     done = session_end.reflect_due(workspace)
     left = tuple(f"session {each.session}: {each.why}" for each in done if each.why)
     ran = [each for each in done if not each.why]
     said = f"reflected on {counted(len(ran), 'session', 'sessions')}" if ran else ""
-    return Phase(name="", read=read, changed=len(ran), told=said, left=left)
+    return Phase(read=read, changed=len(ran), told=said, left=left)
 
 
 def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Look for what came up in three separate sessions or more."""
     if is_trial:
-        return Phase(name="", read="observations", left=("what recurs is told when it is done: fleet inbox",))
+        return Phase(read="observations", left=("what recurs is told when it is done: fleet inbox",))
     done = consolidating.reflect(workspace, agent)
     number = len(done.rows) + len(done.promoted) + done.compressed
-    return Phase(name="", read=f"observations ({done.mode})", changed=number, told=done.told(), left=done.left)
+    return Phase(read=f"observations ({done.mode})", changed=number, told=done.told(), left=done.left)
 
 
 def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
@@ -253,22 +255,22 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     gates = consolidating.check(workspace, agent)
     # A lock that a crash left is no closed gate: who consolidates tells a dead holder from a living one.
     if gates.trouble or not gates.is_time or gates.sessions < consolidation.SESSIONS_MIN:
-        return Phase(name="", read="the gates", left=(f"a gate is closed: {gates.told()}",))
+        return Phase(read="the gates", left=(f"a gate is closed: {gates.told()}",))
     shown = consolidating.consolidate(workspace, agent, dry_run=True)
     plan = shown.plan
     number = len(plan.added) + len(plan.merged) if plan is not None else 0
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
     read, diff = f"daily logs, {counted(total, 'topic', 'topics')}", tuple(shown.diff.splitlines())
     if is_trial:
-        return Phase(name="", read=read, changed=number, told=shown.told(), diff=diff)
+        return Phase(read=read, changed=number, told=shown.told(), diff=diff)
     if number > (most := tidying.cap(workspace, total)):
         left = _put_aside(workspace, agent, f"Consolidating would change {number:,} topics", most, shown.diff)
-        return Phase(name="", read=read, left=(left,))
+        return Phase(read=read, left=(left,))
     try:
         done = consolidating.consolidate(workspace, agent)
     except BusyError as why:
-        return Phase(name="", read=read, left=(str(why),))
-    return Phase(name="", read=read, changed=number if done.run else 0, told=done.told(), diff=diff)
+        return Phase(read=read, left=(str(why),))
+    return Phase(read=read, changed=number if done.run else 0, told=done.told(), diff=diff)
 
 
 def _put_aside(workspace: Workspace, agent: str, title: str, most: int, diff: str) -> str:
@@ -280,7 +282,7 @@ def _put_aside(workspace: Workspace, agent: str, title: str, most: int, diff: st
         diff="\n".join(diff.splitlines()[:_DIFF_ROWS]),
         body={"what": "consolidate"},
     )
-    put = waiting.Inbox(workspace, agent).put(item)
+    put = Inbox(workspace, agent).put(item)
     return f"{title}, more than {most:,}: it waits as {put.id}, see fleet inbox"
 
 
@@ -295,7 +297,6 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     number = done.report.changes if done.run or is_trial else 0
     read = counted(done.report.total_scanned, "note", "notes")
     return Phase(
-        name="",
         read=read,
         changed=number + done.report.dreamed_accepted,
         told=tidying.told(done.report),
@@ -311,7 +312,7 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     read = counted(len(won), "mutation that worked", "mutations that worked")
     if is_trial:
         left = ("which lessons enter a memory is told when it is done",)
-        return Phase(name="", read=read, changed=len(won), told="; ".join(texts), left=left)
+        return Phase(read=read, changed=len(won), told="; ".join(texts), left=left)
     before = set(runs.ids(workspace)) if won else set()
     for each, text in zip(won, texts, strict=True):
         source = f"mutation {each.code} ({each.name}) {each.id}"
@@ -325,7 +326,7 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
         tuple(each for each in runs.ids(workspace) if each not in before and each.startswith("correct-")) if won else ()
     )
     what = f"{counted(len(won), 'mutation', 'mutations')} logged, {noted.told}"
-    return Phase(name="", read=read, changed=len(said), told=what if said else "", diff=tuple(said), runs=made)
+    return Phase(read=read, changed=len(said), told=what if said else "", diff=tuple(said), runs=made)
 
 
 def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
@@ -338,27 +339,27 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
     fresh = {each.item.id for each in waiting.waiting(workspace, workspace.agents_here())} - before
     more = f"{counted(len(fresh), 'thing', 'things')} more to decide: fleet inbox" if fresh else ""
     read = counted(len(found.groups), "cluster", "clusters")
-    return Phase(name="", read=read, changed=len(fresh), told=more, left=waits)
+    return Phase(read=read, changed=len(fresh), told=more, left=waits)
 
 
 def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Join the shards into one edition, where nobody is asked; with a remote a sync does that."""
-    if is_trial or sharing.has_remote(workspace):
-        return Phase(name="", read="shards", left=("a sync joins them, with what the clan has",))
+    if is_trial or sharing.remote_shown(workspace):
+        return Phase(read="shards", left=("a sync joins them, with what the clan has",))
     is_written = sharing.write_edition_here(workspace)
-    return Phase(name="", read="shards", changed=int(is_written), told="the edition was written" if is_written else "")
+    return Phase(read="shards", changed=int(is_written), told="the edition was written" if is_written else "")
 
 
 def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Render what is read: the clan's page, and what lies ready for the next session."""
     if is_trial:
-        return Phase(name="", read="pages", left=("they are rendered when something changed",))
+        return Phase(read="pages", left=("they are rendered when something changed",))
     done = sharing.settle(workspace, agent)
     made = [each for each in workspace.agents_here() if not starting.is_ready(workspace, each)]
     for each in made:
         starting.session_start(workspace, each)
     said = ["patterns.md"] if done.page else []
-    return Phase(name="", read="pages", changed=len(said), told=f"rendered {', '.join(said)}" if said else "")
+    return Phase(read="pages", changed=len(said), told=f"rendered {', '.join(said)}" if said else "")
 
 
 _Act = Callable[[Workspace, str, bool], Phase]
@@ -374,3 +375,65 @@ PHASES: dict[str, _Act] = {
     "pages": _pages,
 }
 """What a sleep does, in this order."""
+
+
+# --- after a host's events --------------------------------------------------------------------------------------------
+
+
+def make_ready(call: Call) -> str:
+    """Ask the clan for news, and make ready what the next session starts with; return what the log says of it."""
+    with opened(call) as workspace:
+        with call.guarded("the clan was not asked for news"):
+            came = sharing.fetch(workspace, call.agent)
+            if came.patterns_in or came.discoveries_in:
+                call.told.note(f"came {came.patterns_in + came.discoveries_in}")
+        try:
+            with workspace.files.lock(workspace.local / "locks" / "ready.lock", 0):
+                size = len(starting.session_start(workspace, call.agent, may_tidy=True).text)
+        except BusyError:
+            return "another process is making the next session's start ready"
+    return f"the next session's start is ready: {size:,} characters"
+
+
+def work_at_the_end(call: Call) -> str:
+    """Settle, promote, and sync when somebody here has agreed to a remote; return what the log says of it."""
+    with call.guarded("old sessions are still remembered"):
+        LocalFolder(call.root).prune()
+    if call.agent == GUEST:
+        _close_session(call, ())
+        return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"
+    reflected: list[Reflected] = []
+    with opened(call) as workspace, call.guarded("the session was not reflected on"):
+        reflected += session_end.reflect_due(workspace, only=call.session)
+        for came in reflected:
+            call.log(f"reflected on {came.session}: {came.told()}")
+    _close_session(call, reflected)
+    with opened(call) as workspace:
+        if workspace.config.hook.sync_at_end:
+            done = sharing.exchange(workspace, call.agent)
+            why = done.why
+        else:
+            done, why = None, "[hook] sync_at_end is false in fleet.toml"
+        promoted = sharing.settle(workspace, call.agent).promoted if why or done is None else done.promoted
+        for text in promoted:
+            local.Told(call.root, f"{PROMOTED}-{call.agent}").note(
+                f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}"
+            )
+        with call.guarded("the next session's start is not ready"):
+            starting.session_start(workspace, call.agent)
+    if done is None or why:
+        return f"settled; nothing was sent: {why}"
+    part = ", in part" if done.is_partial else ""
+    return (
+        f"synced{part}: {counted(done.out, 'line', 'lines')} out, {counted(done.patterns_in, 'lesson', 'lessons')} in"
+    )
+
+
+def _close_session(call: Call, reflected: Iterable[Reflected]) -> None:
+    """Log what the session did, and suggest, promote and consolidate what has come up in several."""
+    with call.guarded("what this session did is in no daily log"):
+        plans = (each.plan for each in reflected if each.session == call.session)
+        said = next((plan.reflection for plan in plans if plan is not None), None)
+        with opened(call) as workspace:
+            if told := consolidating.close_session(workspace, call.agent, call.session, said).told():
+                call.log(told)

@@ -1,37 +1,44 @@
-"""Use cases of recall: the text that a session starts with, gossip, and the page of all lessons.
+"""Use cases of recall: the text that a session starts with, and guards, which stop a step or put it to a person.
 
-The texts that hooks wait for are made ready beforehand (``recall.ready``), and made anew when what they were made of
-has changed.
+What hooks wait for is made ready beforehand (``recall.ready``), and made anew when what it was made of has changed.
+A guard is a lesson with a consent in the local database: what was decided, at which step, until when, and in which
+words. A line of somebody else's never makes one, nor moves the step, nor puts words into it: only what was edited here
+shows. To retire the lesson lifts the guard.
 """
 
+import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from fleet.app import finding, guarding, reflecting
-from fleet.app.finding import sources
+from fleet.app import finding, reflecting
+from fleet.app.finding import find, sources
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Journal
 from fleet.model import names
-from fleet.model.errors import DiskError
+from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
-from fleet.recall.wording import STANDING, counted
+from fleet.recall.wording import STANDING, author, counted, edits
 from fleet.reflect import evidence, housekeeping, inbox, memory_md, promotion
 from fleet.reflect.clusters import Weighing, grouped
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.promotion import AgentMemory
-from fleet.store import git, trust
+from fleet.store import git, runs, trust
 from fleet.store.query import Patterns, ranked
+from fleet.store.runs import Field
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
+from fleet.text.screening import readable
 
 _NOT_YET = (
     "The clan's lessons and discoveries are being made ready, which takes a while in a large clan, once. "
@@ -135,7 +142,7 @@ def session_start(
         [each.id for each in news if short[each.id] in again],
         generation,
     )
-    guarding.make_ready(workspace)
+    make_guards_ready(workspace)
     if session:
         return made
     with suppress(DiskError):  # a read-only disk: it is made each time
@@ -282,3 +289,146 @@ def _put(workspace: Workspace, name: str, data: bytes) -> None:
         workspace.files.replace(path, data, is_durable=False)
     elif path.exists():
         workspace.files.remove(path)
+
+
+# --- guards -----------------------------------------------------------------------------------------------------------
+
+_DECISIONS = ("ask", "deny")
+_GUARD = "guard"
+
+
+class Guard(NamedTuple):
+    """One decision.
+
+    Attributes:
+        id: of the lesson.
+        decision: "ask" or "deny".
+        until: the last day on which it holds, YYYY-MM-DD; "" for no end.
+        trigger: the step, as it was when it was decided.
+        lesson: its words, fit to be shown; "" where it is retired or gone, and guards nothing.
+    """
+
+    id: str
+    decision: str
+    until: str
+    trigger: str
+    lesson: str
+
+
+def guard(workspace: Workspace, prefix: str, decision: str, until: str = "") -> Guard:
+    """Let a lesson decide about its step from now on.
+
+    Raises:
+        NoError: there is no such lesson, or it names no step.
+        UsageError: no such decision, or no day that is still to come.
+    """
+    if decision not in _DECISIONS:
+        raise UsageError(
+            f"a guard can {' or '.join(_DECISIONS)}, or be off; not {decision[:40]!r}. Nothing was changed"
+        )
+    today = workspace.wall()[:10]
+    if until and (not _is_day(until) or until < today):
+        raise UsageError(f"--until is a day from {today} on, such as {today}; not {until[:40]!r}. Nothing was changed")
+    known = find(workspace, prefix)
+    step = mentions.trigger(known.trigger, known.text, known.correct)
+    if not triggers.parse(step) or not known.is_present:
+        raise NoError(
+            f"{known.id} names no command and no file, or is retired: there is no step to guard. Nothing was changed; "
+            f'give it one: fleet edit {known.id} --set trigger="Bash:git push*"'
+        )
+    before = [raw for raw, each in _decided(workspace) if each[0] == known.id]
+    made = json.dumps([known.id, decision, until, step, _guard_said(known)])
+    with runs.noting(workspace, "", "guard") as noted:
+        workspace.state.agree(_GUARD, made, workspace.wall())  # first: between the two, the newest counts
+        _forget(workspace, [raw for raw in before if raw != made])
+        noted.told = f"{known.id} guards its step: {decision}"
+        noted.fields = [Field(known.id, _GUARD, before[0] if before else None, made)] if before[:1] != [made] else []
+    return next(each for each in guards(workspace) if each.id == known.id)
+
+
+def lift_guard(workspace: Workspace, prefix: str) -> list[str]:
+    """Lift the guards whose lesson's id begins so; return their ids.
+
+    Raises:
+        NoError: there is none.
+    """
+    wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
+    found = {raw: each[0] for raw, each in _decided(workspace) if each[0].startswith(wanted)}
+    if not found:
+        raise NoError(f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does")
+    with runs.noting(workspace, "", "guard") as noted:
+        _forget(workspace, list(found))
+        noted.told = f"{', '.join(sorted(set(found.values())))} guards nothing any more"
+        noted.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(found.items())]
+    return sorted(set(found.values()))
+
+
+def put_guard_back(workspace: Workspace, pattern: str, decided: str) -> None:
+    """Let a lesson guard what it did before, as its decision was kept then; "" for nothing."""
+    before = [raw for raw, each in _decided(workspace) if each[0] == pattern]
+    if decided:
+        workspace.state.agree(_GUARD, decided, workspace.wall())
+    _forget(workspace, [raw for raw in before if raw != decided])
+
+
+def guards(workspace: Workspace) -> list[Guard]:
+    """Return the guards that hold today, by the lesson's id."""
+    found: dict[str, Guard] = {}
+    for _, (pattern, decision, until, trigger, said) in _decided(workspace):
+        if pattern not in found and (not until or until >= workspace.wall()[:10]):
+            found[pattern] = Guard(pattern, decision, until, trigger, _guard_words(workspace, pattern, said))
+    return [found[pattern] for pattern in sorted(found)]
+
+
+def make_guards_ready(workspace: Workspace) -> None:
+    """Make ready what a hook asks before each step."""
+    path = workspace.root / ready.GUARDS_FILE
+    with suppress(FleetError):  # a read-only disk, a damaged database: what lies ready holds on
+        held = [each for each in guards(workspace) if each.lesson]
+        table = [[each.id, each.trigger, each.lesson, each.decision, each.until] for each in held]
+        if table:
+            workspace.files.replace(path, ready.rendered_rows(table, ""))
+        elif path.exists():
+            workspace.files.remove(path)
+
+
+def _decided(workspace: Workspace) -> Iterator[tuple[str, list[str]]]:
+    """Yield what was decided, newest first, as it is kept and as it is read. What cannot be one is passed over."""
+    for raw in workspace.state.agreed(_GUARD):
+        with suppress(ValueError, RecursionError):
+            told: Any = json.loads(raw)
+            if isinstance(told, list) and len(told) in (4, 5) and all(isinstance(each, str) for each in told):
+                yield raw, [*told, ""][:5]
+
+
+def _forget(workspace: Workspace, consents: list[str]) -> None:
+    for raw in consents:
+        workspace.state.disagree(_GUARD, raw)
+    make_guards_ready(workspace)
+
+
+def _guard_words(workspace: Workspace, pattern: str, said: str) -> str:
+    """Return the words of a guard: as they were when it was decided, unless they were edited here since."""
+    try:
+        known = find(workspace, pattern)
+    except NoError:
+        return ""
+    if not known.is_present:
+        return ""
+    editors = {known.edited[field][1] for field in ("text", "correct") if field in known.edited}
+    if editors and editors <= known.mine:
+        return _guard_said(known)
+    return said or f"a lesson that others worded since: `fleet show {known.id}` ({known.id})"
+
+
+def _guard_said(known: Pattern) -> str:
+    right = readable(known.correct)
+    filed = ", ".join(filter(None, [author(known.by, {}), edits(known, {}), known.id]))
+    return f"{readable(known.text)}{f' — right: {right}' if right else ''} ({filed})"
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False

@@ -1,22 +1,36 @@
-"""How a workspace stands, and what it knows: ``fleet status``, ``fleet patterns``, ``fleet doctor``."""
+"""How a workspace stands: ``fleet status``, ``fleet doctor``, and ``fleet`` alone.
 
+The last waits for nothing slow: pairs of a large clan's lessons are those of the last comparison, and who is online is
+what the sidecar wrote down last.
+"""
+
+import json
 import platform
 import re
+import time
 from collections.abc import Iterator
 from shutil import which
 from typing import Any
 
-from fleet.app import finding, guarding, reflecting, searching, session_end, setup, sharing, starting, trusting
+from crdt import clock
+from fleet.app import finding, reflecting, reviewing, searching, session_end, setup, sharing, starting
+from fleet.hosts.local import LocalFolder
 from fleet.learn import importer
 from fleet.learn.counting import CountedLog
+from fleet.model import names
 from fleet.model.errors import FleetError
-from fleet.reflect import inbox
+from fleet.recall.wording import LOG_A_CORRECTION, counted
+from fleet.reflect import clusters, inbox
+from fleet.reflect.clusters import Weighing
+from fleet.reflect.exposure import Exposures
+from fleet.reflect.promotion import AgentMemory
 from fleet.share import outgoing, policy
 from fleet.share.git import redact_url
-from fleet.store import config, doctor, git
+from fleet.store import config, doctor, git, trust
 from fleet.store.doctor import Finding
 from fleet.store.ingest import clan_sources
-from fleet.store.workspace import Workspace
+from fleet.store.workspace import ONLINE, Workspace
+from fleet.text.screening import readable
 
 GIT_WANTED = (2, 36)
 """From here on git knows ``core.fsync``: after a power cut its objects are whole."""
@@ -56,8 +70,8 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "review": _review(workspace),
         "inbox": inbox.count(workspace, inbox.agents(workspace))._asdict(),
-        "trust": trusting.standing(workspace),
-        "guards": [each._asdict() for each in guarding.guards(workspace)],
+        "trust": reviewing.standing(workspace),
+        "guards": [each._asdict() for each in starting.guards(workspace)],
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,
         "held": len(workspace.db.late()),
@@ -91,11 +105,8 @@ def _replicas(workspace: Workspace) -> list[dict[str, str]]:
 def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool = False) -> list[Finding]:
     """Return everything that was found. A check that cannot be made is a finding, too.
 
-    Args:
-        workspace: where.
-        agent: whose session start is measured; "" for the default agent's.
-        fix: mend what can be mended without losing anything.
-        online: ask the remote whether it answers, too.
+    The agent's session start is measured, the default agent's for "". To fix mends what can be mended without losing
+    anything; online the remote is asked, too.
     """
     found = [*_python(), *_git(workspace), *_made(doctor.databases(workspace, fix=fix))]
     if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):
@@ -264,3 +275,203 @@ def _online(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("remote", "error", str(why), "what waits here goes out with a later sync", "see above")
         return
     yield Finding("remote", "ok", f"{remote.name} answers")
+
+
+# --- ``fleet`` alone --------------------------------------------------------------------------------------------------
+
+_SILENT_DAYS = 3
+"""After so many days without anything logged, shown or synced, that is said."""
+_NEW_MAX = 100
+"""So many new lessons are looked at."""
+_COMPARED_MAX = 100
+"""So many lessons are compared anew where something changed: it takes 30 ms."""
+
+_DAY_MS = 86_400_000
+_YEAR_9999_MS = 253_370_764_800_000
+_HEARD_MS = 60_000
+"""Time for which who is online counts as known, after the sidecar wrote it down."""
+_ONLINE_BYTES_MAX = 1024 * 1024
+_LOOKED = "looked"
+
+
+def look(workspace: Workspace, agent: str) -> dict[str, Any]:
+    """Return what ``fleet`` alone shows, as ``--json`` has it."""
+    generation, since = _looked(workspace)
+    marks = LocalFolder(str(workspace.root)).fired()
+    last_fired = max(marks, key=lambda name: marks[name], default="")
+    waits = _waits(workspace)
+    last = _last(workspace)
+    found = {
+        "workspace": str(workspace.root),
+        "agent": "" if workspace.is_guest(agent) else agent,
+        "known": {"lessons": workspace.patterns.count(), "discoveries": workspace.discoveries.count()},
+        "looked": since,
+        "new": _new(workspace, generation, since),
+        "promoted": list(_promoted(workspace, since)) if since else [],
+        "waits": waits,
+        "online": _online_now(workspace),
+        "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": _is_called(workspace)},
+        "remote": bool(workspace.config.share.remote or workspace.state.agreed("remote")),
+        "paused": str(workspace.state.paused(workspace.wall()) or ""),
+        "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
+        "silent": _silent(workspace, last),
+    }
+    command, why = _next(found)
+    return found | {"next": {"command": command, "why": why}}
+
+
+def note_looked(workspace: Workspace) -> None:
+    """Note that a person has seen what is new by now."""
+    workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
+
+
+def _looked(workspace: Workspace) -> tuple[int, str]:
+    """Return the generation of the rows and the time of a person's last look; "" for never."""
+    generation, _, at = workspace.state.get(_LOOKED).partition(" ")
+    return (int(generation), at) if generation.isdigit() and clock.is_stamp(at) else (0, "")
+
+
+def _new(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:
+    """Return the lessons and discoveries that came, or were met again, since somebody looked; none at first."""
+    lessons = workspace.patterns.since(generation, _NEW_MAX) if since else []
+    ids = workspace.discoveries.changed(generation) if since else []
+    gone = workspace.discoveries.retracted()
+    entries = (workspace.discoveries.get(each) for each in ids if each not in gone)
+    found = sorted((each for each in entries if each and not each.retracts), key=lambda each: each.at, reverse=True)
+    return {
+        "lessons": [
+            {
+                "id": each.id,
+                "text": readable(each.text),
+                "by": names.agent_of(each.by),
+                "seen": each.count("seen"),
+                "is_first": each.at > since or each.count("seen") == 1,
+            }
+            for each in lessons
+        ],
+        "discoveries": [
+            {"id": each.id, "text": readable(each.problem) or readable(each.solution), "by": names.agent_of(each.by)}
+            for each in found
+        ],
+    }
+
+
+def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
+    """Yield what entered the memories of the agents here since somebody looked."""
+    for agent in workspace.agents_here():
+        for each in AgentMemory(workspace, agent).standing().lessons:
+            lesson = workspace.patterns.lesson(each)
+            if lesson is not None and lesson.edited.get("state", ("", ""))[0] > since:
+                yield {"agent": agent, "id": each, "text": readable(lesson.text)}
+
+
+def _waits(workspace: Workspace) -> dict[str, Any]:
+    agents = workspace.agents_here()
+    compared, decisions = _compared(workspace), inbox.count(workspace, inbox.agents(workspace))
+    is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
+    left_out = [] if is_asked else trust.sentences(each for each in workspace.trust.held() if each.is_asked)
+    return {
+        "to_state": sum(CountedLog(workspace, agent).unfilled() for agent in agents),
+        "pairs": len(compared.likely),
+        "contradictions": len(compared.opposed),
+        "left_out": left_out,
+        "decisions": decisions._asdict(),
+    }
+
+
+def _is_called(workspace: Workspace) -> bool:
+    """Return True where a settings file switches our hooks on; ``fleet doctor`` tells of one that cannot be read."""
+    try:
+        return bool(setup.callers(workspace.root)[0])
+    except (FleetError, OSError):
+        return False
+
+
+def _compared(workspace: Workspace) -> clusters.Clusters:
+    """Return which lessons may be one, and which contradict each other: in a large clan as of the last comparison."""
+    if workspace.patterns.count() <= _COMPARED_MAX:
+        return Weighing(workspace).weighed()
+    found, apart = Weighing(workspace).last_weighed(), Weighing(workspace).decided()
+    likely, opposed = ([pair for pair in each if pair.ids not in apart] for each in (found.likely, found.opposed))
+    return found._replace(likely=tuple(likely), opposed=tuple(opposed))
+
+
+def _online_now(workspace: Workspace) -> list[dict[str, str]]:
+    """Return who is in the live room, as the sidecar here wrote it down a moment ago, but for who writes here."""
+    raw = LocalFolder(str(workspace.root)).read(ONLINE, bytes_max=_ONLINE_BYTES_MAX)
+    try:
+        said = json.loads(raw or b"{}")
+        if not 0 <= workspace.world.wall_ms() - int(said.get("at_ms", 0)) < _HEARD_MS:
+            return []
+        here = {each.name for each in workspace.replicas().replicas}
+        return [
+            {"agent": readable(agent), "since": readable(begun), "on": readable(on)}
+            for agent, replica, begun, on in said["online"]
+            if replica not in here
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+
+
+def _last(workspace: Workspace) -> dict[str, int]:
+    """Return when something was logged, shown and synced last, milliseconds since 1970; 0 for never."""
+    newest = workspace.db.newest_by()
+    mine = [newest.get(each.name, "") for each in workspace.replicas().replicas]
+    synced = max(workspace.state.get("last_sync"), workspace.state.get("fetched"))
+    return {"logged": _ms(max(mine, default="")), "shown": Exposures(workspace.state).last_ms(), "synced": _ms(synced)}
+
+
+def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
+    """Return what has not happened for long, a sentence for each number of days; since the first replica at most."""
+    now_ms = workspace.world.wall_ms()
+    began = min((_ms(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
+    asked = [kind for kind in last if kind != "synced" or workspace.config.share.remote]
+    days = {kind: (now_ms - max(last[kind], began)) // _DAY_MS for kind in asked}
+    silent = {
+        number: [kind for kind in days if days[kind] == number] for number in sorted({*days.values()}, reverse=True)
+    }
+    return [
+        f"nothing was {' or '.join(kinds)} for {counted(number, 'day', 'days')}"
+        for number, kinds in silent.items()
+        if number >= _SILENT_DAYS
+    ]
+
+
+def _next(found: dict[str, Any]) -> tuple[str, str]:
+    """Return the one command that helps most now, and why; "" where there is nothing to do."""
+    waits = found["waits"]
+    steps = (
+        (not found["agent"], "fleet init --agent NAME", "no agent is named here yet"),
+        (waits["decisions"]["number"], "fleet inbox", "decisions wait for you"),
+        (
+            waits["contradictions"] or waits["left_out"],
+            "fleet review",
+            "lessons contradict each other, or were left out",
+        ),
+        (waits["to_state"], "fleet learn --waiting", "corrections without a lesson count for nothing"),
+        (waits["pairs"], "fleet review", "lessons may say the same"),
+        (
+            not found["hooks"]["event"] and not found["hooks"]["installed"],
+            "fleet install claude-code",
+            "the loop runs by itself, from the next session on",
+        ),
+        (not found["known"]["lessons"], LOG_A_CORRECTION, "logs the first lesson"),
+        (not found["remote"], "fleet init --remote URL", "shares the lessons with the clan"),
+        (
+            not found["paused"] and any("synced" in each for each in found["silent"]),
+            "fleet sync",
+            "exchanges lessons with the clan",
+        ),
+        (any("shown" in each for each in found["silent"]), "fleet doctor", "looks for why nothing is shown"),
+    )
+    return next(((command, why) for is_due, command, why in steps if is_due), ("", ""))
+
+
+def _ms(stamp: str) -> int:
+    return clock.unpack(stamp)[0] if clock.is_stamp(stamp) else 0
+
+
+def _stamp(at_ms: int) -> str:
+    """Return a moment as RFC 3339, "" for never, and for one that no calendar has: a mark may be damaged."""
+    is_sane = 0 < at_ms < _YEAR_9999_MS
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000)) if is_sane else ""

@@ -5,8 +5,9 @@ fleet wrote into its ``memory.md``. A plan that changes too much waits in the in
 ``fleet undo`` takes back; each change of a lesson is a line in the private file, so that it merges across machines.
 """
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import blake2b
@@ -17,13 +18,13 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from crdt import clock
-from fleet.app import past
+from fleet.hosts import transcripts
 from fleet.learn import private
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, UsageError
 from fleet.model.pattern import Pattern
-from fleet.reflect import housekeeping, inbox, memory_md
+from fleet.reflect import housekeeping, inbox, memory_md, rules
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import (
@@ -39,6 +40,7 @@ from fleet.reflect.housekeeping import (
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
 from fleet.reflect.records import Record, Records, Written
+from fleet.reflect.rules import Proposal
 from fleet.store import runs, semantic
 from fleet.store.lines import PATTERNS
 from fleet.store.runs import Edit, Field, Run
@@ -51,6 +53,8 @@ _ROUNDS_MAX = 3
 _DAY_MS = 86_400_000
 _DIFF_ROWS = 60
 _REPORT_BYTES_MAX = 256 * 1024
+_MEMORY_BYTES_MAX = 64 * 1024
+_MEMORY_WORTH = 6
 
 
 class Tidied(NamedTuple):
@@ -161,12 +165,7 @@ class _Line(NamedTuple):
 
 
 class _Notebook:
-    """An agent's notes as they are now, with what is needed to change them.
-
-    Args:
-        workspace: where.
-        agent: whose.
-    """
+    """An agent's notes as they are now, with what is needed to change them."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
@@ -472,7 +471,7 @@ def _left_report(workspace: Workspace) -> DreamReport | None:
     """Return the newest report in the host's own memory of this project, where that may be read."""
     if not workspace.config.hook.auto_memory:
         return None
-    found = [housekeeping.parse_organization_report(page) for page in past.memory_pages(workspace)]
+    found = [housekeeping.parse_organization_report(page) for _, page in _pages(workspace)]
     return next((each for each in reversed(found) if each is not None), None)
 
 
@@ -492,9 +491,33 @@ def _dreamed(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
             evidence=(f"{each.wrong}: the host's own memory keeps it as feedback",),
             body={"pattern": each.text, "wrong": each.wrong, "right": each.text, "source": f"memory {each.id}"},
         )
-        for each in past.remembered(workspace)
+        for each in remembered(workspace)
     ]
     if is_trial:
         known = {each.item.id for each in Inbox(workspace, agent).entries()}
         return sum(inbox.item_id("candidate", names.normalise(each.title)) not in known for each in items)
     return sum(each.is_new for each in Inbox(workspace, agent).put_all(items))
+
+
+def remembered(workspace: Workspace) -> list[Proposal]:
+    """Return what the client's own memory keeps as feedback: a file a fact, its kind and what it is in its head."""
+    return [each for name, page in _pages(workspace) for each in _fact(name, page)]
+
+
+def _pages(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    """Yield each page's name without its ending, and its text."""
+    home = os.environ.get("CLAUDE_CONFIG_DIR") or os.fspath(Path.home() / ".claude")
+    for folder in (Path(each) / "memory" for each in transcripts.folders(os.fspath(workspace.root), home)):
+        for path in sorted(folder.glob("*.md")) if not folder.is_symlink() else ():
+            if not path.is_symlink() and path.is_file():
+                with path.open("rb") as file:
+                    yield path.stem, file.read(_MEMORY_BYTES_MAX).decode("utf-8", "replace")
+
+
+def _fact(name: str, page: str) -> Iterator[Proposal]:
+    _, _, rest = page.partition("---\n")
+    head, _, body = rest.partition("\n---")
+    fields = {key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())}
+    said = fields.get("description") or next((row for row in body.splitlines() if row.strip()), "")
+    if page.startswith("---\n") and fields.get("type") == "feedback" and said:
+        yield rules.proposal("", "memory", said, fields.get("name", name), "", _MEMORY_WORTH)

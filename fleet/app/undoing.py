@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from fleet.app import guarding, reflecting
+from fleet.app import reflecting, starting
 from fleet.app.finding import find
 from fleet.learn import counting, discoveries, private
 from fleet.learn.counting import CountedLog
@@ -169,7 +169,10 @@ def _foreseen(workspace: Workspace, run: Run) -> Undone:
     restored = tuple(each.path for each in run.edits if now[each.path] == each.after)
     merged = tuple(each.path for each in run.edits if now[each.path] not in (each.after, each.before, None))
     gone = tuple(f"{path} was removed since" for path, data in now.items() if data is None)
-    did = [f"{each} would be retired" for each in run.lessons]
+    did = [
+        f"{each.id} would count {'no more' if each.after else 'again'}" for each in run.fields if each.name == "entry"
+    ]
+    did += [f"{each} would be retired" for each in run.lessons]
     did += [f"{each} would be restored" for each in run.retired]
     did += [f"{each.id}: {each.name} would be set back" for each in run.fields if each.name not in ("seen", *_COUNTED)]
     return Undone(run, "", restored, merged, (*run.left.values(), *gone), tuple(did))
@@ -221,7 +224,9 @@ def _turn(workspace: Workspace, agent: str, back: Run, run: Run, told: _Told) ->
     lessons = [(each, False) for each in back.retired if each.startswith("p-")]
     lessons += [(each, True) for each in back.lessons if each.startswith("p-")]
     counted = {str(each.after or each.before): each.after is not None for each in back.fields if each.name == "entry"}
-    alone = [(each, wanted) for each, wanted in counted.items() if each not in {*back.retired, *back.lessons}]
+    others = {each.id for each in run.fields if each.name == "seen" and _seen_before(each)}
+    others -= {*back.retired, *back.lessons}
+    alone = [(each, wanted) for each, wanted in counted.items() if each in others]
     lessons += [each for each in alone if workspace.patterns.group(each[0]) == [each[0]]]
     if not lessons:
         return
@@ -322,7 +327,7 @@ def _keep_apart(workspace: Workspace, agent: str, field: Field, told: _Told) -> 
 
 
 def _guard(workspace: Workspace, agent: str, field: Field, told: _Told) -> None:  # noqa: ARG001 - as all of them
-    guarding.put_back(workspace, field.id, str(field.after or ""))
+    starting.put_guard_back(workspace, field.id, str(field.after or ""))
     told.did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
 
 

@@ -128,22 +128,22 @@ class _About(NamedTuple):
 
 
 def plan(workspace: Workspace, agent: str, session: Session, said: Reflection, run: str, *, is_trusted: bool) -> Plan:
-    """Return what a reflection comes to, without writing anything.
+    """Return what a reflection comes to, without writing anything; arguments as of ``write``."""
+    return _planned(_about(workspace, agent, session, said, run, is_trusted=is_trusted))
 
-    Args:
-        workspace: where.
-        agent: for whom.
-        session: that was reflected on.
-        said: the reflection.
-        run: of the pass.
-        is_trusted: the rules said it, who make nothing up.
-    """
-    said = msgspec.convert(_screened(msgspec.to_builtins(said)), Reflection)
+
+def _about(
+    workspace: Workspace, agent: str, session: Session, said: Reflection, run: str, *, is_trusted: bool
+) -> _About:
+    clean = msgspec.convert(_screened(msgspec.to_builtins(said)), Reflection)
     page = workspace.files.read(workspace.home(agent) / "corrections.md").decode("utf-8", "replace")
-    about = _About(workspace, agent, session, said, run, Support(session.events), is_trusted, page)
+    return _About(workspace, agent, session, clean, run, Support(session.events), is_trusted, page)
+
+
+def _planned(about: _About) -> Plan:
     parts = [_alone(name, act, about) for name, act in _WRITERS.items()]
     return Plan(
-        said,
+        about.said,
         tuple(each for part in parts for each in part.lessons),
         tuple(each for part in parts for each in part.edits),
         tuple(each for part in parts for each in part.items),
@@ -169,15 +169,16 @@ def write(
         DiskError: what was written is kept, and the next pass goes on from there.
         BusyError: others write all the time.
     """
-    made = plan(workspace, agent, session, said, run, is_trusted=is_trusted)
+    about = _about(workspace, agent, session, said, run, is_trusted=is_trusted)
+    made = _planned(about)
     done = {each.name: each for each in made.writers}
-    lessons, fields, firsts = _log(workspace, agent, session, made.lessons)
+    lessons, fields, firsts = _log(about, made.lessons)
     done["lessons"] = _joined(done["lessons"], lessons)
     if known := _carried_out(workspace, run):  # by a pass that a crash ended before it was recorded
         made = made._replace(edits=known.edits)
         done |= {each.name: each for each in _carried(PurePosixPath(workspace.own_path(agent)), known)}
     else:
-        made = _apply(workspace, agent, session, made, said, run, firsts, fields, is_trusted=is_trusted)
+        made = _apply(about, made, firsts, fields)
         done |= {each.name: each for each in made.writers if each.name != "lessons"}
     for name in ("lessons", "notes", "skill", "persona", "user-model"):
         done[name] = _put(workspace, agent, done[name], [each for each in made.items if _writer_of(each) == name])
@@ -208,36 +209,24 @@ def _carried_out(workspace: Workspace, run: str) -> Run | None:
         return None
 
 
-def _apply(
-    workspace: Workspace,
-    agent: str,
-    session: Session,
-    made: Plan,
-    said: Reflection,
-    run: str,
-    firsts: Sequence[str],
-    fields: Sequence[Field],
-    *,
-    is_trusted: bool,
-) -> Plan:
+def _apply(about: _About, made: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
     """Carry out the edits of files as one run, planned anew where somebody wrote one of them meanwhile."""
     for _ in range(_PLAN_TRIES):
         if not (made.edits or firsts or fields):
             return made
-        told = f"reflected on session {session.id[:60]}"
         whole = Run(
-            id=run,
+            id=about.run,
             kind="reflect",
-            agent=agent,
-            at=workspace.wall(),
-            told=told,
+            agent=about.agent,
+            at=about.workspace.wall(),
+            told=f"reflected on session {about.session.id[:60]}",
             edits=made.edits,
             lessons=tuple(firsts),
             fields=tuple(fields),
         )
-        if not runs.apply(workspace, whole).stale:
+        if not runs.apply(about.workspace, whole).stale:
             return made
-        made = plan(workspace, agent, session, said, run, is_trusted=is_trusted)
+        made = _planned(about)
     raise DiskError("others write the same files all the time; the answer is on record, and the next pass goes on")
 
 
@@ -346,10 +335,9 @@ def _counted_in(entries: "Iterable[corrections_md.Bound]", lesson: str, session:
     )
 
 
-def _log(
-    workspace: Workspace, agent: str, session: Session, planned: Sequence[Planned]
-) -> tuple[Written, list[Field], list[str]]:
+def _log(about: _About, planned: Sequence[Planned]) -> tuple[Written, list[Field], list[str]]:
     """Log the lessons; return what was done, the fields of the run, and the ids that were first stated here."""
+    workspace, agent, session = about.workspace, about.agent, about.session
     ids, skipped, fields, firsts, error = list[str](), list[str](), list[Field](), list[str](), ""
     for each in planned:
         source = f"session-end reflection, {each.lesson.by or 'self'} {each.key}"

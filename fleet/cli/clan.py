@@ -8,11 +8,13 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleet.app import finding, moving, pages, past, recording, reflecting, searching, setup, sharing, starting, status
+from fleet.app import finding, moving, pages, reflecting, searching, setup, sharing, starting, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.model.errors import FleetError, UsageError
+from fleet.share import notices
+from fleet.share.git import guess_remote, identity, redact_url
 from fleet.share.outgoing import Outgoing
 from fleet.store import config, homes
 from fleet.store import doctor as findings
@@ -69,7 +71,7 @@ def _init(
     if _is_asked() and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
-    if remote == "origin" and not (remote := sharing.origin(root)):
+    if remote == "origin" and not (remote := guess_remote(root) or ""):
         raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
     made = setup.found(root, named, remote, branch, home or _another_home(root), ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
@@ -128,8 +130,8 @@ def _ask_remote(root: Path) -> str:
     """Return the remote that a person wants to share through; "" for none, or where one is named."""
     if config.load(root / config.FILE_NAME).share.remote:
         return ""
-    if (found := sharing.origin(root)) and typer.confirm(
-        f"Share lessons through {sharing.shown(found)}, on a branch `fleet` of its own?", default=True
+    if (found := guess_remote(root)) and typer.confirm(
+        f"Share lessons through {redact_url(found)}, on a branch `fleet` of its own?", default=True
     ):
         return found
     return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
@@ -137,8 +139,10 @@ def _ask_remote(root: Path) -> str:
 
 def _offer_author(workspace: Workspace, named: str) -> None:
     """Settle once in whose name commits are made; where nobody is asked it is nobody's."""
-    if not named and _is_asked() and workspace.config.share.remote and not sharing.is_author_settled(workspace):
-        if not (known := sharing.author_of(workspace)):
+    share = workspace.config.share
+    is_settled = share.author or workspace.state.get("author_asked")
+    if not named and _is_asked() and share.remote and not is_settled:
+        if not (known := identity(workspace.root)):
             return
         is_named = typer.confirm(f"Commit lessons as {known}? Everybody who reads the branch sees it", default=True)
         named = "git" if is_named else "none"
@@ -167,7 +171,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
         if take_in or typer.confirm(f"Take in {lessons} from {told}{more}?", default=True):
             done = moving.import_files(workspace, agent, kept)
             say(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {told}{more}")
-    if found := past.proposals(workspace, agent, [], 30).proposals:
+    if found := moving.proposals(workspace, agent, [], 30).proposals:
         say(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
 
 
@@ -227,12 +231,12 @@ def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
 
 
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
-    if not (host := recording.unagreed(workspace)):
+    if not (host := notices.unagreed(workspace)):
         return
     question = f"Send a message to {host} whenever a reflection is done or something waits for you?"
     if yes or (sys.stdin.isatty() and typer.confirm(question, default=False)):
         try:
-            recording.agree(workspace)
+            notices.agree(workspace)
             say(f"messages go to {host}")
         except UsageError as why:
             note(f"[notify] webhook: {why}")

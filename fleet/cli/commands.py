@@ -27,7 +27,7 @@ GROUPS = {
         "gossip": "lessons",
         "inbox": "inbox",
         "review": "review",
-        "undo": "undo",
+        "undo": "records",
         "start": "lessons",
     },
     "learn": {
@@ -50,8 +50,8 @@ GROUPS = {
         "live": "live",
         "pause": "clan",
         "resume": "clan",
-        "block": "trust",
-        "unblock": "trust",
+        "block": "review",
+        "unblock": "review",
         "purge": "moving",
         "leave": "clan",
     },
@@ -63,8 +63,8 @@ GROUPS = {
         "records": "records",
         "consolidate": "consolidation",
         "migrate": "consolidation",
-        "tidy": "sleep",
-        "sleep": "sleep",
+        "tidy": "reflection",
+        "sleep": "reflection",
     },
     "upkeep": {
         "status": "clan",
@@ -83,7 +83,7 @@ GROUPS = {
         "install": "hosts",
         "uninstall": "hosts",
         "import": "moving",
-        "config": "config",
+        "config": "hosts",
         "completion": "hosts",
         "hook": "hosts",
         "help": "help",
@@ -193,7 +193,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(_module("version").version())
+        print(_module("help").version())
         raise typer.Exit
 
 

@@ -6,11 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from fleet.app import learning
-from fleet.app.learning import Correction, Finding, Logged
-from fleet.cli import completing, output
+from fleet.cli import output
+from fleet.learn import signals
+from fleet.learn.corrections import Correction, Logged
+from fleet.learn.discoveries import Finding
 from fleet.model import names
+from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.store.workspace import Workspace
+from fleet.text.advice import ASK_FOR_MORE, is_routine
 
 app = output.commands()
 
@@ -18,7 +22,9 @@ Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, so that it 
 Right = Annotated[str, typer.Option("--right", help="The correct approach.")]
 Same = Annotated[
     str,
-    typer.Option("--same", metavar="ID", help="Count it as this existing pattern.", autocompletion=completing.lessons),
+    typer.Option(
+        "--same", metavar="ID", help="Count it as this existing pattern.", autocompletion=output.COMPLETE_LESSONS
+    ),
 ]
 Trigger = Annotated[
     str, typer.Option("--trigger", metavar="STEP", help="Show it before this: 'Bash:git push*', 'Edit:*.sql'.")
@@ -65,7 +71,7 @@ def _discover(
             "--type",
             metavar="TYPE",
             help="discovery, gotcha, tip or workaround.",
-            autocompletion=completing.types,
+            autocompletion=lambda: TYPES,
         ),
     ] = "discovery",
     confidence: Annotated[
@@ -89,7 +95,7 @@ def _discover(
     with output.opened(directory) as workspace:
         who, named = output.agent_to_log(workspace, agent), output.session_named(session)
         entry, is_new = learning.discover(workspace, who, told, named)
-        advice = learning.advice(entry) if is_new else ""
+        advice = ASK_FOR_MORE.format(id=entry.id) if is_new and is_routine(entry.solution) else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
         found = {"id": entry.id, "new": is_new} | ({"advice": advice} if advice else {})
         output.tell(found, "\n  ".join(filter(None, [text, advice])), as_json=as_json)
@@ -102,7 +108,7 @@ def _learn(
         typer.Argument(
             metavar="[ID]",
             help="A correction's id, c-...; a unique beginning is enough.",
-            autocompletion=completing.of(lambda workspace, _: _unstated(workspace)),
+            autocompletion=output.completing(lambda workspace, _: _unstated(workspace)),
         ),
     ] = "",
     pattern: Pattern = "",
@@ -126,12 +132,12 @@ def _learn(
             if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
             # Only a session that is named here narrows the list: what another one left behind waits, too.
-            _tell_waiting(learning.waiting(workspace, who, session, everything=every), as_json=as_json)
+            _tell_waiting(signals.waiting(workspace, who, session, everything=every), as_json=as_json)
             return
         if dismiss:
             if pattern or right or trigger or same or bool(correction) == every:
                 raise UsageError("--dismiss takes an ID, or --all, and nothing else; nothing was changed")
-            _tell_dismissed(learning.dismiss(workspace, who, correction), as_json=as_json)
+            _tell_dismissed(signals.dismiss(workspace, who, correction), as_json=as_json)
             return
         if not correction:
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
@@ -146,12 +152,12 @@ def _learn(
         _tell_logged(done.logged, {"entry": done.entry}, as_json=as_json)
 
 
-def _unstated(workspace: Workspace) -> list[completing.Offer]:
-    found = [each for agent in workspace.agents_here() for each in learning.waiting(workspace, agent)]
+def _unstated(workspace: Workspace) -> list[output.Offer]:
+    found = [each for agent in workspace.agents_here() for each in signals.waiting(workspace, agent)]
     return [(each.id, output.cleaned(each.title)) for each in found]
 
 
-def _tell_waiting(found: list[learning.Waiting], *, as_json: bool) -> None:
+def _tell_waiting(found: list[signals.Waiting], *, as_json: bool) -> None:
     if as_json:
         rows = [output.cleaned({"id": each.id, "when": each.when, "title": each.title}) for each in found]
         output.say_json({"waiting": rows})
@@ -164,7 +170,7 @@ def _tell_waiting(found: list[learning.Waiting], *, as_json: bool) -> None:
         output.say("no correction waits for its lesson")
 
 
-def _tell_dismissed(found: list[learning.Waiting], *, as_json: bool) -> None:
+def _tell_dismissed(found: list[signals.Waiting], *, as_json: bool) -> None:
     rows = [output.cleaned({"id": each.id, "title": each.title}) for each in found]
     text = "\n".join(f"{row['id']} is not asked about any more: {row['title']}" for row in rows)
     output.tell({"dismissed": rows}, text or "no correction waits for its lesson", as_json=as_json)

@@ -7,7 +7,7 @@ from calendar import timegm
 from contextlib import suppress
 from typing import Any
 
-from fleet.app import dashboard
+from fleet.app import status
 from fleet.cli import output
 from fleet.cli.output import counted
 from fleet.model.errors import FleetError, NoError
@@ -36,7 +36,7 @@ def show(*, as_json: bool) -> None:
     try:
         opened = output.opened()
         with opened as workspace:
-            found = dashboard.look(workspace, output.agent_in(workspace, or_guest=True))
+            found = status.look(workspace, output.agent_in(workspace, or_guest=True))
             if as_json:
                 output.say_json(output.cleaned(found))
                 return
@@ -44,7 +44,7 @@ def show(*, as_json: bool) -> None:
                 output.say_row((f"{label:<{_LABEL}}", "bold"), (output.cleaned(text), style))
             if sys.stdout.isatty():
                 with suppress(FleetError):  # who may only read is shown the same again
-                    dashboard.note_looked(workspace)
+                    status.note_looked(workspace)
     except NoError:
         if as_json or output.chosen.directory or os.environ.get("FLEET_DIR") or output.is_inside():
             raise

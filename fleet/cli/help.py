@@ -1,11 +1,17 @@
-"""``fleet help``: the commands in their groups, the help of one, and the pages of the documentation."""
+"""``fleet help``: the commands, the help of one, the pages of the documentation; and what ``--version`` says."""
 
 import difflib
+import json
+import platform
+import subprocess
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from fleet import __version__
 from fleet.cli import output
 from fleet.cli.commands import ALL, GROUPS, MODULES
 from fleet.model.errors import UsageError
@@ -13,6 +19,7 @@ from fleet.model.errors import UsageError
 app = output.commands()
 
 _INDEX = "README"
+_DISTRIBUTION = "fleet-learnings"
 
 
 @app.command("help")
@@ -81,3 +88,22 @@ def _docs() -> Path:
     """Return the folder of the documentation: in the package where it is installed, beside it in a checkout."""
     inside = Path(__file__).parents[1] / "docs"
     return inside if inside.is_dir() else inside.parents[1] / "docs"
+
+
+def version() -> str:
+    """Return the version, the commit where one is known, and the Python that runs it, in one line."""
+    return f"fleet {__version__} ({', '.join(filter(None, [_commit(), f'Python {platform.python_version()}']))})"
+
+
+def _commit() -> str:
+    """Return which commit this is: of the checkout that it runs from, else as the installer noted it; "" of a wheel."""
+    root = Path(__file__).resolve().parents[2]
+    if (root / ".git").exists() and (root / "pyproject.toml").exists():
+        with suppress(OSError, subprocess.SubprocessError):
+            asked = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
+            done = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True)
+            return f"commit {done.stdout.strip()}"
+    with suppress(metadata.PackageNotFoundError, ValueError, KeyError, TypeError):
+        noted = json.loads(metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
+        return f"commit {noted['vcs_info']['commit_id'][:12]}"
+    return ""

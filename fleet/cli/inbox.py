@@ -7,7 +7,7 @@ import typer
 
 from fleet.app import inbox
 from fleet.app.inbox import Decided, Listing
-from fleet.cli import completing, output
+from fleet.cli import output
 from fleet.cli.review import key_by_key, read_key
 from fleet.model.errors import FleetError, UsageError
 from fleet.reflect.inbox import KINDS, Entry, agents, waiting
@@ -43,7 +43,7 @@ def _inbox(
         typer.Argument(
             metavar="[ID...]",
             help="Of items; i-...",
-            autocompletion=completing.of(lambda workspace, _: _offers(workspace)),
+            autocompletion=output.completing(lambda workspace, _: _offers(workspace)),
         ),
     ] = None,
     kind: Annotated[
@@ -87,7 +87,7 @@ def _inbox(
             raise typer.Exit(failed[0].exit_code)
 
 
-def _offers(workspace: Workspace) -> list[completing.Offer]:
+def _offers(workspace: Workspace) -> list[output.Offer]:
     found = waiting(workspace, agents(workspace))
     return [(each.item.id, output.cleaned(each.item.title)) for each in found]
 

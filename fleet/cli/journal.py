@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from fleet.app import journaling, searching
-from fleet.app.journaling import Handover
-from fleet.cli import completing, output
+from fleet.app import searching
+from fleet.app.searching import Answer, Handover, render
+from fleet.cli import output
 from fleet.learn import journal
 from fleet.learn import journal as log
 from fleet.learn.journal import Declared, Journal, Open, Proposal
@@ -40,7 +40,9 @@ def _search(
     ] = None,
     by: Annotated[
         str,
-        typer.Option("--agent", metavar="NAME", help="Only what this agent wrote.", autocompletion=completing.agents),
+        typer.Option(
+            "--agent", metavar="NAME", help="Only what this agent wrote.", autocompletion=output.COMPLETE_AGENTS
+        ),
     ] = "",
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only what is of this day or later.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Retired lessons too.")] = False,
@@ -69,7 +71,7 @@ def _search(
         raise typer.Exit(output.EXIT_NO)
 
 
-def _tell_found(found: searching.Answer, query: str, count: int, *, as_json: bool) -> None:
+def _tell_found(found: Answer, query: str, count: int, *, as_json: bool) -> None:
     asked = readable(query)
     if as_json:
         results = [
@@ -91,7 +93,7 @@ def _tell_found(found: searching.Answer, query: str, count: int, *, as_json: boo
     elif found.hits:
         if found.is_near:
             output.note(f"nothing has all words of {asked[:80]!r}; nearest:")
-        for row in searching.render(found).splitlines():
+        for row in render(found).splitlines():
             output.say_row((row, "" if row.startswith(" ") else "bold"))
     if not found.hits:
         output.note(
@@ -137,7 +139,7 @@ def _mutate(
             text = f"{event['code']} ({event['name']}) worked: recorded, and proposed as a lesson"
             output.tell({"worked": event["id"]}, f"{text}. `fleet mutate --proposed` has the command", as_json=as_json)
         else:
-            declared, known = journaling.declare(workspace, who, named, code, failed, switch, why)
+            declared, known = searching.declare(workspace, who, named, code, failed, switch, why)
             _tell_declared(workspace, declared, known, as_json=as_json)
 
 
@@ -147,7 +149,7 @@ def _tell_strategies(known: tuple[journal.Strategy, ...], *, as_json: bool) -> N
     output.tell({"mutations": output.cleaned(rows)}, text, as_json=as_json)
 
 
-def _tell_declared(workspace: Workspace, declared: Declared, known: searching.Answer | None, *, as_json: bool) -> None:
+def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | None, *, as_json: bool) -> None:
     if as_json:
         told: dict[str, object] = {
             "id": declared.id,
@@ -165,7 +167,7 @@ def _tell_declared(workspace: Workspace, declared: Declared, known: searching.An
         output.say(output.cleaned(f"\nin {declared.path.relative_to(workspace.root)}{opened}"))
         output.say("when it has worked and nobody noticed: fleet mutate --worked")
         if known is not None and known.hits:
-            output.say(f"\nwhat is known about it:\n{searching.render(known)}")
+            output.say(f"\nwhat is known about it:\n{render(known)}")
         elif known is not None:
             output.say("\nnothing is known about it: fleet search WORDS looks on")
     output.tell_secrets(declared.secrets)
@@ -199,7 +201,7 @@ def _journal(
     """Add an entry to the journal of this branch: durable before this returns."""
     told = log.Entry(title, intent, approach, failed or (), after or (), ok or (), state)
     with output.opened(directory) as workspace:
-        written = log.Journal(workspace, output.agent_in(workspace, agent, or_guest=True)).write(told)
+        written = Journal(workspace, output.agent_in(workspace, agent, or_guest=True)).write(told)
         where = written.path.relative_to(workspace.root).as_posix()
         output.tell(
             {"journal": where, "branch": output.cleaned(written.branch)},
@@ -219,7 +221,7 @@ def _handover(
     """Show the end of this branch's journal, and what is open."""
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
-        left = journaling.handover(workspace, who, output.session_named(session))
+        left = searching.handover(workspace, who, output.session_named(session))
         where = left.journal.relative_to(workspace.root).as_posix()
         if as_json:
             output.say_json(output.cleaned(_as_found(left, where)))

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import finding, guarding, learning, reflecting, starting, trusting
-from fleet.cli import completing, output
+from fleet.app import finding, learning, reflecting, reviewing, starting
+from fleet.cli import output
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
@@ -23,12 +23,12 @@ WIDTH_PIPED = 100
 _SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
 _Tag = Annotated[
-    str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.", autocompletion=completing.tags)
+    str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.", autocompletion=output.COMPLETE_TAGS)
 ]
 _By = Annotated[
     str,
     typer.Option(
-        "--agent", metavar="NAME", help="Only those that this agent logged.", autocompletion=completing.agents
+        "--agent", metavar="NAME", help="Only those that this agent logged.", autocompletion=output.COMPLETE_AGENTS
     ),
 ]
 
@@ -42,7 +42,8 @@ app = output.commands()
 def _gossip(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 20,
     type_: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=completing.types)
+        str,
+        typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=lambda: TYPES),
     ] = "",
     tag: _Tag = "",
     by: _By = "",
@@ -74,7 +75,7 @@ def _patterns(
     category: Annotated[
         str,
         typer.Option(
-            "--category", metavar="NAME", help="Only those of this category.", autocompletion=completing.categories
+            "--category", metavar="NAME", help="Only those of this category.", autocompletion=output.COMPLETE_CATEGORIES
         ),
     ] = "",
     tag: _Tag = "",
@@ -135,7 +136,7 @@ def _show(
         typer.Argument(
             metavar="ID",
             help="The id of a lesson or a discovery; a unique beginning is enough.",
-            autocompletion=completing.entries,
+            autocompletion=output.COMPLETE_ENTRIES,
         ),
     ],
     as_json: output.Json = False,
@@ -242,7 +243,7 @@ def _restore(
     pattern: Annotated[
         str,
         typer.Argument(
-            metavar="[ID]", help="A pattern's id; a unique beginning is enough.", autocompletion=completing.retired
+            metavar="[ID]", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_RETIRED
         ),
     ] = "",
     everything: Annotated[bool, typer.Option("--all", help="All that one writer removed; with --removed-by.")] = False,
@@ -262,7 +263,7 @@ def _restore(
         )
     with output.opened(directory) as workspace:
         if everything:
-            back = trusting.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
+            back = reviewing.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
             output.say(f"{output.counted(len(back), 'lesson')} back that {removed_by} had removed")
             for each, text in back:
                 output.say(f"  {each}  {output.cleaned(text)}")
@@ -288,8 +289,7 @@ def _edit(
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened(directory) as workspace:
         if not said:
-            found = learning.history(workspace, pattern)
-            _tell_history(found.id, found.fields, as_json=as_json)
+            _tell_history(*learning.history(workspace, pattern), as_json=as_json)
             return
         done = learning.edit(workspace, output.agent_in(workspace, agent), pattern, said)
         if as_json:
@@ -321,13 +321,13 @@ def _merge(
     one: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="A pattern's id; a unique beginning is enough.", autocompletion=completing.lessons
+            metavar="A", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_LESSONS
         ),
     ],
     other: Annotated[
         str,
         typer.Argument(
-            metavar="B", help="The id of the same lesson in other words.", autocompletion=completing.lessons
+            metavar="B", help="The id of the same lesson in other words.", autocompletion=output.COMPLETE_LESSONS
         ),
     ],
     force: Annotated[
@@ -391,7 +391,9 @@ def _feedback(
 def _guard(
     pattern: Annotated[
         str,
-        typer.Argument(metavar="[ID]", help="A lesson's id; none: list the guards.", autocompletion=completing.lessons),
+        typer.Argument(
+            metavar="[ID]", help="A lesson's id; none: list the guards.", autocompletion=output.COMPLETE_LESSONS
+        ),
     ] = "",
     decision: Annotated[
         str,
@@ -408,12 +410,12 @@ def _guard(
     """Let a lesson stop the step that it is about, or put it to a person. Decided here, and for this machine alone."""
     with output.opened(directory) as workspace:
         if pattern and decision == "off":
-            gone = guarding.lift(workspace, pattern)
+            gone = starting.lift_guard(workspace, pattern)
             output.tell({"lifted": gone}, f"{', '.join(gone)} guards nothing any more", as_json=as_json)
             return
         if pattern:
-            guarding.guard(workspace, pattern, decision, until)
-        found = [output.cleaned(each._asdict()) for each in guarding.guards(workspace)]
+            starting.guard(workspace, pattern, decision, until)
+        found = [output.cleaned(each._asdict()) for each in starting.guards(workspace)]
         rows = [
             f"{each['decision']:<5} {each['until'] or 'no end':<11} {each['trigger']}: "
             f"{each['lesson'] or each['id'] + ' is retired or gone, and guards nothing'}"

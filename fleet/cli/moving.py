@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.app import moving, pages, past
-from fleet.cli import completing, output
+from fleet.app import moving, pages
+from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
@@ -50,7 +50,7 @@ def _import(
     if from_transcripts:
         with output.opened(directory) as workspace:
             who = output.agent_in(workspace, agent)
-            found = past.proposals(workspace, who, paths or [], days)
+            found = moving.proposals(workspace, who, paths or [], days)
             _propose(workspace, who, found, "" if dry_run else accepted, asks=not dry_run, as_json=as_json)
         return
     with output.opened(directory) as workspace:
@@ -97,7 +97,9 @@ def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose:
         note(f"a secret was taken out of {counted(done.redacted, 'record')}")
     if not is_dry:
         _tell_refused(
-            [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused], "bad line", "are in"
+            [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused],
+            "bad line",
+            "the others are in",
         )
     if empty or not done.files:
         note(
@@ -140,7 +142,9 @@ def _piece(each: Piece) -> dict[str, Any]:
     return {name: output.cleaned(value) for name, value in found.items()}
 
 
-def _propose(workspace: Workspace, agent: str, found: past.Past, accepted: str, *, asks: bool, as_json: bool) -> None:
+def _propose(
+    workspace: Workspace, agent: str, found: moving.Proposals, accepted: str, *, asks: bool, as_json: bool
+) -> None:
     """Show what past sessions propose, and log what is accepted of it, now or by who sits at the terminal."""
     for trouble in found.troubles:
         note(f"a transcript was left out, or a part of it: {trouble}")
@@ -148,8 +152,8 @@ def _propose(workspace: Workspace, agent: str, found: past.Past, accepted: str, 
         _tell_proposals(found)
         if asks and not accepted and found.proposals and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
-    chosen = past.chosen(found.proposals, accepted)
-    logged = [(each, past.accept(workspace, agent, each)) for each in chosen]
+    chosen = moving.chosen(found.proposals, accepted)
+    logged = [(each, moving.log_proposal(workspace, agent, each)) for each in chosen]
     if as_json:
         rows = [output.cleaned({"number": at, **each._asdict()}) for at, each in enumerate(found.proposals, 1)]
         done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
@@ -161,7 +165,7 @@ def _propose(workspace: Workspace, agent: str, found: past.Past, accepted: str, 
         note("nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards")
 
 
-def _tell_proposals(found: past.Past) -> None:
+def _tell_proposals(found: moving.Proposals) -> None:
     for number, each in enumerate(found.proposals, 1):
         often = f", {each.times} times" if each.times > 1 else ""
         say(f"{number:>3}  {each.kind:<12} {output.cleaned(each.text)}")
@@ -169,12 +173,12 @@ def _tell_proposals(found: past.Past) -> None:
     say(f"{counted(len(found.proposals), 'proposal')} from {counted(found.sessions, 'session')}")
 
 
-def _tell_refused(told: list[str], what: str, others: str) -> None:
+def _tell_refused(told: list[str], what: str, rest: str) -> None:
     """Tell of what was not taken, and exit with the code for that."""
     for each in told[:REFUSED_SHOWN]:
         note(each)
     if told:
-        note(f"{counted(len(told), what)} kept in .fleet/quarantine/; the others {others}")
+        note(f"{counted(len(told), what)} kept in .fleet/quarantine/; {rest}")
         raise typer.Exit(EXIT_REFUSED)
 
 
@@ -243,11 +247,8 @@ def _restore_backup(
         say(f"{came} came back" if came else "no line, correction or file of it was missing here")
         for path in done.beside:
             say(f"another version is here; the one of the backup lies beside it: {path}")
-        for refused in done.refused[:REFUSED_SHOWN]:
-            note(f"not taken: {refused.path}: {refused.reason}")
-        if done.refused:
-            note(f"{counted(len(done.refused), 'part')} kept in .fleet/quarantine/; all else is restored")
-            raise typer.Exit(EXIT_REFUSED)
+        left = [f"not taken: {each.path}: {each.reason}" for each in done.refused]
+        _tell_refused(left, "part", "all else is restored")
 
 
 @app.command("upgrade")
@@ -263,7 +264,9 @@ def _purge(
     wanted: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="Of a lesson or a discovery; a beginning is enough.", autocompletion=completing.entries
+            metavar="ID",
+            help="Of a lesson or a discovery; a beginning is enough.",
+            autocompletion=output.COMPLETE_ENTRIES,
         ),
     ],
     yes: output.Yes = False,

@@ -7,16 +7,16 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from sqlite3 import Error
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from crdt import clock
-from fleet.cli import completing
 from fleet.hosts.calls import CONFIG, is_root, root_around
 from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -39,6 +39,77 @@ _TIME_CHARS = 24
 EXIT_NO = 1
 EXIT_REFUSED = 3
 
+# --- completion in a shell --------------------------------------------------------------------------------------------
+
+Offer = tuple[str, str]
+"""A word, and what stands beside it in shells that show that."""
+Complete = Callable[[typer.Context, str], list[Offer]]
+
+_OFFERED_MAX = 100
+
+
+def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
+    """Return the function that a shell's completion calls; it never fails, and writes nothing."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:
+        named = next((str(each) for each in (ctx.params.get("directory"), os.environ.get("FLEET_DIR")) if each), "")
+        root = named or root_around(os.getcwd())  # noqa: PTH109 - as a shell has it
+        workspace = Workspace(Path(root)) if root and (Path(root) / "fleet.toml").is_file() else None
+        if workspace is None:
+            return []
+        try:
+            return [each for each in ask(workspace, incomplete) if each[0].startswith(incomplete)][:_OFFERED_MAX]
+        except (FleetError, OSError, Error):  # who presses a key wants no message in the middle of a line
+            return []
+        finally:
+            workspace.close()
+
+    return complete
+
+
+def _offer_lessons(workspace: Workspace, beginning: str) -> Iterable[Offer]:
+    if "p-".startswith(beginning):
+        return [(each.id, screening.readable(each.text)) for each in workspace.patterns.best("sight", _OFFERED_MAX)]
+    found = workspace.patterns.beginning(beginning)[:_OFFERED_MAX]
+    return [(each.id, screening.readable(each.text)) for each in workspace.patterns.some(found)]
+
+
+def _offer_retired(workspace: Workspace, beginning: str) -> Iterable[Offer]:
+    found = workspace.patterns.some(workspace.patterns.beginning(beginning if len(beginning) > 2 else "p-"))
+    return [(each.id, screening.readable(each.text)) for each in found if not each.is_present]
+
+
+def _offer_entries(workspace: Workspace) -> Iterable[Offer]:
+    return [(each.id, screening.readable(each.problem)) for each in workspace.discoveries.newest(_OFFERED_MAX)[::-1]]
+
+
+def _offer_all(workspace: Workspace, beginning: str) -> Iterable[Offer]:
+    return [*_offer_lessons(workspace, beginning), *_offer_entries(workspace)]
+
+
+def _offer_writers(workspace: Workspace, _: str) -> Iterable[Offer]:
+    return [(each, "") for each in sorted({*workspace.agents_here(), *map(names.agent_of, workspace.db.newest_by())})]
+
+
+def _offer_categories(workspace: Workspace, _: str) -> Iterable[Offer]:
+    return [(each, "") for each in sorted({each.category for each in workspace.patterns.best("sight", 1_000)} - {""})]
+
+
+def _offer_tags(workspace: Workspace, _: str) -> Iterable[Offer]:
+    used = {tag for each in workspace.patterns.best("sight", 1_000) for tag in each.tags}
+    return [(each, "") for each in sorted(used.union(*(each.tags for each in workspace.discoveries.newest(1_000))))]
+
+
+COMPLETE_LESSONS = completing(_offer_lessons)
+COMPLETE_RETIRED = completing(_offer_retired)
+COMPLETE_ENTRIES = completing(_offer_all)
+COMPLETE_AGENTS = completing(_offer_writers)
+COMPLETE_CATEGORIES = completing(_offer_categories)
+COMPLETE_TAGS = completing(_offer_tags)
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
 Directory = Annotated[
     str, typer.Option("--dir", metavar="DIR", help="Workspace; else FLEET_DIR, else the nearest fleet.toml upward.")
 ]
@@ -48,13 +119,13 @@ Agent = Annotated[
         "--agent",
         metavar="NAME",
         help="Agent to act as; else FLEET_AGENT, else the stored default.",
-        autocompletion=completing.agents,
+        autocompletion=COMPLETE_AGENTS,
     ),
 ]
 Session = Annotated[str, typer.Option("--session", metavar="ID", help="The host's session; else FLEET_SESSION.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
 _A_BEGINNING = "A pattern's id; a unique beginning is enough."
-PatternId = Annotated[str, typer.Argument(metavar="ID", help=_A_BEGINNING, autocompletion=completing.lessons)]
+PatternId = Annotated[str, typer.Argument(metavar="ID", help=_A_BEGINNING, autocompletion=COMPLETE_LESSONS)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote that was guessed.")]
 

@@ -1,15 +1,17 @@
-"""Command about what the passes that reflect did, cost and left out: ``fleet records``."""
+"""Commands about what was done here: ``fleet records`` shows passes that reflected, ``fleet undo`` takes a run back."""
 
 import re
 from typing import Annotated
 
 import typer
 
-from fleet.app import recording
-from fleet.app.recording import Drawn
+from fleet.app import undoing
+from fleet.app.undoing import Listed, Undone
 from fleet.cli import output
-from fleet.model.errors import UsageError
-from fleet.reflect.records import Pass, Record
+from fleet.model.errors import NoError, UsageError
+from fleet.reflect import records
+from fleet.reflect.records import Pass, Record, Records
+from fleet.text.screening import one_line
 
 app = output.commands()
 
@@ -34,10 +36,14 @@ def _records(
         raise UsageError("say `fleet records`, or `fleet records show N`")
     with output.opened(directory) as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
+        passes = Records(workspace, who).passes()
         if number:
-            _tell(*recording.show(workspace, who, number), as_json=as_json)
+            if number > len(passes):
+                raise NoError(f"{who} has no record {number}; `fleet records` lists them")
+            _tell(passes[number - 1], as_json=as_json)
             return
-        found, waits = recording.listed(workspace, who, since), recording.waiting(workspace, who)
+        found = [each for each in reversed(passes) if each.record.at >= since]
+        waits = Records(workspace, who).deferred()
         if as_json:
             rows = [_as_json(each) for each in found]
             deferred = [{"session": each.session, "at": each.at, "why": each.why} for each in waits]
@@ -49,7 +55,7 @@ def _records(
 def _as_json(found: Pass) -> dict[str, object]:
     record = found.record
     more = {"number": found.number, "usd": found.usd, "undone": found.undone, "saved": record.saved}
-    return recording.as_found(record, with_raw=False) | more | {"told": record.told()}
+    return record.as_found(with_raw=False) | more | {"told": record.told()}
 
 
 def _list(found: list[Pass], waits: list[Record], since: str) -> None:
@@ -75,10 +81,10 @@ def _cost(found: Pass) -> str:
     return "cost not known" if found.usd is None else f"${found.usd:.2f}"
 
 
-def _tell(found: Pass, drawn: list[Drawn], *, as_json: bool) -> None:
-    record = found.record
+def _tell(found: Pass, *, as_json: bool) -> None:
+    record, drawn = found.record, records.drawn(found.record)
     if as_json:
-        lines = [{"line": each.number, "text": each.text} for each in drawn]
+        lines = [{"line": at, "text": text} for at, text in drawn]
         output.say_json(output.cleaned(_as_json(found) | {"raw": record.raw, "drawn_lines": lines}))
         return
     tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
@@ -90,6 +96,93 @@ def _tell(found: Pass, drawn: list[Drawn], *, as_json: bool) -> None:
         rows += [f"    not {why}" for why in each.skipped]
     if record.drawn:
         rows.append(f"  drawn from {record.transcript}{'' if drawn else ', which is gone'}:")
-        rows += [f"    {each.number:>6}  {each.text}" for each in drawn]
+        rows += [f"    {at:>6}  {text}" for at, text in drawn]
     rows += ["  answer:", *(f"    {row}" for row in record.raw.splitlines())] if record.raw else []
     output.say("\n".join(output.cleaned(rows)))
+
+
+@app.command("undo")
+def _undo(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUN]",
+            help="A run's id; none: the last command here.",
+            autocompletion=output.completing(
+                lambda workspace, _: [(each.run.id, each.run.told) for each in undoing.listed(workspace)]
+            ),
+        ),
+    ] = "",
+    listing: Annotated[bool, typer.Option("--list", help="List the runs that can be taken back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="With --list: all of them.")] = False,
+    as_json: output.Json = False,
+    directory: output.Directory = "",
+) -> None:
+    """Take back the last command, or any run of fleet's own. What a person wrote since stays; undo it to redo."""
+    if listing and (run or dry_run):
+        raise UsageError("--list lists, and takes nothing else; nothing was changed")
+    with output.opened(directory) as workspace:
+        if listing:
+            found = undoing.listed(workspace)
+            shown = found if everything else found[:_LISTED]
+            _list_runs(shown, [undoing.about(workspace, each.run) for each in shown], len(found), as_json=as_json)
+            return
+        done = undoing.undo(workspace, run, is_trial=dry_run)
+        if as_json:
+            output.say_json(output.cleaned(_undone_as_json(done)))
+        else:
+            output.say("\n".join(output.cleaned(_undone_rows(done))))
+
+
+def _list_runs(found: list[Listed], about: list[str], total: int, *, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {"id": each.run.id, "kind": each.run.kind, "agent": each.run.agent, "at": each.run.at}
+            | {"told": each.run.told, "about": text, "files": [edit.path for edit in each.run.edits]}
+            | {"undone_by": each.undone_by}
+            for each, text in zip(found, about, strict=True)
+        ]
+        output.say_json({"runs": output.cleaned(rows), "total": total})
+        return
+    for each, text in zip(found, about, strict=True):
+        state = f"  (taken back by {each.undone_by})" if each.undone_by else ""
+        said = output.cleaned(": ".join(filter(None, (each.run.told, one_line(text)))))
+        style = "dim" if each.undone_by else ""
+        output.say_row(
+            (f"{each.run.id:<26}  ", style), (f"{output.when(each.run.at)}  ", style), (f"{said}{state}", style)
+        )
+    if not found:
+        output.say("no run is noted here yet")
+    elif total > len(found):
+        output.say(f"and {total - len(found):,} older; --all lists them")
+
+
+def _undone_as_json(done: Undone) -> dict[str, object]:
+    return {
+        "run": done.run.id,
+        "kind": done.run.kind,
+        "told": done.run.told,
+        "undone_by": done.by,
+        "restored": list(done.restored),
+        "merged": list(done.merged),
+        "did": list(done.did),
+        "left": list(done.left),
+    }
+
+
+def _undone_rows(done: Undone) -> list[str]:
+    head = f"{done.run.id}: {done.run.told or done.run.kind}"
+    rows = [f"taken back: {head}" if done.by else f"would be taken back: {head}"]
+    rows += [f"  {path} is as it was" for path in done.restored]
+    rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in done.merged]
+    rows += _some([f"  {each}" for each in done.did])
+    rows += _some([f"  left: {each}" for each in done.left])
+    if done.by and not any(each.startswith("d-") for each in done.run.lessons):  # a discovery does not come back
+        rows.append(f"`fleet undo {done.by}` does it again")
+    return rows
+
+
+def _some(rows: list[str]) -> list[str]:
+    more = len(rows) - _LISTED
+    return [*rows[:_LISTED], f"  ... and {more:,} more: --json names them"] if more > 0 else rows

@@ -1,4 +1,4 @@
-"""Commands of what runs in the background: polls and the sidecar."""
+"""Commands of what runs in the background: polls, the sidecar, and the timer of ``fleet sleep``."""
 
 import os
 import shlex
@@ -135,37 +135,6 @@ def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:
         say(f"run: {shlex.join(words)}")
 
 
-def install_timer_of(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
-    """Write the two units, and put the timer to work; with ``dry_run`` only show them."""
-    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
-    command = [sys.executable, "-P", "-m", "fleet", "sleep", "--agent", agent, "--dir", str(workspace.root)]
-    for each in (service, timer):
-        data = each.timed_content(command)
-        if dry_run:
-            note(f"would write {each.path}")
-            say(data.decode().rstrip())
-        else:
-            each.write(data)
-            say(f"wrote {each.path}")
-    _call(timer.start, dry_run=dry_run)
-
-
-def take_out_timer(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
-    """Take out what was installed, and nothing else."""
-    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
-    found = [each for each in (timer, service) if each.path.exists()]
-    if not found:
-        say(f"{timer.path} is not there; nothing was changed")
-        return
-    for each in found:
-        each.check()
-    _call(timer.end, dry_run=dry_run)
-    for each in found:
-        if not dry_run:
-            each.take_out()
-        say(f"{'would remove' if dry_run else 'removed'} {each.path}")
-
-
 @sidecar_app.command("status")
 def _status(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Tell whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
@@ -219,3 +188,34 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
 
 
 app.add_typer(sidecar_app)
+
+
+def install_timer_of(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
+    """Write the two units, and put the timer to work; with ``dry_run`` only show them."""
+    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
+    command = [sys.executable, "-P", "-m", "fleet", "sleep", "--agent", agent, "--dir", str(workspace.root)]
+    for each in (service, timer):
+        data = each.timed_content(command)
+        if dry_run:
+            note(f"would write {each.path}")
+            say(data.decode().rstrip())
+        else:
+            each.write(data)
+            say(f"wrote {each.path}")
+    _call(timer.start, dry_run=dry_run)
+
+
+def take_out_timer(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
+    """Take out what was installed, and nothing else."""
+    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
+    found = [each for each in (timer, service) if each.path.exists()]
+    if not found:
+        say(f"{timer.path} is not there; nothing was changed")
+        return
+    for each in found:
+        each.check()
+    _call(timer.end, dry_run=dry_run)
+    for each in found:
+        if not dry_run:
+            each.take_out()
+        say(f"{'would remove' if dry_run else 'removed'} {each.path}")

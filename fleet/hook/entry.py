@@ -230,9 +230,9 @@ def _run_alone(which: str, *words: str) -> int:
     """Do what nobody waits for: ``root agent session host``. Nobody reads what it prints: the log tells."""
     call = Call("SessionEnd" if which == AT_THE_END else "SessionStart", *words[:4])
     try:
-        from fleet.app import background
+        from fleet.app import sleeping
 
-        call.log(background.work_at_the_end(call) if which == AT_THE_END else background.make_ready(call))
+        call.log(sleeping.work_at_the_end(call) if which == AT_THE_END else sleeping.make_ready(call))
     except BaseException as why:  # noqa: BLE001 - the log is all there is
         call.log(explained(why))
     return 0

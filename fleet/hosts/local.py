@@ -207,9 +207,8 @@ class LocalFolder:
 
     def add_line(self, name: str, told: dict[str, str]) -> None:
         """Add a JSON line to a log. A full one becomes ``<name>.1``, and the one before that is gone."""
-        line = (
-            json.dumps(told).encode() + b"\n"
-        )  # escaped: whatever it says, it stays one line, and no terminal stumbles
+        # Escaped: whatever it says, it stays one line, and no terminal stumbles.
+        line = json.dumps(told).encode() + b"\n"
         if _append(self._root, name, data=line, bytes_max=LOG_BYTES_MAX):
             return
         try:
@@ -290,6 +289,11 @@ class LocalFolder:
                 os.unlink(self.path_of(_HEARD, _file_of(session)))
             except OSError:
                 return
+
+    def is_read_only(self) -> bool:
+        """Tell whether nobody may write here: an ephemeral folder, and no lease."""
+        register = self.read("replica.toml", bytes_max=1024 * 1024)
+        return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
 
     def has_commits(self, cwd: str) -> bool:
         """Tell whether the reflog is longer than when somebody looked last. Two looks at files, and nothing read."""

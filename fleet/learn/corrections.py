@@ -363,7 +363,7 @@ def _answered(
     lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
     look: Callable[[], list[Near]] = list if target.is_same else lambda: _near(workspace, target.members, text)
     logged = Logged(lesson, known_as, seen, secrets, look=look)
-    logged.entry, logged.is_first = entry, seen == 1 or (whole is not None and not whole.is_present)
+    logged.entry, logged.is_first = entry, seen == 1 if whole is None else not whole.is_present
     return logged
 
 

@@ -62,7 +62,7 @@ DATE_LAST = re.compile(
 )
 _CODE_FIRST = re.compile(
     r"(?P<code>\[?(?:[A-Z]{1,8}-)?#?\d[\d.-]*(?:-\d+)*\]?|[A-Z]\d{2,4}|(?:lesson|learning|rule|pattern|gotcha|mistake|issue|entry|"
-    r"correction|bug|problem|insight|principle|tip)(?:\s+#?\d+)?)\s*(?:[:：.)\]]|\s[-–—]|[-–—]\s)\s*",
+    r"correction|bug|problem|insight|principle|tip)(?:\s+#?\d+)?)\s*(?:[:：.)\]·]|\s[-–—]|[-–—]\s)\s*",
     re.IGNORECASE,
 )
 BRACKET_FIRST = re.compile(r"\[(?P<word>[^\]\n]{1,40})\]\s*(?!\()[:：-]?\s*")

@@ -43,6 +43,7 @@ QUESTION = "it is a question"
 HEADING = "it is a heading with nothing under it"
 DONE = "it tells what was done, as a changelog does"
 STATUS = "it tells how far something is"
+STORY = "it tells what happened, and not what holds"
 POINTER = "it only says where to read"
 
 _TEXT_CHARS = 420
@@ -79,9 +80,11 @@ _STATUS = re.compile(
     r"(?:is|are) (?:now )?(?:live|deferred|complete|deployed|operational)|will be (?:updated|added|documented))\b",
     re.IGNORECASE,
 )
+_PAGE = r"(?:\S+\.md|`[^`]+`)"
 _POINTER = re.compile(
+    r"[^.:`]{1,60}:\s*(?:\S+\.md|`[^`]+\.md`)\.?$|"
     r"(?:see|refer to|full|more|for (?:more|full)|details?|docs?|documentation|references?|source|read)\b"
-    r"[^.:]{0,60}[:：]?\s*(?:\S+\.md|`[^`]+`|https?://\S+|§\S+)(?:(?:,| and)+ (?:\S+\.md|`[^`]+`))*[^.]{0,40}\.?$",
+    rf"[^.:]{{0,60}}[:：]?\s*(?:{_PAGE}|https?://\S+|§\S+)(?:(?:,| and)+ {_PAGE})*[^.]{{0,40}}\.?$",
     re.IGNORECASE,
 )
 _HALF = re.compile(
@@ -91,6 +94,21 @@ _HALF = re.compile(
 )
 """A condition without what follows from it, or an example."""
 _CHOICES = re.compile(r"[^.|]{1,40}(?:\s?\|\s?[\w -]{1,30}){2,}")
+_STORY = re.compile(
+    r"(?:this is how|(?:hit|seen|found|happened|occurred|observed)\s(?:up)?on \d|bit (?:us|me|twice|once)\b|"
+    r"the user (?:said|asked|reported)|(?:situation|context|result|action|finding|what happened)(?: \([^)]*\))?[.:] )",
+    re.IGNORECASE,
+)
+_DANGLES = re.compile(
+    r"(?:each (?:is|has|of|enforces)|these|those|this (?:is|was)|they|both (?:are|of)|it|its)\s", re.IGNORECASE
+)
+_FORBIDS = re.compile(
+    r"[^\w]*(?:never|don['’]?t\b|do not|avoid|forbidden|prohibited|must not|anti-?patterns?|bad\b|wrong\b|mistakes to|"
+    r"(?:what|things) (?:not to|to avoid|to not)|禁止|不要)",
+    re.IGNORECASE,
+)
+"""What stands under this is not to be done: without it, an order there says the opposite."""
+_IS_FORBIDDING = re.compile(r"\W*(?:never|don['’]?t|do not|no|not|avoid|禁止|不要)\b", re.IGNORECASE)
 _ENDS_OPEN = re.compile(r"(?:^|\W)(?:when|if|where|unless|because|until|while|for|to|by|only)$", re.IGNORECASE)
 _LINK_FIRST = re.compile(r"!?\[[^\]]+\]\([^)]+\)|https?://\S+$|see\s+[`\[]", re.IGNORECASE)
 _BOLD_LABEL = re.compile(r"\s*\*\*[^*]{1,30}(?:[:：]\s*\*\*|\*\*\s*[:：])")
@@ -103,7 +121,7 @@ _RULES_OF_PAGE = re.compile(
 _PURPOSE = re.compile(r"(?:to|when|if|before|after|for|in order to|while)\s", re.IGNORECASE)
 _SHORT_SAMPLE = 80
 _FIELDS_MIN = 2
-_WORDS_MIN, _SHORT_WORDS, _TOPIC_WORDS = 3, 6, 9
+_WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
 _MIDDLE = re.compile(
     r"(?:only|not|must|without|with|or|and|also|it|this|these|that|they|same|both|enabled|disabled|needs?|already|"
     r"still|otherwise|default|works?|fails?|returns?|requires?|uses?|has|have|is|are|was|can|cannot|does|doesn't|"
@@ -372,7 +390,8 @@ class _Page:
                     else:
                         self._leave(part, PROSE)
             return
-        body = advice.plain(" ".join(block.text for block in prose)).rstrip(":： ")
+        body = " ".join(filter(None, (_without_lead_in(block) for block in prose))) or advice.plain(prose[0].text)
+        body = body.rstrip(":： ")
         first, last = (section.line or prose[0].line), prose[-1].end
         if advice.is_placeholder(body) or (
             not advice.is_sentence(body) and not advice.is_sentence(f"{head.title} {body}")
@@ -381,14 +400,13 @@ class _Page:
                 self._leave(block, TEMPLATE if advice.is_placeholder(body) else NO_SENTENCE)
             return
         above = category if category != head.title else ""
-        is_titled = advice.is_sentence(head.title) and advice.is_claim(head.title)
+        is_titled = _is_lesson(head.title)
         if is_titled and not any(b.kind != "paragraph" for b in section.blocks):
             self._put(Note(first, last, head.title, body, title=head.title, category=above, when=head.when))
         else:
             begin, rest = advice.lead(body, _TEXT_CHARS)
-            text = standing(
-                begin, "" if advice.is_of_lessons(head.title) and len(head.title.split()) == 1 else head.title
-            )
+            topic = "" if advice.is_of_lessons(head.title) and len(head.title.split()) == 1 else head.title
+            text = f"{topic}: {begin}" if topic and _DANGLES.match(begin) else standing(begin, topic)
             self._put(Note(first, last, text, rest, title=head.title, category=above, when=head.when))
 
     def _list(self, items: list[Block], category: str, head: Heading, intro: str, *, is_log: bool) -> None:
@@ -501,7 +519,10 @@ class _Page:
         when, subs = head.when, [each for each in item.items if not each.is_task]
         is_whole = advice.is_sentence(text) and not (is_log and _needs_title(text))
         over = intro if intro and len(intro.split()) <= _TOPIC_WORDS else _topic(head.title)
-        if intro and is_whole:
+        under = intro or advice.plain(head.title)
+        if advice.is_order(text) and _FORBIDS.match(under) and not _IS_FORBIDDING.match(text):
+            is_whole, text = True, f"{under}: {text}"
+        elif intro and is_whole:
             is_whole = advice.is_order(text) or len(text.split()) >= _SHORT_WORDS
         own = text if is_whole else standing(text, over)
         is_name = own != text and not advice.is_claim(text) and not advice.is_advice(over)
@@ -576,10 +597,12 @@ def _fault(note: Note) -> str:
         return ""
     if advice.is_done(text):
         return DONE
+    if _STORY.match(text) or advice.tells_what_happened(text):
+        return STORY
     if _STATUS.match(text):
         return STATUS
     is_word = text.isascii() and len(text.split()) < _WORDS_MIN
-    return NO_SENTENCE if is_word or _HALF.fullmatch(text) else ""
+    return NO_SENTENCE if is_word or _DANGLES.match(text) or _HALF.fullmatch(text) else ""
 
 
 def _is_told(item: Block) -> bool:
@@ -599,6 +622,19 @@ def _only_describes(raw: str, text: str, *, is_log: bool) -> bool:
         return False
     is_name = _LINK_FIRST.match(raw) or (_DESCRIBES.match(raw) and not _is_strict(text))
     return bool(is_name) or not advice.is_advice(text)
+
+
+def _is_lesson(title: str) -> bool:
+    """Tell a heading that is a lesson by itself from a topic or a symptom, whose lesson stands under it."""
+    is_long = len(title.split()) >= _LONG_TITLE or not title.isascii()
+    return advice.is_sentence(title) and (_is_binding(title) or (is_long and advice.is_claim(title)))
+
+
+def _without_lead_in(block: Block) -> str:
+    """Return a paragraph without its last sentence where that only leads to the code below it."""
+    text = advice.plain(block.text)
+    before, last = advice.last_sentence(text)
+    return before if text.endswith((":", "：")) and not _is_binding(last) else text
 
 
 def _one_a_line(block: Block) -> list[Block]:

@@ -215,8 +215,9 @@ def _mark_of(writer: str) -> str:
 def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
     """Return what a record amounts to under a policy."""
     columns = _trusted(line, policy)
-    if any(column.parts for column in columns.values()):
-        columns = {writer: _standing(column) for writer, column in columns.items()}
+    for writer, column in columns.items():
+        if column.parts:
+            columns[writer] = _standing(column)
     fields, edited, late = _folded_fields(columns, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
@@ -323,11 +324,12 @@ def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
 
 def is_taken_back(line: Line, mine: Container[str]) -> bool:
     """Tell whether a line says no more than what its writers stated and undid: of ours alone, and nothing is purged."""
-    if not all(writer in mine and not column.purge for writer, column in line.w.items()):
+    columns = line.w.values()
+    if not any(f"seen{UNDONE}" in column.parts for column in columns) or any(column.purge for column in columns):
         return False
-    known = fold(line)
-    was_seen = any("seen" in column.n or "seen" in column.parts for column in line.w.values())
-    return was_seen and bool(known.adds) and not known.live and not known.count("seen")
+    known, was_seen = fold(line), any("seen" in column.n or "seen" in column.parts for column in columns)
+    is_gone = bool(known.adds) and not known.live and not known.count("seen")
+    return was_seen and is_gone and all(writer in mine for writer in line.w)
 
 
 def _standing(column: Column) -> Column:
@@ -350,7 +352,7 @@ def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
     totals: dict[str, dict[str, int]] = {}
     for writer, column in columns.items():
         for name, total in column.n.items():
-            if total:
+            if total:  # else all of it was undone
                 totals.setdefault(name, {})[writer] = total
     return totals
 

@@ -151,6 +151,7 @@ class Ready:
         return f"{homes.current(self._root)}/{self._agent}"
 
     def _made_of(self) -> list[str]:
+        home = self._home()
         own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl", "inbox.jsonl", "user-model.md")
         local = (
             *(f"promotion/{self._agent}{end}" for end in (".json", ".left.json")),
@@ -160,7 +161,7 @@ class Ready:
             "fleet.toml",
             ".git/HEAD",
             "clan-learnings/members.toml",
-            *(f"{self._home()}/{name}" for name in own),
+            *(f"{home}/{name}" for name in own),
             *(f".fleet/{name}" for name in local),
         ]
 

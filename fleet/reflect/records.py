@@ -5,7 +5,9 @@ that was reserved for it or settled, that it was deferred, that it was undone. T
 spent on a day is counted from it, so that no database that is deleted gives anybody a second budget.
 """
 
+import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,11 +15,16 @@ import msgspec
 
 from fleet.store.lines import said_in, say_in
 from fleet.store.workspace import Workspace
+from fleet.text.screening import one_line, screen
 
 FILE_NAME = "reflections.jsonl"
 RAN, RESERVED, SETTLED, DEFERRED, UNDONE = "ran", "reserved", "settled", "deferred", "undone"
 
 _LOCK = "reflections"
+_TRANSCRIPTS = (".jsonl", ".json")
+_DRAWN_MAX = 40
+_DRAWN_CHARS_MAX = 600
+_DRAWN_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,6 +81,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
     writers: tuple[Written, ...] = ()
     raw: str = ""
+
+    def as_found(self, *, with_raw: bool = True) -> dict[str, object]:
+        """Return it as JSON shows it: the fields of the file, each there."""
+        found = msgspec.structs.asdict(self) | {"writers": [msgspec.structs.asdict(each) for each in self.writers]}
+        return {name: value for name, value in found.items() if with_raw or name != "raw"}
 
     @property
     def saved(self) -> int:
@@ -215,3 +227,48 @@ def _paid(lines: Iterable[Record]) -> dict[str, tuple[str, float | None]]:
 
 def _with_money(lines: Iterable[Record]) -> Iterator[Record]:
     return (each for each in lines if each.line in (RAN, RESERVED, SETTLED))
+
+
+# --- what it was drawn from -------------------------------------------------------------------------------------------
+
+
+def drawn(record: Record) -> list[tuple[int, str]]:
+    """Return the lines of a transcript that a pass was drawn from, numbered, screened; none where it is gone."""
+    return list(islice(_drawn(record), _DRAWN_MAX))
+
+
+def _drawn(record: Record) -> Iterator[tuple[int, str]]:
+    wanted = set(record.drawn)
+    path = Path(record.transcript).expanduser() if record.transcript else None
+    if not wanted or path is None or path.suffix not in _TRANSCRIPTS or not path.is_file():
+        return
+    with path.open("rb") as file:
+        for number in range(1, max(wanted) + 1):
+            raw = file.readline(_DRAWN_BYTES_MAX)
+            if not raw:
+                return
+            if number in wanted:
+                yield number, one_line(screen(_said(raw)).text)[:_DRAWN_CHARS_MAX]
+
+
+def _said(raw: bytes) -> str:
+    """Return the texts in a line of JSON, else the line itself."""
+    try:
+        return " ".join(_texts(json.loads(raw)))
+    except (ValueError, RecursionError):
+        return raw.decode("utf-8", "replace")
+
+
+_SAYING = ("text", "content", "message", "output", "command", "file_path", "input", "payload", "arguments", "parts")
+
+
+def _texts(found: object) -> Iterator[str]:
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, list):
+        for each in found:
+            yield from _texts(each)
+    elif isinstance(found, dict):
+        for name in _SAYING:
+            if name in found:
+                yield from _texts(found[name])

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ import msgspec
 
 from fleet.hosts.local import LocalFolder
 from fleet.model.errors import FleetError
-from fleet.store import changes
+from fleet.store import changes, homes
 from fleet.store.config import Sidecar
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace
@@ -52,7 +52,7 @@ def looks(workspace: Workspace) -> Looks:
     """Return how everything looks that the work on a workspace depends on: logs, memories, lines, settings, a pause."""
     paused = workspace.state.paused(workspace.wall())
     ended = {f".fleet/heard/{each.session}": [1] for each in LocalFolder(str(workspace.root)).due(_idle_ms(workspace))}
-    return _taken(workspace) | {".fleet/paused": [1] if paused else []} | ended
+    return _taken(str(workspace.root), workspace.agents_here()) | {".fleet/paused": [1] if paused else []} | ended
 
 
 def _idle_ms(workspace: Workspace) -> float:
@@ -60,11 +60,11 @@ def _idle_ms(workspace: Workspace) -> float:
     return workspace.config.reflect.idle_ms(os.environ.get("REFLECTION_IDLE_MIN", ""))
 
 
-def _taken(workspace: Workspace) -> Looks:
-    root = str(workspace.root)
+def _taken(root: str, agents: Iterable[str]) -> Looks:
+    place = homes.current(root)
     paths = {"fleet.toml", f"{CLAN}/members.toml", f"{CLAN}/patterns.md"}
-    for agent in workspace.agents_here():
-        paths.update(workspace.own_path(agent, name) for name in _OWN)
+    for agent in agents:
+        paths.update(f"{place}/{agent}/{name}" for name in _OWN)
         paths.update(f".fleet/promotion/{agent}{end}" for end in (".json", ".left.json"))
         paths.add(f".fleet/attempts/{agent}.won")
     for log in LOGS:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from shutil import which
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from fleet.model.errors import FleetError
 from fleet.store import consent
@@ -54,15 +55,17 @@ def send(workspace: Workspace, notice: Notice) -> None:
             workspace.warn(f"the {way} was not told of {notice.event}: {redact(str(why))}. Nothing else depends on it")
 
 
-def webhook(workspace: Workspace) -> str:
+def _webhook_url(workspace: Workspace) -> str:
     """Return the address of the webhook that is named, by the file or by its variable; "" for none."""
     settings = workspace.config.notify
     return settings.webhook or consent.variable(settings.webhook_env)
 
 
-def is_agreed(workspace: Workspace) -> bool:
-    """Tell whether somebody on this machine agreed to the webhook that is named."""
-    return workspace.state.agrees(consent.WEBHOOK, webhook(workspace))
+def unagreed(workspace: Workspace) -> str:
+    """Return the host of the webhook that is named and that nobody on this machine agreed to; "" for none."""
+    url = _webhook_url(workspace)
+    is_open = url and not workspace.state.agrees(consent.WEBHOOK, url)
+    return urlsplit(url).hostname or url[:40] if is_open else ""
 
 
 def agree(workspace: Workspace) -> None:
@@ -71,7 +74,7 @@ def agree(workspace: Workspace) -> None:
     Raises:
         UsageError: messages may not go there.
     """
-    url = consent.check_endpoint(webhook(workspace))
+    url = consent.check_endpoint(_webhook_url(workspace))
     workspace.state.agree(consent.WEBHOOK, url, workspace.wall(), alone=True)
 
 
@@ -104,8 +107,8 @@ def _desktop(workspace: Workspace, notice: Notice) -> None:
 
 
 def _webhook(workspace: Workspace, notice: Notice) -> None:
-    url = webhook(workspace)
-    if not url or not is_agreed(workspace):
+    url = _webhook_url(workspace)
+    if not url or not workspace.state.agrees(consent.WEBHOOK, url):
         return
     body = json.dumps({"text": f"*{notice.title}*\n{notice.text}"}).encode()
     with suppress(TimeoutError):

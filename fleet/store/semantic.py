@@ -140,7 +140,7 @@ def nearest(workspace: Workspace, text: str, count: int, least: float = SIMILAR_
 
 
 def _best(connection: Any, chosen: _Source, text: str, count: int, least: float) -> list[tuple[str, float]]:
-    numpy = import_module("numpy")
+    numpy = _library("numpy")
     wanted = chosen.load()([text])[0]
     size = 2 * len(wanted)
     rows = connection.execute(
@@ -172,7 +172,7 @@ def alike(workspace: Workspace, ids: Sequence[str], least: float, partners_max: 
     rows = [row for row in rows if row[0] in wanted and len(row[1]) == size]
     if len(rows) < 2:
         return {}
-    numpy = import_module("numpy")
+    numpy = _library("numpy")
     matrix = numpy.frombuffer(b"".join(data for _, data in rows), dtype="float16").reshape(len(rows), -1)
     matrix = matrix.astype("float32")
     cosines = matrix @ matrix.T
@@ -200,12 +200,17 @@ def cosines(
         return {}
     numbers = sorted({each for pair in pairs for each in pair})
     with suppress(OSError, ValueError):
-        vectors, numpy = chosen.load(), import_module("numpy")
+        vectors, numpy = chosen.load(), _library("numpy")
         some = [[screened(texts[n]) for n in numbers[at : at + _AT_ONCE]] for at in range(0, len(numbers), _AT_ONCE)]
         matrix = numpy.vstack([vectors(each) for each in some])
         row = {number: at for at, number in enumerate(numbers)}
         return {(a, b): float(matrix[row[a]] @ matrix[row[b]]) for a, b in pairs}
     return None
+
+
+def _library(name: str) -> Any:
+    """Return one of ``LIBRARIES``: each takes its time to load, and nobody pays for it who embeds nothing."""
+    return import_module(name)
 
 
 def _hash(text: str) -> bytes:
@@ -224,13 +229,13 @@ def _loaded(weights: Path, tokens: Path, name: str) -> Vectors:  # noqa: ARG001 
 
     model2vec may weigh its tokens (``weights``), and let several share a row (``mapping``).
     """
-    numpy = import_module("numpy")
-    with import_module("safetensors").safe_open(str(weights), framework="numpy") as file:
+    numpy = _library("numpy")
+    with _library("safetensors").safe_open(str(weights), framework="numpy") as file:
         names = list(file.keys())
         table = file.get_tensor("embeddings" if "embeddings" in names else names[0])
         weight = file.get_tensor("weights") if "weights" in names else None
         mapping = file.get_tensor("mapping") if "mapping" in names else None
-    tokenizer = import_module("tokenizers").Tokenizer.from_file(str(tokens))
+    tokenizer = _library("tokenizers").Tokenizer.from_file(str(tokens))
     tokenizer.no_padding()
     tokenizer.no_truncation()
 
@@ -248,7 +253,7 @@ def _loaded(weights: Path, tokens: Path, name: str) -> Vectors:  # noqa: ARG001 
 
 
 def _unit(matrix: Any) -> Any:
-    numpy = import_module("numpy")
+    numpy = _library("numpy")
     lengths = numpy.linalg.norm(matrix, axis=1, keepdims=True)
     return matrix / numpy.where(lengths > 0, lengths, 1)
 
@@ -267,7 +272,7 @@ def _asked(url: str, model: str, key: str, texts: Sequence[str]) -> Any:
         OSError: it cannot be reached, or answers with an error.
         ValueError: its answer is not what was asked for.
     """
-    numpy = import_module("numpy")
+    numpy = _library("numpy")
     address = url if url.rstrip("/").endswith("/embeddings") else f"{url.rstrip('/')}/embeddings"
     body = json.dumps({"model": model, "input": [redact(text) or " " for text in texts]}).encode()
     headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -2,10 +2,14 @@
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from fleet.learn import restore
+from fleet.store.files import Files
+from fleet.store.workspace import Workspace
 from tests.cli.conftest import Stage
 
 LESSON = "Quote every path in a shell script"
@@ -141,6 +145,26 @@ def test_a_backup_names_no_place_and_a_purge_looks_into_it(made: Stage, w: Path)
     assert "tools/mine/velma/corrections.md" in made.run("w", "purge", known, "--yes", expect=None).stdout
 
 
+BLOCK = """
+## MUTATION: M4 (Change the tool)
+Failed 3x on: ./deploy.sh
+Switching to: the other script
+Rationale: this one cannot work here
+"""
+
+
+def test_the_door_looks_for_journals_and_own_files_where_the_home_is(made: Stage, w: Path):
+    made.run("w", "config", "set", "files.home", "tools/mine")
+    command = {"tool_name": "Bash", "tool_input": {"command": "./deploy.sh"}}
+    for _ in range(3):
+        hooked(made, "w", "PostToolUseFailure", **command, error="Exit code 1\nboom", is_interrupt=False)
+    made.correct("w", OTHER)  # what fleet writes itself opens no door
+    assert "deny" in hooked(made, "w", "PreToolUse", **command)
+    with (w / "tools/mine/velma/JOURNAL.md").open("a") as journal:
+        journal.write(BLOCK)
+    assert hooked(made, "w", "PreToolUse", **command) == ""
+
+
 # --- moved ----------------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +179,9 @@ def test_the_files_follow_the_setting_and_come_back(made: Stage, w: Path):
     run = next(line.split()[0] for line in made.run("w", "undo", "--list").stdout.splitlines() if "correct-" in line)
     made.run("w", "undo", run)
     assert LESSON not in below(w, "fleet-agents").get("velma/memory.md", "")
-    made.run("w", "config", "set", "files.home", "agents")
+    setting = next(line.split()[0] for line in made.run("w", "undo", "--list").stdout.splitlines() if "config-" in line)
+    made.run("w", "undo", setting)
+    assert "came from fleet-agents/ to agents/" in made.run("w", "patterns").stderr
     assert "velma/corrections.md" in below(w, "agents")
     assert not (w / "fleet-agents").exists()
 
@@ -178,6 +204,52 @@ def test_what_was_logged_in_both_places_is_one_log(made: Stage, w: Path):
     assert made.seen("w") == {LESSON: 3, OTHER: 1}
     assert not (w / "agents").exists()
     assert "homes" not in made.run("w", "doctor").stdout
+
+
+class _DeadError(BaseException):
+    """The process ends here."""
+
+
+class _Dying(Files):
+    """Files of a process that ends before its nth change."""
+
+    def __init__(self, root: Path, changes: int) -> None:
+        super().__init__(root)
+        self.left = changes
+
+    def _live(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise _DeadError
+
+    def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
+        self._live()
+        super().append(path, data, is_durable=is_durable)
+
+    def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
+        self._live()
+        return super().replace(path, data, is_durable=is_durable)
+
+    def remove(self, path: Path) -> None:
+        self._live()
+        super().remove(path)
+
+
+def test_a_crash_in_between_loses_nothing(made: Stage, w: Path):
+    (w / "agents/velma/notes.jsonl").write_text("{}\n")
+    before = below(w, "agents")
+    for changes in range(20):
+        root = made.folder / "crashed"
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(w, root)
+        (root / "fleet.toml").write_text('[files]\nhome = "new"\n')
+        with suppress(_DeadError):
+            restore.bring(Workspace(root, files=_Dying(root, changes)))
+            break
+        restore.bring(Workspace(root))
+        assert below(root, "new") == before
+        assert not (root / "agents").exists()
+    assert 2 * len(before) <= changes < 19
 
 
 def test_what_cannot_be_brought_is_named(made: Stage, w: Path):

@@ -76,6 +76,8 @@ def test_on_a_terminal_one_question_after_the_other_leads_into_the_clan(stage: S
     ]
     shown = on_a_terminal(stage, "velma", questions)
     assert "knows 1 lesson from 1 agent" in shown
+    assert (stage.folder / "velma/fleet-agents/velma").is_dir()
+    assert sorted(each.name for each in (stage.folder / "velma/agents").iterdir()) == ["__init__.py", "router.py"]
     assert "took in 1 new lesson" in shown
     assert "next: `fleet start`" in shown
     assert LESSON in stage.run("velma", "start").stdout
@@ -84,7 +86,7 @@ def test_on_a_terminal_one_question_after_the_other_leads_into_the_clan(stage: S
     (stage.folder / "velma/agents/more.py").write_text("")
     news = stage.git("status", "--porcelain", "-uall", where="velma").split()[1::2]
     assert "agents/more.py" in news
-    assert not [each for each in news if each.startswith((".fleet/", "agents/velma", "clan-learnings"))]
+    assert not [each for each in news if each.startswith((".fleet/", "agents/velma", "fleet-agents", "clan-learnings"))]
     assert "[Y/n]" not in on_a_terminal(stage, "velma", [])  # asked once
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import recording
+from fleet.app import session_end
 from fleet.reflect.records import Record, Records, Written
 from fleet.store.workspace import Workspace
 
@@ -25,7 +25,7 @@ def w(stage):
 def complete(stage, **more) -> list[str]:
     """Write a record as a reflection does; return the warnings."""
     workspace = Workspace(stage.folder / "w")
-    recording.complete(workspace, "velma", Record(**({"run": "reflection-1", "session": "s1"} | more)))
+    session_end.complete(workspace, "velma", Record(**({"run": "reflection-1", "session": "s1"} | more)))
     workspace.close()
     return workspace.warnings
 

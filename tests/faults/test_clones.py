@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fleet.app import sharing, trusting
+from fleet.app import reviewing, sharing
 from fleet.learn.corrections import Correction, correct
 from fleet.learn.restore import _is_foreign
 from fleet.model.names import pattern_id
@@ -63,8 +63,8 @@ class Clan:
             pass
         remote = remote(workspace.tree) if remote else MemoryRemote(self.server, workspace.tree)
         done = sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
-        for each in trusting.waiting(workspace):  # what came back under a name of ours is ours
-            trusting.answer(workspace, each.name, trusting.TAKE)
+        for each in reviewing.waiting(workspace):  # what came back under a name of ours is ours
+            reviewing.answer(workspace, "velma", each.name, reviewing.TAKE)
         return workspace, done
 
     def seen(self, name, lesson):

@@ -3,6 +3,10 @@
 import ast
 import re
 
+from fleet.app import inbox as decisions
+from fleet.learn import corrections_md, discoveries, journal
+from fleet.reflect import inbox, memory_md, records
+from fleet.store import homes
 from tests.house.counts import sources
 
 PLACE = re.compile(r"(?<![\w.-])agents(/|$)")
@@ -34,3 +38,10 @@ def test_no_module_but_one_has_the_place_of_the_homes():
 def test_the_look_for_it_finds_it():
     said = 'x = root / "agents" / name\ny = f"see agents/{name}/memory.md"\nz = ".agents/logs"\n'
     assert sorted(each for each in texts(ast.parse(said)) if named(each)) == ["agents", "see agents/"]
+
+
+def test_what_fleet_writes_into_a_home_moves_with_it():
+    named = (corrections_md.FILE_NAME, discoveries.WAITING, journal.FILE_NAME, inbox.FILE_NAME, memory_md.FILE_NAME)
+    named += (records.FILE_NAME, memory_md.USER_MODEL, memory_md.CHECKS, decisions.USER_FILE, "notes.jsonl")
+    assert all(homes.is_own([name]) for name in (*named, "archive-2026-11-23.md", journal.FOLDER, "skills"))
+    assert not any(homes.is_own([name]) for name in ("__init__.py", "README.md", "archive.md", "agent.md"))

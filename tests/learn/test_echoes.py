@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from fleet.app.learning import Correction, correct
+from fleet.app.learning import correct
 from fleet.learn import counting
+from fleet.learn.corrections import Correction
 from fleet.learn.counting import CountedLog
 from fleet.learn.signals import injected_id, is_echo, strip_injected
 from fleet.model import edits

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.app import moving
-from fleet.app.learning import Correction, correct, state_lesson
+from fleet.app.learning import correct, state_lesson
 from fleet.learn import corrections_md, counting, signals
+from fleet.learn.corrections import Correction
 from fleet.learn.corrections_md import Statement, format_entry, format_statement, parse_log
 from fleet.learn.counting import CountedLog
 from fleet.learn.signals import Flag, flag

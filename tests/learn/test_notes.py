@@ -77,3 +77,21 @@ def test_a_heading_that_only_names_its_entry_gives_way_to_what_its_fields_say():
     page = "# Lessons\n\n### 2026-03-04 Missing parameters in tools\n**Fix:** Pass the user id to every tool\n"
     (note,) = read_notes(page, "lessons.md")
     assert note.text == "Missing parameters in tools: Pass the user id to every tool"
+
+
+@pytest.mark.parametrize("above", ["### Never\n", "Do not:\n\n", "### Anti-patterns\n"])
+def test_an_order_under_a_heading_that_forbids_keeps_it(above):
+    page = f"# Lessons\n\n## Maps\n{above}- Skip the change tracking of the map\n- Write to the store without a lock\n"
+    said = [each.text for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
+    assert said
+    assert all(each.startswith(above.strip("# :\n")) for each in said), said
+
+
+def test_a_story_and_a_lead_in_of_code_are_no_lessons():
+    page = "# Lessons\n\n- This is how the release broke the shop: a migration without its journal entry\n"
+    (left,) = read_notes(page, "lessons.md")
+    assert isinstance(left, Left)
+    assert left.reason == notes_md.STORY
+    page = "# Lessons\n\n## Hosts\nThe tunnel has a host of its own. By default it takes these hosts:\n\n```\nx\n```\n"
+    (note,) = read_notes(page, "lessons.md")
+    assert note.text == "Hosts: The tunnel has a host of its own."

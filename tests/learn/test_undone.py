@@ -154,6 +154,18 @@ def test_out_of_order_the_last_word_that_is_undone_takes_the_lesson_along(here):
     assert here.counts() == (1, 1, 1, 1, 1, True)
 
 
+def test_what_a_person_restored_without_a_word_for_it_stays_when_a_later_one_is_undone(here):
+    here.correct("a")
+    here.undo()
+    learning.restore(here.workspace, AGENT, here.id)
+    before = here.counts()
+    assert before[0] == 0
+    assert before[-1]
+    here.correct("b")
+    here.undo()
+    assert here.counts() == before
+
+
 def test_what_stood_before_it_was_retired_is_retired_again(here):
     for session in "abc":
         here.correct(session)

@@ -4,8 +4,9 @@ import pytest
 
 from fleet.app import learning
 from fleet.app.finding import find
-from fleet.app.learning import Correction, correct
+from fleet.app.learning import correct
 from fleet.learn import corrections
+from fleet.learn.corrections import Correction
 from fleet.model import edits
 from fleet.store import config
 from fleet.store.lines import PATTERNS

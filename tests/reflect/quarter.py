@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from benchmarks.replay.sessions import Event, Session, calls, family, load, symptom
 from fleet import RELEASED_MS
 from fleet.app import consolidating, learning, observing, session_end, setup, sharing
-from fleet.app.learning import Correction
 from fleet.hosts.local import LocalFolder
+from fleet.learn.corrections import Correction
 from fleet.reflect import daily_log, scratchpad
 from fleet.reflect.scratchpad import Scratchpad
 from fleet.store.files import Files

@@ -15,7 +15,7 @@ import pytest
 
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
-from fleet.app.learning import Correction
+from fleet.learn.corrections import Correction
 from fleet.reflect import consolidation, inbox, scratchpad, topics
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records

@@ -264,7 +264,10 @@ def test_it_ends_in_time_while_the_remote_hangs(crew):
         hole.bind(("127.0.0.1", 0))
         hole.listen(16)
         url = f"git://127.0.0.1:{hole.getsockname()[1]}/clan.git"
+        crew.set("ann", "wait_s = 1.0\n", "share")  # who makes the workspace waits, too
         crew.run("ann", "init", "--agent", "ann", "--remote", url, "--yes")
+        config = crew.folder / "ann/fleet.toml"
+        config.write_text(config.read_text().replace("wait_s = 1.0\n", ""))
         child = crew.up("ann")
         hole.settimeout(20)
         client, _ = hole.accept()  # now it waits for an answer
@@ -461,7 +464,7 @@ def test_the_log_keeps_its_size_and_hides_secrets(crew):
 
 
 def test_why_nothing_is_shared_is_logged_once_each_time_it_begins(crew):
-    crew.quick("ann")
+    crew.quick("ann", "interval_s = 1.0\nquiet_s = 0.2\n")
     crew.up("ann")
     assert until(lambda: crew.events("ann", "synced"))
     for times in (1, 2):

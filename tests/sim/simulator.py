@@ -274,10 +274,17 @@ class Simulation:
         run = self.rng.choice(found)
         _, lesson, was_undone = self.ledger.logged[run]
         is_undone = not gone[run]
-        undoing.undo(workspace, gone[run] or run)
+        change = was_undone - is_undone
         self.ledger.retired.add(pattern_id(lesson))
+        self.ledger.seen[lesson] += min(0, change)
+        self.ledger.maybe[lesson] += 1  # if the power fails
+        try:
+            undoing.undo(workspace, gone[run] or run)
+        except NoError:  # the power had failed in this very one, which is done now
+            return False
+        self.ledger.maybe[lesson] -= 1
+        self.ledger.seen[lesson] += max(0, change)
         self.ledger.logged[run] = (str(machine.root), lesson, is_undone)
-        self.ledger.seen[lesson] += was_undone - is_undone
         machine.logged.append([("undone", lesson) if is_undone else lesson, False])
         self.note("undone" if is_undone else "stated again", lesson)
         return True
@@ -622,10 +629,12 @@ class Simulation:
         power = POWERS[machine.root]
         power.steps_left, power.torn_share = self.rng.choice([0, 1, 2, 3, 4, 6, 8, 12, 16, 24]), self.rng.random()
         lesson = self.rng.choice(LESSONS)
-        act = self.rng.choice(["correct", "sync", "sync", "compact"])
+        act = self.rng.choice(["correct", "sync", "sync", "compact", "undo"])
         try:
             if act == "correct":
                 self.correct(machine, lesson)
+            elif act == "undo":
+                self.undo(machine)
             else:
                 self._sync(machine, lambda: None, compact=act == "compact")
         except CrashError:

@@ -36,9 +36,9 @@ def folder(tmp_path) -> Path:
     return memory / f"fleet-broken-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path / "sim"
 
 
-def first_caught(kind: type[Simulation], folder: Path, seeds: int = SEEDS) -> int | None:
-    """Return the first seed whose history fails."""
-    for seed in range(seeds):
+def first_caught(kind: type[Simulation], folder: Path, seeds: int = SEEDS, begin: int = 0) -> int | None:
+    """Return the first seed whose history fails, from one on that is likely to, around to it again."""
+    for seed in (*range(begin, seeds), *range(begin)):
         try:
             history(seed, folder, kind)
         except AssertionError:
@@ -237,32 +237,33 @@ def the_first_line_wins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(codec, "join", lambda mine, _theirs: mine)
 
 
-FAULTS: dict[Broken, str] = {
-    lost_lines_are_not_sent_again: "remotes",
-    shards_lose_what_only_an_edition_of_ours_covers: "anything",
-    shards_are_swept: "anything",
-    purged_values_stay_in_the_tree: "secrets",
-    a_purge_covers_one_stamp_alone: "secrets",
-    an_add_from_the_future_is_cut: "clocks",
-    an_edit_names_nothing_from_the_future: "clocks",
-    a_private_lesson_is_a_flag_on_a_shared_one: "anything",
-    a_file_is_read_on_without_a_look_at_its_beginning: "hands",
-    carried_lines_leave_with_any_tree: "remotes",
-    what_files_here_lack_is_not_put_back: "hands",
-    what_rows_alone_know_is_forgotten: "hands",
-    a_snapshot_is_not_noticed: "snapshots",
-    a_hand_written_entry_is_the_writers_own: "losses",
-    repeated_lines_are_added_up: "anything",
-    the_last_line_wins: "anything",
-    the_first_line_wins: "anything",
+FAULTS: dict[Broken, tuple[str, int]] = {
+    lost_lines_are_not_sent_again: ("remotes", 0),
+    shards_lose_what_only_an_edition_of_ours_covers: ("anything", 1),
+    shards_are_swept: ("anything", 1),
+    purged_values_stay_in_the_tree: ("secrets", 37),
+    a_purge_covers_one_stamp_alone: ("secrets", 119),
+    an_add_from_the_future_is_cut: ("clocks", 26),
+    an_edit_names_nothing_from_the_future: ("clocks", 19),
+    a_private_lesson_is_a_flag_on_a_shared_one: ("anything", 1),
+    a_file_is_read_on_without_a_look_at_its_beginning: ("hands", 0),
+    carried_lines_leave_with_any_tree: ("remotes", 0),
+    what_files_here_lack_is_not_put_back: ("hands", 0),
+    what_rows_alone_know_is_forgotten: ("hands", 3),
+    a_snapshot_is_not_noticed: ("snapshots", 45),
+    a_hand_written_entry_is_the_writers_own: ("losses", 49),
+    repeated_lines_are_added_up: ("anything", 0),
+    the_last_line_wins: ("anything", 0),
+    the_first_line_wins: ("anything", 0),
 }
-"""Each fault, and what the histories are about that find it soon."""
+"""Each fault, what the histories are about that find it soon, and the seed of one that did: it is tried first."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fleet_with_a_fault_is_caught(fault, folder, monkeypatch):
     fault(monkeypatch)
-    caught = first_caught(type("About", (Simulation,), {"theme": FAULTS[fault]}), folder)
+    theme, begin = FAULTS[fault]
+    caught = first_caught(type("About", (Simulation,), {"theme": theme}), folder, begin=begin)
     print(f"caught by seed {caught}")
     assert caught is not None
 
@@ -316,7 +317,7 @@ class Quiet:
 
 
 def test_a_fleet_that_keeps_one_copy_of_each_line_is_caught(folder):
-    assert first_caught(OfMerges, folder) is not None
+    assert first_caught(OfMerges, folder, begin=74) is not None
 
 
 def test_a_fleet_that_keeps_one_copy_of_each_line_is_caught_by_nothing_but_merges(folder):

@@ -135,11 +135,12 @@ def test_files_that_lose_lines_before_others_gain_them_would_lose_one(tmp_path, 
         return made._replace(leaving=b"", gains=made.gains or bool(made.leaving))
 
     monkeypatch.setattr(Ingest, "_plan", in_one_pass)
-    known = []
-    for crash_at in range(16):
+
+    def known(crash_at: int) -> object:
         (tmp_path / str(crash_at)).mkdir()
-        known.append(after_a_crash_while_a_revert_comes_in(tmp_path / str(crash_at), crash_at, 1.0))
-    assert any(LESSON not in lessons for lessons in known)
+        return after_a_crash_while_a_revert_comes_in(tmp_path / str(crash_at), crash_at, 1.0)
+
+    assert any(LESSON not in known(crash_at) for crash_at in range(16))
 
 
 # --- a folder put back from a snapshot ------------------------------------------------------------------------------

@@ -12,8 +12,11 @@ import pytest
 from tests.sim.hour import Hour
 from tests.sim.world import simulated
 
-HOURS = int(os.environ.get("FLEET_SIM_HOURS", "12"))
-FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", "0"))
+PROMISING = range(4)
+"""Hours that are lived by the test of what all of them hold."""
+HOURS = int(os.environ.get("FLEET_SIM_HOURS", "10"))
+FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", PROMISING.stop))
+LAST_SEED = HOURS if "FLEET_SIM_SEED" not in os.environ else FIRST_SEED + HOURS
 
 
 PROMISED = ("sleep", "remote away", "away", "hanging", "mute", "crash", "torn", "server restarts", "arrived live")
@@ -28,14 +31,14 @@ def lived(seed: int, folder: Path) -> tuple[Hour, str]:
         return hour, hour.run()
 
 
-@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + HOURS))
+@pytest.mark.parametrize("seed", range(FIRST_SEED, LAST_SEED))
 def test_after_an_hour_all_hold_the_same_and_nothing_acknowledged_is_lost_or_counted_twice(seed: int, tmp_path: Path):
     lived(seed, tmp_path / "hour")
 
 
 def test_the_hours_hold_what_they_promise_and_a_seed_is_the_same_hour_again(tmp_path: Path):
     happened: Counter[str] = Counter()
-    for seed in range(4):
+    for seed in PROMISING:
         hour, once = lived(seed, tmp_path / str(seed))
         happened += hour.happened
     assert not [what for what in PROMISED if not happened[what]], happened
