@@ -269,8 +269,6 @@ class Bare:
     """A bare repository of fleet's own. Everything in it can be fetched again.
 
     Args:
-        folder: where it is; its lock lies beside it.
-        timeout_s: how long one ``alone`` may take.
         hidden: strings that must not be shown, such as the password of an address.
         listings: commit to what stands in its tree, shared by who works in the same repository. It is never stale.
     """
