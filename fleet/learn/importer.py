@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from crdt import clock
-from fleet.learn import counting, echoes, notes_md, private
+from fleet.learn import counting, echoes, note_parts, private
 from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_beside, read_records
 from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery, discovery_id
@@ -208,7 +208,7 @@ def _beside(page: bytes) -> Iterator[Lesson | Finding | Bad | Skipped]:
             yield item
 
 
-_UNTOLD = frozenset({notes_md.HEADING, notes_md.ABOUT, notes_md.TEMPLATE})
+_UNTOLD = frozenset({note_parts.HEADING, note_parts.ABOUT, note_parts.TEMPLATE})
 
 
 def _items(path: Path, done: Imported) -> Iterator[Lesson | Finding | Bad | Skipped]:
