@@ -189,7 +189,7 @@ class Reader:
     def __init__(self, url: str) -> None:
         from websockets.sync.client import connect
 
-        from fleet.share.live.client import Where
+        from fleet.share.live.access import Where
 
         address = urlsplit(url)
         self._counting = _Counting()

@@ -50,6 +50,12 @@ def _is_roomy(folder: Path) -> bool:
     return shutil.disk_usage(folder).free >= MEMORY_BYTES_MIN
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many tests run at once by default: one more than there are cores, for some of them wait for time."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with those that take long; else the order stays."""
     items.sort(key=lambda item: item.path.parent.name not in SLOW_FIRST)

@@ -1,6 +1,6 @@
 """Use cases of learning: log a correction, state a lesson, log a discovery, change a lesson."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -360,7 +360,8 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         first, second = find(workspace, one), find(workspace, other)
         before = _members(workspace, first)
         pointing = workspace.patterns.pointing()
-        source, into = merging(pointing, {first.id, second.id, *_here(workspace, pointing)}, first.id, second.id)
+        here = (each.id for each in workspace.patterns.some(sorted(pointing)))
+        source, into = merging(pointing, {first.id, second.id, *here}, first.id, second.id)
         if not force:
             _refuse_difference(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
@@ -404,10 +405,6 @@ def _own_words_back(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
                 private.append(writer, [edits.set_field(line, field, value, writer.name, writer.tick(), cut)])
                 back.append(Field(each.id, field, each.fields.get(field), value))
     return back
-
-
-def _here(workspace: Workspace, pointing: Collection[str]) -> list[str]:
-    return [each.id for each in workspace.patterns.some(sorted(pointing))]
 
 
 def _refuse_difference(one: Pattern, other: Pattern) -> None:

@@ -4,7 +4,7 @@ That two lessons are the same is a merge, which the whole clan sees. That they a
 alone, and so is a block: it changes no column of anybody's, and what was made of the folds here follows at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -204,22 +204,18 @@ def _in_memories(
     return tuple(left), tuple(kept)
 
 
-def _take_out(workspace: Workspace, leaving: Iterable[tuple[str, str, str]]) -> None:
-    by_agent: dict[str, list[str]] = {}
-    for agent, each, _ in leaving:
-        by_agent.setdefault(agent, []).append(each)
-    for agent, ids in by_agent.items():
-        with workspace.locked():
-            AgentMemory(workspace, agent).release(ids)
+def _take_out(workspace: Workspace, leaving: Sequence[tuple[str, str, str]]) -> None:
+    for agent in workspace.agents_here():
+        if ids := [each for whose, each, _ in leaving if whose == agent]:
+            with workspace.locked():
+                AgentMemory(workspace, agent).release(ids)
 
 
 def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, ...]:
-    done = []
     with workspace.writing(agent) as writer:
         lines = [line for each in ids if (line := workspace.patterns.line(each)) is not None]
         private.append(writer, [edits.retire(line, writer.name) for line in lines])
-        done = [line.id for line in lines]
-    return tuple(done)
+    return tuple(line.id for line in lines)
 
 
 def _follow(workspace: Workspace) -> None:
@@ -485,7 +481,7 @@ def _taken_back(workspace: Workspace, agent: str, one: str, other: str) -> str:
         Weighing(workspace).forget_apart((one, other))
         return "the pair is asked about again, if it is still close"
     if other in workspace.patterns.group(one):
-        learning.unmerge(workspace, agent, _pointing(workspace, one, other))
+        learning.unmerge(workspace, agent, one if find(workspace, one).merged_into else other)
         Weighing(workspace).forget_apart((one, other))
         return f"{one} and {other} are two lessons again"
     for each in (one, other):
@@ -493,11 +489,6 @@ def _taken_back(workspace: Workspace, agent: str, one: str, other: str) -> str:
             learning.restore(workspace, agent, each)
             return f"{each} is back"
     raise NoError(f"nothing was said of {one} and {other} that could be taken back")
-
-
-def _pointing(workspace: Workspace, one: str, other: str) -> str:
-    """Return which of two merged records points to the other one."""
-    return one if find(workspace, one).merged_into else other
 
 
 def _in_order(one: str, other: str) -> tuple[str, str]:

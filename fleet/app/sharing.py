@@ -318,8 +318,7 @@ def _settled(workspace: Workspace) -> list[str]:
 def _take_logs(workspace: Workspace) -> None:
     """Take in what people wrote into the logs here in another form; say what was taken of it, and what was not."""
     for agent in [] if workspace.is_read_only else workspace.agents_here():
-        with workspace.writing(agent) as writer:
-            done = importer.take_log(writer)
+        done = importer.take_log(workspace, agent)
         where = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
         if done.patterns_new:
             number = f"{done.patterns_new:,} lesson{'s' * (done.patterns_new != 1)}"

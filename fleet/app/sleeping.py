@@ -150,7 +150,7 @@ def _begun(workspace: Workspace) -> tuple[str, str, str] | None:
     return str(run_id), str(agent), str(at)
 
 
-def told(phases: Sequence[Phase]) -> str:
+def _told(phases: Sequence[Phase]) -> str:
     """Return what phases did in one line."""
     return "; ".join(f"{each.name}: {each.told}" for each in phases if each.changed) or "nothing to do"
 
@@ -174,7 +174,7 @@ def _note_parts(workspace: Workspace, run_id: str, agent: str, at: str, phases: 
     parts = [part for each in phases for part in each.runs]
     if parts:
         fields = tuple(Field(part, runs.PART, None, part) for part in dict.fromkeys(parts))
-        runs.apply(workspace, Run(id=run_id, kind=KIND, agent=agent, at=at, told=told(phases), fields=fields))
+        runs.apply(workspace, Run(id=run_id, kind=KIND, agent=agent, at=at, told=_told(phases), fields=fields))
 
 
 def _recover(workspace: Workspace) -> str:
@@ -206,7 +206,7 @@ def _record(run_id: str, phases: Sequence[Phase]) -> Record:
         if each.changed or each.error or each.left
     )
     outcome = "partial" if any(each.error for each in phases) else "success"
-    return Record(run=run_id, kind=KIND, outcome=outcome, why=told(phases), writers=written)
+    return Record(run=run_id, kind=KIND, outcome=outcome, why=_told(phases), writers=written)
 
 
 def _mark(workspace: Workspace, agent: str) -> str:

@@ -41,7 +41,7 @@ GIT_WANTED = (2, 36)
 
 def status(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return everything that ``fleet status --json`` shows."""
-    out = outgoing.waiting(workspace)
+    out, compared = outgoing.waiting(workspace), reflecting.weighed(workspace)
     quarantined = [
         {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}
         for kept in workspace.quarantine.all()
@@ -68,7 +68,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
             for each in (importer.left_in_log(workspace, agent) if agent else [])
         ],
         "memory": reflecting.standing(workspace, agent) if agent else {},
-        "review": _review(workspace),
+        "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": inbox.count(workspace, inbox.agents(workspace))._asdict(),
         "trust": reviewing.standing(workspace),
         "guards": [each._asdict() for each in starting.guards(workspace)],
@@ -79,11 +79,6 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "held_files": [{"path": path, "reason": why} for path, why in sorted(workspace.tree.held().items())],
         "replicas": _replicas(workspace),
     }
-
-
-def _review(workspace: Workspace) -> dict[str, int]:
-    found = reflecting.weighed(workspace)
-    return {"pairs": len(found.likely), "contradictions": len(found.opposed)}
 
 
 def _replicas(workspace: Workspace) -> list[dict[str, str]]:

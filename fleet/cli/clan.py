@@ -1,10 +1,9 @@
 """What people type about their clan: make a workspace, sync it, see how it stands, keep its files in order."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -27,7 +26,6 @@ LEFT_SHOWN = 5
 _LABEL = 12
 _LEVELS = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 
-T = TypeVar("T")
 
 app = output.commands()
 
@@ -263,7 +261,7 @@ def _sync(
         if _is_paused(workspace, "synced"):
             return
         with output.waiting("Syncing", workspace):
-            done = _agreed(lambda yes: sharing.sync(workspace, who, yes=yes), yes=yes)
+            done = _synced(workspace, who, yes=yes)
         _tell_synced(done)
         for line in reflecting.to_review(reflecting.weighed(workspace)):
             output.say(line)
@@ -271,16 +269,16 @@ def _sync(
             raise typer.Exit(EXIT_REFUSED)
 
 
-def _agreed(act: Callable[[bool], T], *, yes: bool) -> T:
-    """Do something that shares; where nobody has agreed to the remote yet, ask a person and do it again."""
+def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = False) -> Synced:
+    """Sync; where nobody has agreed to the remote yet, ask a person and do it again."""
     try:
-        return act(yes)
+        return sharing.sync(workspace, agent, yes=yes, compact=compact)
     except ConsentNeededError as needed:
         if not sys.stdin.isatty():
             raise
         if not typer.confirm(f"Share this clan's lessons with {needed.shown} ({needed.origin})?", default=False):
             raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`") from needed
-        return act(True)
+        return sharing.sync(workspace, agent, yes=True, compact=compact)
 
 
 def _is_paused(workspace: Workspace, done: str) -> bool:
@@ -350,7 +348,7 @@ def _compact(
             return
         before = sharing.sizes(workspace)
         with output.waiting("Compacting", workspace):
-            done = _agreed(lambda yes: sharing.sync(workspace, who, yes=yes, compact=True), yes=yes)
+            done = _synced(workspace, who, yes=yes, compact=True)
         after = sharing.sizes(workspace)
         if as_json:
             output.say_json({"before": before, "after": after, "edition": done.edition, "sent": done.out})

@@ -267,11 +267,11 @@ def say_row(*parts: tuple[str, str]) -> None:
 
 def painted(text: str, style: str) -> str:
     """Return a text in one of ``STYLES``, where the terminal shows colours and nobody asked for none (``NO_COLOR``)."""
-    code = STYLES.get(style, "") if text.strip() and has_colours() else ""
+    code = STYLES.get(style, "") if text.strip() and _has_colours() else ""
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
 
-def has_colours() -> bool:
+def _has_colours() -> bool:
     """Tell whether what is printed may be coloured."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from crdt import clock
-from fleet.learn import notes_md, private, signals
+from fleet.learn import corrections_md, note_parts, private, signals
 from fleet.learn.counting import CountedLog
 from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_beside, read_records
 from fleet.model import edits, limits, names
@@ -166,7 +166,7 @@ def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], o
     return taken.done
 
 
-def take_log(writer: Writer) -> Imported:
+def take_log(workspace: Workspace, agent: str) -> Imported:
     """Write what a person wrote into an agent's log in any other form than its own: each lesson once, as an import.
 
     The log is counted already, and its text stays as it is. A log that did not change since is not read again.
@@ -174,16 +174,24 @@ def take_log(writer: Writer) -> Imported:
     Raises:
         DiskError: nothing of it was acknowledged.
     """
-    workspace, path = writer.workspace, CountedLog(writer.workspace, writer.agent).log_file()
+    path = CountedLog(workspace, agent).log_file()
     page = workspace.files.read(path)
-    key, now = f"beside {writer.agent}", hashlib.blake2b(page, digest_size=16).hexdigest()
-    taken = _Import(writer)
-    if not page or workspace.db.noted(key) == now:
-        return taken.done
-    taken.begin(path)
-    for item in _beside(page):
-        taken.take(item, path)
-    taken.write()
+    key, known = f"beside {agent}", workspace.db.noted(f"beside {agent}")
+    now = _digest(page)
+    if not page or known.startswith(now):
+        return Imported()
+    beside = (each for each in corrections_md.blank_entries(page, is_waiting_own=True)[0] if each.strip())
+    rest = b"".join(each for each in beside if not each.startswith(b"<!-- fleet "))
+    now += _digest(rest)
+    if known[len(now) // 2 :] == now[len(now) // 2 :]:  # only entries of its own came since
+        workspace.db.note(key, now)
+        return Imported()
+    with workspace.writing(agent) as writer:
+        taken = _Import(writer)
+        taken.begin(path)
+        for item in _beside(page):
+            taken.take(item, path)
+        taken.write()
     workspace.db.note(key, now)
     return taken.done
 
@@ -209,7 +217,7 @@ def _beside(page: bytes) -> Iterator[Lesson | Finding | Bad | Skipped]:
             yield item
 
 
-_UNTOLD = frozenset({notes_md.HEADING, notes_md.ABOUT, notes_md.TEMPLATE})
+_UNTOLD = frozenset({note_parts.HEADING, note_parts.ABOUT, note_parts.TEMPLATE})
 
 
 def _items(path: Path, done: Imported) -> Iterator[Lesson | Finding | Bad | Skipped]:
@@ -385,6 +393,10 @@ def _checked(fields: dict[str, object]) -> dict[str, object]:
     if not (fields.get("text") or fields.get("problem")):
         raise _UnusableError("nothing is left of its text after screening")
     return fields
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _hash(identity: str) -> str:

@@ -1,4 +1,4 @@
-"""Parts of a page of notes: a lesson, what is left out, a heading taken apart, and an entry with labelled fields."""
+"""Parts of a page of notes: a lesson, what is none and why, a heading taken apart, an entry with labelled fields."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fleet.text import advice
 from fleet.text.advice import Field
 from fleet.text.dates import WHEN
-from fleet.text.outline import Block
+from fleet.text.outline import BLOCK_CHARS_MAX, Block
 
 
 class Note(NamedTuple):
@@ -244,3 +244,96 @@ def standing(text: str, title: str) -> str:
 def date_in(found: re.Match[str]) -> str:
     """Return the date that ``DATE_LAST`` found."""
     return found["when"] or found["in_when"]
+
+
+# --- what is no lesson
+
+ABOUT = "it is about the page"
+LAYOUT = "it describes the project"
+TEMPLATE = "it is a template"
+TASK = "it is a task to tick off"
+NO_SENTENCE = "it is no sentence that says something by itself"
+NO_ADVICE = "it describes, and says nothing to do or to heed"
+PROSE = "it is prose around the lessons"
+STRUCK = "it was struck out, or replaced by a later one"
+TOO_LONG = f"it is a line of more than {BLOCK_CHARS_MAX // 2:,} characters"
+TWICE = "it stands here twice"
+TABLE = "no column of this table is known to hold lessons"
+NOTHING_LEARNED = "its fields say nothing that was learned"
+QUESTION = "it is a question"
+HEADING = "it is a heading with nothing under it"
+DONE = "it tells what was done, as a changelog does"
+STATUS = "it tells how far something is"
+STORY = "it tells what happened, and not what holds"
+POINTER = "it only says where to read"
+GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
+_ABOUT_TEXT = re.compile(
+    r"[^.!?]{0,80}\b(?:this (?:entire |whole )?(?:file|document|page|log|guide)|these guidelines)\b|"
+    r"[^.!?]{0,60}\b(?:add|write|log|append|record)\b[^.!?]{0,50}\b(?:here|below)\W*$",
+    re.IGNORECASE,
+)
+_STATUS = re.compile(
+    r"(?:✅\s*)?(?:status|total|roi|success rate|last updated|version|current (?:plan|state|status|phase)|progress|"
+    r"live|next steps?|phase \d+|branch|duration|time spent|files? (?:changed|modified))\s*[:：=]|"
+    r"[^.!?]*?\b(?:in progress|in place|on track|(?:fully|partially|not yet) implemented|all tests pass|coming soon|"
+    r"(?:is|are) (?:now )?(?:live|deferred|complete|deployed|operational)|will be (?:updated|added|documented))\b",
+    re.IGNORECASE,
+)
+_PAGE = r"(?:\S+\.md|`[^`]+`)"
+_POINTER = re.compile(
+    r"[^.:`]{1,60}:\s*(?:\S+\.md|`[^`]+\.md`)\.?$|"
+    r"(?:see|refer to|full|more|for (?:more|full)|details?|docs?|documentation|references?|source|read)\b"
+    rf"[^.:]{{0,60}}[:：]?\s*(?:{_PAGE}|https?://\S+|§\S+)(?:(?:,| and)+ {_PAGE})*[^.]{{0,40}}\.?$",
+    re.IGNORECASE,
+)
+_HALF = re.compile(
+    r"(?:.{0,80}?[:：]\s)?(?:[❌✅]\s)?(?:(?:when|if|after|before|while|once|during|because|whenever)\s[^,:;，：→=—–]*|"
+    r"(?:for )?examples?\b.*)",
+    re.IGNORECASE,
+)
+"""A condition without what follows from it, or an example."""
+_CHOICES = re.compile(r"[^.|]{1,40}(?:\s?\|\s?[\w -]{1,30}){2,}")
+_STORY = re.compile(
+    r"(?:this is how|(?:hit|seen|found|happened|occurred|observed)\s(?:up)?on \d|bit (?:us|me|twice|once)\b|"
+    r"the user (?:said|asked|reported)|(?:situation|context|result|action|finding|what happened)(?: \([^)]*\))?[.:] )",
+    re.IGNORECASE,
+)
+DANGLES = re.compile(
+    r"(?:each (?:is|has|of|enforces)|these|those|this (?:is|was)|they|both (?:are|of)|it|its)\s", re.IGNORECASE
+)
+_STRICT = re.compile(
+    r"\b(?:always|never|must(?:n't)?|do not|don['’]t|avoid|prefer|only|should(?:n['’]t)?|ensure|instead|cannot|"
+    r"required?s?)\b|必须|不要|禁止|务必|避免",
+    re.IGNORECASE,
+)
+WORDS_MIN = 3
+
+
+def fault(note: Note) -> str:
+    """Return why a text is no lesson, "" if it is one."""
+    text = note.text
+    if text.endswith(("?", "？")):
+        return QUESTION
+    if advice.is_placeholder(text) or _CHOICES.fullmatch(text):
+        return TEMPLATE
+    if GONE.match(text) or (note.title and GONE.search(note.title)):
+        return STRUCK
+    if _POINTER.match(text):
+        return POINTER
+    if _ABOUT_TEXT.match(text):
+        return ABOUT
+    if is_strict(text):
+        return ""
+    if advice.is_done(text):
+        return DONE
+    if _STORY.match(text) or advice.tells_what_happened(text):
+        return STORY
+    if _STATUS.match(text):
+        return STATUS
+    is_word = text.isascii() and len(text.split()) < WORDS_MIN
+    return NO_SENTENCE if is_word or DANGLES.match(text) or _HALF.fullmatch(text) else ""
+
+
+def is_strict(text: str) -> bool:
+    """Tell a text with a word that binds: never, must, instead."""
+    return _STRICT.search(text) is not None

@@ -10,41 +10,40 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from fleet.learn.note_parts import (
+    ABOUT,
     BODY_CHARS,
     BRACKET_FIRST,
+    DANGLES,
     DATE_FIRST,
     DATE_LAST,
+    GONE,
+    HEADING,
+    LAYOUT,
+    NO_ADVICE,
+    NO_SENTENCE,
+    NOTHING_LEARNED,
+    PROSE,
+    STRUCK,
+    TABLE,
+    TASK,
+    TEMPLATE,
+    TOO_LONG,
+    TWICE,
+    WORDS_MIN,
     Form,
     Heading,
     Left,
     Note,
     date_in,
+    fault,
     fields_of,
     heading,
+    is_strict,
     standing,
 )
 from fleet.text import advice
 from fleet.text.advice import Field
 from fleet.text.outline import BLOCK_CHARS_MAX, Block, Section, outline
-
-ABOUT = "it is about the page"
-LAYOUT = "it describes the project"
-TEMPLATE = "it is a template"
-TASK = "it is a task to tick off"
-NO_SENTENCE = "it is no sentence that says something by itself"
-NO_ADVICE = "it describes, and says nothing to do or to heed"
-PROSE = "it is prose around the lessons"
-STRUCK = "it was struck out, or replaced by a later one"
-TOO_LONG = f"it is a line of more than {BLOCK_CHARS_MAX // 2:,} characters"
-TWICE = "it stands here twice"
-TABLE = "no column of this table is known to hold lessons"
-NOTHING_LEARNED = "its fields say nothing that was learned"
-QUESTION = "it is a question"
-HEADING = "it is a heading with nothing under it"
-DONE = "it tells what was done, as a changelog does"
-STATUS = "it tells how far something is"
-STORY = "it tells what happened, and not what holds"
-POINTER = "it only says where to read"
 
 _TEXT_CHARS = 420
 _LOG = re.compile(
@@ -57,7 +56,6 @@ _RULES = re.compile(
     r"clinerules|\.mdc$",
     re.IGNORECASE,
 )
-_GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
 _SUPERSEDES = re.compile(
     r"SUPERSEDES:?\s*[\"“「](?P<old>[^\"”」]+)[\"”」]\s*(?:→|->|=>|with|by)\s*[\"“「](?P<new>[^\"”」]+)[\"”」]", re.I
 )
@@ -67,40 +65,6 @@ _WRONG_RIGHT = re.compile(
 _IS_WRONG, _IS_RIGHT = re.compile(r"\s*(?:❌|✗|🚫|⛔)\s*"), re.compile(r"\s*(?:✅|✔️?|☑️?)\s*")
 _DESCRIBES = re.compile(
     r"(?:[\w &/-]+\s\(`[^`]+`\)|`[^`]+`|\[[^\]]+\]\([^)]+\)|[\w./-]+/)\s*(?:[-–—:：=|]|\(|→|is |are )"
-)
-_ABOUT_TEXT = re.compile(
-    r"[^.!?]{0,80}\b(?:this (?:entire |whole )?(?:file|document|page|log|guide)|these guidelines)\b|"
-    r"[^.!?]{0,60}\b(?:add|write|log|append|record)\b[^.!?]{0,50}\b(?:here|below)\W*$",
-    re.IGNORECASE,
-)
-_STATUS = re.compile(
-    r"(?:✅\s*)?(?:status|total|roi|success rate|last updated|version|current (?:plan|state|status|phase)|progress|"
-    r"live|next steps?|phase \d+|branch|duration|time spent|files? (?:changed|modified))\s*[:：=]|"
-    r"[^.!?]*?\b(?:in progress|in place|on track|(?:fully|partially|not yet) implemented|all tests pass|coming soon|"
-    r"(?:is|are) (?:now )?(?:live|deferred|complete|deployed|operational)|will be (?:updated|added|documented))\b",
-    re.IGNORECASE,
-)
-_PAGE = r"(?:\S+\.md|`[^`]+`)"
-_POINTER = re.compile(
-    r"[^.:`]{1,60}:\s*(?:\S+\.md|`[^`]+\.md`)\.?$|"
-    r"(?:see|refer to|full|more|for (?:more|full)|details?|docs?|documentation|references?|source|read)\b"
-    rf"[^.:]{{0,60}}[:：]?\s*(?:{_PAGE}|https?://\S+|§\S+)(?:(?:,| and)+ {_PAGE})*[^.]{{0,40}}\.?$",
-    re.IGNORECASE,
-)
-_HALF = re.compile(
-    r"(?:.{0,80}?[:：]\s)?(?:[❌✅]\s)?(?:(?:when|if|after|before|while|once|during|because|whenever)\s[^,:;，：→=—–]*|"
-    r"(?:for )?examples?\b.*)",
-    re.IGNORECASE,
-)
-"""A condition without what follows from it, or an example."""
-_CHOICES = re.compile(r"[^.|]{1,40}(?:\s?\|\s?[\w -]{1,30}){2,}")
-_STORY = re.compile(
-    r"(?:this is how|(?:hit|seen|found|happened|occurred|observed)\s(?:up)?on \d|bit (?:us|me|twice|once)\b|"
-    r"the user (?:said|asked|reported)|(?:situation|context|result|action|finding|what happened)(?: \([^)]*\))?[.:] )",
-    re.IGNORECASE,
-)
-_DANGLES = re.compile(
-    r"(?:each (?:is|has|of|enforces)|these|those|this (?:is|was)|they|both (?:are|of)|it|its)\s", re.IGNORECASE
 )
 _FORBIDS = re.compile(
     r"[^\w]*(?:never|don['’]?t\b|do not|avoid|forbidden|prohibited|must not|anti-?patterns?|bad\b|wrong\b|mistakes to|"
@@ -121,7 +85,7 @@ _RULES_OF_PAGE = re.compile(
 _PURPOSE = re.compile(r"(?:to|when|if|before|after|for|in order to|while)\s", re.IGNORECASE)
 _SHORT_SAMPLE = 80
 _FIELDS_MIN = 2
-_WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
+_SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 6, 8, 9
 _MIDDLE = re.compile(
     r"(?:only|not|must|without|with|or|and|also|it|this|these|that|they|same|both|enabled|disabled|needs?|already|"
     r"still|otherwise|default|works?|fails?|returns?|requires?|uses?|has|have|is|are|was|can|cannot|does|doesn't|"
@@ -212,7 +176,7 @@ class _Page:
     def _read_layout(self, section: Section) -> None:
         for each in section.walk():
             for block in each.blocks:
-                if block.kind in ("item", "paragraph") and _is_strict(block.text):
+                if block.kind in ("item", "paragraph") and is_strict(block.text):
                     self._item(block, section.title, heading(""), "", is_log=False)
                 else:
                     self._leave(block, LAYOUT)
@@ -406,7 +370,7 @@ class _Page:
         else:
             begin, rest = advice.lead(body, _TEXT_CHARS)
             topic = "" if advice.is_of_lessons(head.title) and len(head.title.split()) == 1 else head.title
-            text = f"{topic}: {begin}" if topic and _DANGLES.match(begin) else standing(begin, topic)
+            text = f"{topic}: {begin}" if topic and DANGLES.match(begin) else standing(begin, topic)
             self._put(Note(first, last, text, rest, title=head.title, category=above, when=head.when))
 
     def _list(self, items: list[Block], category: str, head: Heading, intro: str, *, is_log: bool) -> None:
@@ -456,7 +420,7 @@ class _Page:
             self.gone.add(advice.plain(found["old"]))
             self._put(Note(item.line, item.end, advice.plain(found["new"]), wrong=found["old"], category=category))
             return
-        if _GONE.match(raw):
+        if GONE.match(raw):
             self._leave(item, STRUCK)
             return
         if found := _WRONG_RIGHT.match(raw):
@@ -527,7 +491,7 @@ class _Page:
         own = text if is_whole else standing(text, over)
         is_name = own != text and not advice.is_claim(text) and not advice.is_advice(over)
         if is_name or not advice.is_sentence(own) or (is_log and _LINK_FIRST.fullmatch(raw)):
-            self._leave(item, _fault(Note(item.line, item.end, text)) or NO_SENTENCE)
+            self._leave(item, fault(Note(item.line, item.end, text)) or NO_SENTENCE)
             return
         body = "; ".join(advice.plain(each.text) for each in subs)
         begin, rest = advice.lead(own, _TEXT_CHARS)
@@ -574,35 +538,10 @@ class _Page:
             correct=(rest + " " + note.correct).strip() if rest else note.correct.strip(),
             category=_category(note.category),
         )
-        if reason := _fault(note):
+        if reason := fault(note):
             self.found.append(Left(note.line, note.end, reason, note.text[:_SHORT_SAMPLE]))
         else:
             self.found.append(note)
-
-
-def _fault(note: Note) -> str:
-    """Return why a text is no lesson, "" if it is one."""
-    text = note.text
-    if text.endswith(("?", "？")):
-        return QUESTION
-    if advice.is_placeholder(text) or _CHOICES.fullmatch(text):
-        return TEMPLATE
-    if _GONE.match(text) or (note.title and _GONE.search(note.title)):
-        return STRUCK
-    if _POINTER.match(text):
-        return POINTER
-    if _ABOUT_TEXT.match(text):
-        return ABOUT
-    if _is_strict(text):
-        return ""
-    if advice.is_done(text):
-        return DONE
-    if _STORY.match(text) or advice.tells_what_happened(text):
-        return STORY
-    if _STATUS.match(text):
-        return STATUS
-    is_word = text.isascii() and len(text.split()) < _WORDS_MIN
-    return NO_SENTENCE if is_word or _DANGLES.match(text) or _HALF.fullmatch(text) else ""
 
 
 def _is_told(item: Block) -> bool:
@@ -616,11 +555,11 @@ def _is_bold_lead(block: Block) -> bool:
 
 def _only_describes(raw: str, text: str, *, is_log: bool) -> bool:
     """Tell what says what something is, and nothing to do or to heed."""
-    if _OF_CODE.match(raw) and not _is_strict(text):
+    if _OF_CODE.match(raw) and not is_strict(text):
         return True
     if is_log:
         return False
-    is_name = _LINK_FIRST.match(raw) or (_DESCRIBES.match(raw) and not _is_strict(text))
+    is_name = _LINK_FIRST.match(raw) or (_DESCRIBES.match(raw) and not is_strict(text))
     return bool(is_name) or not advice.is_advice(text)
 
 
@@ -644,17 +583,6 @@ def _one_a_line(block: Block) -> list[Block]:
     return [block]
 
 
-_STRICT = re.compile(
-    r"\b(?:always|never|must(?:n't)?|do not|don['’]t|avoid|prefer|only|should(?:n['’]t)?|ensure|instead|cannot|"
-    r"required?s?)\b|必须|不要|禁止|务必|避免",
-    re.IGNORECASE,
-)
-
-
-def _is_strict(text: str) -> bool:
-    return _STRICT.search(text) is not None
-
-
 def _topic(title: str) -> str:
     """Return a heading if it names what is told under it; not if it only names the kind: rules, gotchas, security."""
     is_kind = advice.is_of_lessons(title) or advice.is_layout(title) or len(title.split()) < 2
@@ -664,14 +592,14 @@ def _topic(title: str) -> str:
 def _needs_title(text: str) -> bool:
     """Tell a text that does not say of what it speaks: it is short, or begins in the middle."""
     if advice.is_order(text):
-        return len(text.split()) <= _WORDS_MIN and "`" not in text
+        return len(text.split()) <= WORDS_MIN and "`" not in text
     return len(text.split()) < _SHORT_WORDS or _MIDDLE.match(text.casefold()) is not None or text[:1].islower()
 
 
 def _is_binding(text: str) -> bool:
     """Tell a paragraph that says what to do or not to do from one that only mentions it."""
     after = re.split(r"^[^.!?]{1,60}?[:—–]\s+", text, maxsplit=1)
-    return _is_strict(text) or advice.is_order(after[-1])
+    return is_strict(text) or advice.is_order(after[-1])
 
 
 def _instead(wrong: str, right: str) -> str:

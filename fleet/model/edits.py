@@ -36,15 +36,7 @@ def confirm(
     A wording that no column has yet is told in the writer's own. Where the writer's wording was purged, it words the
     field again as an edit, and only while nobody else has words for it: else the old words would beat the redaction.
 
-    Args:
-        line: the record; an empty one where there is none yet.
-        me: the writer.
-        stamp: of the add.
-        seen: how many occurrences are new.
-        sessions: how many sessions are new.
-        relapsed: how many of them came after the lesson was shown.
-        fields: how it was worded this time.
-        at: when it occurred, if that is before the stamp.
+    ``seen``, ``sessions`` and ``relapsed`` say how many are new; ``at`` when it occurred, if that is before the stamp.
     """
     own = line.w.get(me, NOTHING)
     first, edits = _worded(line, fields or {}, me, stamp)
@@ -76,19 +68,9 @@ def part(
 ) -> Line:
     """Return a log without an owner, an imported record or a hand-written entry: whoever tells it, it counts once.
 
-    Args:
-        line: the record; None where there is none yet.
-        id: of the record.
-        hash: 16 hex digits of what was imported or written by hand.
-        fields: first wordings by field.
-        me: the writer that tells it.
-        stamp: of the add; "" leaves it alone whether the lesson is in.
-        seen: how often it occurred.
-        sessions: in how many sessions.
-        session_hash: under which the sessions count once; by default the same hash.
-        at: when it occurred, if that is before the stamp.
-        author: of an imported record, "" where it names none; None for an entry that ``me`` wrote by hand. Whoever
-            imports a record is no witness of it.
+    ``hash`` is that of what was imported or written; its sessions count once under ``session_hash``, by default the
+    same. A stamp of "" leaves it alone whether the lesson is in. ``author`` is that of an imported record, "" where it
+    names none, and None for an entry that ``me`` wrote by hand: whoever imports a record is no witness of it.
     """
     line = line or Line(id)
     own = line.w.get(me, NOTHING)
@@ -193,13 +175,7 @@ def set_field(line: Line, field: str, value: Any, me: str, stamp: str, cut: str)
     An edit from the future, stamped beyond the cut, is named in ``over``: else it would come back when the clock
     reaches it, and beat this one.
 
-    Args:
-        line: the record.
-        field: which one.
-        value: the new one.
-        me: the writer, none of whose own edits is stamped later than this one.
-        stamp: of the edit.
-        cut: up to which stamp edits are folded here.
+    ``cut`` is up to which stamp edits are folded here. None of the writer's own edits is stamped later than this one.
     """
     over = {
         writer: {field: column.set[field][0]}
@@ -250,12 +226,7 @@ def purge(line: Line, redacted: Mapping[str, Any], me: str, stamp: str, carried:
     A mark bears the stamp of the value that it covers, never the purger's: later honest edits live. A first wording has
     no stamp of its own, and any mark of its writer and field covers it.
 
-    Args:
-        line: the record.
-        redacted: what stands in place of each purged field.
-        me: the writer.
-        stamp: of the redactions.
-        carried: hashes of carried lines to be purged with it.
+    ``redacted`` stands in place of each purged field; ``carried`` are hashes of carried lines to be purged with it.
     """
     marks: dict[str, dict[str, str]] = {}
     for writer, column in sorted(line.w.items()):

@@ -59,10 +59,7 @@ class GitRemote:
     Args:
         git_dir: a bare repository of fleet's own; made when it is missing, made anew when it is damaged.
         url: what git takes as a remote; see ``check_remote``.
-        branch: its short name. It holds exactly the tree of ``clan-learnings/``.
-        timeout_s: how long one fetch or push may take in all.
         mirror: the tree store of the same repository, where there is one: so that trees are listed once.
-        author: as whom to commit.
 
     Raises:
         UsageError: the url or the branch is not one that we hand to git.

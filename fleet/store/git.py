@@ -76,7 +76,7 @@ _SETTINGS = (
     "credential.interactive=false",
     "init.defaultRefFormat=files",
 )
-_GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c", setting)))
+GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c", setting)))
 """The start of every command line."""
 
 
@@ -147,7 +147,7 @@ def said(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
     """Return what git says in a folder, without blanks around it; "" where it fails, or does not say so in time."""
     until = time.monotonic() + wait_s
     try:
-        done = _run((*_GIT, *arguments), folder=folder, env=_environment(os.environ, wait_s), until=until)
+        done = _run((*GIT, *arguments), folder=folder, env=_environment(os.environ, wait_s), until=until)
     except (OSError, GitFailed):
         return ""
     return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
@@ -269,8 +269,6 @@ class Bare:
     """A bare repository of fleet's own. Everything in it can be fetched again.
 
     Args:
-        folder: where it is; its lock lies beside it.
-        timeout_s: how long one ``alone`` may take.
         hidden: strings that must not be shown, such as the password of an address.
         listings: commit to what stands in its tree, shared by who works in the same repository. It is never stale.
     """
@@ -347,7 +345,7 @@ class Bare:
         """Make it elsewhere and rename it, so that it is never half there."""
         new = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}.", dir=self.folder.parent))
         try:
-            command = (*_GIT, "init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
+            command = (*GIT, "init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
             done = _run((*command, "--", str(new)), folder=new, env=self._env, until=self._until)
             if done.code:
                 raise GitFailed(f"{self.folder}: {self.words(done)}")
@@ -370,7 +368,7 @@ class Bare:
         until = min(self._until, time.monotonic() + self._timeout_s / 3)
         for how in ("--geometric=2", "-a"):  # the first is known since git 2.32
             with suppress(GitFailed):
-                if self._run(_GIT, ("repack", how, "-d", "-q"), until=until).code == 0:
+                if self._run(GIT, ("repack", how, "-d", "-q"), until=until).code == 0:
                     return
 
     # --- refs -------------------------------------------------------------------------------------------------------
@@ -563,7 +561,7 @@ class Bare:
         if self._reader is None:
             self._check()
             self._reader = subprocess.Popen(
-                (*_GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
+                (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
                 cwd=self.folder,
                 env=self._env,
                 stdin=subprocess.PIPE,
@@ -649,7 +647,7 @@ class Bare:
         with self.scratch() as message:
             message.write(said)
             self._check()
-            done = self._run((*_GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
+            done = self._run((*GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
         signed = done.out.decode("ascii", "replace").strip()
         if done.code or not _ID.fullmatch(signed):
             raise GitFailed(
@@ -669,13 +667,13 @@ class Bare:
             GitFailed: the repository is not as fleet made it.
         """
         self._check()
-        return self._run(_GIT, arguments, stdin)
+        return self._run(GIT, arguments, stdin)
 
     def far(self, settings: Sequence[str], *arguments: str, is_near: bool = False) -> Done:
         """Run a command that talks to the far side; one on this machine (``is_near``) is hardly reached by ssh."""
         if not is_near:
             self._settle_ssh()
-        command = (*_GIT, *(part for setting in settings for part in ("-c", setting)))
+        command = (*GIT, *(part for setting in settings for part in ("-c", setting)))
         done = self._run(command, arguments, is_tied=True)
         # The user's configuration may turn any address into another one.
         return self._run(command, arguments, is_tied=True) if done.code and self._settle_ssh() else done

@@ -111,3 +111,10 @@ class Stage:
 @pytest.fixture
 def stage(tmp_path):
     return Stage(tmp_path)
+
+
+@pytest.fixture
+def w(stage):
+    """The stage with velma's workspace in ``w``."""
+    stage.run("w", "init", "--agent", "velma")
+    return stage

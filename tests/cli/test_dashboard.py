@@ -14,12 +14,6 @@ LESSON = "Quote every variable in a shell script"
 OTHER = "Pin the version of every action"
 
 
-@pytest.fixture
-def w(stage):
-    stage.run("w", "init", "--agent", "velma")
-    return stage
-
-
 def look(stage, where: str = "w", **env: str) -> dict:
     return json.loads(stage.run(where, "--json", **env).stdout)
 

@@ -20,12 +20,6 @@ GROUP = typer.main.get_command(commands.app)
 LESSON = "Quote every variable in a shell script"
 
 
-@pytest.fixture
-def w(stage):
-    stage.run("w", "init", "--agent", "velma")
-    return stage
-
-
 # --- help -----------------------------------------------------------------------------------------------------------
 
 

@@ -19,12 +19,6 @@ ALWAYS = "Always use tabs in a Makefile"
 DRAFT = "---\nname: lint\ndescription: Lint before a push\n---\n\nRun the linter, then the tests.\n"
 
 
-@pytest.fixture
-def w(stage):
-    stage.run("w", "init", "--agent", "velma")
-    return stage
-
-
 def put(stage, kind: str, title: str, **more) -> str:
     workspace = Workspace(stage.folder / "w")
     done = Inbox(workspace, "velma").put(Item(kind=kind, title=title, **more))

@@ -16,12 +16,6 @@ from fleet.store.workspace import Workspace
 TOKEN = "gh" + "p_" + "a1B2c3" * 6
 
 
-@pytest.fixture
-def w(stage):
-    stage.run("w", "init", "--agent", "velma")
-    return stage
-
-
 def complete(stage, **more) -> list[str]:
     """Write a record as a reflection does; return the warnings."""
     workspace = Workspace(stage.folder / "w")

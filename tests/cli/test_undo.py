@@ -16,12 +16,6 @@ LESSON = "Quote every variable in a shell script"
 OTHER = "Pin the version of every action"
 
 
-@pytest.fixture
-def w(stage):
-    stage.run("w", "init", "--agent", "velma")
-    return stage
-
-
 def undo(stage, *words: str, expect: int = 0) -> dict:
     return json.loads(stage.run("w", "undo", "--json", *words, expect=expect).stdout or "{}")
 

@@ -284,7 +284,7 @@ def test_the_remote_is_asked_only_on_demand(synced):
 
 def test_the_extra_for_search_by_meaning_is_named_and_its_endpoint_asked_for(stage):
     stage.join("velma")
-    assert "'.[semantic]'" in stage.run("velma", "init").stdout
+    assert "'.[semantic]'" in stage.run("other", "init", "--agent", "tank").stdout
     assert "'.[semantic]'" in doctor(stage)["semantic"]["do"]
     config = stage.folder / "velma/fleet.toml"
     config.write_text(

@@ -493,9 +493,9 @@ def test_a_disk_that_cannot_be_written_says_so_and_stops_nothing(desk, monkeypat
 
 
 def test_an_error_of_10_mb_is_capped(desk):
-    began = time.perf_counter()
+    began = time.process_time()
     desk.fail(error="E   AssertionError: x\n" * 450_000)
-    assert time.perf_counter() - began < 2.0
+    assert time.process_time() - began < 2.0
     assert desk.log.stat().st_size < 2_000
 
 

@@ -125,19 +125,25 @@ def test_a_session_is_reflected_on_once_for_what_it_holds(w, talk):
     assert (w.home("velma") / "corrections.md").read_bytes() == log, "the same session's lessons count once"
 
 
+SAID = {
+    "memory_notes": ["never force-push to a shared branch"],
+    "should_skill": True,
+    "skill_slug": "publish-branch",
+    "skill_description": "How a branch is published",
+    "skill_body": "1. Fetch.\n2. Rebase.\n3. `git push --force-with-lease`, and look at what it says.",
+    "persona_observations": ["says please first"],
+    "next_check_at": "2026-05-12T09:00:00Z",
+    "user_model_updates": {"dev1": ["never wants a force-push to a shared branch"]},
+}
+"""Something for each field of the seed but lessons."""
+
+
 def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_back(w, talk, tmp_path):
     (w.home("velma")).mkdir(parents=True, exist_ok=True)
     (w.home("velma") / "memory.md").write_bytes(b"# Mine\r\n\r\nkeep this\r\n")
     before = pages(w)
     said = answer(
-        memory_notes=["never force-push to a shared branch"],
-        should_skill=True,
-        skill_slug="publish-branch",
-        skill_description="How a branch is published",
-        skill_body="1. Fetch.\n2. Rebase.\n3. `git push --force-with-lease`, and look at what it says.",
-        persona_observations=["says please first"],
-        next_check_at="2026-05-12T09:00:00Z",
-        user_model_updates={"dev1": ["never wants a force-push to a shared branch"]},
+        **SAID,
         lessons=[
             {
                 "text": "Use --force-with-lease instead of a force-push to a shared branch",
@@ -452,14 +458,7 @@ def test_a_crash_between_the_files_and_the_record_writes_nothing_twice(w, talk, 
 
 
 EVERYTHING = answer(
-    memory_notes=["never force-push to a shared branch"],
-    should_skill=True,
-    skill_slug="publish-branch",
-    skill_description="How a branch is published",
-    skill_body="1. Fetch.\n2. Rebase.\n3. `git push --force-with-lease`, and look at what it says.",
-    persona_observations=["says please first"],
-    next_check_at="2026-05-12T09:00:00Z",
-    user_model_updates={"dev1": ["never wants a force-push to a shared branch"]},
+    **SAID,
     lessons=[{"text": "Use --force-with-lease", "quote": "never force-push to a shared branch", "by": "person"}],
 )
 

@@ -317,7 +317,7 @@ class Quiet:
 
 
 def test_a_fleet_that_keeps_one_copy_of_each_line_is_caught(folder):
-    assert first_caught(OfMerges, folder, begin=74) is not None
+    assert first_caught(OfMerges, folder, begin=103) is not None
 
 
 def test_a_fleet_that_keeps_one_copy_of_each_line_is_caught_by_nothing_but_merges(folder):

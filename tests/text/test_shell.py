@@ -92,11 +92,11 @@ def test_no_command_is_too_odd_or_too_long():
         "\0",
         "sudo",
     ):
-        began = time.perf_counter()
+        began = time.process_time()
         shell.family(command)
         shell.is_build(command)
         shell.only_looks(command)
-        assert time.perf_counter() - began < 0.2, command[:20]
+        assert time.process_time() - began < 0.2, command[:20]
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_64_kib_of_one_letter_are_read_at_once(letter):
 
 
 def _timed(text):
-    began = time.perf_counter()
+    began = time.process_time()
     shell.error_fingerprint(text)
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 # Exit codes that something masks.

@@ -221,11 +221,11 @@ def test_any_text_is_compared_alike_in_both_directions_and_harms_nothing(one, ot
     "text", ["a" * 8_000, "a " * 4_000, "`" * 8_000, "-" * 8_000, "不" * 2_700, "1 " * 4_000, "./" * 4_000]
 )
 def test_no_text_takes_long(text):
-    began = time.perf_counter()
+    began = time.process_time()
     near(text, [(f"p-{n}", f"{text[:8_000]} {n}") for n in range(40)])
     indexed(text)
     phrases(text)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 # The words of the index.
