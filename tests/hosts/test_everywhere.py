@@ -200,6 +200,7 @@ def test_an_agent_that_is_named_takes_over_each_entry_once(clone):
 
     assert seen() == [2]
     assert "No, that's wrong" in clone.fleet("learn", "--waiting").stdout
+    (clone.folder / "agents/guest").mkdir(exist_ok=True)
     (clone.folder / "agents/guest/corrections.md").write_text(kept)  # a crash before it was taken away
     clone.fleet("init", "--agent", "velma")
     assert seen() == [2]
