@@ -300,7 +300,6 @@ def _settled(workspace: Workspace) -> list[str]:
     restore.bring(workspace)
     counting.reconcile_all(workspace)
     _take_logs(workspace)
-    _take_logs(workspace)
     for agent in workspace.agents_here():
         discoveries.take_waiting(workspace, agent)
     semantic.embed_new(workspace)  # what is compared for a promotion is compared by its meaning, too
