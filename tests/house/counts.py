@@ -31,10 +31,10 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "modules": 193,
-    "lines": 51_500,
-    "public names": 1_155,
-    "modules entered by `fleet correct`": 39,
+    "modules": 163,
+    "lines": 50_500,
+    "public names": 959,
+    "modules entered by `fleet correct`": 37,
 }
 """Where the aim is not reached: what it came to, above which the check fails. Raised once, when the border, reflection,
 sleep and the first five minutes were built on what had been made smaller; from here they fall."""
