@@ -217,7 +217,8 @@ def synced(
         rng = Random() if rng is None else rng  # noqa: S311 - it spreads out who asks when
         try:
             done = exchange_with(workspace, remote, hooks, rng=rng, sleep=sleep, clock=monotonic, compact=compact)
-        except FleetError:
+        except FleetError as why:
+            workspace.state.put(sync_failed=str(why))
             counting.reconcile_all(workspace)  # our own words count, whatever became of the exchange
             raise
         finally:
@@ -251,7 +252,7 @@ def _note_answer(workspace: Workspace, **when: str) -> None:
     """Note that the remote answered; what lies ready says that it never did, the first time."""
     if starting.is_unasked(workspace):
         starting.forget(workspace)
-    workspace.state.put(**when)
+    workspace.state.put(sync_failed="", **when)
 
 
 def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
@@ -435,7 +436,7 @@ def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
         )
     if not workspace.state.agrees(consent.REMOTE, _consented(workspace, bare)):
         if not yes:
-            origin = "named in fleet.toml by somebody else" if share.remote else "the origin of the repository around"
+            origin = "named in fleet.toml" if share.remote else "the origin of the repository around"
             raise ConsentNeededError(f"{redact_url(url)}, branch {branch}", origin)
         agree(workspace, bare)
     url = workspace.state.get(_LOGIN + url) or url
@@ -479,7 +480,9 @@ def agree(workspace: Workspace, url: str) -> None:
     bare = without_login(url)
     if workspace.state.agreed(consent.REMOTE) != [_consented(workspace, bare)]:
         workspace.state.agree(consent.REMOTE, _consented(workspace, bare), workspace.wall(), alone=True)
-        workspace.state.put(last_sync="", fetched="")  # another clan may have answered, this one did not
+        workspace.state.put(
+            last_sync="", fetched="", sync_failed=""
+        )  # another clan may have answered, this one did not
     workspace.state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
 
 
@@ -490,8 +493,8 @@ def remote_shown(workspace: Workspace) -> str:
 
 
 def _url(workspace: Workspace) -> str:
-    if workspace.state.get(_LEFT):
-        return ""
+    if workspace.state.get(_LEFT) or not workspace.config.is_read:
+        return ""  # what the file names is not known, and no other place is offered instead
     return workspace.config.share.remote or guess_remote(workspace.root) or ""
 
 

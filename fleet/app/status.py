@@ -53,6 +53,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "remote": sharing.remote_shown(workspace),
         "branch": workspace.config.share.branch,
         "last_sync": workspace.state.get("last_sync"),
+        "sync_failed": workspace.state.get("sync_failed"),
         "fetched": workspace.state.get("fetched"),
         "stale": policy.stale(workspace),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
@@ -417,7 +418,7 @@ def _last(workspace: Workspace) -> dict[str, int]:
 
 
 def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
-    """Return what has not happened for long, a sentence for each number of days; since the first replica at most."""
+    """Return that the last sync failed, and what has not happened for long; since the first replica at most."""
     now_ms = workspace.world.wall_ms()
     began = min((_ms(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
     asked = [kind for kind in last if kind != "synced" or workspace.config.share.remote]
@@ -425,10 +426,14 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
     silent = {
         number: [kind for kind in days if days[kind] == number] for number in sorted({*days.values()}, reverse=True)
     }
+    failed = workspace.state.get("sync_failed").partition(";")[0].partition(". ")[0]
     return [
-        f"nothing was {' or '.join(kinds)} for {counted(number, 'day', 'days')}"
-        for number, kinds in silent.items()
-        if number >= _SILENT_DAYS
+        *([f"the last sync failed: {failed}"] if failed else []),
+        *(
+            f"nothing was {' or '.join(kinds)} for {counted(number, 'day', 'days')}"
+            for number, kinds in silent.items()
+            if number >= _SILENT_DAYS
+        ),
     ]
 
 
@@ -453,7 +458,7 @@ def _next(found: dict[str, Any]) -> tuple[str, str]:
         (not found["known"]["lessons"], LOG_A_CORRECTION, "logs the first lesson"),
         (not found["remote"], "fleet init --remote URL", "shares the lessons with the clan"),
         (
-            not found["paused"] and any("synced" in each for each in found["silent"]),
+            not found["paused"] and any("sync" in each for each in found["silent"]),
             "fleet sync",
             "exchanges lessons with the clan",
         ),

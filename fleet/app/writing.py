@@ -23,6 +23,7 @@ from fleet.model.line import Line
 from fleet.model.names import normalise
 from fleet.model.pattern import fold
 from fleet.reflect import memory_md, reflectors, rules
+from fleet.reflect.clusters import same_text_among
 from fleet.reflect.digest import Support
 from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Written
@@ -32,7 +33,6 @@ from fleet.store.lines import screened
 from fleet.store.runs import Edit, Field, Run
 from fleet.store.workspace import Workspace
 from fleet.text import screening
-from fleet.text.similarity import ALIKE_MIN, near
 
 ORIGIN = "origin"
 """Field of a lesson that a reflection was the first to state."""
@@ -323,9 +323,9 @@ def _known(workspace: Workspace, agent: str, text: str) -> str:
     exact = private.same_text(workspace, agent, text)
     if any(each.is_present for each in workspace.patterns.some([exact])):
         return exact
-    candidates = [(each.id, each.text) for each in workspace.patterns.candidates(text) if each.is_present]
-    found = near(text, candidates, len(candidates) or 1)
-    return next((each.id for each in found if each.score >= ALIKE_MIN and not each.differs), "")
+    known = [each for each in workspace.patterns.candidates(text) if each.is_present]
+    said = same_text_among([each.text for each in known], text)
+    return known[said].id if said is not None else ""
 
 
 def _counted_in(entries: "Iterable[corrections_md.Bound]", lesson: str, session: str) -> bool:
@@ -341,16 +341,16 @@ def _log(about: _About, planned: Sequence[Planned]) -> tuple[Written, list[Field
     ids, skipped, fields, firsts, error = list[str](), list[str](), list[Field](), list[str](), ""
     for each in planned:
         source = f"session-end reflection, {each.lesson.by or 'self'} {each.key}"
+        # A known lesson keeps its own words: this session only says that it was met again.
+        right = "" if each.same or normalise(each.lesson.right) == normalise(each.lesson.text) else each.lesson.right
         try:
             if each.is_logged:
                 logged = _logged_before(workspace, agent, each)
             elif each.entry:
-                stated = corrections.state_lesson(
-                    workspace, agent, each.entry, each.lesson.text, f"{each.lesson.right} ({source})", same=each.same
-                )
+                stated = corrections.state_lesson(workspace, agent, each.entry, each.lesson.text, right, same=each.same)
                 logged = stated.logged
             else:
-                told = Correction(each.lesson.wrong, each.lesson.right, each.lesson.text, source=source)
+                told = Correction(each.lesson.wrong, right, each.lesson.text, source=source)
                 logged = corrections.correct(workspace, agent, told, session=session.id, same=each.same)
         except DiskError:
             raise

@@ -87,7 +87,7 @@ def _init(
     _offer_author(workspace, author)
     _offer_embedding(workspace, yes=yes, is_new=made.is_new)
     _offer_webhook(workspace, yes=yes)
-    if not remote and not workspace.config.share.remote:
+    if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
         say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
     elif starting.is_unasked(workspace):
         _tell_found(workspace)
@@ -154,13 +154,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
     if take_in is None and (not _is_asked() or workspace.state.get("files_asked")):
         return
     workspace.state.put(files_asked=workspace.wall())
-    files = moving.files_in([workspace.root]) if take_in is not False else []
-    own = (
-        workspace.clan,
-        workspace.local,
-        *map(workspace.home, workspace.agents_here()),
-    )  # fleet wrote it
-    there = moving.preview([each for each in files if not any(each.is_relative_to(folder) for folder in own)])
+    there = moving.preview(moving.files_in(workspace, [workspace.root]) if take_in is not False else [])
     kept = [Path(path) for path, number in there.files.items() if number]
     if kept:
         told = ", ".join(each.relative_to(workspace.root).as_posix() for each in kept[:LEFT_SHOWN])
@@ -447,6 +441,7 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
         + (f" ({found['replica']})" if found["replica"] else ""),
         f"remote      {remote}",
         f"last sync   {output.when(found['last_sync']) or _never(found)}",
+        *([f"failed      {found['sync_failed']}"] if found["sync_failed"] else []),
         *([f"stale       {found['stale']}"] if found["stale"] else []),
         *([f"paused      {found['paused']}: nothing is shared"] if found["paused"] else []),
         f"known       {counted(found['patterns'], 'lesson')}, {discoveries}",

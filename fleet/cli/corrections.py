@@ -205,4 +205,4 @@ def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> N
 def _as_near(logged: str, pattern: str, text: str, differs: tuple[str, ...]) -> str:
     if differs:
         return f"  close to {pattern}: {text} (differs in {', '.join(differs)})"
-    return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time say --same {pattern})"
+    return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time add --same {pattern})"

@@ -54,7 +54,7 @@ def _import(
             _propose(workspace, who, found, "" if dry_run else accepted, asks=not dry_run, as_json=as_json)
         return
     with output.opened(directory) as workspace:
-        files = moving.files_in(paths or [])
+        files = moving.files_in(workspace, paths or [])
         if dry_run:
             done = moving.preview(files)
         else:

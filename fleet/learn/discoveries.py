@@ -37,7 +37,7 @@ def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery
 
     Raises:
         UsageError: an unknown type or confidence, or a workaround that was found too fast to be one.
-        RefusedError: it holds a secret, or a text is too long. Nothing is written.
+        RefusedError: it holds a secret, a text is too long, or it was taken back. Nothing is written.
     """
     _check(told)
     texts = {name: inputs.enter(name, getattr(told, name)) for name in ("problem", "solution", "context")}
@@ -65,11 +65,17 @@ def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery
             raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`")
         take_waiting(workspace, agent)
         with workspace.writing(agent) as writer:
-            return _written(writer, entry)
+            known, is_new = _written(writer, entry)
     except FleetError as why:
         if workspace.is_only_read():
             raise
         return entry, _keep_waiting(workspace, agent, entry, str(why))
+    if not is_new and known.id in workspace.discoveries.retracted():
+        raise RefusedError(
+            f"{known.id} was taken back, and the same words stay so. Nothing was logged: say it in other words, and "
+            "it is another discovery"
+        )
+    return known, is_new
 
 
 def _written(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:

@@ -29,7 +29,7 @@ from fleet.store import semantic
 from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
 from fleet.store.workspace import Workspace
-from fleet.text.similarity import PARTNERS_MAX, Alike, alike, is_stop
+from fleet.text.similarity import PARTNERS_MAX, Alike, alike, compared, is_stop
 
 LESSONS_MAX = 2_000
 MEMBERS_MAX = 24
@@ -129,6 +129,13 @@ def _texts_grouped(texts: Sequence[str]) -> list[list[int]]:
     close = alike(texts, least=JOIN_MIN)
     sure = [Pair(f"{each.one:08}", f"{each.other:08}", each.score) for each in close if _say_the_same(each, 0.0)]
     return sorted(sorted(int(each) for each in group) for group in _linked(sorted(sure, key=_closest_first)))
+
+
+def same_text_among(texts: Sequence[str], text: str) -> int | None:
+    """Return the number of the text that says the same as another one by its words alone; None for none."""
+    pairs = compared([*texts, text], ((at, len(texts)) for at in range(len(texts))), JOIN_MIN)
+    sure = [each for each in pairs if _say_the_same(each, 0.0)]
+    return max(sure, key=lambda each: (each.score, -each.one)).one if sure else None
 
 
 def _closest_first(pair: Pair) -> tuple[float, str, str]:

@@ -244,7 +244,7 @@ def load(path: Path) -> Config:
         return _defaults()
     except (ValueError, OSError) as why:
         return _defaults(f"{path} cannot be read ({why}); every setting has its default until it is mended")
-    config = Config()
+    config = Config() if found else _defaults()
     for name, table in found.items():
         if name not in _SECTIONS or not isinstance(table, dict):
             config.problems.append(f"{path}: there is no section [{name[:40]}]; it is passed over")

@@ -231,6 +231,44 @@ def test_a_file_that_cannot_be_read_may_name_a_remote_so_a_sync_does_not_say_tha
     (w.folder / "w/fleet.toml").write_text('[share]\nremote = "')
     told = w.run("w", "sync", expect=3).stdout
     assert "fleet.toml cannot be read, and may name a remote. All is kept here" in told
+    w.git("-C", str(w.folder / "w"), "init", "--quiet")
+    w.git("-C", str(w.folder / "w"), "remote", "add", "origin", str(w.remote))
+    assert "may name a remote" in w.run("w", "sync", "--yes", expect=3).stdout, "no other place is offered instead"
+
+
+def test_an_empty_settings_file_moves_nothing(w):
+    w.run("w", "config", "set", "files.home", "fleet-agents")
+    w.correct("w", "Quote every variable in a shell script")
+    (w.folder / "w/fleet.toml").write_text("")
+    w.run("w", "status")
+    assert (w.folder / "w/fleet-agents/velma/corrections.md").exists()
+    assert not (w.folder / "w/agents").exists() or not list((w.folder / "w/agents").rglob("corrections.md"))
+
+
+def test_a_sync_that_failed_is_told_until_one_is_answered(w):
+    w.run("w", "init", "--remote", str(w.folder / "nowhere.git"), "--yes")
+    w.run("w", "sync", expect=5)
+    assert any(each.startswith("the last sync failed: ") for each in json.loads(w.run("w", "--json").stdout)["silent"])
+    assert json.loads(w.run("w", "status", "--json").stdout)["sync_failed"]
+    w.git("init", "--quiet", "--bare", str(w.folder / "nowhere.git"))
+    w.run("w", "sync")
+    assert json.loads(w.run("w", "--json").stdout)["silent"] == []
+    assert json.loads(w.run("w", "status", "--json").stdout)["sync_failed"] == ""
+
+
+def test_a_discovery_that_was_taken_back_is_not_called_known(w):
+    told = ("discover", "--problem", "the cache is stale", "--solution", "remove it")
+    w.run("w", *told)
+    w.run("w", "undo")
+    assert "was taken back, and the same words stay so. Nothing was logged" in w.run("w", *told, expect=3).stderr
+
+
+def test_an_import_of_the_project_passes_over_what_fleet_wrote_itself(w):
+    w.correct("w", "Quote every variable in a shell script")
+    w.run("w", "sync")
+    (w.folder / "w/lessons.md").write_text("- Always pin the version of every action.\n")
+    done = json.loads(w.run("w", "import", ".", "--json").stdout)
+    assert (done["patterns"], done["patterns_new"]) == (1, 1)
 
 
 def test_init_in_a_workspace_says_that_it_is_one_and_advertises_nothing_again(w):

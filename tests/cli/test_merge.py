@@ -19,7 +19,7 @@ def test_correct_tells_what_is_near_and_what_differs(stage):
     assert told[0].endswith(f"seen 1 time: {AGAIN}")
     second = told[0].split()[0]
     assert told[1:] == [
-        f"  close to {first}: {AWK} (same lesson? fleet merge {first} {second}; next time say --same {first})"
+        f"  close to {first}: {AWK} (same lesson? fleet merge {first} {second}; next time add --same {first})"
     ]
     found = json.loads(log(stage, "velma", SWAPPED, "--json").stdout)
     near = {n["id"]: (n["text"], n["differs"]) for n in found["near"]}

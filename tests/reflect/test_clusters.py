@@ -6,7 +6,7 @@ import pytest
 
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern
-from fleet.reflect.clusters import MEMBERS_MAX, clustered, grouped, spoken_for
+from fleet.reflect.clusters import MEMBERS_MAX, clustered, grouped, same_text_among, spoken_for
 
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
@@ -103,3 +103,10 @@ def test_in_a_flood_of_lessons_that_are_nearly_the_same_each_is_compared_with_a_
 def test_no_text_can_hinder_the_others(said):
     known = [lesson(AWK), lesson(AGAIN)]
     assert clustered([*known, lesson(said)]).groups == clustered(known).groups
+
+
+def test_a_text_is_counted_for_a_known_one_only_where_nothing_that_matters_differs():
+    known = ["Always run make test before a commit", "Never use eval on user input"]
+    assert same_text_among(known, "Never use exec on user input") is None
+    assert same_text_among(known, "ok remember: always run the linter before you commit") is None
+    assert same_text_among(known, "Never use eval on the input of a user") == 1
