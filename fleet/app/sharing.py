@@ -146,10 +146,10 @@ def exchange(workspace: Workspace, agent: str) -> Synced:
 
     Where there is none, or sharing is paused, nothing is done, and ``Synced.why`` says so.
     """
+    _take_seat(workspace, agent)
     remote, why = _remote_or_why(workspace)
     if remote is None:
         return Synced(why=why)
-    _take_seat(workspace, agent)
     with _alone(workspace):
         return synced(workspace, remote)
 

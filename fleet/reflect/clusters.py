@@ -40,6 +40,8 @@ NEARLY_MIN = 0.45
 """The same where their meaning is close, too."""
 MEANING_MIN = 0.75
 """Cosine from which on meaning is that close."""
+COUNTED_MIN = 0.85
+"""Closeness from which on a lesson that no agent stated is counted for a known one: that is told to all, for good."""
 LIKELY_MIN = 0.55
 """Closeness from which on somebody is asked."""
 ASKED_MAX = 50
@@ -132,8 +134,8 @@ def _texts_grouped(texts: Sequence[str]) -> list[list[int]]:
 
 
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
-    """Return the number of the text that says the same as another one by its words alone; None for none."""
-    pairs = compared([*texts, text], ((at, len(texts)) for at in range(len(texts))), JOIN_MIN)
+    """Return the number of the text that surely says the same as another one, by their words; None for none."""
+    pairs = compared([*texts, text], ((at, len(texts)) for at in range(len(texts))), COUNTED_MIN)
     sure = [each for each in pairs if _say_the_same(each, 0.0)]
     return max(sure, key=lambda each: (each.score, -each.one)).one if sure else None
 

@@ -157,7 +157,7 @@ def test_what_does_not_fit_on_the_disk_is_not_acknowledged_and_harms_no_line(tmp
         workspace = Workspace(folder)
         first = Inbox(workspace, "velma").put(Item(kind="persona", title="Prefers short answers"))
         Records(workspace, "velma").append(Record(run="r1", usd=0.5))
-        path = (inbox if what in ("put", "decide") else records).file_of(workspace, "velma")
+        path = workspace.home("velma") / ("inbox.jsonl" if what in ("put", "decide") else "reflections.jsonl")
         known = path.read_bytes()
         fill(folder, 0)
         long = "x" * 6_000  # the last page of a file has room on a disk that has none

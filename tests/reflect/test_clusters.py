@@ -109,4 +109,4 @@ def test_a_text_is_counted_for_a_known_one_only_where_nothing_that_matters_diffe
     known = ["Always run make test before a commit", "Never use eval on user input"]
     assert same_text_among(known, "Never use exec on user input") is None
     assert same_text_among(known, "ok remember: always run the linter before you commit") is None
-    assert same_text_among(known, "Never use eval on the input of a user") == 1
+    assert same_text_among(known, "You should never use eval on user input") == 1
