@@ -87,7 +87,12 @@ def last(workspace: Workspace) -> Run:
     found = listed(workspace)
     every = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).entries()]
     decided = {each.decision.run for each in every if each.decision is not None and each.decision.by}
-    given = (each for each in found if each.run.kind in runs.COMMANDS or each.run.id in decided)
+    parts = {field.id for each in found for field in each.run.fields if field.name == runs.PART}
+    given = (
+        each
+        for each in found
+        if each.run.id not in parts and (each.run.kind in runs.COMMANDS or each.run.id in decided)
+    )
     chosen = next((each.run for each in given if not each.undone_by), None)
     if chosen is not None:
         return chosen
@@ -98,6 +103,14 @@ def last(workspace: Workspace) -> Run:
     else:
         more = f"all is taken back already, and `fleet undo {again}` does the last of it again" if again else _NOTHING
     raise NoError(f"there is no command here that could be taken back; {more}. `fleet undo --list` names all runs")
+
+
+def by_itself_since(workspace: Workspace, run: Run) -> str:
+    """Return the id of what fleet did last by itself after a run, a sleep say; "" for nothing that stands."""
+    newer = [each for each in listed(workspace) if each.run.at > run.at and not each.undone_by]
+    parts = {field.id for each in newer for field in each.run.fields if field.name == runs.PART}
+    own = (each.run for each in newer if each.run.kind not in (runs.UNDO, *runs.COMMANDS))
+    return next((each.id for each in own if each.id not in parts), "")
 
 
 def undo(workspace: Workspace, run_id: str = "", *, is_trial: bool = False) -> Undone:

@@ -133,6 +133,8 @@ def _undo(
             output.say_json(output.cleaned(_undone_as_json(done)))
         else:
             output.say("\n".join(output.cleaned(_undone_rows(done))))
+            if not run and (own := undoing.by_itself_since(workspace, done.run)):
+                output.say(f"fleet did more by itself since: `fleet undo {own}` takes that back")
 
 
 def _list_runs(found: list[Listed], about: list[str], total: int, *, as_json: bool) -> None:

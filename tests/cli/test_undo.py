@@ -42,6 +42,21 @@ def files(stage) -> dict[str, bytes]:
     return {each.relative_to(root).as_posix(): each.read_bytes() for each in sorted(found)}
 
 
+def test_the_last_command_is_a_persons_and_what_fleet_did_since_is_named(w):
+    w.correct("w", LESSON)
+    workspace = Workspace(w.folder / "w")
+    with runs.noting(workspace, "velma", "correct") as noted:
+        noted.told, noted.lessons = "logged by a sleep", ["p-0123456789abcdef"]
+    part = runs.Field(noted.run, runs.PART, None, noted.run)
+    run = Run(id="sleep-1", kind="sleep", agent="velma", at=workspace.wall(), told="slept", fields=(part,))
+    runs.apply(workspace, run)
+    workspace.close()
+    told = w.run("w", "undo").stdout
+    assert "taken back: correct-" in told
+    assert "`fleet undo sleep-1` takes that back" in told
+    assert known(w) == {LESSON: "retired"}
+
+
 # --- the last command -----------------------------------------------------------------------------------------------
 
 
