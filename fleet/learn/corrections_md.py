@@ -76,11 +76,12 @@ class Entry(NamedTuple):
         pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
             this and ``right`` are what was stated later, at the end of the page.
         is_undone: it was taken back.
+        beside: lines below the heading, from 1, that stand behind the end of a value: they are no part of the entry.
         category: what the lesson is about, one word or two; empty if it has none.
         trigger: the step before which the lesson is shown; empty if it was given none.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
         record: the first record comment between this heading and the next. By position only: a record for another
-            entry, appended at the end of the page, may stand there too, so compare its id before it is believed.
+            entry, appended at the end of the page, may stand there too. In a ``Bound`` entry it is the entry's own.
         content: canonical text of when, title, wrong, right, source and pattern as the entry itself has them, to be
             hashed. Category, tags and trigger may be mended without making it another entry, and a lesson stated later
             makes none either.
@@ -101,6 +102,7 @@ class Entry(NamedTuple):
     tags: tuple[str, ...] = ()
     trigger: str = ""
     is_undone: bool = False
+    beside: tuple[int, ...] = ()
 
     @property
     def is_bare(self) -> bool:
@@ -148,6 +150,8 @@ FIELDS = {
     for label in labels.split(", ")
 }
 """Field labels in the wild, and what they are here."""
+_LONG = frozenset({"flagged", "signal", "wrong", "source"})
+"""Fields that stay here: their values go on to the next field, whatever stands between."""
 
 _NAME = r"[^\W\d_]+(?:[ \t]+[^\W\d_]+){0,3}"
 _LABEL = re.compile(
@@ -159,6 +163,7 @@ _LABEL = re.compile(
 )
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?:[ \t]+(?P<text>.*))?", re.DOTALL)
 _DATED = re.compile(rf"[\[(]?(?P<when>{dates.WHEN.pattern})[\])]?(?=[\s:：|–—―-]|$)", re.ASCII | re.IGNORECASE)
+_ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])(?:[ \t]|$)")
 _DASH = re.compile(r"\s*(?:-{1,3}|[–—―:：|])?\s*")
 _PAGE_TITLE = re.compile(
     r"(?:(?:my|our|the|agent) )?(?:corrections?|lessons?|learnings?|mistakes)(?:\.md| log| learned)?"
@@ -184,21 +189,51 @@ class _Block:
         self.body: list[str] = []  # what stands before the first field
         self.values: dict[str, list[list[str]]] = {}
         self.current: list[str] | None = None  # the value that further lines belong to; None: the body
+        self.is_long = True  # the value goes on to the next field
+        self.has_gap = False  # a blank line, or fleet's comment, is the last that was read of the value
+        self.is_list = False
+        self.is_over = False  # what comes now is no part of the entry
+        self.beside: list[int] = []
         self.record: Record | None = None
 
     def take(self, row: markdown.Row) -> None:
         """Add a line of content."""
-        into = self.body if self.current is None else self.current
-        if row.kind == "literal":
-            into.append(row.text)
-        elif label := _label(row.text):
+        is_text = row.kind == "text"
+        if is_text and (label := _label(row.text)):
             self.current = [label[1]]
             self.values.setdefault(label[0], []).append(self.current)
-        elif _is_rule(row.text):
+            self.is_long = label[0] in _LONG
+            self.has_gap = self.is_list = self.is_over = False
+        elif is_text and _is_rule(row.text):
             # A rule is the end of an entry: a remark under it is no part of the last field.
-            self.current = None if self.current is None else []
+            self.is_over = self.current is not None
         else:
-            into.append(_dedent(row.text))
+            if self.current is not None and not self.is_long and not self.is_over:
+                self.is_over = self._is_behind(self.current, row)
+            if self.is_over:
+                self.beside.append(row.number)
+            else:
+                into = self.body if self.current is None else self.current
+                into.append(_dedent(row.text) if is_text else row.text)
+
+    def _is_behind(self, value: list[str], row: markdown.Row) -> bool:
+        """Tell whether a line stands behind the end of a value that goes out to the clan.
+
+        It ends where a person says that it does: at a blank line or fleet's comment, a heading, or a bullet at the
+        margin; but a list or a piece of code belongs to the words that lead to it. What is indented goes on, as fleet
+        writes it.
+        """
+        had_gap, self.has_gap = self.has_gap, not row.text.strip() and row.kind == "text"
+        if self.has_gap or (row.text[0] in " \t" if row.kind == "text" else not had_gap):
+            return False
+        said = next((line.rstrip() for line in reversed(value) if line.strip()), "")
+        is_led = said.endswith((":", "：")) or (not said and not had_gap)
+        if row.kind == "text" and _ITEM.match(row.text):
+            self.is_list = is_led or (self.is_list and not had_gap)
+            return not self.is_list
+        if row.kind == "literal":
+            return not is_led
+        return had_gap or _HEADING.fullmatch(row.text) is not None
 
     def value(self, name: str) -> str:
         """Return a field; of several (both sides of a conflict) the first that says something."""
@@ -223,6 +258,8 @@ def parse_log(text: str | bytes) -> Log:
     marks: dict[str, int] = {}
     for row in markdown.rows(_plain(text)):
         if row.kind == "comment":
+            if blocks and row.text.lstrip().startswith("fleet "):
+                blocks[-1].has_gap = True
             record = _read_record(row.text, row.number)
             if record is None:
                 _read_mark(row.text, marks)
@@ -244,7 +281,11 @@ def parse_log(text: str | bytes) -> Log:
         entries = _with_statements(entries, _stated(stated, records))
     if marks:
         gone = {entry for entry, number in marks.items() if number % 2}
-        entries = [each._replace(is_undone=each.record is not None and each.record.id in gone) for each in entries]
+        bound = bind(Log(tuple(entries), tuple(records)))
+        entries = [
+            each._replace(is_undone=own.record is not None and own.record.id in gone)
+            for each, own in zip(entries, bound, strict=True)
+        ]
     return Log(tuple(entries), tuple(records), stated, marks)
 
 
@@ -507,28 +548,61 @@ def heading_mark(entry: Entry) -> str:
 def bind(log: Log) -> list[Bound]:
     """Return each entry with its id and its record.
 
-    The record is found first by the id that the content gives, wherever it stands; then it is the one right behind the
-    entry, whose text may have been mended since; then one at the end of the file that remembers the same heading. Where
-    two agents' logs were put into one file, an entry that both have bears one id in both: there, each is counted by the
-    record behind it.
+    The record is found first by the id that the content gives, wherever it stands. Of an entry whose text was mended
+    since, it is the one right behind it; but the record of an entry by hand goes to the end of the file and may stand
+    behind any other: it remembers the heading. Where two agents' logs were put into one file, an entry that both have
+    bears one id in both: there, each is counted by the record behind it.
     """
     by_id = {record.id: record for record in log.records}
     others = _counted_by_others(log)
     mine = iter(_entry_ids(entry.content for at, entry in enumerate(log.entries) if at not in others))
     ids = [others[at].id if at in others else next(mine) for at in range(len(log.entries))]
     found = [others.get(at) or by_id.get(each) for at, each in enumerate(ids)]
-    claimed = {record.id for record in found if record is not None}
-    for at, entry in enumerate(log.entries):
-        behind = entry.record
-        if found[at] is None and behind is not None and behind.id not in claimed:
-            found[at] = behind
-            claimed.add(behind.id)
     if None in found:  # as a rule none is
-        by_heading = {dict(r.extra).get("head"): r for r in log.records if r.id not in claimed}
-        for at, entry in enumerate(log.entries):
-            if found[at] is None and (record := by_heading.pop(heading_mark(entry), None)) is not None:
-                found[at] = record
-    return [Bound(entry, ids[at], found[at]) for at, entry in enumerate(log.entries)]
+        left = {record.id: record for record in log.records}
+        for record in found:
+            left.pop(record.id if record is not None else "", None)
+        _bind_mended(log.entries, found, left)
+    return [
+        Bound(entry if entry.record is record else entry._replace(record=record), each, record)
+        for entry, each, record in zip(log.entries, ids, found, strict=True)
+    ]
+
+
+def _bind_mended(entries: Sequence[Entry], found: list[Record | None], left: dict[str, Record]) -> None:
+    """Find the records, among those that are left, of the entries whose text was mended since."""
+    for at, entry in enumerate(entries):
+        if found[at] is None and entry.record is not None and not _head(entry.record):
+            found[at] = left.pop(entry.record.id, None)
+    heads = [heading_mark(entry) for entry in entries]
+    by_head: dict[str, list[Record]] = {}
+    for record in left.values():
+        by_head.setdefault(_head(record), []).append(record)
+    # Those of one heading, a bare date for instance, stand in one order; one without a lesson comes last.
+    open_: dict[str, list[int]] = {}
+    for at in sorted((at for at, record in enumerate(found) if record is None), key=lambda at: not entries[at].pattern):
+        open_.setdefault(heads[at], []).append(at)
+    for head, places in open_.items():
+        for at, record in zip(places, by_head.get(head, [])[-len(places) :], strict=False):
+            found[at] = left.pop(record.id)
+    # The heading was mended, too: the last lesson above a record has it, unless another one there could.
+    known, open_above, last = {*heads}, dict[int, str](), -1
+    for at, (entry, behind) in enumerate((each, each.record) for each in entries):
+        if entry.pattern:
+            last = at
+            if found[at] is None:
+                open_above[at] = pattern_id(entry.pattern)
+        if behind is not None and behind.id in left and last in open_above and _head(behind) not in known:
+            alike = [place for place, lesson in open_above.items() if lesson == behind.pattern]
+            if alike or len(open_above) == 1:
+                place = (alike or [last])[0]
+                found[place] = left.pop(behind.id)
+                del open_above[place]
+
+
+def _head(record: Record) -> str:
+    """Return what a record remembers of its entry's heading, "" if nothing."""
+    return dict(record.extra).get("head", "")
 
 
 def _counted_by_others(log: Log) -> dict[int, Record]:
@@ -560,17 +634,20 @@ def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[by
     Args:
         data: the page.
         is_waiting_own: also what went wrong without a lesson yet is an own entry, for which somebody is asked.
+
+    What stands behind the end of an entry's last value is none of the entry's, and is left among the lines.
     """
     lines = data.splitlines(keepends=True)
     log = parse_log(data)
     starts = [row.number for row in markdown.rows(_plain(data)) if row.kind != "comment" and _opens_block(row)]
     ends = dict(pairwise([*starts, len(lines) + 1]))
     found = []
-    for entry in log.entries:
+    for entry in (bound.entry for bound in bind(log)):
         end = ends[entry.line] - 1
         if not entry.is_bare or (is_waiting_own and entry.wrong):
             found.append((entry, b"".join(lines[entry.line - 1 : end])))
-            lines[entry.line - 1 : end] = [b"\n"] * (end - entry.line + 1)
+            for at in {*range(entry.line - 1, end)}.difference(number - 1 for number in entry.beside):
+                lines[at] = b"\n"
     said = tuple(start.encode() for start in _STARTS.values())
     return [
         b"\n" if each.lstrip(b"# ").startswith(said) else each for each in lines
@@ -692,6 +769,7 @@ def _entry(block: _Block) -> Entry:
         category=fold(block.value("category")),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
         trigger=fold(block.value("trigger")),
+        beside=tuple(block.beside),
     )
 
 

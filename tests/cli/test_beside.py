@@ -96,3 +96,100 @@ def test_an_entry_that_waits_for_its_lesson_still_waits(w):
     w.run("w", "sync")
     assert known(w) == {}
     assert status(w)["unfilled"] == 1
+
+
+BY_HAND = """## 2026-11-20 — sed broke
+**What I got wrong:** sed mangled a path
+**Correct approach:** awk -v
+**Pattern:** Always use awk over sed
+"""
+REMARKS = """
+My own remark: talk to Bob about the salary table.
+
+- buy milk
+- 2026-11-21: never run tests against production
+"""
+WAITS = """
+## 2026-11-21 — Wrong port
+**What I got wrong:** it was 80
+**Correct approach:** use 8080
+"""
+AWK, TESTS = "Always use awk over sed", "never run tests against production"
+
+
+def sent(w) -> str:
+    return "".join(path.read_text() for path in (w.folder / "w/clan-learnings").rglob("*.jsonl"))
+
+
+def test_text_below_an_entry_is_no_part_of_its_lesson_and_is_judged_by_itself(w):
+    log(w).write_text(BY_HAND + REMARKS)
+    w.run("w", "sync")
+    assert {text: each["seen"] for text, each in known(w).items()} == {AWK: 1, TESTS: 1}
+    assert "salary" not in sent(w)
+    assert "milk" not in sent(w)
+    assert {each["line"] for each in status(w)["not_taken"]} == {6, 8}
+    assert log(w).read_text().startswith(BY_HAND + REMARKS)
+
+
+def test_text_below_the_record_of_an_entry_is_no_part_of_it_either(w):
+    w.correct("w", "Quote every variable in a shell script")
+    log(w).write_text(log(w).read_text() + "- 2026-11-21: never run tests against production\n")
+    w.run("w", "sync")
+    assert {*known(w)} == {"Quote every variable in a shell script", TESTS}
+    assert "otherwise than when" not in w.run("w", "doctor").stdout
+
+
+def test_an_entry_that_was_counted_with_the_text_below_it_counts_once(w):
+    # As it was counted before a blank line ended a value.
+    log(w).write_text(BY_HAND.replace("sed\n", "sed\n    My own remark.\n") + WAITS)
+    w.run("w", "sync")
+    before = known(w)
+    assert {*before} == {f"{AWK} My own remark."}
+    text = log(w).read_text()
+    log(w).write_text(text.replace("    My own remark.\n", "\nMy own remark.\n"))
+    w.run("w", "sync")
+    assert known(w) == before, "the old lesson stays as it was, and counts once"
+
+
+@pytest.mark.parametrize("waits", ["below", "above", "none", "bare"])
+@pytest.mark.parametrize(
+    ("old", "new"), [("over sed", "over sed for input"), ("awk -v", "awk with -v"), ("— sed broke", "— sed did break")]
+)
+def test_an_entry_that_is_edited_counts_once_wherever_its_record_stands(w, waits, old, new):
+    bare = "\n## Port\nIt is 8080, and that is that.\n"
+    log(w).write_text(
+        {"below": BY_HAND + WAITS, "above": WAITS + BY_HAND, "none": BY_HAND, "bare": BY_HAND + bare}[waits]
+    )
+    for _ in range(2):
+        w.run("w", "sync")
+        assert known(w)[AWK]["seen"] == 1
+        assert len(known(w)) == 1 + (waits == "bare")
+        told = w.run("w", "learn", "--waiting").stdout
+        assert ("Wrong port" in told) == (waits in ("below", "above")), told
+        log(w).write_text(log(w).read_text().replace(old, new, 1))
+    w.run("w", "sync")
+    assert log(w).read_text().count("<!-- fleet c-") == 1
+    log(w).write_text(
+        log(w).read_text().replace("use 8080\n", "use 8080\n**Pattern:** Read the port from the settings\n")
+    )
+    w.run("w", "sync")
+    more = {"bare": "Port: It is 8080, and that is that.", "none": AWK}.get(waits, "Read the port from the settings")
+    assert {text: each["seen"] for text, each in known(w).items()} == {AWK: 1, more: 1}
+
+
+def test_an_entry_without_a_lesson_that_lost_its_place_to_anothers_record_is_counted_once_it_has_one(w):
+    # Two records of the first entry stand in the second: an earlier version counted it again when it was edited.
+    log(w).write_text(BY_HAND)
+    w.run("w", "sync")
+    first = log(w).read_text().removeprefix(BY_HAND)
+    log(w).write_text(BY_HAND.replace("over sed", "over sed for input"))
+    w.run("w", "sync")
+    second = log(w).read_text().removeprefix(BY_HAND.replace("over sed", "over sed for input"))
+    log(w).write_text(BY_HAND.replace("over sed", "over sed for input") + WAITS + first + second)
+    w.run("w", "sync")
+    assert "Wrong port" in w.run("w", "learn", "--waiting").stdout
+    log(w).write_text(
+        log(w).read_text().replace("use 8080\n", "use 8080\n**Pattern:** Read the port from the settings\n")
+    )
+    w.run("w", "sync")
+    assert known(w)["Read the port from the settings"]["seen"] == 1

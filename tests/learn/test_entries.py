@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from fleet.learn.corrections_md import (
     Record,
+    bind,
     fold,
     format_entry,
     format_record,
+    heading_mark,
     is_placeholder,
     parse_log,
 )
@@ -150,6 +152,35 @@ def test_values_of_several_lines_are_read_whole():
 
 def test_a_remark_under_a_rule_is_no_part_of_the_last_field():
     assert only("## t\n**Pattern:** p\n* * *\nA remark.\n").pattern == "p"
+
+
+@pytest.mark.parametrize(
+    ("more", "goes_on"),
+    [
+        ("\nMy own remark.\n\n- buy milk\n", ""),
+        ("- 2026-11-21: never run tests against production\n- more\n", ""),
+        ("1. buy milk\n", ""),
+        ("### Details\ny\n", ""),
+        ("\n```sh\nsecret\n\nx\n```\n", ""),
+        ("\n---\nA remark.\n", ""),
+        (f"{format_record(RECORD)}\nMy own remark.\n", ""),
+        ("on\n", "\non"),
+        ("\n    on\n\n    - and on\n\nMy own remark.\n    indented\n", "\n\non\n\n- and on"),
+        ("on:\n\n- one\n- two\n\n- three\n", "\non:\n\n- one\n- two"),
+        ("on:\n\n```\nx\n\ny\n```\n\nMy own remark.\n", "\non:\n\n```\nx\n\ny\n```"),
+    ],
+)
+@pytest.mark.parametrize("label", ["Pattern", "Correct approach", "Trigger"])
+def test_what_is_published_ends_where_a_person_ends_it(label, more, goes_on):
+    entry = only(f"## 2026-11-20 — t\n**{label}:** p\n{more}**Source:** s\n")
+    said = {"Pattern": entry.pattern, "Correct approach": entry.right, "Trigger": entry.trigger}[label]
+    assert said == (fold(f"p{goes_on}") if label == "Trigger" else f"p{goes_on}")
+    assert entry.source == "s"
+
+
+def test_a_list_right_under_a_label_is_its_value_and_what_follows_an_empty_one_is_not():
+    assert only("## t\n**Right:**\n- one\n- two\n\n- three\n**Pattern:**\n\nMy own remark.\n").right == "- one\n- two"
+    assert only("## t\n**Wrong:** w\n**Pattern:**\n\nMy own remark.\n").pattern == ""
 
 
 @pytest.mark.parametrize(
@@ -450,6 +481,19 @@ def test_a_record_belongs_to_the_block_it_trails_and_all_are_listed_in_order():
     assert [entry.record and entry.record.id[-1] for entry in log.entries] == ["1", None, "3"]
     assert [found.id[-1] for found in log.records] == ["9", "1", "3", "2"]
     assert [found.line for found in log.records] == [1, 4, 11, 12]
+
+
+def test_records_that_remember_a_heading_are_found_by_it_in_their_order_when_the_texts_were_mended():
+    first, second, waits = (
+        "## 2026-11-20\n**Pattern:** p\n",
+        "## 2026-11-20\n**Pattern:** q\n",
+        "## 2026-11-20\nWrong: w\n",
+    )
+    head = heading_mark(only(first))
+    records = "".join(record(number, extra=(("head", head), ("part", "1"))) + "\n" for number in (1, 2))
+    found = bind(parse_log(waits + first + second + waits + records))
+    assert [each.record and each.record.id[-1] for each in found] == [None, "1", "2", None]
+    assert [each.entry.record for each in found] == [each.record for each in found]
 
 
 @pytest.mark.parametrize(
