@@ -436,7 +436,11 @@ def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
         )
     if not workspace.state.agrees(consent.REMOTE, _consented(workspace, bare)):
         if not yes:
-            origin = "named in fleet.toml" if share.remote else "the origin of the repository around"
+            origin = (
+                "named in fleet.toml, perhaps by somebody else"
+                if share.remote
+                else "the origin of the repository around"
+            )
             raise ConsentNeededError(f"{redact_url(url)}, branch {branch}", origin)
         agree(workspace, bare)
     url = workspace.state.get(_LOGIN + url) or url

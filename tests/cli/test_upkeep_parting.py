@@ -29,7 +29,7 @@ def test_a_discovery_that_is_taken_back_stays_so_everywhere(stage):
     for agent in ("tank", "velma"):
         stage.run(agent, "sync")
     assert gossip(stage, "velma") == gossip(stage, "tank") == ["another"]
-    stage.run("velma", *words)
+    assert "was taken back" in stage.run("velma", *words, expect=3).stderr
     assert gossip(stage, "velma") == ["another"], "what is taken back stays so"
     assert "already" in stage.run("velma", "retire", found, expect=1).stderr
     stage.run("velma", "retire", "d-", expect=1)
