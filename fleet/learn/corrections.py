@@ -1,4 +1,4 @@
-"""Corrections: durable in ``corrections.md`` first, counted in the clan's records afterwards (DESIGN, section 4).
+"""Corrections: durable in ``corrections.md`` first, counted in the clan's records afterwards.
 
 The log is the write-ahead log of every correction: one write, one fsync, and only then success. What a replica's column
 says of its own occurrences is worked out from the records in the log, so that nothing is counted twice and nothing is

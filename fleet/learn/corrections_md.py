@@ -1,6 +1,6 @@
 """The text format of ``corrections.md``: a tolerant parser, a writer, and the binding of entries to their records.
 
-The page is the write-ahead log of corrections (DESIGN, section 4), written by people, by other tools and by fleet. The
+The page is the write-ahead log of corrections, written by people, by other tools and by fleet. The
 parser takes every shape of it, never raises, and never lets one broken entry harm another. What is written reads back
 as it was: each value stands on its line, its further lines are indented by four blanks, where neither Markdown nor the
 parser sees a heading, a field, a fence or a rule, and comment marks in it are escaped.

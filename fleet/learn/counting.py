@@ -1,6 +1,6 @@
 """Counting of ``corrections.md``: from the log's records to the clan's, nothing twice and nothing lost.
 
-Every entry of a log has one record: which replica counted it, for which pattern, and when (DESIGN, section 4). A
+Every entry of a log has one record: which replica counted it, for which pattern, and when. A
 replica's own totals are raised by the records that are newer than its column, whoever wrote them: a predecessor's
 column is raised by its successor in the same log. An entry that somebody wrote by hand is a part, keyed by its heading
 and its lesson: copies of a log count it once, and so does a log from which an editor wipes the record while the entry

@@ -1,4 +1,4 @@
-"""Private lessons: records that live in an agent's ``notes.jsonl``, which nothing shared ever opens (STORE, section 3).
+"""Private lessons: records that live in an agent's ``notes.jsonl``, which nothing shared ever opens.
 
 A lesson is private while the record there says ``scope=private``. Its counts are parts, keyed by the hash of what was
 counted, so that they add up with whatever the clan's record of the same lesson counts.

@@ -2,7 +2,7 @@
 
 A lesson's id is the hash of its normalised text, so that one lesson has one id on every machine. What people vary
 without meaning anything by it goes: case, emphasis, white space, a final full stop. What changes the meaning of an
-instruction stays: ``git branch -d`` is not ``-D``, ``C#`` is not ``C`` (DESIGN, section 3). A changed normaliser takes
+instruction stays: ``git branch -d`` is not ``-D``, ``C#`` is not ``C``. A changed normaliser takes
 a new id prefix, since ids are computed once and never again.
 """
 

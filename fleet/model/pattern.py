@@ -8,7 +8,7 @@ parts, a part once however many writers know it (G-Counter); what a writer took 
 Policy enters here and nowhere else: this machine's clock, the writers that were blocked here, and what waits for a
 person's yes. Nothing that is pushed may depend on a fold.
 
-Records that somebody called one lesson are folded, too (DESIGN, section 4). A merge sets ``merged_into`` of one record
+Records that somebody called one lesson are folded, too. A merge sets ``merged_into`` of one record
 to the id of another. Both stay as they are, and are joined when they are shown: whoever points to whom, the records
 form a set, and its smallest present id stands for it. So a cycle, made by two opposite merges at once, is a set like
 any other, and an id that is not here yet is a member that shows nothing. A cleared field is an empty text, not null:

@@ -1,4 +1,4 @@
-"""Clusters: lessons that say the same in other words, grouped while evidence is weighed (DESIGN, section 4).
+"""Clusters: lessons that say the same in other words, grouped while evidence is weighed.
 
 Records and ids stay as they are: a cluster is a view, and the most-used wording speaks for it. Two wordings belong
 together when their words, and where lessons have embeddings their meaning, are close and nothing differs that matters;

@@ -1,4 +1,4 @@
-"""Evidence: the rules that make a lesson permanent, over records, and who vouches for them (DESIGN, section 7).
+"""Evidence: the rules that make a lesson permanent, over records, and who vouches for them.
 
 One way leads into an agent's memory without a person: its *own* third occurrence, relapses included, since an agent
 that makes a mistake again although it had read the lesson needs the lesson most. Its own is what was logged in this

@@ -1,6 +1,6 @@
 """A git branch as the clan's remote: plumbing on a bare repository of our own.
 
-No work tree, index, hook or filter is ever involved, and nobody's uncommitted work is in the way (DESIGN, section 5).
+No work tree, index, hook or filter is ever involved, and nobody's uncommitted work is in the way.
 A fetch is ``fetch`` and, only if the head moved, ``ls-tree``. A push is ``fast-import`` and ``push``. Both take a lock
 beside the repository, so that two processes of one machine do not meet inside it.
 """
@@ -310,7 +310,7 @@ def _generated(files: Files) -> str:
 def guess_remote(folder: Path) -> str | None:
     """Return the address that the git repository around a folder calls ``origin``, or None.
 
-    A guess is no permission: it needs a person's yes before anything is sent there (DESIGN, section 4).
+    A guess is no permission: it needs a person's yes before anything is sent there.
     """
     with suppress(UsageError):
         # Unlike `config --get`, this applies the abbreviations of the repository's own configuration. It asks nobody.

@@ -3,7 +3,7 @@
 It knows nothing of patterns. Each transport is one class with two calls, and one suite,
 ``tests/contract/test_remote.py``, runs over all of them.
 
-At least once and in any order is enough, since what travels are lines whose join does not mind (DESIGN, section 3).
+At least once and in any order is enough, since what travels are lines whose join does not mind.
 """
 
 from typing import Protocol

@@ -1,7 +1,7 @@
 """The exchange with a remote: fetch, take in, push, and again when somebody was faster.
 
 Lines go first, alone; an edition is a push of its own, put unchanged on a newer head while that head's edition is the
-one it was made from, else dropped (DESIGN, section 3, Files). What goes out is decided by ``outgoing``.
+one it was made from, else dropped. What goes out is decided by ``outgoing``.
 """
 
 import time

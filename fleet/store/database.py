@@ -1,7 +1,7 @@
 """The two SQLite files of a workspace: one that is derived, and one that is not.
 
 ``Database`` holds one materialised view: the join of line files, one row for each pattern and discovery. Everything in
-it can be computed again (DESIGN, section 3, The database), so what is damaged is deleted and made anew. The number of
+it can be computed again, so what is damaged is deleted and made anew. The number of
 the schema stands in the file's name: two versions of fleet never share one.
 
 ``Local`` is what this machine alone knows and cannot compute again (``.fleet/local.db``): consent, pause, sessions and
@@ -95,7 +95,7 @@ _UNWRITABLE = frozenset(
 
 
 class _DamagedError(sqlite3.DatabaseError):
-    """A row is not what was written: SQLite itself does not notice that (STORE: 36 of 60 changed pages)."""
+    """A row is not what was written: SQLite itself does not notice that (36 of 60 changed pages)."""
 
 
 class Database:

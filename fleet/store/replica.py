@@ -3,7 +3,7 @@
 ``.fleet/replica.toml`` holds the default agent and one table a replica. A name is minted at random; it is minted anew
 when machine or folder are not those it was minted for, and old ones stay listed: their log entries are ours to send.
 
-``.fleet/clock`` keeps the last stamp issued here, of a hybrid logical clock over many runs (DESIGN, section 3, Clocks).
+``.fleet/clock`` keeps the last stamp issued here, of a hybrid logical clock over many runs.
 The newest stamp admitted from others is never stored: it is the largest in the database within the cut, so that a peer
 ten years ahead cannot drag this machine along.
 """

@@ -2,9 +2,8 @@
 
 One module, because each step leans on the one before: a secret is looked for only after the hidden marks that could
 split it are gone, and the two ways of showing a text (a terminal, a page) must agree with the border on what is hidden.
-Screening runs where text enters and, as a gate, at every way out (DESIGN, section 4); kinds of secrets after SYSTEMS,
-section 4. Every pattern is linear: at most one start for each run of a class, possessive or bounded repetition, and
-nothing asked of what follows an unbounded one (FAULTS, attack 10).
+Screening runs where text enters and, as a gate, at every way out. Every pattern is linear: at most one start for each
+run of a class, possessive or bounded repetition, and nothing asked of what follows an unbounded one.
 
 Token formats: the vendors' pages, and the rules of gitleaks. GitHub's ``ghs_`` tokens are, since April 2026, about 520
 characters of ``[A-Za-z0-9._-]``.

@@ -1,6 +1,6 @@
 """What every remote promises. One suite over all of them; a new transport joins by a ``Far`` of its own.
 
-Fault 10 (many push at once), 11 (the reply is lost) and 12 (rewound, unrelated, deleted) of FAULTS are here as laws.
+That many push at once, that a reply is lost, that a branch is rewound, unrelated or deleted: here as laws.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Attacks 9 to 14 and 17 to 19 of FAULTS, through files, the remote's tree and the command line; and the off switch."""
+"""Attacks through files, the remote's tree and the command line; and the off switch."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What goes wrong with git, done for real: FAULTS 10, 11, 12, 26, 27 and attacks 9, 13, 17, 18."""
+"""What goes wrong with git, done for real: races, lost replies, rewound and hostile remotes."""
 
 import os
 import random

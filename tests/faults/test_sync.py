@@ -1,4 +1,4 @@
-"""Faults 11, 12, 26 and 27 of FAULTS, consent to a remote, and the gate: what `fleet sync` does in a bad world.
+"""Faults of a remote, consent to one, and the gate: what `fleet sync` does in a bad world.
 
 ``Bench`` is what the command-line tests of this folder stand on.
 """

@@ -1,4 +1,4 @@
-"""Who may import whom: cli, hook, serve -> app -> verbs -> store -> model, text -> crdt (DESIGN, section 1)."""
+"""Who may import whom: cli, hook, serve -> app -> verbs -> store -> model, text -> crdt."""
 
 import ast
 import sys

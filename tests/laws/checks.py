@@ -608,7 +608,7 @@ def _order(atom: Atom, value: Any) -> Any:
 
 
 def joined_by_definition(lines: Iterable[Line]) -> dict[Atom, Any]:
-    """Return the join of lines of one id as the table of DESIGN, section 3, says it, written without the code."""
+    """Return the join of lines of one id as the specification says it, written without the code."""
     said: dict[Atom, Any] = {}
     for line in lines:
         for atom, value in _atoms(line):

@@ -1,4 +1,4 @@
-"""The folds: what a record amounts to is what was said, less what is left out here (STORE, section 1)."""
+"""The folds: what a record amounts to is what was said, less what is left out here."""
 
 from hypothesis import given
 from hypothesis import strategies as st

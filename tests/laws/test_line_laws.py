@@ -1,4 +1,4 @@
-"""The line format: one rule, the join of lines is the truth (DESIGN, section 3)."""
+"""The line format: one rule, the join of lines is the truth."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The sidecar, in a process of its own: faults 20, 21 and 25 of FAULTS, its end, and what it does by itself."""
+"""The sidecar, in a process of its own: its faults, its end, and what it does by itself."""
 
 import json
 import os

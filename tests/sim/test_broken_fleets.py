@@ -1,6 +1,6 @@
 """An invariant that nothing can break proves nothing: the histories must catch each of these fleets.
 
-Each has one fault that STORE names, put in by replacing one function.
+Each has one fault that was found once, put in by replacing one function.
 """
 
 import os

@@ -75,7 +75,7 @@ def test_the_words_may_stay_everywhere():
 
 
 # --- the seed: "rewrites relative temporal phrases ("yesterday", "last week", "N days ago", "tomorrow") into ISO-8601
-# dates anchored on each record's created_at", and the list of SYSTEMS, section 5 --------------------------------------
+# dates anchored on each record's created_at", and a list of traps --------------------------------------
 
 AT = datetime(2026, 4, 15, 12, 0, tzinfo=UTC)
 SEED = [
