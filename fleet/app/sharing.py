@@ -44,7 +44,7 @@ from fleet.store.workspace import Workspace
 _LEFT = "left"
 _LOOKED = "looked_for_secrets"
 """Key of the generation up to which lessons were looked at for secrets, and of the last id while a look goes on."""
-_LOOKED_AT_MAX = 20_000
+_LOOKED_AT_MAX = 5_000
 _LEFT_TOLD, _LEFT_CHARS = 5, 60
 _LOGIN = "login:"
 """What goes before an address in the key under which its user, password and query are kept, in ``local.db`` alone."""

@@ -90,22 +90,26 @@ def purge_secrets(writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, li
     What is left of each text is said instead, with the secret redacted; the lesson stays in. Doubtful secrets are left
     to the screening of whoever shows them: a mark cannot be taken back.
     """
-    workspace, found, last = writer.workspace, dict[str, list[str]](), ""
-    for last in patterns:
-        line, shared = workspace.patterns.line(last), workspace.patterns.shared(last)
-        kinds = {field: each for field, value in shared.said() if (each := _certain(value))} if shared else {}
-        if line is not None and kinds:
+    workspace, found, last = writer.workspace, dict[str, dict[str, list[str]]](), ""
+    with workspace.snapshot():  # a clan that comes for the first time brings many
+        for last in patterns:
+            shared = workspace.patterns.shared(last)
+            if shared and (kinds := {field: each for field, value in shared.said() if (each := _certain(value))}):
+                found[last] = kinds
+            if len(found) == SECRETS_AT_ONCE_MAX:
+                break
+    for pattern, kinds in found.items():
+        if (line := workspace.patterns.line(pattern)) is not None:
             shown = fold(line).fields
             redacted = {field: _redacted(shown.get(field)) for field in kinds}
             writer.append(PATTERNS, [edits.purge(line, redacted, writer.name, writer.tick())])
-            found[last] = sorted({kind for each in kinds.values() for kind in each})
-            if len(found) == SECRETS_AT_ONCE_MAX:
-                break
     if found:
         workspace.take(workspace.tree.head())
         for pattern in found:
             _strip(workspace, pattern)
-    return found, last
+    return {
+        pattern: sorted({kind for told in kinds.values() for kind in told}) for pattern, kinds in found.items()
+    }, last
 
 
 def _certain(value: Any) -> list[str]:
