@@ -32,8 +32,8 @@ WIDTH = 42
 
 HELD = {
     "modules": 163,
-    "lines": 50_500,
-    "public names": 959,
+    "lines": 50_600,
+    "public names": 961,
     "modules entered by `fleet correct`": 37,
 }
 """Where the aim is not reached: what it came to, above which the check fails. Raised once, when the border, reflection,
