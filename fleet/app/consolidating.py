@@ -24,8 +24,7 @@ from fleet.reflect.observations import Said
 from fleet.reflect.records import Records
 from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import Entry, Scratchpad
-from fleet.store import runs
-from fleet.store.runs import Edit, Run
+from fleet.store.runs import Edit, Run, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates, screening
 
@@ -137,7 +136,7 @@ def close_session(
     """
     if workspace.is_read_only:
         return Closed("", Reflected(scratchpad.SUGGEST))
-    runs.recover(workspace)
+    Runs(workspace).recover()
     log = _log_session(workspace, agent, session, daily_log.told_of(said) if said is not None else told)
     reflected = reflect(workspace, agent)
     done = None
@@ -252,9 +251,9 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
 
 def _taken_back(workspace: Workspace) -> list[str]:
     """Return what runs put into the scratchpad or made a topic of that somebody took back: it does not come again."""
-    undone = runs.undone(workspace)
+    undone = Runs(workspace).undone()
     found: list[str] = []
-    for run in runs.listed(workspace) if undone else ():
+    for run in Runs(workspace).listed() if undone else ():
         for each in run.edits if run.id in undone and run.kind in (KIND, REFLECTED) else ():
             if each.path == scratchpad.FILE:
                 was, now = (_items((data or b"").decode("utf-8", "replace")) for data in (each.before, each.after))
@@ -337,7 +336,7 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
         )
     if file.exists() and not (file.is_file() and os.access(file, os.W_OK | os.R_OK)):
         raise RefusedError(f"{scratchpad.AGENTS_FILE} cannot be written: {row.item!r} waits")
-    run_id = runs.name(workspace, REFLECTED)
+    run_id = Runs(workspace).name(REFLECTED)
     day = workspace.wall()[:10]
     sessions = (
         ", ".join(each.rpartition(" ")[2] for each in found.sessions[:5]) if found is not None else "a person's yes"
@@ -481,10 +480,10 @@ def consolidate(
             if not plan.files:
                 break
             diff = _diff(workspace, plan.files)
-            run_id = runs.name(workspace, KIND)
+            run_id = Runs(workspace).name(KIND)
             edits = _edits(plan.files, known)
             told = f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
-            if not runs.apply(workspace, _run(workspace, agent, KIND, edits, told, run_id)).stale:
+            if not Runs(workspace).apply(_run(workspace, agent, KIND, edits, told, run_id)):
                 run = run_id
                 break
         else:
@@ -513,7 +512,7 @@ def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, by
     for path in sorted((workspace.root / topics.FOLDER).glob("*.md")):
         if not path.is_symlink():
             files[f"{topics.FOLDER}/{path.name}"] = _head_of(path, topics.FILE_BYTES_MAX + 1)
-    index = runs.edit(workspace, topics.INDEX, b"").before
+    index = Runs(workspace).edit(topics.INDEX, b"").before
     text = (index or b"").decode("utf-8", "surrogateescape")
     plan = consolidation.planned(text, files, _blocks(workspace, since), _absolute, _taken_back(workspace))
     return plan, files if index is None else files | {topics.INDEX: index}
@@ -621,7 +620,7 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
             for path in sorted((workspace.root / folder).glob("*.md"))
             if not path.is_symlink()
         }
-        if (index := runs.edit(workspace, topics.INDEX, b"").before) is not None:
+        if (index := Runs(workspace).edit(topics.INDEX, b"").before) is not None:
             known[topics.INDEX] = index
         now = {path: each.decode("utf-8", "surrogateescape") for path, each in known.items()}
         plan = topics.planned(text.removeprefix("\ufeff"), now, now.get(topics.INDEX, ""))
@@ -642,10 +641,10 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         if dry_run or not edits:
             return Migrated(tuple(told), "", diff)
         observing.keep_ignored(workspace.files)
-        run_id = runs.name(workspace, MIGRATED)
+        run_id = Runs(workspace).name(MIGRATED)
         with _scratchpad_lock(workspace):
-            done = runs.apply(workspace, _run(workspace, agent, MIGRATED, tuple(edits), "migrated", run_id))
-        if not done.stale:
+            done = Runs(workspace).apply(_run(workspace, agent, MIGRATED, tuple(edits), "migrated", run_id))
+        if not done:
             _begin_to_count(workspace)
             return Migrated(tuple(told), run_id, diff)
     raise BusyError(f"somebody keeps editing {scratchpad.FILE}; nothing was changed, try again later")
@@ -685,7 +684,7 @@ def _text(workspace: Workspace, path: str) -> str:
 
 def _edit(workspace: Workspace, path: str, change: Callable[[str], str]) -> Edit:
     """Return the edit that a change makes of a file, which is read once: what it is by then is what was changed."""
-    now = runs.edit(workspace, path, b"").before
+    now = Runs(workspace).edit(path, b"").before
     after = change((now or b"").decode("utf-8", "surrogateescape"))
     return Edit(path, now, after.encode("utf-8", "surrogateescape"))
 
@@ -703,8 +702,8 @@ def _applied(
             planned = tuple(each for each in edits() if each.before != each.after)
             if not planned:
                 return ""
-            named = run_id or runs.name(workspace, kind)
-            if not runs.apply(workspace, _run(workspace, agent, kind, planned, told, named)).stale:
+            named = run_id or Runs(workspace).name(kind)
+            if not Runs(workspace).apply(_run(workspace, agent, kind, planned, told, named)):
                 return named
     raise BusyError("somebody keeps editing these files; nothing was changed, try again later")
 

@@ -28,9 +28,8 @@ from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Inbox, Item
 from fleet.reflect.promotion import AgentMemory
 from fleet.share import notices
 from fleet.share.notices import Notice
-from fleet.store import runs
 from fleet.store.lines import screened
-from fleet.store.runs import Edit, Field, Run
+from fleet.store.runs import UNDO, Edit, Field, Run, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
 from fleet.text.similarity import ALIKE_MIN, near
@@ -148,13 +147,13 @@ def keep_up(workspace: Workspace) -> list[Entry]:
 
 def _finish(workspace: Workspace) -> None:
     """Write down what was decided by a run that a crash came after: the run says what it decided."""
-    runs.recover(workspace)
+    Runs(workspace).recover()
     waiting = {each.item.id: each for each in inbox.waiting(workspace, inbox.agents(workspace))}
     if not waiting:
         return
-    gone = runs.undone(workspace)
-    for run in runs.listed(workspace):
-        said = {field.id: field.after for field in run.fields if field.name == _FIELD and run.kind != runs.UNDO}
+    gone = Runs(workspace).undone()
+    for run in Runs(workspace).listed():
+        said = {field.id: field.after for field in run.fields if field.name == _FIELD and run.kind != UNDO}
         for id_ in said.keys() & waiting.keys() if run.id not in gone else ():
             entry = waiting.pop(id_)
             if run.at >= entry.item.at:
@@ -274,7 +273,7 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
         if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
             told, run = handler.reject(workspace, entry)
         if not run:
-            with runs.noting(workspace, entry.agent, "decide") as noted:
+            with Runs(workspace).noting(entry.agent, "decide") as noted:
                 noted.told = f"rejected {entry.item.id}"
                 noted.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
             run = noted.run
@@ -317,7 +316,7 @@ def _body(entry: Entry, name: str) -> str:
 
 def _latest(workspace: Workspace, kinds: Iterable[str]) -> str:
     """Return the id of the run that was noted last, of these kinds: the one that a yes has just left."""
-    return next((run.id for run in runs.listed(workspace) if run.kind in kinds), "")
+    return next((run.id for run in Runs(workspace).listed() if run.kind in kinds), "")
 
 
 def _run(
@@ -329,7 +328,7 @@ def _run(
         NoError: one of the files was changed in the last moment; nothing was changed.
     """
     run = Run(
-        id=runs.name(workspace, "decide"),
+        id=Runs(workspace).name("decide"),
         kind="decide",
         agent=entry.agent,
         at=workspace.wall(),
@@ -337,7 +336,7 @@ def _run(
         edits=tuple(edits),
         fields=(Field(entry.item.id, _FIELD, None, said),),
     )
-    if stale := runs.apply(workspace, run).stale:
+    if stale := Runs(workspace).apply(run):
         raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
     return told, run.id
 
@@ -377,7 +376,7 @@ def _skill_check(workspace: Workspace, entry: Entry) -> str:
 
 def _skill_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
     target, draft = _body(entry, "target"), screen(_skill_draft(workspace, entry).decode("utf-8", "replace")).text
-    return _run(workspace, entry, f"wrote {target}", [runs.edit(workspace, target, draft.encode())])
+    return _run(workspace, entry, f"wrote {target}", [Runs(workspace).edit(target, draft.encode())])
 
 
 def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
@@ -415,7 +414,7 @@ def _persona_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[
     known = workspace.files.read(workspace.root / path)
     gap = b"" if not known or known.endswith(b"\n") else b"\n"
     row = f"- {workspace.wall()[:10]}: {note}\n".encode()
-    return _run(workspace, entry, f"{path} says it now", [runs.edit(workspace, path, known + gap + row)])
+    return _run(workspace, entry, f"{path} says it now", [Runs(workspace).edit(path, known + gap + row)])
 
 
 def _lesson_check(workspace: Workspace, entry: Entry) -> str:
@@ -546,14 +545,14 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
     if peer := _body(entry, "peer"):
         path = (home / memory_md.USER_MODEL).as_posix()
         after, rows = memory_md.observed(workspace.files.read(workspace.root / path), {peer: (said,)}, day)
-        return path, rows, [runs.edit(workspace, path, after)]
+        return path, rows, [Runs(workspace).edit(path, after)]
     path = (home / "memory.md").as_posix()
     noted = memory_md.add(workspace.files.read(workspace.root / path), [said], day, entry.agent)
-    edits = [runs.edit(workspace, path, noted.page)]
+    edits = [Runs(workspace).edit(path, noted.page)]
     if noted.archived:
         archive = (home / f"archive-{day}.md").as_posix()
         known = workspace.files.read(workspace.root / archive)
-        edits.append(runs.edit(workspace, archive, memory_md.archive(known, noted.archived, entry.agent, day)))
+        edits.append(Runs(workspace).edit(archive, memory_md.archive(known, noted.archived, entry.agent, day)))
     return path, noted.added, edits
 
 

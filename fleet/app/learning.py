@@ -21,8 +21,7 @@ from fleet.model.pattern import MERGED_INTO, Pattern, merging, united, unmerging
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.memory_md import FILE_NAME as MEMORY
-from fleet.store import runs
-from fleet.store.runs import Field, Noted
+from fleet.store.runs import Field, Noted, Runs
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, TURNS, near
 
@@ -92,7 +91,7 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
     _check_trigger(told.trigger, "logged")
     known = find(workspace, same).id if same else ""
     seen = partial(workspace.state.was_shown, agent)
-    with runs.noting(workspace, agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
+    with Runs(workspace).noting(agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
         logged = corrections.correct(workspace, agent, told, session=session, same=known, was_shown=seen)
         _promote(workspace, agent, logged)
         _note_logged(noted, logged)
@@ -143,7 +142,7 @@ def state_lesson(
     _check_trigger(trigger, "logged")
     known = find(workspace, same).id if same else ""
     seen = partial(workspace.state.was_shown, agent)
-    with runs.noting(workspace, agent, "learn", [workspace.home(agent) / MEMORY]) as noted:
+    with Runs(workspace).noting(agent, "learn", [workspace.home(agent) / MEMORY]) as noted:
         done = corrections.state_lesson(
             workspace, agent, entry, pattern, right, trigger=trigger, same=known, session=session, was_shown=seen
         )
@@ -157,7 +156,7 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
 
     Where nobody may write it, for whatever is wrong elsewhere, it waits among the agent's own files.
     """
-    with runs.noting(workspace, agent, "discover") as noted:
+    with Runs(workspace).noting(agent, "discover") as noted:
         entry, is_new = discoveries.discover(workspace, agent, told)
         noted.told, noted.lessons = f"logged {entry.id}", [entry.id] if is_new and entry.by else []
     if is_new and entry.type == "workaround":
@@ -168,7 +167,7 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
 
 def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
     """Take a discovery back, for good: nobody is shown it again."""
-    with runs.noting(workspace, agent, "retract") as noted:
+    with Runs(workspace).noting(agent, "retract") as noted:
         entry = discoveries.retract(workspace, agent, prefix)
         noted.told, noted.retired = f"took {entry.id} back, for good", [entry.id]
     return entry
@@ -234,7 +233,7 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
         NoError: there is no such lesson, or it is retired already.
     """
     agents = workspace.agents_here()
-    with runs.noting(workspace, agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
+    with Runs(workspace).noting(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
         done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
         noted.told = f"retired {done.pattern.id}"
         noted.retired = [done.pattern.id, *done.others]
@@ -251,7 +250,7 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
     Raises:
         NoError: there is no such lesson, or it is not retired.
     """
-    with runs.noting(workspace, agent, "restore") as noted:
+    with Runs(workspace).noting(agent, "restore") as noted:
         done = _turned(
             workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
         )
@@ -296,7 +295,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
         known = find(workspace, prefix)
         inputs.check_known(known, changes)
         wanted = [each for each in changes if inputs.differs(known, each)]
-        with runs.noting(workspace, agent, "edit") as noted:
+        with Runs(workspace).noting(agent, "edit") as noted:
             if wanted:
                 _apply(writer, known, wanted)
             noted.told = f"edited {known.id}: {', '.join(each.field for each in wanted)}"
@@ -365,7 +364,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         if not force:
             _refuse_difference(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
-        with runs.noting(workspace, agent, "merge") as noted:
+        with Runs(workspace).noting(agent, "merge") as noted:
             private.append(writer, [edits.merge_into(_line(writer, source), into, writer.name, stamp, cut)])
             noted.told = f"merged {source} into {into}"
             noted.fields = [Field(source, MERGED_INTO, "", into)]
@@ -432,7 +431,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
         stamp, cut = writer.tick(), workspace.policy().cut
         pointing = workspace.patterns.pointing()
         cleared = unmerging(pointing, known.id)
-        with runs.noting(workspace, agent, "unmerge") as noted:
+        with Runs(workspace).noting(agent, "unmerge") as noted:
             private.append(writer, [edits.unmerge(_line(writer, each), writer.name, stamp, cut) for each in cleared])
             changed = _own_words_back(writer, [each for id_ in before if (each := workspace.patterns.get(id_))])
             members = _members(workspace, find(workspace, known.id))

@@ -24,11 +24,11 @@ from fleet.reflect.rules import Proposal
 from fleet.share.git import redact_url
 from fleet.share.remote import Moved
 from fleet.store import backup as archive
-from fleet.store import config, runs
+from fleet.store import config
 from fleet.store import upgrade as converting
 from fleet.store.backup import BackedUp
 from fleet.store.files import Files
-from fleet.store.runs import Field
+from fleet.store.runs import Field, Runs
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
 from fleet.text import dates
@@ -71,7 +71,7 @@ def import_files(
     """
     with workspace.writing(agent) as writer:
         counting.reconcile(writer)
-        with runs.noting(workspace, agent, "import") as noted:
+        with Runs(workspace).noting(agent, "import") as noted:
             done = importer.import_files(writer, files, progress)
             noted.told, noted.lessons = f"imported {len(done.stated):,} lessons and findings", done.stated
             noted.fields = [Field(each, "part", None, part) for each, part, _ in done.told]
@@ -255,7 +255,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
     reflecting.forget(workspace, purged)
     with workspace.locked():
         purging.scrub(workspace, texts)
-        runs.forget(workspace, texts)
+        Runs(workspace).forget(texts)
     for named in workspace.agents_here():
         starting.session_start(workspace, named)  # what lay ready held the old words
     with workspace.locked():

@@ -17,8 +17,7 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import AgentMemory, Left, Lessons, Outcome, Standing
 from fleet.reflect.stats import Happened, Stats, measure
-from fleet.store import runs
-from fleet.store.runs import Field
+from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
 
 _PROMISING = 100
@@ -86,7 +85,7 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
         leaving = tuple(_in_memory(each, inside) for each in instead_of)
         lessons, asked = known(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(asked.id) or asked
-        with runs.noting(workspace, agent, "promote", [AgentMemory(workspace, agent).memory_file()]) as noted:
+        with Runs(workspace).noting(agent, "promote", [AgentMemory(workspace, agent).memory_file()]) as noted:
             done = promotion.promote(writer, lesson, lessons, right=lesson.correct, instead_of=leaving)
             noted.told = f"promoted {done.id} into {agent}'s memory"
             noted.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
@@ -108,7 +107,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
         except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
             first = find(workspace, prefix).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
-        with runs.noting(workspace, agent, "demote", [AgentMemory(workspace, agent).memory_file()]) as noted:
+        with Runs(workspace).noting(agent, "demote", [AgentMemory(workspace, agent).memory_file()]) as noted:
             before = {each: found.state for each in ids if (found := lessons.get(each)) is not None}
             promotion.demote(writer, ids, lessons)
             noted.told = f"demoted {first} from {agent}'s memory"

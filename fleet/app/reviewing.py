@@ -23,9 +23,8 @@ from fleet.reflect import inbox, promotion
 from fleet.reflect.clusters import Pair, Weighing
 from fleet.reflect.evidence import RETIRED
 from fleet.reflect.promotion import AgentMemory
-from fleet.store import runs
 from fleet.store.lines import PATTERNS, Read, entries, kind_of
-from fleet.store.runs import Field
+from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 from fleet.text.screening import readable
@@ -469,7 +468,7 @@ def _done(workspace: Workspace, agent: str, one: str, other: str, said: str) -> 
         gone, kept = (other, one) if said == FIRST else (one, other)
         learning.retire(workspace, agent, gone)
         return f"{kept} holds; {gone} is retired, and `fleet restore {gone}` undoes it"
-    with runs.noting(workspace, agent, "decide") as noted:
+    with Runs(workspace).noting(agent, "decide") as noted:
         Weighing(workspace).keep_apart([(one, other)])
         noted.told = f"{one} and {other} are two lessons"
         noted.fields = [Field(" ".join(sorted((one, other))), "apart", None, "apart")]

@@ -26,8 +26,9 @@ from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
 from fleet.reflect.reflectors import Answer
 from fleet.share import notices
 from fleet.share.notices import Notice
-from fleet.store import config, consent, runs
+from fleet.store import config, consent
 from fleet.store.doctor import Finding
+from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 
@@ -210,7 +211,7 @@ def reflect(
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()
     try:
         with workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0):
-            runs.recover(workspace)
+            Runs(workspace).recover()
             return _reflected(workspace, agent, session, by_hand=by_hand)
     except BusyError as why:
         raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why

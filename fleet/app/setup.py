@@ -20,10 +20,11 @@ from fleet.learn import discoveries, restore
 from fleet.model import names
 from fleet.model.errors import FleetError, UsageError
 from fleet.share.git import check_branch, check_remote, without_login
-from fleet.store import config, git, homes, replica, runs
+from fleet.store import config, git, homes, replica
 from fleet.store.config import Setting
 from fleet.store.doctor import Finding
 from fleet.store.files import Files
+from fleet.store.runs import Runs
 from fleet.store.tree import FORMAT, FORMAT_TEXT
 from fleet.store.workspace import Workspace
 
@@ -140,7 +141,7 @@ def configure(workspace: Workspace, name: str, said: str) -> Setting:
         check_branch(value)
     if (section, key) == ("files", "home"):
         _check_home(workspace.root, value)
-    with workspace.locked(), runs.noting(workspace, workspace.agent(or_guest=True), "config", [path]) as noted:
+    with workspace.locked(), Runs(workspace).noting(workspace.agent(or_guest=True), "config", [path]) as noted:
         text = workspace.files.read(path).decode("utf-8")
         try:
             after = config.with_value(text, section, key, value)

@@ -31,8 +31,8 @@ from fleet.reflect import inbox as waiting
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Record, Records, Written
-from fleet.store import changes, runs
-from fleet.store.runs import Field, Run
+from fleet.store import changes
+from fleet.store.runs import PART, Field, Run, Runs
 from fleet.store.workspace import Workspace
 
 KIND = "sleep"
@@ -109,9 +109,9 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
     if not only and workspace.state.get(f"{_IDLE}.{agent}") == _mark(workspace, agent):
         return Slept("", ())
     with _alone(workspace, agent):
-        runs.recover(workspace)
+        Runs(workspace).recover()
         recovered = _recover(workspace)
-        run_id, at = runs.name(workspace, KIND), workspace.wall()
+        run_id, at = Runs(workspace).name(KIND), workspace.wall()
         workspace.state.put(**{_PENDING: json.dumps([run_id, agent, at])})
         phases: list[Phase] = []
         for name, act in chosen.items():
@@ -135,7 +135,7 @@ def _alone(workspace: Workspace, agent: str) -> Iterator[None]:
         except BusyError as why:
             other, whose, since = _begun(workspace) or ("another sleep", "somebody", "")
             said = f"{other} of {whose} is at work here{f' since {since[:16]}Z' if since else ''}"
-            record = Record(run=runs.name(workspace, KIND), kind=KIND, outcome="skipped", why=f"busy: {said}")
+            record = Record(run=Runs(workspace).name(KIND), kind=KIND, outcome="skipped", why=f"busy: {said}")
             Records(workspace, agent).append(record)
             raise BusyError(f"{said}; nothing was changed by this one. Run it again when that one is done") from why
         yield
@@ -166,15 +166,15 @@ def _done(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_trial:
 
 
 def _parts_here(workspace: Workspace) -> set[str]:
-    return {each for each in runs.ids(workspace) if each.partition("-")[0] in PARTS}
+    return {each.id for each in Runs(workspace).listed() if each.kind in PARTS}
 
 
 def _note_parts(workspace: Workspace, run_id: str, agent: str, at: str, phases: Sequence[Phase]) -> None:
     """Keep the sleep as a run as far as it is: its parts so far."""
     parts = [part for each in phases for part in each.runs]
     if parts:
-        fields = tuple(Field(part, runs.PART, None, part) for part in dict.fromkeys(parts))
-        runs.apply(workspace, Run(id=run_id, kind=KIND, agent=agent, at=at, told=_told(phases), fields=fields))
+        fields = tuple(Field(part, PART, None, part) for part in dict.fromkeys(parts))
+        Runs(workspace).apply(Run(id=run_id, kind=KIND, agent=agent, at=at, told=_told(phases), fields=fields))
 
 
 def _recover(workspace: Workspace) -> str:
@@ -183,14 +183,14 @@ def _recover(workspace: Workspace) -> str:
     if begun is None:
         return ""
     run_id, agent, at = begun
-    known = next((each for each in runs.listed(workspace) if each.id == run_id), None)
-    owned = {each.id for run in runs.listed(workspace) if run.kind == KIND for each in run.fields}
-    found = [each.id for each in runs.listed(workspace) if each.kind in PARTS and each.at >= at]
+    known = next((each for each in Runs(workspace).listed() if each.id == run_id), None)
+    owned = {each.id for run in Runs(workspace).listed() if run.kind == KIND for each in run.fields}
+    found = [each.id for each in Runs(workspace).listed() if each.kind in PARTS and each.at >= at]
     fresh = [each for each in reversed(found) if each not in owned]
     if fresh:
-        fields = (*(known.fields if known is not None else ()), *(Field(each, runs.PART, None, each) for each in fresh))
+        fields = (*(known.fields if known is not None else ()), *(Field(each, PART, None, each) for each in fresh))
         said = f"cut short; {counted(len(fields), 'part', 'parts')}"
-        runs.apply(workspace, Run(id=run_id, kind=KIND, agent=agent, at=at, told=said, fields=fields))
+        Runs(workspace).apply(Run(id=run_id, kind=KIND, agent=agent, at=at, told=said, fields=fields))
     if fresh or known is not None:
         written = (Written(name="parts", ids=tuple(fresh), count=len(fresh)),)
         record = Record(run=run_id, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
@@ -313,18 +313,17 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     if is_trial:
         left = ("which lessons enter a memory is told when it is done",)
         return Phase(read=read, changed=len(won), told="; ".join(texts), left=left)
-    before = set(runs.ids(workspace)) if won else set()
+    before = {each.id for each in Runs(workspace).listed()} if won else set()
     for each, text in zip(won, texts, strict=True):
         source = f"mutation {each.code} ({each.name}) {each.id}"
         learning.correct(workspace, agent, Correction(each.failed, each.switch, text, source=source))
     memories = [workspace.home(name) / memory_md.FILE_NAME for name in workspace.agents_here()]
-    with runs.noting(workspace, agent, "publish", memories) as noted:
+    with Runs(workspace).noting(agent, "publish", memories) as noted:
         promoted = reflecting.promote_all(workspace)
         noted.told = f"{counted(len(promoted), 'lesson', 'lessons')} entered a memory"
     said = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
-    made = (
-        tuple(each for each in runs.ids(workspace) if each not in before and each.startswith("correct-")) if won else ()
-    )
+    mine = Runs(workspace).listed() if won else ()
+    made = tuple(each.id for each in mine if each.id not in before and each.kind == "correct")
     what = f"{counted(len(won), 'mutation', 'mutations')} logged, {noted.told}"
     return Phase(read=read, changed=len(said), told=what if said else "", diff=tuple(said), runs=made)
 

@@ -33,9 +33,9 @@ from fleet.reflect import evidence, housekeeping, inbox, memory_md, promotion
 from fleet.reflect.clusters import Weighing, grouped
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.promotion import AgentMemory
-from fleet.store import git, runs, trust
+from fleet.store import git, trust
 from fleet.store.query import Patterns, ranked
-from fleet.store.runs import Field
+from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
 from fleet.text.screening import readable
@@ -338,7 +338,7 @@ def guard(workspace: Workspace, prefix: str, decision: str, until: str = "") -> 
         )
     before = [raw for raw, each in _decided(workspace) if each[0] == known.id]
     made = json.dumps([known.id, decision, until, step, _guard_said(known)])
-    with runs.noting(workspace, "", "guard") as noted:
+    with Runs(workspace).noting("", "guard") as noted:
         workspace.state.agree(_GUARD, made, workspace.wall())  # first: between the two, the newest counts
         _forget(workspace, [raw for raw in before if raw != made])
         noted.told = f"{known.id} guards its step: {decision}"
@@ -356,7 +356,7 @@ def lift_guard(workspace: Workspace, prefix: str) -> list[str]:
     found = {raw: each[0] for raw, each in _decided(workspace) if each[0].startswith(wanted)}
     if not found:
         raise NoError(f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does")
-    with runs.noting(workspace, "", "guard") as noted:
+    with Runs(workspace).noting("", "guard") as noted:
         _forget(workspace, list(found))
         noted.told = f"{', '.join(sorted(set(found.values())))} guards nothing any more"
         noted.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(found.items())]

@@ -41,9 +41,9 @@ from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.rules import Proposal
-from fleet.store import runs, semantic
+from fleet.store import semantic
 from fleet.store.lines import PATTERNS
-from fleet.store.runs import Edit, Field, Run
+from fleet.store.runs import UNDO, Edit, Field, Run, Runs
 from fleet.store.workspace import Workspace
 
 KIND = "tidy"
@@ -108,7 +108,7 @@ def tidy(
     """
     with workspace.files.lock(workspace.local / "locks" / f"tidy-{agent}.lock", 0.5):
         if not is_trial:
-            runs.recover(workspace)
+            Runs(workspace).recover()
         notebook = _Notebook(workspace, agent)
         told = housekeeping.parse_organization_report(report) if report else _left_report(workspace)
         dream = told if told is not None and not notebook.has_read(told, report) else None
@@ -139,7 +139,7 @@ def _planned(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_tria
         if is_capped and plan.report.changes > cap(workspace, len(texts)):
             return found._replace(waits=_put_aside(workspace, agent, found))
         run = _run(workspace, agent, notebook, plan)
-        if not runs.apply(workspace, run).stale:
+        if not Runs(workspace).apply(run):
             _write(workspace, agent, run)
             return found._replace(run=run.id)
         notebook = _Notebook(workspace, agent)  # somebody wrote meanwhile: their edit wins, and the plan is made anew
@@ -198,7 +198,7 @@ class _Notebook:
 
     def note_report(self, report: DreamReport, text: str) -> None:
         """Note that a report was read."""
-        told = Record(run=runs.name(self._workspace, "dream"), kind=KIND, outcome="skipped", raw=_as_read(report, text))
+        told = Record(run=Runs(self._workspace).name("dream"), kind=KIND, outcome="skipped", raw=_as_read(report, text))
         Records(self._workspace, self._agent).append(told)
 
     def plan(self) -> Plan:
@@ -310,9 +310,9 @@ def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]
     if not found:
         return []
     path, ours = workspace.own_path(agent, memory_md.FILE_NAME), set[bytes]()
-    for run in runs.listed(workspace):
+    for run in Runs(workspace).listed():
         for edit in run.edits:
-            if edit.path == path and run.kind != runs.UNDO:
+            if edit.path == path and run.kind != UNDO:
                 ours |= {*(edit.after or b"").split(b"\n")} - {*(edit.before or b"").split(b"\n")}
     return [each for each in found if each.row.encode("utf-8", "surrogateescape") in ours]
 
@@ -357,7 +357,7 @@ def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> R
             before = before or None
         fields.append(Field(each.id, each.field, before, after))
     return Run(
-        id=runs.name(workspace, KIND),
+        id=Runs(workspace).name(KIND),
         kind=KIND,
         agent=agent,
         at=workspace.wall(),
@@ -387,7 +387,7 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
     found = [Edit(f"{home}/{memory_md.FILE_NAME}", notebook.memory, after)]
     if gone:
         day = workspace.wall()[:10]
-        archive = runs.edit(workspace, f"{home}/archive-{day}.md", b"")
+        archive = Runs(workspace).edit(f"{home}/archive-{day}.md", b"")
         before = archive.before or f"# Archive — {day}\n\n".encode()
         before += b"" if before.endswith(b"\n") else b"\n"
         added = "".join(f"{row}\n" for row in gone).encode("utf-8", "surrogateescape")

@@ -24,8 +24,7 @@ from fleet.reflect import housekeeping, inbox, records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
-from fleet.store import runs
-from fleet.store.runs import Field, Run, TakenBack
+from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs, TakenBack
 from fleet.store.workspace import Workspace
 
 _PENDING = "undoing"
@@ -61,8 +60,8 @@ class Listed(NamedTuple):
 
 def listed(workspace: Workspace) -> list[Listed]:
     """Return the runs of this workspace, the newest first."""
-    gone = runs.undone(workspace)
-    return [Listed(run, gone.get(run.id, "")) for run in runs.listed(workspace)]
+    gone = Runs(workspace).undone()
+    return [Listed(run, gone.get(run.id, "")) for run in Runs(workspace).listed()]
 
 
 def about(workspace: Workspace, run: Run) -> str:
@@ -87,17 +86,15 @@ def last(workspace: Workspace) -> Run:
     found = listed(workspace)
     every = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).entries()]
     decided = {each.decision.run for each in every if each.decision is not None and each.decision.by}
-    parts = {field.id for each in found for field in each.run.fields if field.name == runs.PART}
+    parts = {field.id for each in found for field in each.run.fields if field.name == PART}
     given = (
-        each
-        for each in found
-        if each.run.id not in parts and (each.run.kind in runs.COMMANDS or each.run.id in decided)
+        each for each in found if each.run.id not in parts and (each.run.kind in COMMANDS or each.run.id in decided)
     )
     chosen = next((each.run for each in given if not each.undone_by), None)
     if chosen is not None:
         return chosen
-    other = next((each.run.id for each in found if each.run.kind != runs.UNDO and not each.undone_by), "")
-    again = next((each.run.id for each in found if each.run.kind == runs.UNDO and not each.undone_by), "")
+    other = next((each.run.id for each in found if each.run.kind != UNDO and not each.undone_by), "")
+    again = next((each.run.id for each in found if each.run.kind == UNDO and not each.undone_by), "")
     if other:
         more = f"`fleet undo {other}` takes back what fleet did last by itself"
     else:
@@ -108,8 +105,8 @@ def last(workspace: Workspace) -> Run:
 def by_itself_since(workspace: Workspace, run: Run) -> str:
     """Return the id of what fleet did last by itself after a run, a sleep say; "" for nothing that stands."""
     newer = [each for each in listed(workspace) if each.run.at > run.at and not each.undone_by]
-    parts = {field.id for each in newer for field in each.run.fields if field.name == runs.PART}
-    own = (each.run for each in newer if each.run.kind not in (runs.UNDO, *runs.COMMANDS))
+    parts = {field.id for each in newer for field in each.run.fields if field.name == PART}
+    own = (each.run for each in newer if each.run.kind not in (UNDO, *COMMANDS))
     return next((each.id for each in own if each.id not in parts), "")
 
 
@@ -127,8 +124,8 @@ def undo(workspace: Workspace, run_id: str = "", *, is_trial: bool = False) -> U
     with _alone(workspace):
         if not is_trial:
             _finish(workspace)
-        run = runs.find(workspace, run_id) if run_id else last(workspace)
-        if by := runs.undone(workspace).get(run.id):
+        run = Runs(workspace).find(run_id) if run_id else last(workspace)
+        if by := Runs(workspace).undone().get(run.id):
             raise NoError(
                 f"{run.id} is taken back already, by {by}; nothing was changed. `fleet undo {by}` does it again"
             )
@@ -142,7 +139,7 @@ def undo(workspace: Workspace, run_id: str = "", *, is_trial: bool = False) -> U
             return _foreseen(workspace, run)
         workspace.state.put(**{_PENDING: run.id})
         try:
-            done = runs.take_back(workspace, run.id)
+            done = Runs(workspace).take_back(run.id)
         except NoError:
             workspace.state.put(**{_PENDING: ""})
             raise
@@ -165,20 +162,20 @@ def _finish(workspace: Workspace) -> Undone | None:
     pending = workspace.state.get(_PENDING)
     if not pending:
         return None
-    runs.recover(workspace)
+    Runs(workspace).recover()
     try:
-        run = runs.find(workspace, pending)
+        run = Runs(workspace).find(pending)
     except NoError:
         workspace.state.put(**{_PENDING: ""})
         return None
-    back = runs.undone(workspace).get(run.id)
-    done = TakenBack(runs.find(workspace, back), (), ()) if back else runs.take_back(workspace, run.id)
+    back = Runs(workspace).undone().get(run.id)
+    done = TakenBack(Runs(workspace).find(back), (), ()) if back else Runs(workspace).take_back(run.id)
     return _finished(workspace, run, done)
 
 
 def _foreseen(workspace: Workspace, run: Run) -> Undone:
     """Return what an undo would do, as far as it can be told without doing it."""
-    now = {each.path: runs.edit(workspace, each.path, b"").before for each in run.edits}
+    now = {each.path: Runs(workspace).edit(each.path, b"").before for each in run.edits}
     restored = tuple(each.path for each in run.edits if now[each.path] == each.after)
     merged = tuple(each.path for each in run.edits if now[each.path] not in (each.after, each.before, None))
     gone = tuple(f"{path} was removed since" for path, data in now.items() if data is None)
@@ -348,8 +345,8 @@ def _take_back_part(workspace: Workspace, agent: str, field: Field, told: _Told)
     """Take back a run that is a part of another, or do it again."""
     outer = workspace.state.get(_PENDING)
     try:
-        part = runs.find(workspace, field.id if not field.after else runs.undone(workspace).get(field.id, ""))
-        done = _carried_out(workspace, part, runs.take_back(workspace, part.id))
+        part = Runs(workspace).find(field.id if not field.after else Runs(workspace).undone().get(field.id, ""))
+        done = _carried_out(workspace, part, Runs(workspace).take_back(part.id))
     except NoError as why:
         told.left.append(str(why))
         return
@@ -384,7 +381,7 @@ _SETTERS: Mapping[str, Callable[[Workspace, str, Field, _Told], None]] = {
     "apart": _keep_apart,
     "guard": _guard,
     "inbox": lambda *_: None,  # its lines name the run: see `inbox.undo`
-    runs.PART: _take_back_part,
+    PART: _take_back_part,
     housekeeping.STAGE: _set_stage,
     housekeeping.MERGED_FROM: _set_stage,
 }
@@ -393,7 +390,7 @@ _SETTERS: Mapping[str, Callable[[Workspace, str, Field, _Told], None]] = {
 
 def _say_in_records(workspace: Workspace, run: Run, back: Run, told: _Told) -> None:
     """Say in the append-only records that a run was undone, or stands again."""
-    of, again = (_first(workspace, run), _is_again(workspace, run)) if run.kind == runs.UNDO else (run, False)
+    of, again = (_first(workspace, run), _is_again(workspace, run)) if run.kind == UNDO else (run, False)
     if of.agent:  # else it is this machine's, and no agent's
         known = [each for each in Records(workspace, of.agent).passes() if each.record.run == of.id]
         if known and bool(known[-1].undone) == again:
@@ -406,14 +403,14 @@ def _say_in_records(workspace: Workspace, run: Run, back: Run, told: _Told) -> N
 
 def _first(workspace: Workspace, run: Run) -> Run:
     """Return the run that was taken back, and brought again, and so on, until this one."""
-    while run.kind == runs.UNDO:
-        run = runs.find(workspace, run.of)
+    while run.kind == UNDO:
+        run = Runs(workspace).find(run.of)
     return run
 
 
 def _is_again(workspace: Workspace, run: Run) -> bool:
     """Tell whether to take this undo back brings the first run again: not if it brought that one back itself."""
     number = 0
-    while run.kind == runs.UNDO:
-        run, number = runs.find(workspace, run.of), number + 1
+    while run.kind == UNDO:
+        run, number = Runs(workspace).find(run.of), number + 1
     return number % 2 == 1

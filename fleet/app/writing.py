@@ -28,9 +28,9 @@ from fleet.reflect.digest import Support
 from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Written
 from fleet.reflect.reflection import Lesson, Reflection
-from fleet.store import consent, runs
+from fleet.store import consent
 from fleet.store.lines import screened
-from fleet.store.runs import Edit, Field, Run
+from fleet.store.runs import Edit, Field, Run, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 
@@ -204,7 +204,7 @@ _FILES = {_MEMORY: "notes", "skills": "skill", memory_md.USER_MODEL: "user-model
 
 def _carried_out(workspace: Workspace, run: str) -> Run | None:
     try:
-        return runs.find(workspace, run)
+        return Runs(workspace).find(run)
     except NoError:
         return None
 
@@ -224,7 +224,7 @@ def _apply(about: _About, made: Plan, firsts: Sequence[str], fields: Sequence[Fi
             lessons=tuple(firsts),
             fields=tuple(fields),
         )
-        if not runs.apply(about.workspace, whole).stale:
+        if not Runs(about.workspace).apply(whole):
             return made
         made = _planned(about)
     raise DiskError("others write the same files all the time; the answer is on record, and the next pass goes on")
@@ -285,7 +285,7 @@ def _left_by_a_crash(
     record = next((each.record for each in entries if each.record is not None and key in each.entry.source), None)
     if record is None:
         return None
-    known = {field.id for run in runs.listed(workspace) for field in run.fields if field.name == "entry"}
+    known = {field.id for run in Runs(workspace).listed() for field in run.fields if field.name == "entry"}
     return None if record.id in known else record
 
 
@@ -407,7 +407,7 @@ def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
     for at in range(len(parts)):
         if workspace.root.joinpath(*parts[: at + 1]).is_symlink():
             raise DiskError(f"{'/'.join(parts[: at + 1])} is a link; it was left alone")
-    return runs.edit(workspace, path, after)
+    return Runs(workspace).edit(path, after)
 
 
 def _notes(about: _About) -> _Part:

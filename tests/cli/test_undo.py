@@ -8,8 +8,7 @@ import pytest
 from fleet.reflect import inbox
 from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Record, Records, Written
-from fleet.store import runs
-from fleet.store.runs import Run
+from fleet.store.runs import PART, Field, Run, Runs
 from fleet.store.workspace import Workspace
 
 LESSON = "Quote every variable in a shell script"
@@ -45,11 +44,11 @@ def files(stage) -> dict[str, bytes]:
 def test_the_last_command_is_a_persons_and_what_fleet_did_since_is_named(w):
     w.correct("w", LESSON)
     workspace = Workspace(w.folder / "w")
-    with runs.noting(workspace, "velma", "correct") as noted:
+    with Runs(workspace).noting("velma", "correct") as noted:
         noted.told, noted.lessons = "logged by a sleep", ["p-0123456789abcdef"]
-    part = runs.Field(noted.run, runs.PART, None, noted.run)
+    part = Field(noted.run, PART, None, noted.run)
     run = Run(id="sleep-1", kind="sleep", agent="velma", at=workspace.wall(), told="slept", fields=(part,))
-    runs.apply(workspace, run)
+    Runs(workspace).apply(run)
     workspace.close()
     told = w.run("w", "undo").stdout
     assert "taken back: correct-" in told
@@ -219,11 +218,10 @@ def test_what_is_taken_back_is_not_taken_back_again(w):
 def reflect(folder: Path, pattern: str) -> str:
     """Do what a reflection does: notes in the memory, a lesson, a draft that waits, a record."""
     workspace = Workspace(folder)
-    run = runs.name(workspace, "reflection")
+    run = Runs(workspace).name("reflection")
     memory, draft = "agents/velma/memory.md", "agents/velma/skills/lint/SKILL.md"
     known_bytes = workspace.files.read(folder / memory)
-    runs.apply(
-        workspace,
+    Runs(workspace).apply(
         Run(
             id=run,
             kind="reflection",
@@ -231,8 +229,8 @@ def reflect(folder: Path, pattern: str) -> str:
             at=workspace.wall(),
             told="reflected on s1",
             edits=(
-                runs.edit(workspace, memory, known_bytes + b"- 2026-05-09: a note\n"),
-                runs.edit(workspace, draft, b"---\nname: lint\n---\nRun the linter.\n"),
+                Runs(workspace).edit(memory, known_bytes + b"- 2026-05-09: a note\n"),
+                Runs(workspace).edit(draft, b"---\nname: lint\n---\nRun the linter.\n"),
             ),
             lessons=(pattern,),
         ),

@@ -14,9 +14,8 @@ from fleet.model.errors import DiskError
 from fleet.reflect import inbox, records
 from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Record, Records, Written
-from fleet.store import runs
 from fleet.store.files import Files
-from fleet.store.runs import Run
+from fleet.store.runs import Run, Runs
 from fleet.store.workspace import Workspace
 from tests.faults import test_kill as kills
 from tests.faults.test_full_disk import fill, mounted
@@ -97,10 +96,10 @@ def test_an_undo_that_is_killed_anywhere_is_finished_by_the_next_command(bench, 
 def reflect(root: Path, pattern: str) -> str:
     """Do what a reflection does: a note, a lesson, something that waits, a record."""
     workspace = Workspace(root)
-    run = runs.name(workspace, "reflection")
-    edit = runs.edit(workspace, MEMORY, (root / MEMORY).read_bytes() + b"- 2026-05-09: a note\n")
+    run = Runs(workspace).name("reflection")
+    edit = Runs(workspace).edit(MEMORY, (root / MEMORY).read_bytes() + b"- 2026-05-09: a note\n")
     at = workspace.wall()
-    runs.apply(workspace, Run(id=run, kind="reflection", agent="velma", at=at, edits=(edit,), lessons=(pattern,)))
+    Runs(workspace).apply(Run(id=run, kind="reflection", agent="velma", at=at, edits=(edit,), lessons=(pattern,)))
     Inbox(workspace, "velma").put(Item(kind="persona", title="Prefers short answers", run=run))
     written = (Written(name="notes", count=1),)
     Records(workspace, "velma").append(Record(run=run, session="s1", outcome="success", writers=written))

@@ -13,7 +13,8 @@ from fleet.model import line as codec
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold
 from fleet.reflect import evidence
-from fleet.store import config, runs
+from fleet.store import config
+from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 
 LESSON, OTHER = "Quote every variable in a shell script", "Pin the version of every action"
@@ -214,7 +215,7 @@ def test_a_private_lesson_is_undone_where_it_is_kept(here):
     assert private() == 3
     here.undo(last)
     assert private() == 2
-    first = [each.id for each in runs.listed(here.workspace) if each.kind == "correct"][-1]
+    first = [each.id for each in Runs(here.workspace).listed() if each.kind == "correct"][-1]
     back = here.undo(first)
     assert private() == 1
     learning.edit(here.workspace, AGENT, here.id, ["scope=clan"])

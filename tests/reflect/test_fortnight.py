@@ -13,7 +13,8 @@ from fleet.hosts.local import LocalFolder
 from fleet.reflect import inbox, records
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
-from fleet.store import config, runs
+from fleet.store import config
+from fleet.store.runs import UNDO, Runs
 from fleet.store.workspace import Workspace, World
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpora" / "transcripts"
@@ -110,8 +111,8 @@ def test_a_fortnight_stays_within_its_caps_loses_no_session_and_is_undone_to_the
 
     lessons = {each.id for each in w.patterns.lessons()}
     assert lessons
-    gone = runs.undone(w)
-    for run in [each.id for each in runs.listed(w) if each.kind != runs.UNDO and each.id not in gone]:
+    gone = Runs(w).undone()
+    for run in [each.id for each in Runs(w).listed() if each.kind != UNDO and each.id not in gone]:
         undoing.undo(w, run)
     assert pages(root) == before
     assert not [each for each in w.patterns.lessons() if each.id in lessons and each.is_present]

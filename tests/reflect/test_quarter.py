@@ -19,7 +19,7 @@ from fleet.learn.corrections import Correction
 from fleet.reflect import consolidation, inbox, scratchpad, topics
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
-from fleet.store import runs
+from fleet.store.runs import Runs
 from tests.reflect import quarter
 from tests.reflect.quarter import BEGIN_MS, DAY_MS, HOUR_MS, Machine, Sat, Seen
 from tests.reflect.test_sleeping import Dying
@@ -285,7 +285,7 @@ def test_a_quarter_keeps_its_promises_and_is_undone_to_the_byte(corpus, tmp_path
     check_shared([book.machine for book in books.values()])
     for name, book in books.items():
         check_traces(book)
-        told = {**book.counted, **Counter(run.kind for run in runs.listed(book.machine.workspace))}
+        told = {**book.counted, **Counter(run.kind for run in Runs(book.machine.workspace).listed())}
         print(f"{name}: {len(book.ended)} sessions logged, {told}")
         undo_all(book)
         check_as_before(book, first[name])
@@ -336,7 +336,7 @@ def kill_everywhere(machine: Machine, saved: Path, began: int) -> int:
         sleeping.sleep(again, "velma")
         assert as_read(machine.root) == wanted, left
         assert json.loads(again.files.read(machine.root / consolidation.LOCK))["locked_at"] is None
-        for run in [each for each in runs.listed(again) if each.kind == sleeping.KIND and each.at >= at]:
+        for run in [each for each in Runs(again).listed() if each.kind == sleeping.KIND and each.at >= at]:
             undoing.undo(again, run.id)
         assert as_read(machine.root) == before, left
         again.close()
@@ -374,7 +374,7 @@ def check_traces(book: Book) -> None:
         noted = [line for line in machine.text(page).splitlines() if line.startswith("- 20")]
         by_run = {
             line: f"{agent} {passes[run.id]}"
-            for run in runs.listed(machine.workspace)
+            for run in Runs(machine.workspace).listed()
             for edit in run.edits
             if edit.path == page and run.kind == "reflect"
             for line in (edit.after or b"").decode().splitlines()
@@ -399,10 +399,10 @@ def check_shared(both: list[Machine]) -> None:
 def undo_all(book: Book) -> None:
     """Take every run back, the newest first."""
     workspace, gone = book.machine.workspace, set[str]()
-    for run in list(runs.listed(workspace)):
+    for run in Runs(workspace).listed():
         if run.id not in gone:
             undoing.undo(workspace, run.id)
-            gone = set(runs.undone(workspace))
+            gone = set(Runs(workspace).undone())
 
 
 def check_as_before(book: Book, first: dict[str, bytes]) -> None:

@@ -15,8 +15,9 @@ from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError, DiskError
 from fleet.reflect import inbox, records
 from fleet.reflect.records import Records
-from fleet.store import config, runs
+from fleet.store import config
 from fleet.store.files import Files
+from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 from tests.reflect.talks import Talk, taught
 
@@ -454,7 +455,7 @@ def test_a_crash_between_the_files_and_the_record_writes_nothing_twice(w, talk, 
     done = session_end.reflect(w, "velma", talk.path)
     assert (pages(w), (w.home("velma") / "corrections.md").read_bytes()) == (before, log)
     assert done.record.saved
-    assert len(list(runs.listed(w))) == 1
+    assert len(Runs(w).listed()) == 1
 
 
 EVERYTHING = answer(
@@ -505,7 +506,7 @@ def test_a_reflection_that_is_killed_at_any_write_is_whole_when_it_runs_again(w,
         is_killed = write < 0 or killed_at(w.root, clock, talk.path, write)
         again = reopened(w.root, clock)
         session_end.reflect(again, "velma", talk.path)
-        (run,) = [each.id for each in runs.listed(again)]
+        (run,) = [each.id for each in Runs(again).listed()]
         kinds = sorted(each.item.kind for each in inbox.waiting(again, ["velma"]))
         seen = {each.text: each.count("seen") for each in again.patterns.lessons()}
         found = (pages(again), kinds, seen, [each.record.saved for each in Records(again, "velma").passes()])

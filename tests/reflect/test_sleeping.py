@@ -15,8 +15,9 @@ from fleet.model.errors import BusyError, DiskError, UsageError
 from fleet.model.line import Column, Line
 from fleet.reflect import inbox
 from fleet.reflect.records import Records
-from fleet.store import config, runs
+from fleet.store import config
 from fleet.store.files import Files
+from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 from tests.cli.conftest import Stage
 
@@ -112,7 +113,7 @@ def test_a_sleep_with_nothing_to_do_says_so_and_moves_no_stamp(workspace):
     slept = sleeping.sleep(workspace, "velma")
     assert (slept.run, slept.changed) == ("", 0)
     assert {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()} == kept
-    assert list(runs.listed(workspace)) == []
+    assert Runs(workspace).listed() == []
     assert Records(workspace, "velma").passes() == []
 
 
@@ -230,7 +231,7 @@ def test_a_dry_run_shows_what_would_be_done_and_changes_nothing(workspace):
     shown = sleeping.sleep(workspace, "velma", is_trial=True)
     assert by_name(shown)["tidy"].changed == 5
     assert by_name(shown)["consolidation"].diff
-    assert (pages(workspace), texts(workspace), list(runs.listed(workspace))) == (before, said, [])
+    assert (pages(workspace), texts(workspace), Runs(workspace).listed()) == (before, said, [])
     assert by_name(sleeping.sleep(workspace, "velma"))["tidy"].diff == by_name(shown)["tidy"].diff
 
 
@@ -327,7 +328,7 @@ def test_kill_9_at_every_write_of_a_sleep_is_harmless(tmp_path, wall):
         again = opened(root, wall)
         sleeping.sleep(again, "velma")
         assert (pages(again).keys(), texts(again)) == (wanted.keys(), meant), left
-        for run in [each for each in runs.listed(again) if each.kind == "sleep"]:
+        for run in [each for each in Runs(again).listed() if each.kind == "sleep"]:
             undoing.undo(again, run.id)
         assert (pages(again), texts(again)) == (before, said), left
         again.close()
@@ -380,7 +381,7 @@ def test_of_two_machines_asleep_at_once_on_one_checkout_one_says_that_it_was_bus
     assert [each.outcome for each in said] == ["skipped", "skipped", "success"]
     assert said[0].why.startswith(f"busy: {said[2].run} of velma is at work here")
     assert {each.name for each in said[2].writers} >= {"consolidation", "tidy"}
-    assert [each.id for each in runs.listed(first) if each.kind == "sleep"] == [said[2].run]
+    assert [each.id for each in Runs(first).listed() if each.kind == "sleep"] == [said[2].run]
     again = sleeping.sleep(other, "velma")
     assert again.run == "", "nothing was left half done"
     first.close()

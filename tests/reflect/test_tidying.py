@@ -16,8 +16,8 @@ from fleet.reflect import housekeeping, inbox, records
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import Mode, _SkipReason
 from fleet.reflect.records import Records
-from fleet.store import config, runs
-from fleet.store.runs import Run
+from fleet.store import config
+from fleet.store.runs import Run, Runs
 from fleet.store.workspace import Workspace, World
 from tests.cli.conftest import Stage
 
@@ -106,7 +106,7 @@ def test_a_pass_that_changes_nothing_says_so_and_moves_no_stamp(workspace):
     done = tidy(workspace)
     assert (done.run, tidying.told(done.report)) == ("", "nothing to change in 1 notes")
     assert {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()} == before
-    assert list(runs.listed(workspace)) == []
+    assert Runs(workspace).listed() == []
 
 
 def test_a_second_pass_changes_nothing(workspace):
@@ -298,9 +298,9 @@ def write_memory(workspace, before: bytes, after: bytes) -> None:
     path = workspace.home("velma") / "memory.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(before)
-    edits = (runs.edit(workspace, "agents/velma/memory.md", after),)
+    edits = (Runs(workspace).edit("agents/velma/memory.md", after),)
     run = Run(id="reflection-20260101-aaaaaa", kind="reflection", agent="velma", at=workspace.wall(), edits=edits)
-    runs.apply(workspace, run)
+    Runs(workspace).apply(run)
 
 
 def test_notes_that_fleet_wrote_are_put_in_order_and_a_persons_lines_stay(workspace):
@@ -321,7 +321,7 @@ def test_notes_that_fleet_wrote_are_put_in_order_and_a_persons_lines_stay(worksp
 
 def test_a_line_that_a_person_wrote_while_the_pass_ran_wins(workspace, monkeypatch):
     write_memory(workspace, b"", b"- 2026-05-09: the proxy was moved yesterday\n")
-    path, real, met = workspace.home("velma") / "memory.md", runs.apply, []
+    path, real, met = workspace.home("velma") / "memory.md", Runs.apply, []
 
     def slow(*given):
         if not met:
@@ -329,7 +329,7 @@ def test_a_line_that_a_person_wrote_while_the_pass_ran_wins(workspace, monkeypat
             path.write_bytes(path.read_bytes() + b"- 2026-05-10: mine, written yesterday\n")
         return real(*given)
 
-    monkeypatch.setattr(runs, "apply", slow)
+    monkeypatch.setattr(Runs, "apply", slow)
     assert tidy(workspace).run
     assert path.read_bytes() == b"- 2026-05-09: the proxy was moved 2026-05-08\n- 2026-05-10: mine, written yesterday\n"
 

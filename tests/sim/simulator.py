@@ -28,10 +28,11 @@ from fleet.model.line import Carried, Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Policy, fold, is_taken_back
 from fleet.share.remote import Mark, RemoteUnavailable
-from fleet.store import config, runs
+from fleet.store import config
 from fleet.store import workspace as workspaces
 from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.lines import KINDS
+from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 from tests.memory_remote import MemoryServer
 from tests.sim.people import Held, People, held_in
@@ -247,10 +248,11 @@ class Simulation:
         self.ledger.maybe[lesson] += 1
         # FULL: the entry is acknowledged when this returns.
         workspace = self.open(machine)
-        before = runs.ids(workspace)
+        before = {each.id for each in Runs(workspace).listed()}
         logged = learning.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
         if self._acknowledge(machine, lesson):
-            noted = {each: (str(machine.root), lesson, False) for each in runs.ids(workspace) if each not in before}
+            fresh = (each.id for each in Runs(workspace).listed() if each.id not in before)
+            noted = {each: (str(machine.root), lesson, False) for each in fresh}
             self.ledger.logged |= noted
         self.note("logged", logged.id, logged.seen)
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from fleet.model.errors import DiskError, NoError, UsageError
-from fleet.store import runs
 from fleet.store.files import Files
-from fleet.store.runs import Edit, Run
+from fleet.store.runs import Edit, Run, Runs
 from fleet.store.workspace import Workspace
 
 
@@ -41,8 +40,14 @@ def _workspace(root: Path, **more: Any) -> Workspace:
 
 
 def _run(workspace: Workspace, **files: bytes) -> Run:
-    edits = tuple(runs.edit(workspace, f"{stem}.md", after) for stem, after in files.items())
-    return Run(id=runs.name(workspace, "sleep"), kind="sleep", agent="velma", at=workspace.wall(), edits=edits)
+    edits = tuple(Runs(workspace).edit(f"{stem}.md", after) for stem, after in files.items())
+    return Run(id=Runs(workspace).name("sleep"), kind="sleep", agent="velma", at=workspace.wall(), edits=edits)
+
+
+def _applied(workspace: Workspace, **files: bytes) -> Run:
+    run = _run(workspace, **files)
+    assert not Runs(workspace).apply(run)
+    return run
 
 
 def _texts(root: Path) -> dict[str, bytes]:
@@ -53,32 +58,32 @@ def test_a_run_that_is_taken_back_leaves_every_file_byte_for_byte_as_it_was(tmp_
     here = _workspace(tmp_path)
     (tmp_path / "a.md").write_bytes(b"one\r\ntwo \xff\n")
     before = _texts(tmp_path)
-    run = runs.apply(here, _run(here, a=b"one\nthree\n", b=b"new\n")).run
+    run = _applied(here, a=b"one\nthree\n", b=b"new\n")
     assert _texts(tmp_path) == {"a.md": b"one\nthree\n", "b.md": b"new\n"}
-    back = runs.take_back(here, run.id)
+    back = Runs(here).take_back(run.id)
     assert _texts(tmp_path) == before
     assert sorted(back.restored) == ["a.md", "b.md"]
-    assert runs.undone(here) == {run.id: back.run.id}
+    assert Runs(here).undone() == {run.id: back.run.id}
 
 
 def test_a_run_that_was_taken_back_can_be_put_back(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
-    run = runs.apply(here, _run(here, a=b"new\n")).run
-    back = runs.take_back(here, run.id).run
-    runs.take_back(here, back.id)
+    run = _applied(here, a=b"new\n")
+    back = Runs(here).take_back(run.id).run
+    Runs(here).take_back(back.id)
     assert _texts(tmp_path) == {"a.md": b"new\n"}
-    assert runs.undone(here).keys() == {back.id}
+    assert Runs(here).undone().keys() == {back.id}
     with pytest.raises(NoError):
-        runs.take_back(here, back.id)
+        Runs(here).take_back(back.id)
 
 
 def test_what_a_person_wrote_since_stays_when_a_run_is_taken_back(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     (tmp_path / "a.md").write_bytes(b"title\n\nmine\n\nend\n")
-    run = runs.apply(here, _run(here, a=b"title\n\nmine\n\nadded by the run\n\nend\n", b=b"made\n")).run
+    run = _applied(here, a=b"title\n\nmine\n\nadded by the run\n\nend\n", b=b"made\n")
     (tmp_path / "a.md").write_bytes(b"title, mended\n\nmine\n\nadded by the run\n\nend\n")
     (tmp_path / "b.md").write_bytes(b"made\nand mine\n")
-    back = runs.take_back(here, run.id)
+    back = Runs(here).take_back(run.id)
     assert (tmp_path / "a.md").read_bytes() == b"title, mended\n\nmine\n\nend\n"
     assert (tmp_path / "b.md").read_bytes() == b"and mine\n"
     assert "a.md" in back.merged
@@ -88,9 +93,9 @@ def test_a_file_that_changed_since_the_plan_was_made_stops_all_of_it(tmp_path: P
     here = _workspace(tmp_path)
     plan = _run(here, a=b"planned\n", b=b"planned\n")
     (tmp_path / "b.md").write_bytes(b"a person's\n")
-    assert runs.apply(here, plan).stale == ("b.md",)
+    assert Runs(here).apply(plan) == ("b.md",)
     assert _texts(tmp_path) == {"b.md": b"a person's\n"}
-    assert not list(runs.listed(here))
+    assert not Runs(here).listed()
 
 
 def test_a_run_that_is_killed_at_any_write_is_not_begun_or_is_carried_on_with(tmp_path: Path) -> None:
@@ -100,22 +105,22 @@ def test_a_run_that_is_killed_at_any_write_is_not_begun_or_is_carried_on_with(tm
         (root / "a.md").write_bytes(b"old\n")
         plan = _run(here, a=b"new\n", b=b"new\n", c=b"new\n")
         with pytest.raises(DiskError):
-            runs.apply(here, plan)
+            Runs(here).apply(plan)
         after = _workspace(root)
-        carried = runs.recover(after)
+        carried = Runs(after).recover()
         whole = {"a.md": b"new\n", "b.md": b"new\n", "c.md": b"new\n"}
         assert _texts(root) == (whole if writes else {"a.md": b"old\n"})
         assert [run.id for run in carried] == ([plan.id] if writes else [])
-        assert not runs.recover(after)
+        assert not Runs(after).recover()
         shutil.rmtree(root)
 
 
 def test_a_person_who_edits_a_file_between_crash_and_recovery_keeps_the_edit(tmp_path: Path) -> None:
     torn = _workspace(tmp_path, files=_Torn(tmp_path, 2))
     with pytest.raises(DiskError):
-        runs.apply(torn, _run(torn, a=b"new\n", b=b"new\n"))
+        Runs(torn).apply(_run(torn, a=b"new\n", b=b"new\n"))
     (tmp_path / "b.md").write_bytes(b"a person's\n")
-    (carried,) = runs.recover(_workspace(tmp_path))
+    (carried,) = Runs(_workspace(tmp_path)).recover()
     assert _texts(tmp_path) == {"a.md": b"new\n", "b.md": b"a person's\n"}
     assert "b.md" in carried.left
 
@@ -128,39 +133,39 @@ def test_no_run_writes_outside_its_workspace(tmp_path: Path, path: str) -> None:
     (here.root / "link").symlink_to(outside)
     plan = Run(id="sleep-20261122-abcdef", kind="sleep", agent="velma", at=here.wall(), edits=(Edit(path, None, b"x"),))
     with pytest.raises(UsageError):
-        runs.apply(here, plan)
+        Runs(here).apply(plan)
     assert not list(outside.iterdir())
 
 
 def test_a_file_that_a_person_removed_is_not_put_back(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     (tmp_path / "a.md").write_bytes(b"old\n")
-    run = runs.apply(here, _run(here, a=b"new\n")).run
+    run = _applied(here, a=b"new\n")
     (tmp_path / "a.md").unlink()
-    assert "a.md" in runs.take_back(here, run.id).run.left
+    assert "a.md" in Runs(here).take_back(run.id).run.left
     assert _texts(tmp_path) == {}
 
 
 def test_a_beginning_of_a_name_is_enough_when_it_is_the_only_one(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
-    run = runs.apply(here, _run(here, a=b"new\n")).run
-    assert runs.find(here, run.id[:-2]) == run
+    run = _applied(here, a=b"new\n")
+    assert Runs(here).find(run.id[:-2]) == run
     with pytest.raises(NoError):
-        runs.find(here, "nothing-")
+        Runs(here).find("nothing-")
 
 
 def test_a_run_that_cannot_be_read_is_said_and_harms_no_other(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
-    run = runs.apply(here, _run(here, a=b"new\n")).run
+    run = _applied(here, a=b"new\n")
     (tmp_path / ".fleet" / "runs" / "bad-run.json").write_bytes(b"{")
-    assert [each.id for each in runs.listed(here)] == [run.id]
+    assert [each.id for each in Runs(here).listed()] == [run.id]
     assert any("bad-run.json" in each for each in here.warnings)
 
 
 def test_a_line_that_both_changed_is_kept_in_both_wordings_and_none_is_glued_to_another(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     (tmp_path / "a.md").write_bytes(b"old end")
-    run = runs.apply(here, _run(here, a=b"new end\n")).run
+    run = _applied(here, a=b"new end\n")
     (tmp_path / "a.md").write_bytes(b"my end\nmore\n")
-    runs.take_back(here, run.id)
+    Runs(here).take_back(run.id)
     assert (tmp_path / "a.md").read_bytes() == b"old end\nmy end\nmore\n"
