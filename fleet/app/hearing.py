@@ -290,8 +290,9 @@ def _before_a_tool(call: Call, payload: Payload) -> Reply:
             if blocked is not None:
                 from fleet.learn import journal
 
-                call.log(f"a try was blocked: {blocked.command}")
-                note = f"fleet stopped try {blocked.count + 1} of `{blocked.command}`: nothing has changed since"
+                tried = blocked.tried.command
+                call.log(f"a try was blocked: {tried}")
+                note = f"fleet stopped try {blocked.streak.count + 1} of `{tried}`: nothing has changed since"
                 return Reply(blocked=journal.message(blocked), note=note)
     with call.guarded("whether a lesson guards this step is not known"):
         if guarded := _guarded(call, payload):

@@ -116,7 +116,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
     """Return True where more than this module is needed; cheap, and never wrong by saying no."""
     event = payload.event
     if event in ("PreToolUse", "PostToolUse"):
-        return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.jsonl")) or (
+        return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.json")) or (
             is_own(payload.command)
             or Ready(call.root, call.agent).has_rows()
             or Ready(call.root, call.agent).has_guards()

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from fleet.learn import attempts, inputs
-from fleet.learn.attempts import AttemptLog
+from fleet.learn.attempts import AttemptLog, Blocked, Streak
 from fleet.model.errors import NoError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text import markdown, screening
@@ -152,9 +152,6 @@ class _Screened:
         found = ((label, self.line(label.lower(), text)) for label, text in texts.items())
         return [(label, line) for label, line in found if line]
 
-
-if TYPE_CHECKING:
-    from fleet.learn.attempts import Blocked, Event, Streak
 
 WIDTH = 64
 """Columns of a declaration's block."""
@@ -331,33 +328,29 @@ class Journal:
             opened=tuple(dict.fromkeys(streak.family for streak in stuck)),
             secrets=tuple(sorted(screened.secrets)),
         )
-        AttemptLog(self._workspace.root, self._agent).append(
+        AttemptLog(self._workspace.root, self._agent).note_declared(
             {
-                "event": "declared",
                 "id": declared.id,
                 "session": session,
                 "families": list(declared.opened),
                 "code": strategy.code,
                 "name": strategy.name,
                 **texts,
-                "at_ns": self._workspace.world.wall_ms() * 1_000_000,
             },
         )
         return declared
 
-    def record_success(self, mutation: "Event", proof: str) -> None:
+    def record_success(self, mutation: dict[str, Any], proof: str) -> None:
         """Note that a mutation worked: in the log of attempts, and as a line of the journal.
 
         ``proof``: what shows it: a command, or the agent's words.
         """
-        keys = ("id", "session", "code", "name", "failed", "switch", "why", "at_ns")
-        won = {key: mutation.get(key, "") for key in keys} | {"event": "won"}
-        AttemptLog(self._workspace.root, self._agent).append(won)
-        about = f"{won['code']} ({won['name']}) worked on: {_short(won['failed'])}"
+        AttemptLog(self._workspace.root, self._agent).note_won(mutation)
+        about = f"{mutation['code']} ({mutation['name']}) worked on: {_short(mutation['failed'])}"
         shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
         self._append(f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
 
-    def worked(self, session: str, proof: str) -> "Event":
+    def worked(self, session: str, proof: str) -> dict[str, Any]:
         """Record, on the agent's word, that the newest declared mutation worked; return it.
 
         Raises:
@@ -382,11 +375,8 @@ class Journal:
         return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
 
     def as_pattern(self, won: Proposal) -> str:
-        """Return the lesson of a mutation that worked: "When ...
-
-        fails with ..., ...", where the log knows the error.
-        """
-        error = AttemptLog(self._workspace.root, self._agent).error_before(won.id)
+        """Return the lesson of a mutation that worked, with the error that it ended where that is known."""
+        error = AttemptLog(self._workspace.root, self._agent).state().won.get(won.id, {}).get("error", "")
         failed, switch = _short(won.failed), _short(won.switch)
         return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
 
@@ -403,7 +393,7 @@ class Journal:
                 f"{len(found) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
                 "`fleet mutate --proposed` lists them"
             )
-        AttemptLog(self._workspace.root, self._agent).append({"event": "dropped", "id": found[0].id})
+        AttemptLog(self._workspace.root, self._agent).drop(found[0].id)
         return found[0]
 
     def open_attempts(self, session: str = "") -> list[Open]:
@@ -424,12 +414,12 @@ class Journal:
         ]
 
 
-def message(blocked: "Blocked") -> str:
+def message(blocked: Blocked) -> str:
     """Return the text for an agent whose command is stopped: what happened, what it means, and the ways out."""
     rows = [
-        f"fleet: stopped before another try of `{blocked.command}`",
-        f"{blocked.count} failures in a row had the same error, and no file has changed since its last one:",
-        f"    {blocked.said or '(no output)'}",
+        f"fleet: stopped before another try of `{blocked.tried.command}`",
+        f"{blocked.streak.count} failures in a row had the same error, and no file has changed since its last one:",
+        f"    {blocked.streak.said or '(no output)'}",
         "The same again would fail the same way. Nothing is lost, and any other command is free.",
         "Either change something first: an edit opens this command again.",
         "Or declare another strategy, which allows one more try; a `## MUTATION:` block in JOURNAL.md does the same:",
@@ -474,7 +464,7 @@ def find(workspace: Workspace, said: str) -> Strategy:
     )
 
 
-def _stuck(streaks: "list[Streak]", limit: int) -> "list[Streak]":
+def _stuck(streaks: list[Streak], limit: int) -> list[Streak]:
     """Return what a declaration speaks of: closed doors; where there are none, what has failed at all."""
     return [streak for streak in streaks if streak.count >= limit] or streaks
 
@@ -490,7 +480,7 @@ def _block(strategy: Strategy, times: int, failed: str, switch: str, why: str) -
     return "\n".join(rows)
 
 
-def _proposal(event: "Event") -> Proposal:
+def _proposal(event: dict[str, Any]) -> Proposal:
     code, name, failed, switch, why = (
         one_line(redact(for_terminal(str(event.get(key, ""))))) for key in ("code", "name", "failed", "switch", "why")
     )

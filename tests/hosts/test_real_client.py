@@ -259,8 +259,8 @@ def test_the_plugin_alone_does_the_same_and_beside_the_settings_nothing_counts_t
     folder = desk.fleet(tank, "install", "claude-code", "--plugin-dir").strip()
     (tank / "deploy.sh").write_text("echo no route >&2\nexit 1\n")
     desk.session(tank, "deploy", *["sh deploy.sh"] * 2, words=("--allowedTools", "Bash", "--plugin-dir", folder))
-    attempts = (tank / ".fleet" / "attempts" / "tank.jsonl").read_text()
-    assert attempts.count('"failed"') == 2
+    attempts = json.loads((tank / ".fleet" / "attempts" / "tank.json").read_text())
+    assert [each["count"] for each in attempts["streaks"]] == [2]
     desk.fleet(tank, "uninstall", "claude-code")
     desk.fleet(tank, "correct", "--wrong", "w", "--right", "r", "--pattern", "Lions are plain in this project")
     seen = desk.session(tank, "hello", words=("--allowedTools", "Bash", "--plugin-dir", folder))

@@ -318,7 +318,7 @@ def test_no_secret_of_a_declaration_by_hand_gets_into_the_log(workspace):
     fail(workspace, 3)
     by_hand(workspace, SEED_BLOCK.replace("pipeline", "ghp_" + "a1B2" * 9))
     assert stopped(workspace) is None
-    assert "a1B2" not in (workspace.root / ".fleet" / "attempts" / f"{AGENT}.jsonl").read_text()
+    assert "a1B2" not in (workspace.root / ".fleet" / "attempts" / f"{AGENT}.json").read_text()
 
 
 def test_a_declaration_in_one_session_leaves_others_closed(workspace):
@@ -445,7 +445,7 @@ def test_an_agent_can_say_that_it_worked(workspace):
 def test_no_secret_gets_into_the_journal_the_log_or_a_proposal(workspace):
     declared = declare(workspace, texts=(f"a {SECRET}", f"b {SECRET}", f"c {SECRET}"))
     Journal(workspace, AGENT).worked("", "")
-    log = workspace.local / "attempts" / f"{AGENT}.jsonl"
+    log = workspace.local / "attempts" / f"{AGENT}.json"
     assert SECRET not in text_of(declared.path) + log.read_text() + str(Journal(workspace, AGENT).proposals())
     assert declared.secrets
 

@@ -153,7 +153,9 @@ def test_a_mutation_that_worked_is_noticed_and_a_failure_changes_nothing(workspa
     session_start(workspace, "velma")
     AttemptLog(str(workspace.root), "velma").note_failure("s", "ls nowhere", "no such file", 1)
     assert text(workspace)
-    Journal(workspace, "velma").record_success({"event": "declared", "id": "m-0000000000000001", "code": "M1"}, "")
+    Journal(workspace, "velma").record_success(
+        {"id": "m-0000000000000001", "code": "M1", "name": "n", "failed": "f"}, ""
+    )
     assert text(workspace) is None
     assert "worked and is no lesson yet" in session_start(workspace, "velma").text
     assert text(workspace)
