@@ -12,16 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from crdt import clock
 from fleet.model import names
-from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import UNREADABLE, day, edits
 from fleet.store import semantic
-from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
 from fleet.store.query import Passages, Patterns
 from fleet.store.workspace import Workspace
 from fleet.text import similarity
@@ -81,14 +79,14 @@ class Page(NamedTuple):
 
 
 class _Hit(NamedTuple):
-    """One thing found, fit to be shown.
+    """One thing found.
 
     Attributes:
         kind: one of ``KINDS``.
         id: of a pattern or discovery, else "".
-        where: the file it stands in, for a page with its line: ``agents/velma/JOURNAL.md:12``.
+        where: of a page the file and line: ``agents/velma/JOURNAL.md:12``; "" for what has an id.
         text: what it says in short.
-        snippet: the part of it that was asked for, in one line.
+        snippet: the part of it that was asked for, in one line; at first the rest of what it says.
         who: whose it is.
         at: when, a stamp or a heading's date; "" if it is not known.
         seen: how often a pattern was seen.
@@ -103,9 +101,9 @@ class _Hit(NamedTuple):
     snippet: str
     who: str
     at: str
-    seen: int
-    is_gone: bool
-    changed: str
+    seen: int = 1
+    is_gone: bool = False
+    changed: str = ""
 
 
 class Answer(NamedTuple):
@@ -120,18 +118,6 @@ class Answer(NamedTuple):
     hits: tuple[_Hit, ...] = ()
     is_more: bool = False
     is_near: bool = False
-
-
-def _terms(query: str) -> list[_Term]:
-    """Return the words and phrases of a query. A quote that is never closed ends with the query."""
-    found = []
-    for quoted, closed, word in _TERM.findall(_clean(query)[:QUERY_CHARS_MAX]):
-        text = _clean(quoted or word)
-        if _WORD.search(text):
-            text = text.rstrip(_FINAL)  # a full stop behind a word says nothing
-        if text:
-            found.append(_Term(text, bool(closed)))
-    return list(dict.fromkeys(found))[:TERMS_MAX]
 
 
 def search(
@@ -159,30 +145,28 @@ def search(
     kinds = kinds or KINDS
     if unknown := [name for name in kinds if name not in KINDS]:
         raise UsageError(f"there is no kind {unknown[0][:40]!r}; --kind takes {', '.join(KINDS)}")
-    asked = _Asked.of(_terms(query))
-    if not asked.terms:
+    terms = _terms(query)
+    if not terms:
         raise UsageError("there is nothing to look for in that; give a word or a sign that can be seen")
     sources: list[_Source] = []
     if PATTERN in kinds:
         sources.append(_Lessons(workspace, everything=everything, query=query))
     if DISCOVERY in kinds:
         sources.append(_Findings(workspace))
-    sections = _sections(page for page in pages if page.kind in kinds)
+    sections = [(page, each) for page in pages if page.kind in kinds for each in page.sections(_bytes(page.path))]
     with closing(Passages((page.kind, section.head, section.body) for page, section in sections)) as texts:
         sources += [_Pages(workspace, kind, sections, texts) for kind in (CORRECTION, JOURNAL) if kind in kinds]
-        return _answer(sources, asked, limit)
+        return _answer(sources, terms, limit)
 
 
-def _answer(sources: "Sequence[_Source]", asked: "_Asked", limit: int) -> Answer:
+def _answer(sources: "Sequence[_Source]", terms: list[_Term], limit: int) -> Answer:
+    every, some = _expressions(terms)
     count = max(2 * limit, _POOL_MIN)
-    full = [source.matching(asked.all, count) for source in sources]
-    if not any(full):
-        full = [source.holding(asked.parts, count) for source in sources]
-    some = [source.nearest(asked.any, count) for source in sources]
-    if not any(full) and not any(some):
-        some = [source.nearest(asked.bare, count) for source in sources]
-    found = _once(sources, [*_interleaved(full), *_interleaved(some)])
-    hits = tuple(_hit(sources[at].show(key), asked) for at, key in found[:limit])
+    full = [source.matching(every, count) if every else [] for source in sources]
+    near = [source.nearest(some, count) for source in sources]
+    found = _once(sources, [*_interleaved(full), *_interleaved(near)])
+    looked_for = [term.text for term in terms]
+    hits = tuple(_fit(sources[at].show(key), looked_for) for at, key in found[:limit])
     return Answer(hits, len(found) > limit, bool(hits) and not any(full))
 
 
@@ -207,31 +191,41 @@ def _once(sources: "Sequence[_Source]", found: Sequence[_Place]) -> list[_Place]
     return list(kept.values())
 
 
-class _Asked(NamedTuple):
-    """A query as full-text expressions: all of it, any of it, its words without signs; and its parts as typed."""
+# --- what is asked --------------------------------------------------------------------------------------------------
 
-    terms: list[_Term]
-    all: str
-    any: str
-    bare: str
-    parts: list[str]
 
-    @classmethod
-    def of(cls, asked: list[_Term]) -> "_Asked":
-        telling = [term for term in asked if term.is_quoted or not similarity.is_stop(term.text)] or asked
-        each = [expression for term in telling if (expression := _expression(term))]
-        quoted = [expression for term in telling if term.is_quoted and (expression := _expression(term))]
-        either = " OR ".join(
-            filter(None, (_expression(term, is_whole=len(term.text) < _BEGINNING_CHARS_MIN) for term in telling))
-        )
-        bare = [word for term in asked for word in _WORD.findall(term.text) if len(word) >= _WORD_CHARS_MIN]
-        return cls(
-            terms=asked,
-            all=" AND ".join(each),
-            any=" AND ".join([*quoted, f"({either})"] if either else quoted),
-            bare=" OR ".join(chain.from_iterable(similarity.phrases(word) for word in dict.fromkeys(bare))),
-            parts=[term.text for term in telling],
-        )
+def _terms(query: str) -> list[_Term]:
+    """Return the words and phrases of a query. A quote that is never closed ends with the query."""
+    found = []
+    for quoted, closed, word in _TERM.findall(_clean(query)[:QUERY_CHARS_MAX]):
+        text = _clean(quoted or word)
+        if _WORD.search(text):
+            text = text.rstrip(_FINAL)  # a full stop behind a word says nothing
+        if text:
+            found.append(_Term(text, bool(closed)))
+    return list(dict.fromkeys(found))[:TERMS_MAX]
+
+
+def _clean(text: str) -> str:
+    return one_line(strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text)))
+
+
+def _expressions(terms: list[_Term]) -> tuple[str, str]:
+    """Return the full-text expression of what has all terms, and of what has any, or a word of one without its signs.
+
+    What is quoted is wanted in both.
+    """
+    telling = [term for term in terms if term.is_quoted or not similarity.is_stop(term.text)] or terms
+    each = [found for term in telling if (found := _expression(term))]
+    quoted = [found for term in telling if term.is_quoted and (found := _expression(term))]
+    some = [_expression(term, is_whole=len(term.text) < _BEGINNING_CHARS_MIN) for term in telling]
+    signed = [
+        term.text for term in telling if not term.is_quoted and not _WORD.fullmatch(term.text) and " " not in term.text
+    ]
+    words = {word for text in signed for word in _WORD.findall(text) if len(word) >= _WORD_CHARS_MIN}
+    some += [phrase for word in sorted(words) for phrase in similarity.phrases(word)]
+    either = " OR ".join(filter(None, some))
+    return " AND ".join(each), " AND ".join([*quoted, f"({either})"] if either else quoted)
 
 
 def _expression(term: _Term, *, is_whole: bool = False) -> str:
@@ -244,55 +238,28 @@ def _expression(term: _Term, *, is_whole: bool = False) -> str:
     return f"({' AND '.join(found)})"
 
 
-def _clean(text: str) -> str:
-    return one_line(strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text)))
-
-
 # --- where is looked ------------------------------------------------------------------------------------------------
 
 
-class _Shown(NamedTuple):
-    """One thing found, as it is: not screened yet."""
-
-    kind: str
-    id: str
-    where: str
-    head: str
-    body: str
-    who: str
-    at: str
-    seen: int = 1
-    is_gone: bool = False
-    changed: str = ""
-
-
-class _Source:
+class _Source(Protocol):
     """One kind of what can be found. Keys stand for single finds."""
 
-    kind = ""
+    kind: str
 
     def matching(self, expression: str, count: int) -> list[str]:
         """Return the keys of what an expression finds, best first."""
-        raise NotImplementedError
-
-    def holding(self, parts: Sequence[str], count: int) -> list[str]:
-        """Return the keys of what holds all parts, also within words."""
-        raise NotImplementedError
 
     def nearest(self, expression: str, count: int) -> list[str]:
-        """Return the keys of what an expression finds, or of what means much the same, best first."""
-        return self.matching(expression, count)
+        """Return the keys of what an expression finds, "" for nothing, or of what means much the same, best first."""
 
     def lesson(self, key: str) -> str:
         """Return the id of the lesson that a find tells, "" for none."""
-        return key if self.kind == PATTERN else ""
 
-    def show(self, key: str) -> _Shown:
-        """Return a find."""
-        raise NotImplementedError
+    def show(self, key: str) -> _Hit:
+        """Return a find, not screened yet."""
 
 
-class _Lessons(_Source):
+class _Lessons:
     """Lessons of the clan, and the private ones of the agents here; merged records as one."""
 
     kind = PATTERN
@@ -311,8 +278,6 @@ class _Lessons(_Source):
         self._known: dict[str, Pattern] = {}
 
     def matching(self, expression: str, count: int) -> list[str]:
-        if not expression:
-            return []
         ranked: dict[str, float] = {}
         for store in self._stores:
             for each, bm25 in store.matching(expression, count, retired=self._everything):
@@ -320,18 +285,8 @@ class _Lessons(_Source):
                     ranked[found.id] = min(bm25 * (1 + _boost(found)), ranked.get(found.id, 0.0))
         return sorted(ranked, key=lambda each: ranked[each])
 
-    def holding(self, parts: Sequence[str], count: int) -> list[str]:
-        longest, wanted = max(parts, key=len), [part.casefold() for part in parts]
-        found = (
-            pattern
-            for store in self._stores
-            for each in store.holding(longest, count, retired=self._everything)
-            if (pattern := self._pattern(store, each))
-        )
-        return list(dict.fromkeys(each.id for each in found if _holds(" ".join(_said(each)), wanted)))
-
     def nearest(self, expression: str, count: int) -> list[str]:
-        by_words = self.matching(expression, count)
+        by_words = self.matching(expression, count) if expression else []
         by_meaning = [
             found.id
             for each, _ in semantic.nearest(self._workspace, self._query, count, _MEANT_MIN)
@@ -345,31 +300,14 @@ class _Lessons(_Source):
             self._known[found.id] = found
         return found
 
-    def show(self, key: str) -> _Shown:
+    def lesson(self, key: str) -> str:
+        return key
+
+    def show(self, key: str) -> _Hit:
         each = self._known[key]
-        head, body = _said(each)
-        return _Shown(
-            PATTERN,
-            each.id,
-            _file_of(self._workspace, PATTERNS, each.id, each.adds) or self._private_file(each.id),
-            head,
-            body,
-            names.agent_of(each.by),
-            each.at,
-            each.count("seen"),
-            not each.is_present,
-            edits(each, {}),
-        )
-
-    def _private_file(self, each: str) -> str:
-        files = (self._workspace.notes_file(agent) for agent in self._workspace.agents_here())
-        found = next((file for file in files if _has(file, each)), None)
-        return str(found.relative_to(self._workspace.root)) if found else ""
-
-
-def _said(pattern: Pattern) -> tuple[str, str]:
-    title = pattern.value("title")
-    return pattern.text, _PART.join(filter(None, (pattern.correct, title, pattern.category, *pattern.tags)))
+        rest = _PART.join(filter(None, (each.correct, each.value("title"), each.category, *each.tags)))
+        who, seen = names.agent_of(each.by), each.count("seen")
+        return _Hit(PATTERN, key, "", each.text, rest, who, each.at, seen, not each.is_present, edits(each, {}))
 
 
 def _boost(pattern: Pattern) -> float:
@@ -379,55 +317,31 @@ def _boost(pattern: Pattern) -> float:
     return often + (_PUBLISHED_BOOST if pattern.is_published else 0.0)
 
 
-def _holds(text: str, parts: Iterable[str]) -> bool:
-    folded = text.casefold()
-    return all(part in folded for part in parts)
-
-
-class _Findings(_Source):
+class _Findings:
     """Discoveries of the clan."""
 
     kind = DISCOVERY
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+        self._discoveries = workspace.discoveries
 
     def matching(self, expression: str, count: int) -> list[str]:
-        return [each for each, _ in self._workspace.discoveries.matching(expression, count)] if expression else []
+        return [each for each, _ in self._discoveries.matching(expression, count)] if expression else []
 
-    def holding(self, parts: Sequence[str], count: int) -> list[str]:
-        wanted = [part.casefold() for part in parts]
-        found = self._workspace.discoveries.holding(max(parts, key=len), count)
-        return [each for each in found if _holds(" ".join(_told(self._get(each))), wanted)]
+    nearest = matching
 
-    def _get(self, each: str) -> Discovery:
-        return self._workspace.discoveries.get(each) or Discovery(id=each)
+    def lesson(self, key: str) -> str:  # noqa: ARG002 - no discovery tells a lesson
+        return ""
 
-    def show(self, key: str) -> _Shown:
-        each = self._get(key)
-        where = _file_of(self._workspace, DISCOVERIES, key, [each.by])
-        return _Shown(DISCOVERY, key, where, *_told(each), names.agent_of(each.by), each.at)
-
-
-def _told(found: Discovery) -> tuple[str, str]:
-    return found.problem, _PART.join(filter(None, (found.solution, found.context, found.type, *found.tags)))
+    def show(self, key: str) -> _Hit:
+        each = self._discoveries.get(key)
+        if each is None:
+            return _Hit(DISCOVERY, key, "", "", "", "", "")  # it was taken out since it was found
+        rest = _PART.join(filter(None, (each.solution, each.context, each.type, *each.tags)))
+        return _Hit(DISCOVERY, key, "", each.problem, rest, names.agent_of(each.by), each.at)
 
 
-def _file_of(workspace: Workspace, kind: Kind, each: str, writers: Iterable[str]) -> str:
-    """Return the file in which a record stands: a writer's shard, else the edition, "" for none."""
-    shards = (workspace.clan / kind.shard(writer) for writer in sorted(writers) if writer)
-    found = next((file for file in (*shards, workspace.clan / kind.edition) if _has(file, each)), None)
-    return str(found.relative_to(workspace.root)) if found else ""
-
-
-def _has(file: Path, each: str) -> bool:
-    try:
-        return each.encode() in file.read_bytes()
-    except OSError:
-        return False
-
-
-class _Pages(_Source):
+class _Pages:
     """The sections of all pages of one kind."""
 
     def __init__(self, workspace: Workspace, kind: str, sections: list[tuple[Page, Section]], texts: Passages) -> None:
@@ -439,26 +353,16 @@ class _Pages(_Source):
     def matching(self, expression: str, count: int) -> list[str]:
         return [str(number) for number in self._texts.matching(self.kind, expression, count)] if expression else []
 
-    def holding(self, parts: Sequence[str], count: int) -> list[str]:
-        wanted = [part.casefold() for part in parts]
-        return [
-            str(number)
-            for number, (page, section) in enumerate(self._sections)
-            if page.kind == self.kind and _holds(f"{section.head} {section.body}", wanted)
-        ][:count]
+    nearest = matching
 
     def lesson(self, key: str) -> str:
         told = self._sections[int(key)][1].lesson
         return self._workspace.patterns.same_text(told) if told else ""
 
-    def show(self, key: str) -> _Shown:
+    def show(self, key: str) -> _Hit:
         page, section = self._sections[int(key)]
         where = f"{page.path.relative_to(self._workspace.root)}:{section.line}"
-        return _Shown(self.kind, "", where, section.head, section.body, page.agent, section.when)
-
-
-def _sections(pages: Iterable[Page]) -> list[tuple[Page, Section]]:
-    return [(page, section) for page in pages for section in page.sections(_bytes(page.path))]
+        return _Hit(self.kind, "", where, section.head, section.body, page.agent, section.when)
 
 
 def _bytes(path: Path) -> bytes:
@@ -471,23 +375,17 @@ def _bytes(path: Path) -> bytes:
 # --- how it is shown ------------------------------------------------------------------------------------------------
 
 
-def _hit(shown: _Shown, asked: _Asked) -> _Hit:
-    text = readable(shown.head) or UNREADABLE
-    # Screened whole, then cut: half of a secret is not known as one.
-    rest = readable(shown.body)
-    looked_for = [term.text for term in asked.terms]
+def _fit(found: _Hit, looked_for: Sequence[str]) -> _Hit:
+    """Return a find fit to be shown: screened whole, then cut, since half of a secret is not known as one."""
+    text, rest = readable(found.text) or UNREADABLE, readable(found.snippet)
     at, at_rest = _place(text, looked_for), _place(rest, looked_for)
-    return _Hit(
-        kind=shown.kind,
-        id=shown.id,
-        where=readable(shown.where),
+    return found._replace(
+        where=readable(found.where),
         text=text,
         snippet=_snippet(rest, at_rest) if at < 0 <= at_rest else _snippet(text, max(at, 0)),
-        who=readable(shown.who),
-        at=readable(shown.at) if shown.at != clock.ZERO else "",
-        seen=shown.seen,
-        is_gone=shown.is_gone,
-        changed=readable(shown.changed),
+        who=readable(found.who),
+        at=readable(found.at) if found.at != clock.ZERO else "",
+        changed=readable(found.changed),
     )
 
 
@@ -497,38 +395,27 @@ def _snippet(text: str, at: int = 0, chars: int = SNIPPET_CHARS) -> str:
         return text
     start = min(max(at - _BEFORE_HIT_CHARS, 0), len(text) - chars + 1)
     if start:
-        blank = text.find(" ", start, min(start + _BEFORE_HIT_CHARS // 2, at))
-        start = blank + 1 if blank >= 0 else start
+        start = 1 + max(text.find(" ", start, at), start - 1)  # not in the middle of a word
     opening = "…" if start else ""
     if len(text) - start <= chars - len(opening):
         return opening + text[start:]
-    end = start + chars - len(opening) - 1
-    blank = text.rfind(" ", end - _BEFORE_HIT_CHARS // 2, end)
-    return f"{opening}{text[start : blank if blank > start else end].rstrip()}…"
+    return f"{opening}{text[start : start + chars - len(opening) - 1].rstrip()}…"
 
 
 def _place(text: str, looked_for: Iterable[str]) -> int:
     """Return where the first hit stands, -1 if there is none: as it was asked for, else the first of its words."""
-    plain, places = _plain(text)
-    wanted = ["".join(_plain(term)[0]) for term in looked_for]
-    words = [word for term in wanted for word in _WORD.findall(term)]
-    for chosen, edge in ((wanted, r"(?<![^\W_])"), (wanted, ""), (words, "")):
-        found = [at.start() for term in chosen if term and (at := re.search(edge + re.escape(term), plain))]
-        if found:
-            return places[min(found)]
+    plain, wanted = _plain(text), [_plain(term) for term in looked_for]
+    for chosen in (wanted, [word for term in wanted for word in _WORD.findall(term)]):
+        if found := [at for term in chosen if (at := plain.find(term)) >= 0]:
+            return min(found)
     return -1
 
 
-def _plain(text: str) -> tuple[str, list[int]]:
-    """Return a text without case and accents, and where each of its letters stood."""
+def _plain(text: str) -> str:
+    """Return a text without case and accents, letter by letter: each has its place still."""
     if text.isascii():
-        return text.lower(), list(range(len(text)))
-    letters, places = [], []
-    for at, letter in enumerate(text):
-        bare = "".join(c for c in unicodedata.normalize("NFD", letter.casefold()) if not unicodedata.combining(c))
-        letters.append(bare)
-        places += [at] * len(bare)
-    return "".join(letters), places
+        return text.lower()
+    return "".join(unicodedata.normalize("NFD", letter)[0].casefold()[:1] or letter for letter in text)
 
 
 def render(answer: Answer) -> str:
@@ -537,7 +424,7 @@ def render(answer: Answer) -> str:
 
 
 def _rendered(hit: _Hit) -> str:
-    often = f"{hit.seen}x" if hit.kind == "pattern" else ""
+    often = f"{hit.seen}x" if hit.kind == PATTERN else ""
     filed = [hit.kind, often, hit.who, hit.changed, day(hit.at), "retired" if hit.is_gone else ""]
     said = _snippet(hit.text)
     rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, filed))}", f"  {said}"]

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
 
@@ -41,7 +40,6 @@ _USED = (
 SHORT_CHARS_MIN = len("p-000000")
 _AT_ONCE = 500
 _CANDIDATES_MAX = 40
-_LIKE_CHARS_MAX = 5_000  # SQLite refuses patterns of 50,000 bytes
 
 
 def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
@@ -238,14 +236,6 @@ class Patterns(_Table):
         )
         return [(row[0], row[1]) for row in self._rows(asked, expression, retired, count)]
 
-    def holding(self, part: str, count: int, *, retired: bool = False) -> list[str]:
-        """Return the ids of lessons whose text has this part, the newest first."""
-        asked = (
-            "SELECT id FROM pattern WHERE text LIKE ? ESCAPE '\\' AND (listed OR (? AND text != '')) "
-            "ORDER BY last DESC, id LIMIT ?"
-        )
-        return [row[0] for row in self._rows(asked, _like(part), retired, count)]
-
     def _lines(self, asked: str, *values: object) -> list[Line]:
         return self._ingest.ask(lambda it: list(_decoded(it, asked, values)))
 
@@ -271,11 +261,6 @@ class Discoveries(_Table):
         """Return one entry, a retraction or a retracted one, too."""
         found = self._entries("WHERE id = ?", each)
         return found[0] if found else None
-
-    def holding(self, part: str, count: int) -> list[str]:
-        """Return the ids of shown discoveries whose problem has this part, the newest first."""
-        found = (each for each in reversed(self.shown()) if part.casefold() in each.problem.casefold())
-        return [each.id for each in islice(found, count)]
 
     def newest(self, count: int) -> list[Discovery]:
         """Return the newest discoveries of the clan, oldest of them first, as ``tail`` would."""
@@ -360,11 +345,6 @@ def _shortened(connection: Connection, table: Literal["pattern", "discovery"], i
             chars += 1
         found[each] = each[:chars]
     return found
-
-
-def _like(part: str) -> str:
-    escaped = part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped[:_LIKE_CHARS_MAX]}%"
 
 
 def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> Iterator[Line]:
