@@ -16,8 +16,27 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
-BUILDS = tuple(Path(__file__).with_name("data").joinpath("builds.txt").read_text(encoding="utf-8").splitlines())
+_DATA = Path(__file__).with_name("data")
+
+
+def _sections(name: str) -> dict[str, list[str]]:
+    """Return the rows of a data file by section; ``# `` begins a comment."""
+    found: dict[str, list[str]] = {}
+    rows: list[str] = []
+    for row in _DATA.joinpath(name).read_text(encoding="utf-8").splitlines():
+        if row.startswith("[") and row.endswith("]"):
+            rows = found.setdefault(row[1:-1], [])
+        elif row and not row.startswith("# "):
+            rows.append(row)
+    return found
+
+
+_KNOWN = _sections("shell.txt")
+_ERRORS = _sections("errors.txt")
+
+BUILDS = tuple(_KNOWN["builds"])
 """Commands that are builds and tests, unless ``fleet.toml`` says otherwise.
 
 A command is one of them when its words begin like this, after wrappers such as ``sudo`` or ``npx`` are taken off:
@@ -30,89 +49,40 @@ _SHELL_DEPTH_MAX = 3
 _WORD_CHARS_MAX = 60
 
 _MARKS = ";|&<>\n"
-# How many words belong to the wrapper besides its options; those of its options that take a value; and the words that
-# must follow it for it to be one.
-_WRAPPERS: dict[str, tuple[int, tuple[str, ...], tuple[str, ...]]] = {
-    "sudo": (0, ("-u", "-g", "-h", "-p", "-C"), ()),
-    "doas": (0, ("-u",), ()),
-    "env": (0, ("-u", "-C", "-S"), ()),
-    "time": (0, ("-f", "-o"), ()),
-    "timeout": (1, ("-k", "-s", "--kill-after", "--signal"), ()),
-    "gtimeout": (1, ("-k", "-s"), ()),
-    "nice": (0, ("-n",), ()),
-    "ionice": (0, ("-c", "-n"), ()),
-    "nohup": (0, (), ()),
-    "setsid": (0, (), ()),
-    "stdbuf": (0, ("-i", "-o", "-e"), ()),
-    "xvfb-run": (0, ("-n", "-s"), ()),
-    "command": (0, (), ()),
-    "exec": (0, ("-a",), ()),
-    "builtin": (0, (), ()),
-    "npx": (0, ("-p", "--package"), ()),
-    "bunx": (0, (), ()),
-    "uvx": (0, ("--from", "--with", "-p", "--python"), ()),
-    "uv": (0, ("--with", "-p", "--python", "--extra", "--group", "--directory", "--project"), ("run",)),
-    "poetry": (0, ("-C", "--directory"), ("run",)),
-    "pipenv": (0, (), ("run",)),
-    "pdm": (0, ("-p",), ("run",)),
-    "hatch": (0, ("-e",), ("run",)),
-    "rye": (0, (), ("run",)),
-    "conda": (0, ("-n", "-p"), ("run",)),
-    "mamba": (0, ("-n", "-p"), ("run",)),
-    "bundle": (0, (), ("exec",)),
-    "pnpm": (0, (), ("exec",)),
-    "yarn": (0, (), ("exec",)),
-    "direnv": (1, (), ("exec",)),
-    "mise": (0, (), ("exec",)),
-}
-_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
-_PYTHONS = ("python", "python2", "python3", "pypy", "pypy3", "py")
 _GROUPED = "(){}!"
-_KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "fi", "done", "esac"})
-# Programs that do many things: their families have a second word.
-_MANY = frozenset(
-    str.split(
-        "apt apt-get aws az bazel brew bun bundle cargo cmake composer conda deno docker docker-compose dotnet "
-        "gcloud gem gh git go gradle helm just kubectl make meson mix mvn next nox npm pdm pip pipenv playwright "
-        "pnpm podman poetry rails rake ruff rustup swift systemctl terraform tox uv vite yarn zig cypress"
-    )
-)
-_RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
 _RUN_WORDS = frozenset({"run", "run-script"})
-_TAKE_VALUE = frozenset(
-    str.split(
-        "-C -f -j -p -n -w --prefix --cwd --dir --directory --file --filter --workspace --manifest-path --project "
-        "--context --namespace --profile --region --jobs --target-dir --preset --config"
-    )
-)
-_SAME = {"gradlew": "gradle", "mvnw": "mvn", "py.test": "pytest", "gmake": "make", "t": "test", "tst": "test"}
-_SCRIPTS = frozenset({"python", "node", "ruby", "perl", "php", "deno", "bun", "tsx", "ts-node", "Rscript", "lua"})
-
-_SETUP = frozenset(
-    str.split(
-        "cd pushd popd export set unset source . ulimit umask echo printf true : mkdir sleep wait date pwd shopt trap"
-    )
-)
-_LOOK = frozenset(
-    str.split(
-        "cd pushd popd pwd echo printf true false test [ [[ sleep wait date export set unset source . : ls cat "
-        "head tail less more grep egrep fgrep rg ag ack find fd tree wc stat file which type whereis whoami id "
-        "hostname uname env printenv ps top df du free history jq yq sed awk gawk sort uniq cut tr nl od xxd "
-        "hexdump strings column diff cmp comm md5sum sha1sum sha256sum cksum basename dirname realpath readlink "
-        "seq expr bc man help lsof netstat ss fleet pytest unittest mypy pyright flake8 pylint ctest"
-    )
-)
-_GIT_LOOKS = frozenset(
-    str.split(
-        "status log diff show branch blame grep ls-files ls-tree rev-parse rev-list remote describe shortlog "
-        "reflog cat-file config merge-base name-rev"
-    )
-)
-_CHANGING_WORDS = frozenset({"-i", "--in-place", "-delete", "-exec", "-execdir", "-ok", "-fprint", "--fix"})
 _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
-_PLAIN_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+=")
+class _Wrapper(NamedTuple):
+    """What stands around a program: its own words besides options, its options with a value, words that must follow."""
+
+    more: int
+    valued: tuple[str, ...]
+    needed: tuple[str, ...]
+
+
+def _wrappers(rows: Iterable[str]) -> dict[str, _Wrapper]:
+    found = {}
+    for row in rows:
+        head, _, valued = row.partition(":")
+        name, *words = head.split()
+        found[name] = _Wrapper(words.count("+"), tuple(valued.split()), tuple(word for word in words if word != "+"))
+    return found
+
+
+def _words(section: str) -> frozenset[str]:
+    return frozenset(" ".join(_KNOWN[section]).split())
+
+
+_WRAPPERS = _wrappers(_KNOWN["wrappers"])
+_SAME = dict(row.split() for row in _KNOWN["same"])
+_SHELLS, _PYTHONS, _KEYWORDS, _MANY = _words("shells"), _words("pythons"), _words("keywords"), _words("many")
+_SCRIPTS, _RUNNERS, _TAKE_VALUE, _SETUP = _words("scripts"), _words("runners"), _words("take-value"), _words("setup")
+_LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words("changing")
+
+_PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\x7f]|\\[\"\\$`])*+\""
+_SIMPLE = re.compile(rf" *(?:(?!=)(?:{_PLAIN})++(?: ++|$))++")
 
 
 def simple_words(command: str) -> list[str]:
@@ -120,32 +90,7 @@ def simple_words(command: str) -> list[str]:
 
     No pipe, second command, redirection, expansion, pattern, comment or line end; what is not known to be plain is not.
     """
-    words: list[str] = []
-    word: str | None = None
-    quote = ""
-    chars = iter(command)
-    for char in chars:
-        if ord(char) < 32 or char == "\x7f":
-            return []
-        if not quote and char in " '\"":
-            if char == " ":
-                words += [] if word is None else [word]
-                word = None
-            else:
-                quote, word = char, word or ""
-        elif char == quote:
-            quote = ""
-        elif quote == '"' and char == "\\" and (following := next(chars, "")) and following in '"\\$`':
-            word = f"{word}{following}"
-        elif (
-            (quote == '"' and char in "\\$`")
-            or (not quote and char not in _PLAIN_CHARS)
-            or (word is None and char == "=")
-        ):
-            return []
-        else:
-            word = f"{word or ''}{char}"
-    return [] if quote else [*words, *([] if word is None else [word])]
+    return shlex.split(command) if _SIMPLE.fullmatch(command) else []
 
 
 def family(command: str) -> str:
@@ -434,70 +379,15 @@ _LINE_CHARS_MAX = 300
 _LINES_LOOKED_AT = 200
 _LINES_KEPT = 4
 
-_TELLING = (
-    *("error", "exception", "fatal", "fail", "panic", "cannot", "can't", "could not", "couldn't", "not found"),
-    *("no such", "undefined", "unresolved", "unexpected", "denied", "refused", "timed out", "timeout", "unreachable"),
-    *("missing", "invalid", "unknown", "segmentation", "killed", "abort", "expected", "assert", "conflict", "mismatch"),
-    *("unable", "unsupported", "no module", "no rule", "not recognized", "does not exist", "already in use"),
-    *("错误", "失败"),
-)
-_NOISE = re.compile(
-    r"""[-=_*~\#.\s]*                                   # rules and boxes
-    | [-=\s]*short\ test\ summary\ info[-=\s]*
-    | exit\ code:?\ \d+
-    | command\ failed\ with\ exit\ code\ \d+\.?
-    | make(?:\[\d+\])?:\ \*\*\*\ \[.*
-    | npm\ (?:err!|error)\ (?:a\ complete\ log\ of\ this\ run|code\ |errno\ |path\ |command\ |lifecycle).*
-    | error\ command\ failed\.?.*
-    | \s*at\ .{1,200}:\d+:\d+\)?                      # frames of a stack
-    | \s*file\ "[^"]{1,200}",\ line\ \d+.*""",
-    re.IGNORECASE | re.VERBOSE,
-)
-# In this order: a path may hold digits, a time is made of numbers.
+_TELLING = tuple(_ERRORS["telling"])
+_NOISE = re.compile("|".join(_ERRORS["noise"]), re.IGNORECASE)
 _FOLDS = tuple(
-    (re.compile(pattern), instead)
-    for pattern, instead in (
-        (r"\x1b\[[0-9;:?]{0,32}[A-Za-z]", ""),
-        (r"[‘’‚‛`´]", "'"),
-        (r"[“”„«»]", '"'),
-        (r"\b[a-z][a-z0-9+.-]{1,15}://[^\s'\"<>()]{1,250}", "<url>"),
-        (r"(?:(?<=[\s'\"(\[=,:])|^)(?:~|\.{1,2}|[A-Za-z]:)?[/\\][^\s'\":,;()\[\]<>|]{1,250}", "<path>"),
-        (r"(?:(?<=[\s'\"(\[=,])|^)(?:[\w.@+-]{1,100}[/\\]){1,20}[\w.@+-]{1,100}", "<path>"),
-        (r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)?(?:Z|[+-]\d{2}:?\d{2})?", "<time>"),
-        (r"\b\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,9})?\b", "<time>"),
-        (r"\b0x[0-9a-fA-F]{1,64}\b", "<hex>"),
-        (r"\b(?=[0-9a-f-]{0,35}\d)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<hex>"),
-        (r"\b(?=\d{0,63}[a-f])(?=[a-f]{0,63}\d)[0-9a-f]{7,64}\b", "<hex>"),
-        (r"\b\d[\d_,.]{0,40} ?(?:ms|s|sec|secs|seconds?|m|min|mins|minutes?|h|ns|us|µs)\b", "<duration>"),
-        (r"[-+]?\b\d[\d_]{0,40}(?:[.,]\d{1,40}){0,4}(?:[eE][-+]?\d{1,4})?", "<n>"),
-        (r"\s+", " "),
-    )
+    (re.compile(each), instead.strip()) for each, _, instead in (row.rpartition(" =>") for row in _ERRORS["folds"])
 )
-
-
+_BAD, _GOOD, _WEAKLY_BAD = (re.compile("|".join(_ERRORS[each]), re.MULTILINE) for each in ("bad", "good", "weakly-bad"))
 _CODE = re.compile(
     r"\W*(?:\w+ )?(?:exit(?:ed)?|rc|ret|status|code)\w*(?:[ _]?(?:with|code|status))*\W{0,4}(?P<code>\d{1,3})\W*",
     re.IGNORECASE,
-)
-_BAD = re.compile(
-    r"""(?:^|[\s=*\#,(])(?!0\b)\d+\ (?:tests?\ |examples?,\ |spec\ )?(?:failed|failures?|failing|errors?|problems?)\b
-    | ^(?:---\ )?FAIL(?:ED|URE)?\b | \bBUILD\ FAIL(?:ED|URE) | \btest\ result:\ FAILED | ^make(?:\[\d+\])?:\ \*\*\*
-    | ^npm\ (?:ERR!|error) | \bELIFECYCLE\b | ^error(?:\[\w+\])?:\ (?:could\ not\ compile|aborting|test\ failed)
-    | ^error\ Command\ failed | \bCompilation\ failed\b | \bERROR\ task\ failed\b | \bcommand\ not\ found\b
-    | \[(?:build|setup)\ failed\] | ^Found\ [1-9]\d*\ errors?\b""",
-    re.VERBOSE | re.MULTILINE,
-)
-_GOOD = re.compile(
-    r"""(?:^|[\s=*(])(?!0\b)\d+\ (?:tests?\ )?(?:passed|passing)\b | ^ok\s+\S+\s | ^PASS(?:ED)?$ | ^OK\b
-    | \btest\ result:\ ok\b | \bBUILD\ SUCCESS | ^0\ issues\b | \b0\ (?:errors|problems|failed|failures)\b
-    | \bno\ issues\ found\b | ^All\ checks\ passed | ^\s{0,8}Finished\b
-    | \bCompiled\ successfully\b | \bbuilt\ in\ \d""",
-    re.VERBOSE | re.MULTILINE,
-)
-_WEAKLY_BAD = re.compile(
-    r"""^[^\s:]{1,200}:\d+:\d+:[ ] | ^(?:fatal|panic|[A-Za-z]{0,40}(?:Error|Exception)|error(?:\[\w+\])?):[ ]
-    | ^Traceback\ | \berror\ TS\d+:""",
-    re.VERBOSE | re.MULTILINE,
 )
 
 
@@ -554,4 +444,4 @@ def _tells(row: str) -> bool:
 def _folded(line: str) -> str:
     for pattern, instead in _FOLDS:
         line = pattern.sub(instead, line)
-    return line.strip()
+    return " ".join(line.split())
