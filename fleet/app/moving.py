@@ -28,7 +28,7 @@ from fleet.store import config
 from fleet.store import upgrade as converting
 from fleet.store.backup import BackedUp
 from fleet.store.files import Files
-from fleet.store.runs import Field, Runs
+from fleet.store.runs import Runs
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
 from fleet.text import dates
@@ -73,9 +73,7 @@ def import_files(
         counting.reconcile(writer)
         with Runs(workspace).noting(agent, "import") as noted:
             done = importer.import_files(writer, files, progress)
-            noted.told, noted.lessons = f"imported {len(done.stated):,} lessons and findings", done.stated
-            noted.fields = [Field(each, "part", None, part) for each, part, _ in done.told]
-            noted.fields += [Field(each, "seen", seen, None) for each, _, seen in done.told if each in done.stated]
+            done.note(noted)
     return done
 
 

@@ -38,6 +38,7 @@ from fleet.store import config, consent, git, semantic
 from fleet.store.database import Pause
 from fleet.store.git import Author, is_identity
 from fleet.store.lines import DISCOVERIES, KINDS, Entry, Kind, Read, entries, kind_of
+from fleet.store.runs import Runs
 from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace
 
@@ -318,7 +319,9 @@ def _settled(workspace: Workspace) -> list[str]:
 def _take_logs(workspace: Workspace) -> None:
     """Take in what people wrote into the logs here in another form; say what was taken of it, and what was not."""
     for agent in [] if workspace.is_read_only else workspace.agents_here():
-        done = importer.take_log(workspace, agent)
+        with Runs(workspace).noting(agent, "import") as noted:
+            done = importer.take_log(workspace, agent)
+            done.note(noted)
         where = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
         if done.patterns_new:
             number = f"{done.patterns_new:,} lesson{'s' * (done.patterns_new != 1)}"

@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from fleet.app import undoing
-from fleet.app.undoing import Listed, Undone
+from fleet.app.undoing import Undone
 from fleet.cli import output
 from fleet.model.errors import NoError, UsageError
 from fleet.reflect import records
 from fleet.reflect.records import Pass, Record, Records
+from fleet.store.runs import Run
 from fleet.text.screening import one_line
 
 app = output.commands()
@@ -109,51 +110,44 @@ def _undo(
             metavar="[RUN]",
             help="A run's id; none: the last command here.",
             autocompletion=output.completing(
-                lambda workspace, _: [(each.run.id, each.run.told) for each in undoing.listed(workspace)]
+                lambda workspace, _: [(each.id, each.told) for each, _ in undoing.listed(workspace)]
             ),
         ),
     ] = "",
     listing: Annotated[bool, typer.Option("--list", help="List the runs that can be taken back.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --list: all of them.")] = False,
     as_json: output.Json = False,
     directory: output.Directory = "",
 ) -> None:
     """Take back the last command, or any run of fleet's own. What a person wrote since stays; undo it to redo."""
-    if listing and (run or dry_run):
+    if listing and run:
         raise UsageError("--list lists, and takes nothing else; nothing was changed")
     with output.opened(directory) as workspace:
         if listing:
             found = undoing.listed(workspace)
             shown = found if everything else found[:_LISTED]
-            _list_runs(shown, [undoing.about(workspace, each.run) for each in shown], len(found), as_json=as_json)
+            _list_runs(shown, [undoing.about(workspace, each) for each, _ in shown], len(found), as_json=as_json)
             return
-        done = undoing.undo(workspace, run, is_trial=dry_run)
+        done = undoing.undo(workspace, run)
         if as_json:
             output.say_json(output.cleaned(_undone_as_json(done)))
         else:
             output.say("\n".join(output.cleaned(_undone_rows(done))))
-            if not run and (own := undoing.by_itself_since(workspace, done.run)):
-                output.say(f"fleet did more by itself since: `fleet undo {own}` takes that back")
 
 
-def _list_runs(found: list[Listed], about: list[str], total: int, *, as_json: bool) -> None:
+def _list_runs(found: list[tuple[Run, str]], about: list[str], total: int, *, as_json: bool) -> None:
     if as_json:
         rows = [
-            {"id": each.run.id, "kind": each.run.kind, "agent": each.run.agent, "at": each.run.at}
-            | {"told": each.run.told, "about": text, "files": [edit.path for edit in each.run.edits]}
-            | {"undone_by": each.undone_by}
-            for each, text in zip(found, about, strict=True)
+            {"id": each.id, "kind": each.kind, "agent": each.agent, "at": each.at, "told": each.told}
+            | {"about": text, "files": [edit.path for edit in each.edits], "undone_by": undone_by}
+            for (each, undone_by), text in zip(found, about, strict=True)
         ]
         output.say_json({"runs": output.cleaned(rows), "total": total})
         return
-    for each, text in zip(found, about, strict=True):
-        state = f"  (taken back by {each.undone_by})" if each.undone_by else ""
-        said = output.cleaned(": ".join(filter(None, (each.run.told, one_line(text)))))
-        style = "dim" if each.undone_by else ""
-        output.say_row(
-            (f"{each.run.id:<26}  ", style), (f"{output.when(each.run.at)}  ", style), (f"{said}{state}", style)
-        )
+    for (each, undone_by), text in zip(found, about, strict=True):
+        state = f"  (taken back by {undone_by})" if undone_by else ""
+        said = output.cleaned(": ".join(filter(None, (each.told, one_line(text)))))
+        output.say_row((f"{each.id:<26}  {output.when(each.at)}  {said}{state}", "dim" if undone_by else ""))
     if not found:
         output.say("no run is noted here yet")
     elif total > len(found):
@@ -175,12 +169,12 @@ def _undone_as_json(done: Undone) -> dict[str, object]:
 
 def _undone_rows(done: Undone) -> list[str]:
     head = f"{done.run.id}: {done.run.told or done.run.kind}"
-    rows = [f"taken back: {head}" if done.by else f"would be taken back: {head}"]
+    rows = [f"taken back: {head}"]
     rows += [f"  {path} is as it was" for path in done.restored]
     rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in done.merged]
     rows += _some([f"  {each}" for each in done.did])
     rows += _some([f"  left: {each}" for each in done.left])
-    if done.by and not any(each.startswith("d-") for each in done.run.lessons):  # a discovery does not come back
+    if not any(each.startswith("d-") for each in done.run.lessons):  # a discovery does not come back
         rows.append(f"`fleet undo {done.by}` does it again")
     return rows
 

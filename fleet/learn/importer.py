@@ -22,6 +22,7 @@ from fleet.model.line import BadLineError, Line, Refused, check_value, join
 from fleet.model.pattern import fold
 from fleet.store.files import modified_ms
 from fleet.store.lines import DISCOVERIES
+from fleet.store.runs import Field, Noted
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
@@ -88,6 +89,12 @@ class Imported(msgspec.Struct):
     told: list[tuple[str, str, int]] = []
     pieces: list[Piece] = []
     files: dict[str, int] = {}
+
+    def note(self, noted: Noted) -> None:
+        """Note it as a run, which counts and states no more when it is taken back."""
+        noted.told, noted.lessons = f"imported {len(self.stated):,} lessons and findings", self.stated
+        noted.fields = [Field(each, "part", None, part) for each, part, _ in self.told]
+        noted.fields += [Field(each, "seen", seen, None) for each, _, seen in self.told if each in self.stated]
 
 
 class _UnusableError(Exception):

@@ -81,6 +81,15 @@ def test_what_is_not_taken_is_named_with_line_and_reason_and_templates_and_headi
     assert status(w)["unfilled"] == 0, "nobody is asked for the lesson of a list"
 
 
+def test_what_a_sync_took_of_a_log_is_taken_back_by_an_undo_and_stays_so(w):
+    log(w).write_text(PAGE)
+    w.run("w", "sync")
+    assert json.loads(w.run("w", "undo", "--json").stdout)["kind"] == "import"
+    log(w).write_text(PAGE + "\nMore of it.\n")
+    w.run("w", "sync")
+    assert {each["state"] for each in known(w).values()} == {"retired"}
+
+
 def test_a_lesson_of_the_log_that_was_retired_stays_so(w):
     log(w).write_text(PAGE)
     w.run("w", "sync")

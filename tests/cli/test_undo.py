@@ -41,7 +41,7 @@ def files(stage) -> dict[str, bytes]:
     return {each.relative_to(root).as_posix(): each.read_bytes() for each in sorted(found)}
 
 
-def test_the_last_command_is_a_persons_and_what_fleet_did_since_is_named(w):
+def test_the_last_command_is_a_persons_and_no_part_of_what_fleet_did_since(w):
     w.correct("w", LESSON)
     workspace = Workspace(w.folder / "w")
     with Runs(workspace).noting("velma", "correct") as noted:
@@ -52,7 +52,6 @@ def test_the_last_command_is_a_persons_and_what_fleet_did_since_is_named(w):
     workspace.close()
     told = w.run("w", "undo").stdout
     assert "taken back: correct-" in told
-    assert "`fleet undo sleep-1` takes that back" in told
     assert known(w) == {LESSON: "retired"}
 
 
@@ -190,16 +189,6 @@ def test_an_import_is_taken_back_but_not_what_was_known_before_it(w):
     assert "retired" not in states.values()
 
 
-def test_a_dry_run_changes_nothing_and_names_what_would(w):
-    pattern = w.correct("w", LESSON)
-    before = files(w)
-    done = undo(w, "--dry-run")
-    assert done["undone_by"] == ""
-    assert any(pattern in each for each in done["did"])
-    assert files(w) == before
-    assert len(listed(w)) == 1
-
-
 def test_with_nothing_to_take_back_it_says_no(w):
     assert "no command here" in w.run("w", "undo", expect=1).stderr
     assert "no run here is called that" in w.run("w", "undo", "sleep-2026", expect=1).stderr
@@ -249,7 +238,6 @@ def test_one_undo_takes_a_reflection_back_whole_and_the_records_say_so(w):
     before = files(w)
     pattern = w.correct("w", LESSON)
     run = reflect(w.folder / "w", pattern)
-    assert "no command" not in w.run("w", "undo", "--dry-run").stdout
     done = undo(w, run)
     now = files(w)
     now.pop("agents/velma/corrections.md")
@@ -306,7 +294,6 @@ def test_an_import_after_its_undo_says_that_the_lessons_are_retired_and_how_they
     first = json.loads(w.run("w", "import", "--json", "lessons.md").stdout)["retired"][0]
     assert f"fleet restore {first}" in again.stderr
     assert "retired" in {*known(w).values()}
-    assert f"`fleet undo {back}` does the last of it again" in w.run("w", "undo", expect=1).stderr
     undo(w, back)
     assert "retired" not in {*known(w).values()}
     assert "retired since" not in w.run("w", "import", "lessons.md").stderr

@@ -269,7 +269,7 @@ class Simulation:
         if machine.others or machine.is_back:
             return False
         workspace = self.open(machine)
-        gone = {each.run.id: each.undone_by for each in undoing.listed(workspace)}
+        gone = {each.id: by for each, by in undoing.listed(workspace)}
         found = sorted(each for each in gone if self.ledger.logged.get(each, ("",))[0] == str(machine.root))
         if not found:
             return False
