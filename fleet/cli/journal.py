@@ -9,7 +9,6 @@ from fleet.app import searching
 from fleet.app.searching import Answer, Handover, render
 from fleet.cli import output
 from fleet.learn import journal
-from fleet.learn import journal as log
 from fleet.learn.journal import Declared, Journal, Open, Proposal
 from fleet.model.errors import DiskError, UsageError
 from fleet.store.workspace import Workspace
@@ -144,7 +143,7 @@ def _mutate(
 
 
 def _tell_strategies(known: tuple[journal.Strategy, ...], *, as_json: bool) -> None:
-    rows = [{"code": s.code, "name": s.name, "when": s.when, "example": s.example} for s in known]
+    rows = [each._asdict() for each in known]
     text = "\n".join(f"{s.code} {s.name}: {s.when}\n   e.g. {s.example}" for s in known)
     output.tell({"mutations": output.cleaned(rows)}, text, as_json=as_json)
 
@@ -199,9 +198,9 @@ def _journal(
     as_json: output.Json = False,
 ) -> None:
     """Add an entry to the journal of this branch: durable before this returns."""
-    told = log.Entry(title, intent, approach, failed or (), after or (), ok or (), state)
     with output.opened(directory) as workspace:
-        written = Journal(workspace, output.agent_in(workspace, agent, or_guest=True)).write(told)
+        who = output.agent_in(workspace, agent, or_guest=True)
+        written = Journal(workspace, who).write(title, intent, approach, failed or (), after or (), ok or (), state)
         where = written.path.relative_to(workspace.root).as_posix()
         output.tell(
             {"journal": where, "branch": output.cleaned(written.branch)},
@@ -236,21 +235,10 @@ def _as_found(left: Handover, where: str) -> dict[str, object]:
         "journal": where,
         "lines": left.lines,
         "open": {
-            "attempts": [_as_attempt(each) for each in left.attempts],
+            "attempts": [each._asdict() for each in left.attempts],
             "unfilled": left.unfilled,
             "proposals": [each._asdict() for each in left.proposals],
         },
-    }
-
-
-def _as_attempt(each: Open) -> dict[str, object]:
-    return {
-        "session": each.session,
-        "family": each.family,
-        "command": each.command,
-        "error": each.said,
-        "failures": each.times,
-        "closed": each.is_closed,
     }
 
 
@@ -271,5 +259,5 @@ def _as_rows(left: Handover, where: str, log: str) -> list[str]:
 
 
 def _as_row(each: Open) -> str:
-    door = "; the same, unchanged, is stopped: fleet mutate --list" if each.is_closed else ""
-    return f"- `{each.command}` failed, {output.counted(each.times, 'time')} in a row: {each.said}{door}"
+    door = "; the same, unchanged, is stopped: fleet mutate --list" if each.closed else ""
+    return f"- `{each.command}` failed, {output.counted(each.failures, 'time')} in a row: {each.error}{door}"

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet.learn import attempts, inputs
-from fleet.learn.attempts import AttemptLog, Blocked, Streak
+from fleet.learn.attempts import AttemptLog, Blocked
 from fleet.model.errors import NoError, UsageError
+from fleet.store import git
 from fleet.store.workspace import Workspace
 from fleet.text import markdown, screening
 from fleet.text.screening import for_terminal, one_line, redact
@@ -28,23 +29,14 @@ FOLDER = "journals"
 NO_BRANCH = "main"
 HANDOVER_LINES = 50
 BRANCH_CHARS_MAX = 200
-GIT_FILE_BYTES_MAX = 4096
+WIDTH = 64
+"""Columns of a declaration's block."""
+STREAKS_SHOWN_MAX = 20
+WAY_OUT = 'fleet mutate M5 --failed "what does not work" --switch "what you do instead" --why "why it should work"'
 
 _HEADING = re.compile(r"#[ \t]+JOURNAL[ \t]+[—–-]+[ \t]+(?P<branch>.*\S)[ \t]*")
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9._-]+")
-
-
-class Entry(NamedTuple):
-    """One entry as it was told: each of failed, next and ok may repeat."""
-
-    title: str
-    intent: str = ""
-    approach: str = ""
-    failed: Sequence[str] = ()
-    next: Sequence[str] = ()
-    ok: Sequence[str] = ()
-    state: str = ""
+_WORDS_SHOWN_MAX = 160
 
 
 class _Written(NamedTuple):
@@ -65,42 +57,10 @@ def all_of(home: Path) -> list[Path]:
 
 
 def _branch_of(root: Path) -> str:
-    """Return the git branch around a folder, read from git's own files: no process is started.
-
-    A worktree's ``.git`` is a file that says where its ``HEAD`` stands. While a rebase runs it is the branch being
-    rebased. Detached: the short commit. Without a repository, or where it cannot be told: ``main``.
-    """
-    for folder in (root, *root.parents):
-        dot_git = folder / ".git"
-        if dot_git.is_dir():
-            return _branch_in(dot_git)
-        told = _first_line(dot_git)
-        if told.startswith("gitdir:"):
-            return _branch_in(folder / told.removeprefix("gitdir:").strip())
-    return NO_BRANCH
-
-
-def _branch_in(git: Path) -> str:
-    head = _first_line(git / "HEAD")
-    if _COMMIT.fullmatch(head):
-        rebased = (_first_line(git / name / "head-name") for name in ("rebase-merge", "rebase-apply"))
-        head = next((f"ref: {name}" for name in rebased if name.startswith("refs/heads/")), head)
-        if _COMMIT.fullmatch(head):
-            return head[:7]
-    ref = head.removeprefix("ref:").strip()
-    branch = screening.one_line(screening.strip_controls(ref.removeprefix("refs/heads/")))
-    if not head.startswith("ref:") or not branch or branch == ".invalid":  # as a reftable leaves it
-        return NO_BRANCH
-    return markdown.escape(screening.redact(branch[:BRANCH_CHARS_MAX]))
-
-
-def _first_line(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(GIT_FILE_BYTES_MAX)
-    except OSError:
-        return ""
-    return data.decode("utf-8", "replace").split("\n", 1)[0].strip()
+    """Return the git branch around a folder; detached: the short commit; without a repository: ``main``."""
+    said = git.said(root, "symbolic-ref", "--short", "HEAD") or git.said(root, "rev-parse", "--short=7", "HEAD")
+    branch = one_line(screening.strip_controls(said))[:BRANCH_CHARS_MAX]
+    return markdown.escape(redact(branch)) or NO_BRANCH
 
 
 def _slug(branch: str) -> str:
@@ -121,43 +81,6 @@ def _owner(data: bytes) -> str:
 
 def _now(workspace: Workspace) -> str:
     return datetime.fromtimestamp(workspace.world.wall_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-class _Screened:
-    """The border for the fields of one entry: one line each, no secrets, no comment marks.
-
-    Attributes:
-        secrets: the kinds that were taken out so far.
-    """
-
-    def __init__(self) -> None:
-        self.secrets: set[str] = set()
-
-    def line(self, name: str, text: str) -> str:
-        """Return one field, fit to be written.
-
-        Raises:
-            RefusedError: it is too long.
-        """
-        entered = inputs.enter(name, text)
-        self.secrets.update(entered.secrets)
-        return markdown.escape(entered.text)
-
-    def lines(self, name: str, texts: Sequence[str]) -> list[str]:
-        """Return a repeated field, without those that have no words."""
-        return [line for line in (self.line(name, text) for text in texts) if line]
-
-    def labelled(self, **texts: str) -> list[tuple[str, str]]:
-        """Return labels and fields, without those that have no words."""
-        found = ((label, self.line(label.lower(), text)) for label, text in texts.items())
-        return [(label, line) for label, line in found if line]
-
-
-WIDTH = 64
-"""Columns of a declaration's block."""
-STREAKS_SHOWN_MAX = 20
-WAY_OUT = 'fleet mutate M5 --failed "what does not work" --switch "what you do instead" --why "why it should work"'
-_WORDS_SHOWN_MAX = 160
 
 
 class Strategy(NamedTuple):
@@ -211,19 +134,19 @@ class Proposal(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Failures that nothing has ended yet.
+    """Failures in a row that nothing has ended yet, as JSON shows them.
 
     Attributes:
         command: the newest of them.
-        is_closed: whether trying it again unchanged would be stopped.
+        closed: whether trying it again unchanged would be stopped.
     """
 
     session: str
     family: str
     command: str
-    said: str
-    times: int
-    is_closed: bool
+    error: str
+    failures: int
+    closed: bool
 
 
 class Journal:
@@ -231,9 +154,20 @@ class Journal:
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
+        self._home = workspace.home(agent)
         self._agent = agent
+        self._log = AttemptLog(workspace.root, agent)
 
-    def write(self, told: Entry) -> _Written:
+    def write(
+        self,
+        title: str,
+        intent: str = "",
+        approach: str = "",
+        failed: Sequence[str] = (),
+        after: Sequence[str] = (),
+        ok: Sequence[str] = (),
+        state: str = "",
+    ) -> _Written:
         """Add an entry to the journal of the branch, durable before this returns.
 
         Raises:
@@ -241,27 +175,26 @@ class Journal:
             RefusedError: a field is too long.
             DiskError: it did not reach the disk.
         """
-        screened = _Screened()
-        title = screened.line("title", told.title)
-        if not title:
+        secrets = set[str]()
+        named = _entered(secrets, "title", [title])
+        if not named:
             raise UsageError("--title has no words in it; nothing was written. Say what you worked on")
-        failed = [f"❌ Failed: {text}" for text in screened.lines("failed", told.failed)]
-        after = [f"→ {text}" for text in screened.lines("next", told.next)]
+        tried = [f"❌ Failed: {text}" for text in _entered(secrets, "failed", failed)]
+        then = [f"→ {text}" for text in _entered(secrets, "next", after)]
         # As many of both: what was done after each failure. Else no one can say which belongs to which.
-        steps = (
-            [row for pair in zip(failed, after, strict=True) for row in pair]
-            if len(failed) == len(after)
-            else failed + after
-        )
+        is_paired = len(tried) == len(then)
+        steps = [row for pair in zip(tried, then, strict=True) for row in pair] if is_paired else tried + then
+        at = datetime.fromtimestamp(self._workspace.world.wall_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M")
         rows = [
-            f"## {_now(self._workspace)} — {title}",
-            *(f"{label}: {text}" for label, text in screened.labelled(Intent=told.intent, Approach=told.approach)),
+            f"## {at} — {named[0]}",
+            *(f"Intent: {text}" for text in _entered(secrets, "intent", [intent])),
+            *(f"Approach: {text}" for text in _entered(secrets, "approach", [approach])),
             *steps,
-            *(f"✅ {text}" for text in screened.lines("ok", told.ok)),
-            *(f"Current state: {text}" for _, text in screened.labelled(state=told.state)),
+            *(f"✅ {text}" for text in _entered(secrets, "ok", ok)),
+            *(f"Current state: {text}" for text in _entered(secrets, "state", [state])),
         ]
         path, branch = self._append("\n".join(rows))
-        return _Written(path, branch, tuple(sorted(screened.secrets)))
+        return _Written(path, branch, tuple(sorted(secrets)))
 
     def _append(self, block: str, *, is_new: bool = True) -> tuple[Path, str]:
         """Add a screened block to the journal of the branch; return its path and the branch.
@@ -281,11 +214,11 @@ class Journal:
     def of_branch(self) -> tuple[Path, str]:
         """Return the journal of the branch that the workspace is on, whether it is there or not, and the branch."""
         branch = _branch_of(self._workspace.root)
-        first = self._workspace.home(self._agent) / FILE_NAME
+        first = self._home / FILE_NAME
         owner = _owner(self._workspace.files.read(first))
         if owner in ("", branch):
             return first, branch
-        return self._workspace.home(self._agent) / FOLDER / f"{_slug(branch)}.md", branch
+        return self._home / FOLDER / f"{_slug(branch)}.md", branch
 
     def last_lines(self, count: int = HANDOVER_LINES) -> list[str]:
         """Return the end of the journal of the branch, each line fit to leave."""
@@ -307,45 +240,27 @@ class Journal:
             RefusedError: a field is too long.
             DiskError: it did not reach the disk.
         """
-        strategy = find(self._workspace, code)
-        screened = _Screened()
-        texts = {
-            name: screened.line(name, text) for name, text in (("failed", failed), ("switch", switch), ("why", why))
-        }
+        strategy, secrets = find(self._workspace, code), set[str]()
+        given = {"failed": failed, "switch": switch, "why": why}
+        texts = {name: "".join(_entered(secrets, name, [text])) for name, text in given.items()}
         if empty := next((name for name, text in texts.items() if not text), ""):
             raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
-        limit = self._workspace.config.attempts.limit
-        stuck = _stuck(AttemptLog(self._workspace.root, self._agent).state().of(session), limit)
-        times = max((streak.count for streak in stuck), default=0)
-        block = _block(strategy, times, texts["failed"], texts["switch"], texts["why"])
+        failing, limit = self._log.state().of(session), self._workspace.config.attempts.limit
+        # A declaration speaks of closed doors; where there are none, of what has failed at all.
+        stuck = [streak for streak in failing if streak.count >= limit] or failing
+        block = _block(strategy, max((streak.count for streak in stuck), default=0), texts)
         path, _ = self._append(block)
-        declared = Declared(
-            id=f"m-{self._workspace.world.entropy(4).hex()}",
-            strategy=strategy,
-            path=path,
-            block=block,
-            failed=texts["failed"],
-            opened=tuple(dict.fromkeys(streak.family for streak in stuck)),
-            secrets=tuple(sorted(screened.secrets)),
-        )
-        AttemptLog(self._workspace.root, self._agent).note_declared(
-            {
-                "id": declared.id,
-                "session": session,
-                "families": list(declared.opened),
-                "code": strategy.code,
-                "name": strategy.name,
-                **texts,
-            },
-        )
-        return declared
+        id_, opened = f"m-{self._workspace.world.entropy(4).hex()}", list(dict.fromkeys(each.family for each in stuck))
+        about = {"id": id_, "session": session, "families": opened, "code": strategy.code, "name": strategy.name}
+        self._log.note_declared({**about, **texts})
+        return Declared(id_, strategy, path, block, texts["failed"], tuple(opened), tuple(sorted(secrets)))
 
     def record_success(self, mutation: dict[str, Any], proof: str) -> None:
         """Note that a mutation worked: in the log of attempts, and as a line of the journal.
 
         ``proof``: what shows it: a command, or the agent's words.
         """
-        AttemptLog(self._workspace.root, self._agent).note_won(mutation)
+        self._log.note_won(mutation)
         about = f"{mutation['code']} ({mutation['name']}) worked on: {_short(mutation['failed'])}"
         shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
         self._append(f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
@@ -356,27 +271,24 @@ class Journal:
         Raises:
             NoError: none is waiting.
         """
-        waiting = [
-            event
-            for event in AttemptLog(self._workspace.root, self._agent).state().declared.values()
-            if not session or event.get("session") in ("", session)
-        ]
+        declared = self._log.state().declared.values()
+        waiting = [each for each in declared if not session or each["session"] in ("", session)]
         if not waiting:
             raise NoError("no declared mutation waits for its success; nothing was written")
-        self.record_success(waiting[-1], _Screened().line("ok", proof))
+        self.record_success(waiting[-1], "".join(_entered(set(), "ok", [proof])))
         return waiting[-1]
 
     def proposals(self) -> list[Proposal]:
         """Return the mutations that worked and are no pattern yet, oldest first, each with a ready command."""
-        won = AttemptLog(self._workspace.root, self._agent).state().won
+        won = self._log.state().won
         if not won:
             return []
-        logged = self._workspace.files.read(self._workspace.home(self._agent) / "corrections.md")
+        logged = self._workspace.files.read(self._home / "corrections.md")
         return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
 
     def as_pattern(self, won: Proposal) -> str:
         """Return the lesson of a mutation that worked, with the error that it ended where that is known."""
-        error = AttemptLog(self._workspace.root, self._agent).state().won.get(won.id, {}).get("error", "")
+        error = self._log.state().won.get(won.id, {}).get("error", "")
         failed, switch = _short(won.failed), _short(won.switch)
         return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
 
@@ -393,25 +305,38 @@ class Journal:
                 f"{len(found) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
                 "`fleet mutate --proposed` lists them"
             )
-        AttemptLog(self._workspace.root, self._agent).drop(found[0].id)
+        self._log.drop(found[0].id)
         return found[0]
 
     def open_attempts(self, session: str = "") -> list[Open]:
         """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
         settings = self._workspace.config.attempts
-        found = AttemptLog(self._workspace.root, self._agent).state().of(session)
-        found.sort(key=lambda streak: streak.last.at_ns, reverse=True)
+        limit = 10**9 if settings.off else settings.limit
+        found = sorted(self._log.state().of(session), key=lambda streak: streak.last.at_ns, reverse=True)
         return [
             Open(
-                streak.session,
-                streak.family,
-                streak.last.command,
-                streak.said,
-                streak.count,
-                streak.count >= settings.limit and not streak.is_open and not settings.off,
+                each.session,
+                each.family,
+                each.last.command,
+                each.said,
+                each.count,
+                each.count >= limit and not each.is_open,
             )
-            for streak in found[:STREAKS_SHOWN_MAX]
+            for each in found[:STREAKS_SHOWN_MAX]
         ]
+
+
+def _entered(secrets: set[str], name: str, texts: Sequence[str]) -> list[str]:
+    """Return fields as they may be written, one line each, without those that have no words.
+
+    ``secrets``: takes in the kinds that were taken out.
+
+    Raises:
+        RefusedError: one is too long.
+    """
+    found = [inputs.enter(name, text) for text in texts]
+    secrets.update(kind for each in found for kind in each.secrets)
+    return [text for each in found if (text := markdown.escape(each.text))]
 
 
 def message(blocked: Blocked) -> str:
@@ -464,19 +389,12 @@ def find(workspace: Workspace, said: str) -> Strategy:
     )
 
 
-def _stuck(streaks: list[Streak], limit: int) -> list[Streak]:
-    """Return what a declaration speaks of: closed doors; where there are none, what has failed at all."""
-    return [streak for streak in streaks if streak.count >= limit] or streaks
-
-
-def _block(strategy: Strategy, times: int, failed: str, switch: str, why: str) -> str:
+def _block(strategy: Strategy, times: int, texts: Mapping[str, str]) -> str:
     rows = [f"## MUTATION: {strategy.code} ({strategy.name})"]
     often = f"{times}x " if times else ""  # what nobody counted is not said to have been
-    for label, text in ((f"Failed {often}on: ", failed), ("Switching to: ", switch), ("Rationale: ", why)):
-        indent = " " * len(label)
-        rows += textwrap.wrap(
-            label + text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
+    for label, name in ((f"Failed {often}on: ", "failed"), ("Switching to: ", "switch"), ("Rationale: ", "why")):
+        said, indent = f"{label}{texts[name]}", " " * len(label)
+        rows += textwrap.wrap(said, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return "\n".join(rows)
 
 

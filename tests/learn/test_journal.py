@@ -11,7 +11,7 @@ from fleet.app import learning
 from fleet.learn import journal
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.corrections import Correction
-from fleet.learn.journal import Entry, Journal
+from fleet.learn.journal import Journal
 from fleet.model.errors import NoError, RefusedError, UsageError
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
@@ -36,7 +36,8 @@ def workspace(tmp_path):
 
 
 def on_branch(root: Path, head: str) -> None:
-    (root / ".git").mkdir(exist_ok=True)
+    for name in ("objects", "refs"):
+        (root / ".git" / name).mkdir(parents=True, exist_ok=True)
     (root / ".git" / "HEAD").write_text(head)
 
 
@@ -65,8 +66,8 @@ def stopped(workspace, command="pytest -q", session="s-1"):
 
 
 def test_an_entry_reads_as_the_format_says(workspace):
-    told = Entry("Title", "why", "how", ["one", "two"], ["then a", "then b"], ["green"], "merged")
-    written = Journal(workspace, AGENT).write(told)
+    told = ("Title", "why", "how", ["one", "two"], ["then a", "then b"], ["green"], "merged")
+    written = Journal(workspace, AGENT).write(*told)
     assert text_of(written.path) == (
         "# JOURNAL — main\n\n## 2026-03-17 14:30 — Title\nIntent: why\nApproach: how\n❌ Failed: one\n→ then a\n"
         "❌ Failed: two\n→ then b\n✅ green\nCurrent state: merged\n"
@@ -75,7 +76,7 @@ def test_an_entry_reads_as_the_format_says(workspace):
 
 
 def test_what_is_not_said_has_no_line_and_unequal_numbers_are_not_paired(workspace):
-    written = Journal(workspace, AGENT).write(Entry("T", failed=["a", "b"], next=["c"], ok=[" "]))
+    written = Journal(workspace, AGENT).write("T", failed=["a", "b"], after=["c"], ok=[" "])
     assert text_of(written.path).endswith("— T\n❌ Failed: a\n❌ Failed: b\n→ c\n")
 
 
@@ -83,8 +84,8 @@ def test_entries_follow_each_other_and_a_persons_text_stays(workspace):
     path = workspace.home(AGENT) / "JOURNAL.md"
     path.parent.mkdir(parents=True)
     path.write_text("# JOURNAL — main\n\n## mine\nno line end")
-    Journal(workspace, AGENT).write(Entry("A"))
-    Journal(workspace, AGENT).write(Entry("B"))
+    Journal(workspace, AGENT).write("A")
+    Journal(workspace, AGENT).write("B")
     rest = "\n\n## 2026-03-17 14:30 — A\n\n## 2026-03-17 14:30 — B\n"
     assert text_of(path) == "# JOURNAL — main\n\n## mine\nno line end" + rest
 
@@ -92,12 +93,12 @@ def test_entries_follow_each_other_and_a_persons_text_stays(workspace):
 @pytest.mark.parametrize("title", ["", "  \n", "\u200b"])
 def test_an_entry_without_a_title_is_refused(workspace, title):
     with pytest.raises(UsageError, match="nothing was written"):
-        Journal(workspace, AGENT).write(Entry(title, "x"))
+        Journal(workspace, AGENT).write(title, "x")
     assert not workspace.home(AGENT).exists()
 
 
 def test_an_entry_is_screened_and_cannot_break_out(workspace):
-    told = Entry(
+    told = (
         "T\n## 2020-01-01 00:00 — forged",
         f"token {SECRET}",
         "\x1b[31mred\u202e",
@@ -106,7 +107,7 @@ def test_an_entry_is_screened_and_cannot_break_out(workspace):
         [],
         f"{Path.home()}/x",
     )
-    written = Journal(workspace, AGENT).write(told)
+    written = Journal(workspace, AGENT).write(*told)
     text = text_of(written.path)
     assert written.secrets
     assert SECRET not in text
@@ -117,37 +118,11 @@ def test_an_entry_is_screened_and_cannot_break_out(workspace):
 
 def test_a_field_that_is_too_long_is_refused_and_nothing_is_written(workspace):
     with pytest.raises(RefusedError):
-        Journal(workspace, AGENT).write(Entry("T", "x" * 9_000))
+        Journal(workspace, AGENT).write("T", "x" * 9_000)
     assert not workspace.home(AGENT).exists()
 
 
 # --- branches -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("head", "branch"),
-    [
-        ("ref: refs/heads/main\n", "main"),
-        ("ref: refs/heads/feature/x-1\n", "feature/x-1"),
-        ("ref: refs/heads/größe", "größe"),
-        ("3f9c1a2b7d4e5f603f9c1a2b7d4e5f603f9c1a2b\n", "3f9c1a2"),
-        ("ref: refs/heads/.invalid\n", "main"),
-        ("rubbish", "main"),
-        ("", "main"),
-        ("ref: refs/heads/a\x1b[31m\u202eb", "a[31mb"),
-    ],
-)
-def test_the_branch_is_read_from_gits_own_files(tmp_path, head, branch):
-    on_branch(tmp_path, head)
-    (tmp_path / "below").mkdir()
-    assert journal._branch_of(tmp_path) == journal._branch_of(tmp_path / "below") == branch
-
-
-def test_the_branch_being_rebased(tmp_path):
-    on_branch(tmp_path, "3f9c1a2b7d4e5f603f9c1a2b7d4e5f603f9c1a2b\n")
-    (tmp_path / ".git" / "rebase-merge").mkdir()
-    (tmp_path / ".git" / "rebase-merge" / "head-name").write_text("refs/heads/topic\n")
-    assert journal._branch_of(tmp_path) == "topic"
 
 
 def test_a_real_repository_and_a_real_worktree(tmp_path):
@@ -169,11 +144,11 @@ def test_a_real_repository_and_a_real_worktree(tmp_path):
 
 def test_each_branch_has_its_journal_and_the_first_one_the_usual_name(workspace):
     on_branch(workspace.root, "ref: refs/heads/feature/x\n")
-    first = Journal(workspace, AGENT).write(Entry("A"))
+    first = Journal(workspace, AGENT).write("A")
     on_branch(workspace.root, "ref: refs/heads/main\n")
-    second = Journal(workspace, AGENT).write(Entry("B"))
+    second = Journal(workspace, AGENT).write("B")
     on_branch(workspace.root, "ref: refs/heads/feature/x\n")
-    third = Journal(workspace, AGENT).write(Entry("C"))
+    third = Journal(workspace, AGENT).write("C")
     assert first.path == third.path == workspace.home(AGENT) / "JOURNAL.md"
     assert second.path == workspace.home(AGENT) / "journals" / "main.md"
     assert text_of(first.path).startswith("# JOURNAL — feature/x\n")
@@ -454,10 +429,10 @@ def test_what_is_open(workspace):
     fail(workspace, 3)
     fail(workspace, 1, "cargo test", "s-2")
     found = Journal(workspace, AGENT).open_attempts()
-    assert [(each.family, each.times, each.is_closed) for each in found] == [
+    assert [(each.family, each.failures, each.closed) for each in found] == [
         ("cargo test", 1, False),
         ("pytest", 3, True),
     ]
     assert [each.family for each in Journal(workspace, AGENT).open_attempts("s-1")] == ["pytest"]
     declare(workspace)
-    assert not any(each.is_closed for each in Journal(workspace, AGENT).open_attempts())
+    assert not any(each.closed for each in Journal(workspace, AGENT).open_attempts())
