@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,7 +27,6 @@ from fleet.reflect.reflectors import Answer
 from fleet.share import notices
 from fleet.share.notices import Notice
 from fleet.store import config, consent
-from fleet.store.doctor import Finding
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
@@ -166,17 +165,17 @@ def _consented(workspace: Workspace, reflector: str) -> str:
     return reflector
 
 
-def findings(workspace: Workspace, agent: str) -> Iterator[Finding]:
-    """Yield what ``fleet doctor`` tells of reflection: who is asked, what was spent today, what came to nothing."""
+def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
+    """Yield what ``fleet doctor`` tells of reflection: a level, what was found, what it means and what to do."""
     allowed, named = limits(workspace), unagreed(workspace)
     spent = records.spent(workspace, workspace.wall()[:10])
     told = f"by {chosen(workspace)}; today ${spent:.2f} of ${allowed.daily_usd:g}"
     if allowed.is_off:
-        yield Finding("reflection", "note", "turned off", "no session is reflected on by itself")
+        yield "note", "turned off", "no session is reflected on by itself"
         return
     if named:
         do = "`fleet reflect --agree` says yes on this machine"
-        yield Finding("reflection", "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do)
+        yield "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do
         return
     agent = agent or workspace.replicas().default_agent
     lines = Records(workspace, agent).read() if agent else []
@@ -184,10 +183,10 @@ def findings(workspace: Workspace, agent: str) -> Iterator[Finding]:
     if banned:
         do = "`fleet records` shows them; the words are [reflect] banned in fleet.toml"
         many = f"{banned:,} reflection{'s' if banned > 1 else ''} had a banned word"
-        yield Finding("reflection", "note", f"{told}; {many}", "all of each was rejected", do)
+        yield "note", f"{told}; {many}", "all of each was rejected", do
         return
     waits = len(Records(workspace, agent).deferred()) if agent else 0
-    yield Finding("reflection", "ok", f"{told}{f'; {waits:,} deferred to a later day' if waits else ''}")
+    yield "ok", f"{told}{f'; {waits:,} deferred to a later day' if waits else ''}"
 
 
 # --- one session ------------------------------------------------------------------------------------------------------

@@ -1,28 +1,19 @@
 """Setting up: a workspace made or joined, its files kept out of a project's git, and the hooks of agent hosts."""
 
 import os
-import subprocess
-import time
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path, PurePosixPath
-from shutil import which
 from typing import NamedTuple
 
 from fleet.app import sharing
-from fleet.hosts import local
-from fleet.hosts.install import callers
-from fleet.hosts.local import LocalFolder
-from fleet.hosts.payloads import CLAUDE_CODE, CONTEXT_CHARS_MAX
 from fleet.learn import discoveries, restore
 from fleet.model import names
-from fleet.model.errors import FleetError, UsageError
+from fleet.model.errors import UsageError
 from fleet.share.git import check_branch, check_remote, without_login
 from fleet.store import config, git, homes, replica
 from fleet.store.config import Setting
-from fleet.store.doctor import Finding
 from fleet.store.files import Files
 from fleet.store.runs import Runs
 from fleet.store.tree import FORMAT, FORMAT_TEXT
@@ -38,10 +29,6 @@ _CLAN_IGNORES = (
 )
 
 _GIT_S = 20.0
-CLIENT = "claude"
-TWICE_DAYS = 7
-_CLIENT_S = 10.0
-_DAY_MS = 86_400_000
 
 
 class Founded(NamedTuple):
@@ -236,90 +223,8 @@ def own_ignores(workspace: Workspace) -> tuple[str, ...]:
     return (*(f"/{workspace.place}/*/{name}" for name in (*_AGENT_FILES, "journals/*.md")), *_CLAN_IGNORES)
 
 
-def hidden_folders(root: Path) -> list[str]:
-    """Return the whole folders that an earlier fleet put into ``.gitignore``: a project's own files may lie there."""
-    known, folders = config.ignored_lines(root), (f"/{homes.DEFAULT}/", "/clan-learnings/")
-    return [line for line in folders if line in known] if config.IGNORED_NOTE in known else []
-
-
 def tracked(workspace: Workspace) -> list[str]:
     """Return which files that fleet wrote the project's git tracks, ``clan-learnings/`` apart: that may be meant."""
     listed = git.said(workspace.root, "ls-files", "-z", "--", ".fleet", workspace.place, wait_s=_GIT_S).split("\0")
     ours = {workspace.own_path(agent, name) for agent in workspace.agents_here() for name in _AGENT_FILES}
     return [path for path in listed if path.startswith(".fleet/") or path in ours]
-
-
-# --- agent hosts ---------------------------------------------------------------------------------------------------
-
-
-def findings(workspace: Workspace, agent: str, context: Callable[[str], str]) -> Iterator[Finding]:
-    """Yield what ``fleet doctor`` tells about agent hosts: the client, its hooks, when they fired, what they show."""
-    yield _client()
-    yield _hooks(workspace)
-    yield _fired(workspace)
-    yield _context(agent or workspace.replicas().default_agent, context)
-
-
-def _client() -> Finding:
-    path = which(CLIENT)
-    if path is None:
-        return Finding("client", "note", "Claude Code is not on the PATH", "nothing, where another host is used")
-    try:
-        done = subprocess.run(
-            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_CLIENT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as why:
-        return Finding("client", "note", f"Claude Code does not tell its version ({type(why).__name__})")
-    told = done.stdout.decode("utf-8", "replace").strip().split("\n")[0][:80]
-    return Finding("client", "ok", f"Claude Code {told or 'of no version'}")
-
-
-def _hooks(workspace: Workspace) -> Finding:
-    try:
-        where, missing = callers(workspace.root)
-    except (FleetError, OSError) as why:
-        return Finding("hooks", "warning", str(why), "whether fleet is called is not known", "mend that file")
-    if not where:
-        do = f"`fleet install {CLAUDE_CODE}` sets them up"
-        return Finding("hooks", "note", "no settings call fleet", "nothing runs by itself in Claude Code", do)
-    if missing:
-        what = f"the settings call fleet, but not for {', '.join(sorted(missing))}"
-        return Finding("hooks", "warning", what, "a part of the loop does not run", f"`fleet install {CLAUDE_CODE}`")
-    twice_ms = LocalFolder(str(workspace.root)).marked_ms(local.TWICE)
-    is_twice = twice_ms > 0 and workspace.world.wall_ms() - twice_ms < TWICE_DAYS * _DAY_MS
-    if len(where) > 1 or is_twice:
-        # A plugin that was named on the command line stands in no settings: that it called is all there is to see.
-        told = f", and twice for one start on {_day(twice_ms)}" if is_twice else ""
-        means = "every call takes twice the time; nothing is shown or counted twice"
-        do = (
-            f"keep one: `fleet uninstall {CLAUDE_CODE}` takes the settings' part out, /plugin or --plugin-dir the other"
-        )
-        return Finding("hooks", "note", f"called by {' and '.join(where)}{told}", means, do)
-    if which("fleet") is None:
-        do = "`uv tool install` or pipx puts it there"
-        return Finding("hooks", "warning", "the settings call fleet, and it is not on the PATH", "hooks do nothing", do)
-    return Finding("hooks", "ok", f"called by {where[0]}")
-
-
-def _fired(workspace: Workspace) -> Finding:
-    marks = LocalFolder(str(workspace.root)).fired()
-    if not marks:
-        return Finding("fired", "note", "no hook has fired here yet")
-    newest = max(marks, key=lambda name: marks[name])
-    at = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(marks[newest] / 1000))
-    return Finding("fired", "ok", f"last {newest}, {at}; what went wrong stands in .fleet/log")
-
-
-def _day(at_ms: int) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(at_ms / 1000))
-
-
-def _context(agent: str, context: Callable[[str], str]) -> Finding:
-    if not agent:
-        return Finding("context", "note", "no agent is named here yet", "", "`fleet init --agent NAME`")
-    size = len(context(agent))
-    what = f"{agent} starts a session with {size:,} characters"
-    if size > CONTEXT_CHARS_MAX:
-        means = f"hosts cut at 10,000; the hook sends {CONTEXT_CHARS_MAX:,} of them"
-        return Finding("context", "warning", what, means, "lower start_chars in fleet.toml")
-    return Finding("context", "ok", what)

@@ -1,19 +1,16 @@
-"""How a workspace stands: ``fleet status``, ``fleet doctor``, and ``fleet`` alone.
+"""How a workspace stands: ``fleet status``, and ``fleet`` alone.
 
 The last waits for nothing slow: pairs of a large clan's lessons are those of the last comparison, and who is online is
 what the sidecar wrote down last.
 """
 
 import json
-import platform
-import re
 import time
 from collections.abc import Iterator
-from shutil import which
 from typing import Any
 
 from crdt import clock
-from fleet.app import finding, reflecting, reviewing, searching, session_end, setup, sharing, starting
+from fleet.app import finding, reflecting, reviewing, sharing, starting
 from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
 from fleet.learn import importer
@@ -26,16 +23,10 @@ from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.promotion import AgentMemory
 from fleet.share import outgoing, policy
-from fleet.share.git import redact_url
-from fleet.store import config, doctor, git, trust
-from fleet.store.doctor import Finding
+from fleet.store import trust
 from fleet.store.ingest import clan_sources
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import readable
-
-GIT_WANTED = (2, 36)
-"""From here on git knows ``core.fsync``: after a power cut its objects are whole."""
-
 
 # --- the workspace --------------------------------------------------------------------------------------------------
 
@@ -94,184 +85,6 @@ def _replicas(workspace: Workspace) -> list[dict[str, str]]:
         {"replica": name, "last": stamp, "where": "here" if name in here else "elsewhere"}
         for name, stamp in sorted(newest.items())
     ]
-
-
-# --- the doctor -----------------------------------------------------------------------------------------------------
-
-
-def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool = False) -> list[Finding]:
-    """Return everything that was found. A check that cannot be made is a finding, too.
-
-    The agent's session start is measured, the default agent's for "". To fix mends what can be mended without losing
-    anything; online the remote is asked, too.
-    """
-    found = [*_python(), *_git(workspace), *_made(doctor.databases(workspace, fix=fix))]
-    if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):
-        return found  # any question to a damaged database makes it anew, and looking mends nothing
-    for check in (
-        *doctor.checks(workspace, fix=fix),
-        _ignores(workspace, fix=fix),
-        _log(workspace),
-        _kept_back(workspace),
-        _embedding(workspace),
-        setup.findings(workspace, agent, lambda each: starting.session_start(workspace, each).text),
-        session_end.findings(workspace, agent),
-    ):
-        found += _made(check)
-    if online:
-        found += _online(workspace)
-    return found
-
-
-def _made(check: Iterator[Finding]) -> list[Finding]:
-    """Make one check. What it found before it failed stays."""
-    found = []
-    try:
-        for each in check:
-            found.append(each)  # noqa: PERF402
-    except (FleetError, OSError) as why:
-        found.append(
-            Finding(
-                "checkup",
-                "error",
-                f"one check could not be made: {why}",
-                "what it would have found is not known",
-                "mend the findings above first, then run `fleet doctor` again",
-            )
-        )
-    return found
-
-
-def _python() -> Iterator[Finding]:
-    yield Finding("python", "ok", f"Python {platform.python_version()}")
-
-
-def _git(workspace: Workspace) -> Iterator[Finding]:
-    if which("git") is None:
-        needed = bool(workspace.config.share.remote)
-        yield Finding(
-            "git",
-            "error" if needed else "note",
-            "git is not installed, or not on the PATH",
-            "logging and reading work; nothing can be shared",
-            "install git",
-        )
-        return
-    said = git.said(workspace.root, "--version", wait_s=20.0)
-    version = tuple(map(int, re.findall(r"\d+", said)[:2]))
-    if version < GIT_WANTED:
-        yield Finding(
-            "git",
-            "note",
-            f"{said} is older than {'.'.join(map(str, GIT_WANTED))}",
-            "after a power cut the local copy of the remote may have to be fetched anew; fleet does that by itself",
-            "a newer git makes it rarer",
-        )
-    else:
-        yield Finding("git", "ok", said)
-
-
-def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
-    if not git.said(workspace.root, "rev-parse", "--show-toplevel", wait_s=20.0):
-        return
-    tracked = setup.tracked(workspace)
-    if local := [path for path in tracked if path.startswith(".fleet/")]:
-        yield Finding(
-            "ignore",
-            "warning",
-            f"git tracks {', '.join(local[:3])}",
-            "this machine's own state would travel with the project",
-            f"`git rm --cached -- {' '.join(local[:3])}` takes it out of the next commit; the file itself stays here",
-        )
-    has_scratchpad = any((workspace.root / name).exists() for name in (".agents.local.md", ".agents"))
-    wanted = config.IGNORED_LOCAL if has_scratchpad else config.IGNORED_LOCAL[:1]
-    if missing := config.not_ignored(workspace.root, wanted):
-        if fix:
-            config.ignore(workspace.files, wanted)
-        yield Finding(
-            "ignore",
-            "warning",
-            f".gitignore lacks {', '.join(missing)}",
-            "`git add .` would take this machine's own state along",
-            "`fleet doctor --fix` adds it",
-            fix,
-        )
-    if own := [path for path in tracked if not path.startswith(".fleet/")]:
-        yield Finding(
-            "ignore",
-            "note",
-            f"git tracks {', '.join(own[:3])}{f' and {len(own) - 3} more' if len(own) > 3 else ''}, written by fleet",
-            "whoever can read the project can read what went wrong here",
-            "nothing, if that is meant; these files alone, and not their folder, are fleet's",
-        )
-    if hidden := setup.hidden_folders(workspace.root):
-        yield Finding(
-            "ignore",
-            "note",
-            f".gitignore hides all of {' and '.join(hidden)}, as an earlier fleet wanted it",
-            "files of the project's own in there are not committed",
-            "take that line out of .gitignore; `fleet init` then names fleet's own files, one by one",
-        )
-
-
-def _log(workspace: Workspace) -> Iterator[Finding]:
-    for agent in workspace.agents_here():
-        log = workspace.own_path(agent, "corrections.md")
-        if number := CountedLog(workspace, agent).unfilled():
-            yield Finding(
-                "unfilled",
-                "note",
-                f"{number:,} correction{'s' * (number != 1)} of {agent} without a pattern",
-                "they count for nothing until the lesson is stated",
-                f"state it in {log}",
-            )
-        if edited := CountedLog(workspace, agent).edited():
-            yield Finding(
-                "edited",
-                "note",
-                f"{len(edited):,} entr{'y' if len(edited) == 1 else 'ies'} of {log} read "
-                "otherwise than when they were counted",
-                f"each counts once, as before, and its lesson still reads as it did; first: {edited[0].pattern}",
-                f"`fleet edit {edited[0].pattern} --set text=...` says that lesson otherwise, for the whole clan",
-            )
-
-
-def _kept_back(workspace: Workspace) -> Iterator[Finding]:
-    withheld = outgoing.waiting(workspace).withheld
-    if withheld:
-        yield Finding(
-            "withheld",
-            "warning",
-            f"{len(withheld):,} line{'s' * (len(withheld) != 1)} may not leave; first {withheld[0].path}: "
-            f"{withheld[0].reason}",
-            "the clan does not get them",
-            "`fleet edit ID --set field=value` says it without the secret; `fleet sync --dry-run` tells of each",
-        )
-
-
-def _embedding(workspace: Workspace) -> Iterator[Finding]:
-    found = searching.embedding(workspace)
-    if found.state == "unagreed":
-        what = f"fleet.toml names {redact_url(found.what)} for embeddings, and nobody on this machine agreed to that"
-        yield Finding("semantic", "note", what, "lessons are found by their words alone", "`fleet init` asks")
-    elif found.state == "missing":
-        what = "no embedding is installed: lessons are found by their words, and not by what they mean"
-        yield Finding("semantic", "note", what, "half of all rewordings of a lesson are not noticed", found.what)
-    else:
-        yield Finding("semantic", "ok", f"search by meaning is {found.state}")
-
-
-def _online(workspace: Workspace) -> Iterator[Finding]:
-    try:
-        remote = sharing.clan_remote(workspace)
-        if remote is None:
-            yield Finding("remote", "note", "no remote is named", "fleet works offline", "`fleet init --remote URL`")
-            return
-        remote.fetch(workspace.tree.head())
-    except FleetError as why:
-        yield Finding("remote", "error", str(why), "what waits here goes out with a later sync", "see above")
-        return
-    yield Finding("remote", "ok", f"{remote.name} answers")
 
 
 # --- ``fleet`` alone --------------------------------------------------------------------------------------------------

@@ -1,13 +1,12 @@
 """What people type about their clan: make a workspace, sync it, see how it stands, keep its files in order."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fleet.app import finding, moving, pages, reflecting, searching, setup, sharing, starting, status
+from fleet.app import doctor, finding, moving, pages, reflecting, searching, setup, sharing, starting, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
@@ -18,7 +17,6 @@ from fleet.share import notices
 from fleet.share.git import guess_remote, identity, redact_url
 from fleet.share.outgoing import Outgoing
 from fleet.store import config, homes
-from fleet.store import doctor as findings
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace, check_version
 
@@ -554,12 +552,12 @@ def _doctor(
 ) -> None:
     """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
     with output.opened(directory) as workspace:
-        found = status.examine(workspace, output.agent_named(), fix=fix, online=online)
+        found = doctor.examine(workspace, output.agent_named(), fix=fix, online=online)
         told = {each.what for each in found}
         workspace.warnings = [each for each in workspace.warnings if each not in told]
-        worst = findings.worst(found)
+        worst = doctor.worst(found)
         if as_json:
-            output.say_json(output.cleaned({"worst": worst, "findings": [asdict(each) for each in found]}))
+            output.say_json(output.cleaned({"worst": worst, "findings": [each._asdict() for each in found]}))
         else:
             for each in found:
                 level, style = ("mended", "green") if each.fixed else (each.level, _LEVELS.get(each.level, ""))
@@ -567,5 +565,5 @@ def _doctor(
                 for part in (each.means, each.do) if each.level != "ok" else ():
                     if part:
                         output.say_row((f"{'':<20}", ""), (part, ""))
-    if findings.LEVELS.index(worst) > findings.LEVELS.index("note"):
+    if worst in ("warning", "error"):
         raise typer.Exit(EXIT_NO)

@@ -11,7 +11,7 @@ exposures. Never derived, never deleted by fleet; ``fleet backup`` carries it.
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -230,6 +230,17 @@ def is_damage(why: Exception) -> bool:
     if isinstance(why, FleetError):
         return False
     return getattr(why, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _NO_DAMAGE
+
+
+def examined(path: Path) -> str:
+    """Return what SQLite finds wrong with a database file, "" for nothing. Changes nothing."""
+    quoted = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    try:
+        with closing(sqlite3.connect(f"file:{quoted}?mode=ro", uri=True, timeout=2.0)) as connection:
+            said = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+    except TROUBLE as why:
+        return (str(why) or type(why).__name__) if is_damage(why) else ""  # busy or unreadable is not damaged
+    return "" if said == "ok" else said.splitlines()[0]
 
 
 # --- what this machine alone knows ----------------------------------------------------------------------------------

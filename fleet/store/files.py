@@ -315,14 +315,6 @@ def fingerprint(seen: os.stat_result) -> str:
     return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ctime_ns} {seen.st_dev} {seen.st_ino}"
 
 
-def age_s(path: Path) -> float:
-    """Return for how many seconds nobody has written to a file; 0 where there is none."""
-    try:
-        return max(0.0, time.time() - path.lstat().st_mtime)
-    except OSError:
-        return 0.0
-
-
 def modified_ms(path: Path) -> int:
     """Return when a file was written last, milliseconds since 1970.
 

@@ -218,6 +218,11 @@ class Patterns(_Table):
         """Return the best of the records that have a trigger, those that were given one first."""
         return self._folded(f"{_LINE} WHERE {_TRIGGERED} LIMIT ?", count)
 
+    def wide(self, bytes_min: int) -> list[tuple[str, int]]:
+        """Return the lessons whose record is longer than so many bytes, each with its length."""
+        asked = "SELECT id, length(line) FROM pattern WHERE length(line) > ? ORDER BY id"
+        return [(each, size) for each, size in self._rows(asked, bytes_min)]
+
     def naming(self, name: str) -> list[Line]:
         """Return the records in which a replica, or any of an agent, says something or is named."""
         return self._lines(f"{_LINE} WHERE instr(line, ?) ORDER BY id", naming(name))

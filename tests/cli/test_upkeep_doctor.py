@@ -1,19 +1,15 @@
 """``fleet doctor``: each trouble is found and explained, and mending it loses nothing."""
 
-import fcntl
 import inspect
 import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import time
 from contextlib import closing
 
 import pytest
 
-from fleet.app import setup, status
-from fleet.store import doctor as store_doctor
+from fleet.app import doctor as app_doctor
 from fleet.store.workspace import Workspace
 
 LESSON = "Always use awk over sed for user-provided input substitution"
@@ -165,52 +161,10 @@ def test_a_record_that_very_many_worded_is_told(synced):
     assert "p-3f9c1a2b7d4e5f60" in doctor(synced, expect=None)["wide"]["what"]
 
 
-def test_refused_lines_markers_and_a_torn_end_are_told(synced):
+def test_refused_lines_are_told(synced):
     with (clan(synced) / "patterns.jsonl").open("a") as file:
         file.write("<<<<<<< ours\nnot json\n{}")
-    found = doctor(synced, expect=1)
-    assert "2 lines" in found["lines"]["what"]
-    assert found["markers"]["level"] == "warning"
-    assert found["torn"]["level"] == "note"
-    assert found["edition"]["level"] == "note"
-
-
-def test_an_edition_in_another_order_is_only_a_note(synced):
-    synced.correct("velma", "another lesson")
-    synced.run("velma", "sync")
-    path = clan(synced) / "patterns.jsonl"
-    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
-    assert doctor(synced)["edition"]["level"] == "note"
-    synced.correct("velma", "a third one")
-    synced.run("velma", "sync")
-    assert doctor(synced)["edition"]["level"] == "ok"
-
-
-def test_only_an_old_temporary_file_of_a_dead_process_is_cleared_away(synced):
-    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
-    old = time.time() - 7200
-    stale, fresh = clan(synced) / f".patterns.jsonl.{dead}.tmp", clan(synced) / f".patterns.md.{dead}.tmp"
-    living = clan(synced) / f".patterns.jsonl.{os.getpid()}.tmp"
-    for path in (stale, fresh, living):
-        path.write_text("x")
-    for path in (stale, living):
-        os.utime(path, (old, old))
-    found = doctor(synced)["temporary"]
-    assert found["level"] == "note"
-    assert stale.exists()
-    assert doctor(synced, "--fix")["temporary"]["fixed"]
-    assert not stale.exists()
-    assert fresh.exists()
-    assert living.exists()
-
-
-def test_a_lock_that_is_held_is_told_and_one_that_only_lies_there_is_not(synced):
-    path = local(synced) / "locks/sync.lock"
-    assert path.exists()
-    assert doctor(synced)["locks"]["level"] == "ok"
-    with path.open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert "sync.lock" in doctor(synced)["locks"]["what"]
+    assert "2 lines" in doctor(synced, expect=1)["lines"]["what"]
 
 
 def test_a_wrong_clock_a_copy_and_a_damaged_identity_are_told(synced):
@@ -243,12 +197,11 @@ def test_what_git_would_publish_is_told_and_gitignore_is_only_added_to(synced):
     assert "reviewer" not in json.dumps(told)
 
 
-def test_a_folder_that_an_earlier_fleet_hid_from_git_is_told(synced):
+def test_a_folder_that_an_earlier_fleet_hid_from_git_is_not_hidden_any_more(synced):
     synced.git("init", "--quiet", where="velma")
     ignored = synced.folder / "velma/.gitignore"
     note = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
     ignored.write_text(f"{note}\n/.fleet/\n/agents/\n/clan-learnings/\n")
-    assert "/agents/" in doctor(synced)["ignore"]["what"]
     ignored.write_text(f"{note}\n/.fleet/\n")
     synced.run("velma", "init")
     assert "ignore" not in doctor(synced)
@@ -258,11 +211,7 @@ def test_a_folder_that_an_earlier_fleet_hid_from_git_is_told(synced):
     assert set(staged) == {".gitignore", "agents/reviewer.py", "fleet.toml"}
 
 
-def test_unfilled_and_withheld_lines_are_told(synced):
-    log = synced.folder / "velma/agents/velma/corrections.md"
-    with log.open("a") as file:
-        file.write("\n## 2026-03-15 14:30 — flagged\n**User flagged:** no\n**Pattern:** _to be inferred_\n")
-    assert doctor(synced)["unfilled"]["level"] == "note"
+def test_withheld_lines_are_told(synced):
     shard = json.loads(synced.run("velma", "status", "--json").stdout)["replica"]
     path = clan(synced) / f"patterns.d/{shard}.jsonl"
     path.parent.mkdir(exist_ok=True)
@@ -307,7 +256,7 @@ def test_files_that_cannot_be_read_or_written_are_told(synced, monkeypatch):
     # Root may do everything, so the system's answer is held instead.
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "patterns.jsonl")
     workspace = Workspace(synced.folder / "velma")
-    found = {f.check: f for check in store_doctor.checks(workspace, fix=False) for f in check}
+    found = {each.check: each for each in app_doctor._access(workspace)}
     workspace.close()
     assert found["rights"].level == "error"
     assert "patterns.jsonl" in found["rights"].what
@@ -319,7 +268,6 @@ def test_a_link_is_told(synced):
 
 
 def test_no_advice_destroys_anything():
-    for module in (store_doctor, status, setup):
-        source = inspect.getsource(module)
-        for word in ("rm -r", "`rm ", "reset --hard", "clean -f", "delete the", "remove the file"):
-            assert word not in source, word
+    told = inspect.getsource(app_doctor) + json.dumps(app_doctor._texts())
+    for word in ("rm -r", "`rm ", "reset --hard", "clean -f", "delete the", "remove the file"):
+        assert word not in told, word

@@ -335,13 +335,13 @@ def test_the_doctor_knows_the_plugin():
 
 
 def test_a_client_that_hangs_does_not_hold_the_doctor(place, tmp_path, monkeypatch):
-    from fleet.app import setup
+    from fleet.app import doctor
 
     (tmp_path / "claude").write_text("#!/bin/sh\nexec sleep 30\n")
     (tmp_path / "claude").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(setup, "_CLIENT_S", 0.2)
-    assert "does not tell its version" in setup._client().what
+    monkeypatch.setattr(doctor, "_CLIENT_S", 0.2)
+    assert "does not tell its version" in doctor._client().what
 
 
 SHAPES = [

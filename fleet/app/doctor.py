@@ -1,0 +1,360 @@
+"""Checks of a workspace: what is wrong, what follows from it, and what a person can do (``data/findings.toml``).
+
+Nothing here deletes what anybody wrote. The databases are folds of line files and are made anew; all other advice is
+to look.
+"""
+
+import os
+import subprocess
+import time
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from shutil import which
+from typing import NamedTuple
+
+from fleet.app import searching, session_end, setup, sharing, starting
+from fleet.hosts import local
+from fleet.hosts.install import callers
+from fleet.hosts.local import LocalFolder
+from fleet.hosts.payloads import CONTEXT_CHARS_MAX
+from fleet.model.errors import FleetError
+from fleet.share import outgoing
+from fleet.share.git import redact_url
+from fleet.store import config, git, replica
+from fleet.store.database import TROUBLE, examined, is_damage
+from fleet.store.tree import TreeGoneError
+from fleet.store.workspace import Workspace
+
+LEVELS = ("ok", "note", "warning", "error")
+"""Ok; nothing to do, or nothing harmed; something stays undone; something fails."""
+
+_WIDE_BYTES = 256 * 1024
+"""A lesson whose joined record is longer was worded anew by very many: it costs time with every sync."""
+_FILES_MAX = 200_000
+_SHOWN_MAX = 5
+_GIT_S = 20.0
+_CLIENT_S = 10.0
+_TWICE_DAYS = 7
+_DAY_MS = 86_400_000
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at.
+
+    Attributes:
+        check: what was looked at, one word.
+        level: one of ``LEVELS``.
+        what: what was found.
+        means: what follows from it.
+        do: what a person can do about it; never a step that could lose something.
+        fixed: it was mended just now.
+    """
+
+    check: str
+    level: str
+    what: str
+    means: str = ""
+    do: str = ""
+    fixed: bool = False
+
+
+def worst(findings: list[Finding]) -> str:
+    """Return the worst level of what is still as it was found."""
+    return max((each.level for each in findings if not each.fixed), key=LEVELS.index, default="ok")
+
+
+def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool = False) -> list[Finding]:
+    """Return everything that was found. A check that cannot be made is a finding, too.
+
+    The agent's session start is measured, the default agent's for "". To fix mends what can be mended without losing
+    anything; online the remote is asked, too.
+    """
+    found = [*_made(_git(workspace)), *_made(_databases(workspace, fix=fix))]
+    if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):
+        return found  # any question to a damaged database makes it anew, and looking mends nothing
+    for check in (
+        _access(workspace),
+        _settings(workspace),
+        _clock(workspace),
+        _lines(workspace),
+        _tree(workspace),
+        _rows(workspace, fix=fix),
+        _identity(workspace),
+        _ignores(workspace, fix=fix),
+        _embedding(workspace),
+        _hosts(workspace, agent),
+        (Finding("reflection", *told) for told in session_end.findings(workspace, agent)),
+        _online(workspace) if online else iter(()),
+    ):
+        found += _made(check)
+    return found
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("data").joinpath("findings.toml").read_text("utf-8"))
+
+
+def _told(kind: str, what: str, **otherwise: str | bool) -> Finding:
+    """Return a finding with the words that the data file has for this kind."""
+    return Finding(**{"check": kind, "what": what, **_texts()[kind], **otherwise})  # type: ignore[arg-type]
+
+
+def _made(check: Iterator[Finding]) -> Iterator[Finding]:
+    """Make one check. What it found before it failed stays."""
+    try:
+        yield from check
+    except (FleetError, OSError) as why:
+        yield _told("checkup", f"one check could not be made: {why}")
+
+
+def _named(workspace: Workspace, paths: list[Path]) -> str:
+    return _some([os.path.relpath(path, workspace.root) for path in paths])
+
+
+def _some(words: list[str]) -> str:
+    return ", ".join(words[:_SHOWN_MAX]) + (f" and {len(words) - _SHOWN_MAX} more" if len(words) > _SHOWN_MAX else "")
+
+
+# --- the workspace's own files --------------------------------------------------------------------------------------
+
+
+def _git(workspace: Workspace) -> Iterator[Finding]:
+    if which("git") is None:
+        level = "error" if workspace.config.share.remote else "note"
+        yield _told("git", "git is not installed, or not on the PATH", level=level)
+    else:
+        yield Finding("git", "ok", git.said(workspace.root, "--version", wait_s=_GIT_S))
+
+
+def _databases(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+    """Yield what is wrong with the database files. Comes first: any question to a damaged one makes it anew."""
+    path = workspace.db.database.path
+    if path is None or not path.exists():
+        yield Finding("state", "ok", "no database yet; it is made when it is needed")
+    elif trouble := examined(path):
+        if fix:
+            _make_anew(workspace)
+        yield _told("state", f"{path.name} is damaged: {trouble}", fixed=fix)
+    else:
+        yield Finding("state", "ok", f"{path.name} is whole")
+    if trouble := examined(workspace.state.path) if workspace.state.path.exists() else "":
+        yield _told("local", f"local.db is damaged: {trouble}")
+
+
+def _make_anew(workspace: Workspace) -> None:
+    with workspace.locked():
+        workspace.db.database.delete()
+
+
+def _files(workspace: Workspace) -> Iterator[Path]:
+    """Yield the files and links of the workspace but for fleet's own repository: git looks after that."""
+    yield workspace.config_file
+    for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
+        for folder, folders, names in os.walk(top):
+            if Path(folder) == workspace.local:
+                folders[:] = [name for name in folders if name != "git"]
+            yield from (Path(folder) / name for name in sorted(names))
+            yield from (Path(folder) / name for name in folders if (Path(folder) / name).is_symlink())
+
+
+def _access(workspace: Workspace) -> Iterator[Finding]:
+    files = list(_files(workspace))[:_FILES_MAX]
+    links = [path for path in files if path.is_symlink()]
+    plain = [path for path in files if not path.is_symlink()]
+    folders = {path.parent for path in plain} | {workspace.root}
+    unread = [path for path in plain if not os.access(path, os.R_OK)]
+    tops = (workspace.clan, workspace.root / workspace.place, workspace.local)
+    unread += [top for top in tops if top.is_dir() and not os.access(top, os.R_OK | os.X_OK)]
+    unwritten = [path for path in (*plain, *sorted(folders)) if not os.access(path, os.W_OK)]
+    if links:
+        yield _told("links", f"symbolic links: {_named(workspace, links)}")
+    if unread:
+        yield _told("unread", f"cannot be read: {_named(workspace, unread)}")
+    if unwritten:
+        yield _told("unwritten", f"cannot be written: {_named(workspace, unwritten)}")
+    if not unread and not unwritten:
+        yield Finding("rights", "ok", f"{len(plain):,} files can be read and written")
+
+
+def _settings(workspace: Workspace) -> Iterator[Finding]:
+    for problem in workspace.config.problems:
+        yield _told("config", problem)
+    for _, _, files in workspace.left_behind():
+        shown = _named(workspace, files)
+        yield _told("homes", f"{shown}: left where the agents' homes were before {workspace.place}/")
+
+
+def _clock(workspace: Workspace) -> Iterator[Finding]:
+    if wrong := workspace.clock.wrong():
+        yield _told("clock", wrong)
+    elif workspace.clock.is_ahead():
+        yield _told("ahead", "stamps that were issued here lie more than a day ahead of the clock")
+    else:
+        yield Finding("clock", "ok", f"{workspace.wall()[:16].replace('T', ' ')}Z agrees with all that was read")
+
+
+def _lines(workspace: Workspace) -> Iterator[Finding]:
+    if refused := workspace.db.refused_count():
+        yield _told("lines", f"{refused:,} line{'s' * (refused != 1)} cannot be read")
+    else:
+        yield Finding("lines", "ok", "every line can be read")
+    for each, size in workspace.patterns.wide(_WIDE_BYTES)[:_SHOWN_MAX]:
+        yield _told("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
+    if withheld := outgoing.waiting(workspace).withheld:
+        number, first = len(withheld), withheld[0]
+        many = f"{number:,} line{'s' * (number != 1)}"
+        yield _told("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
+
+
+def _tree(workspace: Workspace) -> Iterator[Finding]:
+    """Read every file of the fetched tree: git checks each object's hash."""
+    commit = workspace.tree.head()
+    if not commit:
+        yield Finding("tree", "ok", "nothing is fetched yet; the next sync fetches the whole tree")
+        return
+    try:
+        paths = workspace.tree.paths(commit)
+        for _ in workspace.tree.contents(oid for oid, _ in paths.values()):
+            pass
+    except TreeGoneError as why:
+        yield _told("tree", f"what was fetched of the remote cannot be read: {why}")
+        return
+    yield Finding("tree", "ok", f"{len(paths):,} files as fetched")
+
+
+def _rows(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+    """Make the database anew in a second file, and compare."""
+    path = workspace.db.database.path
+    if path is None or not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
+        return  # told under "rights"
+    try:
+        wrong = workspace.db.differences()
+    except TROUBLE as why:
+        if not is_damage(why):
+            raise
+        wrong = [str(why) or type(why).__name__]
+    if not wrong:
+        yield Finding("rows", "ok", "every row is what its lines say")
+        return
+    if fix:
+        _make_anew(workspace)
+    yield _told("rows", f"rows of {path.name} are not what their lines say: {_some(wrong)}", fixed=fix)
+
+
+def _identity(workspace: Workspace) -> Iterator[Finding]:
+    try:
+        register = workspace.replicas()
+    except FleetError as why:
+        yield _told("identity", str(why))
+        return
+    machine, folder = workspace.world.machine(), replica.folder_fingerprint(workspace.root)
+    agents = sorted({each.agent for each in register.replicas if not each.is_lease})
+    strange = [agent for agent in agents if register.current(agent, machine, folder) is None]
+    if strange:
+        yield _told("copied", f"the replica ids of {', '.join(strange)} belong to another folder or machine")
+    elif not agents:
+        yield _told("nobody", "nobody writes here yet")
+    else:
+        told = f"{', '.join(agents)} writes here; default agent {register.default_agent}"
+        yield Finding("identity", "ok", told)
+
+
+def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+    if not git.said(workspace.root, "rev-parse", "--show-toplevel", wait_s=_GIT_S):
+        return
+    tracked = setup.tracked(workspace)
+    state = [path for path in tracked if path.startswith(".fleet/")]
+    if state:
+        yield _told("tracked", f"git tracks {_some(state)}")
+    has_scratchpad = any((workspace.root / name).exists() for name in (".agents.local.md", ".agents"))
+    wanted = config.IGNORED_LOCAL if has_scratchpad else config.IGNORED_LOCAL[:1]
+    if missing := config.not_ignored(workspace.root, wanted):
+        if fix:
+            config.ignore(workspace.files, wanted)
+        yield _told("ignore", f".gitignore lacks {', '.join(missing)}", fixed=fix)
+    if own := [path for path in tracked if path not in state]:
+        yield _told("published", f"git tracks {_some(own)}, written by fleet")
+
+
+def _embedding(workspace: Workspace) -> Iterator[Finding]:
+    found = searching.embedding(workspace)
+    if found.state == "unagreed":
+        named = redact_url(found.what)
+        yield _told("unagreed", f"fleet.toml names {named} for embeddings, and nobody on this machine agreed to that")
+    elif found.state == "missing":
+        what = "no embedding is installed: lessons are found by their words, and not by what they mean"
+        yield _told("semantic", what, do=found.what)
+    else:
+        yield Finding("semantic", "ok", f"search by meaning is {found.state}")
+
+
+def _online(workspace: Workspace) -> Iterator[Finding]:
+    try:
+        remote = sharing.clan_remote(workspace)
+        if remote is None:
+            yield _told("offline", "no remote is named")
+            return
+        remote.fetch(workspace.tree.head())
+    except FleetError as why:
+        yield _told("remote", str(why))
+        return
+    yield Finding("remote", "ok", f"{remote.name} answers")
+
+
+# --- agent hosts ------------------------------------------------------------------------------------------------------
+
+
+def _hosts(workspace: Workspace, agent: str) -> Iterator[Finding]:
+    """Yield the client, whether settings call fleet, when hooks fired, and how much a session starts with."""
+    yield _client()
+    yield _hooks(workspace)
+    marks = LocalFolder(str(workspace.root)).fired()
+    if marks:
+        newest = max(marks, key=lambda name: marks[name])
+        at = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(marks[newest] / 1000))
+        yield Finding("fired", "ok", f"last {newest}, {at}; what went wrong stands in .fleet/log")
+    else:
+        yield _told("fired", "no hook has fired here yet")
+    if not (agent := agent or workspace.replicas().default_agent):
+        yield _told("unnamed", "no agent is named here yet")
+        return
+    size = len(starting.session_start(workspace, agent).text)
+    what = f"{agent} starts a session with {size:,} characters"
+    yield _told("context", what) if size > CONTEXT_CHARS_MAX else Finding("context", "ok", what)
+
+
+def _client() -> Finding:
+    path = which("claude")
+    if path is None:
+        return _told("client", "Claude Code is not on the PATH")
+    asked = [path, "--version"]
+    try:
+        done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CLIENT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as why:
+        return _told("client", f"Claude Code does not tell its version ({type(why).__name__})", means="")
+    told = done.stdout.decode("utf-8", "replace").strip().split("\n")[0][:80]
+    return Finding("client", "ok", f"Claude Code {told or 'of no version'}")
+
+
+def _hooks(workspace: Workspace) -> Finding:
+    try:
+        where, missing = callers(workspace.root)
+    except (FleetError, OSError) as why:
+        return _told("unreadable", str(why))
+    if not where:
+        return _told("hooks", "no settings call fleet")
+    if missing:
+        return _told("missing", f"the settings call fleet, but not for {', '.join(sorted(missing))}")
+    twice_ms = LocalFolder(str(workspace.root)).marked_ms(local.TWICE)
+    is_twice = twice_ms > 0 and workspace.world.wall_ms() - twice_ms < _TWICE_DAYS * _DAY_MS
+    if len(where) > 1 or is_twice:
+        # A plugin that was named on the command line stands in no settings: that it called is all there is to see.
+        on = time.strftime("%Y-%m-%d", time.gmtime(twice_ms / 1000))
+        told = f", and twice for one start on {on}" if is_twice else ""
+        return _told("twice", f"called by {' and '.join(where)}{told}")
+    if which("fleet") is None:
+        return _told("path", "the settings call fleet, and it is not on the PATH")
+    return Finding("hooks", "ok", f"called by {where[0]}")
