@@ -123,7 +123,7 @@ def gather(workspace: Workspace) -> list[Entry]:
     _mirror(workspace, owner, pairs, mirrored(owner, "merge", "contradiction"))
     _mirror(workspace, owner, [_of_held(each) for each in reviewing.waiting(workspace)], mirrored(owner, "bulk"))
     for agent in here:
-        said = [_of_promotion(workspace, each) for each in AgentMemory(workspace, agent).standing().waiting]
+        said = [_of_promotion(workspace, each) for each in AgentMemory(workspace, agent).waiting()]
         _mirror(workspace, agent, said, mirrored(agent, "promotion"))
     rows = [each for each in waits if each.item.body.get("what") == consolidating.WHAT]
     _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")

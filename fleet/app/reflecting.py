@@ -15,7 +15,7 @@ from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.evidence import Due
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.memory_md import FILE_NAME
-from fleet.reflect.promotion import AgentMemory, Left, Lessons, Outcome, Standing
+from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Standing
 from fleet.reflect.stats import Happened, Stats, measure
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
@@ -201,7 +201,7 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     is_all = patterns.count() <= _PROMISING
     if not is_all:
         changed = patterns.changed(int(since)) if since.isdigit() else []
-        waiting = [each.id for each in AgentMemory(workspace, agent).standing().waiting]
+        waiting = [each.id for each in AgentMemory(workspace, agent).waiting()]
         looked |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
     for group in lessons.clusters.groups:
         if (whole := _whole(lessons, group[0], agent)) is not None:
@@ -231,7 +231,7 @@ def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *,
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
     """Take out of an agent's memory what the clan retired, and warn of it. What goes wrong is a warning, too."""
     lessons, stands = known(workspace, agent), AgentMemory(workspace, agent).standing()
-    if not any(promotion.is_retired(lessons.lesson(each)) for each in stands.lessons) and not stands.left:
+    if not any(promotion.is_retired(lessons.lesson(each)) for each in stands.lessons):
         return
     try:
         with workspace.locked(wait_s):
@@ -249,11 +249,11 @@ def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Patte
     return stood and not stands
 
 
-def _tell_left(workspace: Workspace, agent: str, left: Sequence[Left]) -> None:
-    for each in left:
+def _tell_left(workspace: Workspace, agent: str, left: Mapping[str, str]) -> None:
+    for each, text in left.items():
         workspace.warn(
-            f"the clan retired {each.id}, so it left {agent}'s {FILE_NAME}: {each.text}. `fleet status` says how "
-            "to keep it"
+            f"the clan retired {each}, so it left {agent}'s {FILE_NAME}: {text}. `fleet restore {each}`, then `fleet "
+            f"promote {each}`, keeps it for all; your own words under ## Notes stay for this agent"
         )
 
 
@@ -264,14 +264,12 @@ def forget(workspace: Workspace, pattern_id: str) -> None:
             with workspace.writing(agent) as writer:
                 promotion.demote(writer, [pattern_id], known(workspace, agent))
         with workspace.locked():
-            AgentMemory(workspace, agent).forget(pattern_id)
+            AgentMemory(workspace, agent).wait([], [pattern_id], ())
 
 
 def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return how an agent's memory stands, as ``fleet status --json`` shows it."""
-    lessons, stands = known(workspace, agent), AgentMemory(workspace, agent).standing()
-    left = [each._asdict() for each in stands.left if promotion.is_retired(lessons.lesson(each.id))]
-    return as_found(stands) | {"left": left}
+    return as_found(AgentMemory(workspace, agent).standing())
 
 
 def as_found(stands: Standing) -> dict[str, Any]:

@@ -224,7 +224,7 @@ def at_once(workspace: Workspace, agent: str) -> Start:
         memory=_with_notes(workspace, agent, whole),
         patterns=(),
         discoveries=(),
-        waiting=[each.in_one_line() for each in AgentMemory(workspace, agent).standing().waiting],
+        waiting=[each.in_one_line() for each in AgentMemory(workspace, agent).waiting()],
         delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
         members=workspace.emoji(),
         note=_NOT_YET,
@@ -266,13 +266,7 @@ def _undecided(workspace: Workspace, agent: str) -> list[str]:
             'them, and `fleet learn ID --pattern "..."` states one'
         )
     lines += _due_checks(workspace, agent)
-    stands = AgentMemory(workspace, agent).standing()
-    lines += [each.in_one_line() for each in stands.waiting]
-    if left := stands.left:
-        lines.append(
-            f"{counted(len(left), 'lesson', 'lessons')} left this memory, since the clan retired "
-            f"{'it' if len(left) == 1 else 'them'}: `fleet status` says which, and how to keep one"
-        )
+    lines += [each.in_one_line() for each in AgentMemory(workspace, agent).waiting()]
     asked = inbox.count(workspace, [agent])
     lines += [asked.told()] if asked.number else []
     if asked.kinds.keys().isdisjoint(("merge", "contradiction")):

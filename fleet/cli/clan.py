@@ -524,22 +524,6 @@ def _memory_rows(memory: dict[str, Any]) -> list[str]:
     ]
     if (more := len(memory["waiting"]) - WAITING_SHOWN) > 0:
         rows.append(f"            and {more:,} more wait")
-    return rows + _left_rows(memory["left"])
-
-
-def _left_rows(left: list[dict[str, str]]) -> list[str]:
-    """Say what the clan took out, newest first, and how to keep it."""
-    rows = [
-        f"            left {each['at'][:10]}: {each['text']} ({each['id']})" for each in left[: -LEFT_SHOWN - 1 : -1]
-    ]
-    if (more := len(left) - LEFT_SHOWN) > 0:
-        rows.append(f"            and {more:,} more left: --json")
-    if rows:
-        first = left[-1]["id"]
-        rows.append(
-            f"            The clan retired what left. `fleet restore {first}`, then `fleet promote {first}`, keeps it "
-            "for all; your own words under ## Notes stay for this agent"
-        )
     return rows
 
 

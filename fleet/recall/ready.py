@@ -154,7 +154,7 @@ class Ready:
         home = self._home()
         own = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl", "inbox.jsonl", "user-model.md")
         local = (
-            *(f"promotion/{self._agent}{end}" for end in (".json", ".left.json")),
+            f"promotion/{self._agent}.json",
             *(f"attempts/{self._agent}.won", f"seen/{self._agent}"),
         )
         return [

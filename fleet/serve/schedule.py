@@ -65,7 +65,7 @@ def _taken(root: str, agents: Iterable[str]) -> Looks:
     paths = {"fleet.toml", f"{CLAN}/members.toml", f"{CLAN}/patterns.md"}
     for agent in agents:
         paths.update(f"{place}/{agent}/{name}" for name in _OWN)
-        paths.update(f".fleet/promotion/{agent}{end}" for end in (".json", ".left.json"))
+        paths.add(f".fleet/promotion/{agent}.json")
         paths.add(f".fleet/attempts/{agent}.won")
     for log in LOGS:
         shards = f"{CLAN}/{log}.d"

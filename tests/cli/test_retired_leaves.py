@@ -53,14 +53,9 @@ def test_a_lesson_that_was_retired_elsewhere_leaves_with_the_next_sync(stage, sh
         assert LESSON.encode() not in left
         assert shared.encode() not in left
         assert left.endswith(b"\r\n## Notes\r\n\r\n- mine, no final newline")
-        stands = status(stage, agent)
-        assert (stands["lessons"], [each["id"] for each in stands["left"]]) == ([], [shared])
-        assert stands["left"][0]["row"].startswith(f"- {LESSON}")
-        shown = stage.run(agent, "status").stdout
-        assert f"`fleet restore {shared}`, then `fleet promote {shared}`" in shown
-        context = stage.run(agent, "start").stdout
-        assert "1 lesson left this memory" in context
-        assert LESSON not in context
+        assert status(stage, agent)["lessons"] == []
+        assert f"`fleet restore {shared}`, then `fleet promote {shared}`" in told
+        assert LESSON not in stage.run(agent, "start").stdout
         assert "left" not in stage.run(agent, "sync").stderr  # it is said once
         assert memory(stage, agent).read_bytes() == left
 
@@ -75,7 +70,6 @@ def test_restored_it_comes_back_where_the_evidence_is_and_else_by_a_yes(stage, s
         stage.run(agent, "sync")
     assert LESSON.encode() in memory(stage, "velma").read_bytes()  # met three times
     assert LESSON.encode() not in memory(stage, "tank").read_bytes()
-    assert status(stage, "tank")["left"] == status(stage, "velma")["left"] == []
     stage.run("tank", "promote", shared)
     assert status(stage, "tank")["lessons"] == [shared]
 
@@ -84,7 +78,6 @@ def test_what_a_person_took_out_stays_out_when_it_is_restored(stage, shared):
     stage.run("velma", "demote", shared)
     retire_elsewhere(stage, shared)
     stage.run("velma", "sync")
-    assert status(stage, "velma")["left"] == []
     stage.run("slash", "restore", shared)
     stage.run("slash", "sync")
     stage.run("velma", "sync")
@@ -107,7 +100,6 @@ def test_a_session_start_does_not_wait_for_a_sync(stage, shared):
     (stage.folder / "velma/clan-learnings/members.toml").write_text("# another text than the one that lies ready\n")
     context = json.loads(hook(stage, "velma", "SessionStart"))["hookSpecificOutput"]["additionalContext"]
     assert LESSON not in context
-    assert "1 lesson left this memory" in context
     assert LESSON.encode() not in memory(stage, "velma").read_bytes()
     assert shared in (stage.folder / "velma/.fleet/log").read_text()
     assert LESSON not in hook(stage, "velma", "SessionStart", source="compact")

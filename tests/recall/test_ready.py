@@ -86,7 +86,6 @@ def test_it_is_what_was_made_under_another_delimiter(workspace):
         "clan-learnings/members.toml",
         "fleet.toml",
         ".fleet/promotion/velma.json",
-        ".fleet/promotion/velma.left.json",
         ".fleet/attempts/velma.won",
         ".fleet/seen/velma",
         ".git/HEAD",
