@@ -227,8 +227,10 @@ def reflect_replay(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape
     corpus = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "replay" / "sessions.jsonl"
     if not corpus.is_file():
         raise UnmeasuredError("no shared corpora here")
-    read = [rules.Session(each.id, list(_events(each)), (), each.cwd) for each in replayed.load(corpus)]
-    read = [each._replace(objections=transcripts.objections(each.events)[0]) for each in read]
+    read = []
+    for each in replayed.load(corpus):
+        read.append(prompts.Session(name=each.id))
+        read[-1].cwd, read[-1].events = each.cwd, list(_events(each))
 
     def work() -> object:
         return [rules.reflect(each) for each in read]

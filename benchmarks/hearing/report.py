@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from fleet.hosts import transcripts
 from fleet.text import shell
-from fleet.text.prompts import Event, is_typed
-from fleet.text.signals import PRAISE, detect
+from fleet.text.prompts import SAID_CHARS_MAX, Event, is_typed
+from fleet.text.signals import PRAISE, detect, objections
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 SESSIONS = SHARED / "corpora" / "replay" / "sessions.jsonl"
@@ -68,7 +68,7 @@ def _event(row: dict[str, Any], name: str) -> Iterator[Event]:
         return
     role = "assistant" if kind == "call" else "user"
     line = {"message": {"role": role, "content": [block]}, "timestamp": row["t"], "uuid": name}
-    yield from transcripts.events(json.dumps(line).encode())
+    yield from transcripts.events_in(line)
 
 
 class Share(NamedTuple):
@@ -97,7 +97,7 @@ def rejections(chosen: list[Session]) -> list[str]:
     rows = []
     with_words = without = heard_with = heard_without = 0
     for session in chosen:
-        heard = {each.id for each in transcripts.objections(session.events)[0] if each.kind == "rejection"}
+        heard = {each.id for each in objections(session.events)[0] if each.kind == "rejection"}
         for event in session.events:
             if event.kind == "refused" and event.text:
                 with_words, heard_with = with_words + 1, heard_with + (event.id in heard)
@@ -113,7 +113,7 @@ def left_out(chosen: list[Session]) -> list[str]:
     """Return what followed each rejection that was not heard."""
     rows = []
     for session in chosen:
-        heard = {each.id for each in transcripts.objections(session.events)[0]}
+        heard = {each.id for each in objections(session.events)[0]}
         tools = {event.id: event.tool for event in session.events if event.kind == "call"}
         for at, event in enumerate(session.events):
             if event.kind == "refused" and event.id not in heard:
@@ -129,14 +129,14 @@ def prompts(chosen: list[Session]) -> list[str]:
     ways = {"phrases alone": [0, 0], "phrases and rejections": [0, 0], "phrases, rejections, stopped turns": [0, 0]}
     typed = [0, 0, 0]
     for session in chosen:
-        found = transcripts.objections(session.events)[0]
+        found = objections(session.events)[0]
         refused, stopped = (
             {each.words for each in found if each.kind == kind} for kind in ("rejection", "interruption")
         )
         for event, place in zip(session.events, session.places, strict=True):
             if event.kind != "prompt":
                 continue
-            words = event.text.strip()[: transcripts.TEXT_CHARS_MAX]
+            words = event.text.strip()[:SAID_CHARS_MAX]
             is_heard = by_phrases(event.text)
             heard = (is_heard, is_heard or words in refused, is_heard or words in refused or words in stopped)
             typed = [typed[0] + 1, typed[1] + is_typed(event.text), typed[2] + heard[-1]]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleet.hosts import sessions, transcripts
+from fleet.hosts import sessions
 from fleet.reflect import rules
 from fleet.reflect.digest import Support
 from fleet.reflect.reflection import Lesson
@@ -73,8 +73,7 @@ def score(corpus: Path, half: int = 0) -> Scores:
 
 def _one(path: Path, label: dict[str, Any]) -> Scores:
     session = sessions.read(path)
-    objections = transcripts.objections(session.events)[0]
-    said = rules.reflect(rules.Session(session.id, session.events, objections, session.cwd)).lessons
+    said = rules.reflect(session).lessons
     support = Support(session.events)
     lessons = [each for each in said if not support.of(each)]
     kept = [each for each in lessons if _is_in(each, label["keep"])]

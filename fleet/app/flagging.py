@@ -13,15 +13,17 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fleet.hosts import local, transcripts
+from fleet.hosts import local
 from fleet.hosts.calls import CONFIG, Alarm, Call, TimeUpError
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import Payload, Reply
+from fleet.hosts.transcripts import Transcript
 from fleet.learn import attempts, signals
 from fleet.learn.attempts import AttemptLog
 from fleet.store import homes
 from fleet.store.files import Files
 from fleet.text import prompts, screening, shell
+from fleet.text.signals import objections
 
 _LISTED_MAX = 5
 _LOCK_WAIT_S = 5.0
@@ -70,9 +72,9 @@ def heard(call: Call, payload: Payload) -> Reply:
     """Log what a person, or another agent, objects to, before the next reply; return how a lesson is to be stated."""
     said, settings = _own_part(payload.prompt), _settings(call)
     signal, flags = _detected(said, settings), list[_Told]()
-    objections, read_to = _objections(call, payload, payload.prompt)
-    for objection in objections:
-        is_prompt = objection.words == payload.prompt.strip()[: transcripts.TEXT_CHARS_MAX]
+    objected_to, read_to = _objections(call, payload, payload.prompt)
+    for objection in objected_to:
+        is_prompt = objection.words == payload.prompt.strip()[: prompts.SAID_CHARS_MAX]
         is_strong = not is_prompt or (signal is not None and signal.confidence == "strong")
         flags.append((objection, _objected(objection, "strong" if is_strong else "medium")))
         signal = None if is_prompt else signal  # the same words
@@ -86,15 +88,15 @@ def heard(call: Call, payload: Payload) -> Reply:
             agent=signal.sender,
         )
         flags.append((None, flag))
-    new = _logged(call, flags, read_to)
+    new = _logged(call, payload, flags, read_to)
     asked = _question(call, _STATE_IT, [each for each in new if each[1].confidence == "strong"])
     return Reply(asked, note=_note(new))
 
 
 def objected(call: Call, payload: Payload) -> str:
     """Log what a person refused in this turn, with the words that came with it; return a line for the person."""
-    objections, read_to = _objections(call, payload)
-    return _note(_logged(call, [(each, _objected(each, "strong")) for each in objections], read_to))
+    found, read_to = _objections(call, payload)
+    return _note(_logged(call, payload, [(each, _objected(each, "strong")) for each in found], read_to))
 
 
 def _own_part(said: str) -> str:
@@ -132,13 +134,13 @@ def _objections(call: Call, payload: Payload, prompt: str = "") -> tuple[list[pr
         return [], -1
     found: list[prompts.Objection] = []
     with call.guarded("what was refused in this session was not heard"):
-        part = transcripts.unread(call.told, payload.transcript)
+        part = Transcript(call.told, payload.transcript).unread()
         if part.trouble and call.told.claim("transcript trouble"):
             call.log(f"the session's transcript {part.trouble}")
         waits = None
-        if transcripts.has_objection(part.data):
+        if part.has_objection():
             known = set(call.told.words())
-            found, waits = transcripts.objections(transcripts.events(part.data, part.begins), prompt)
+            found, waits = objections(part.events(), prompt)
             found = [each for each in found if f"heard {each.id}" not in known]
         return found, waits.offset if waits is not None else part.ends
     return [], -1
@@ -166,7 +168,7 @@ def _quoted(said: str, excerpt: str) -> str:
     return said[begin : begin + _QUOTE_CHARS_MAX]
 
 
-def _logged(call: Call, flags: Sequence[_Told], read_to: int) -> list[tuple[str, signals.Flag]]:
+def _logged(call: Call, payload: Payload, flags: Sequence[_Told], read_to: int) -> list[tuple[str, signals.Flag]]:
     """Log signals, then note how far the transcript is read; return those that are new, with their ids."""
     new = []
     for objection, flag in flags:
@@ -177,7 +179,7 @@ def _logged(call: Call, flags: Sequence[_Told], read_to: int) -> list[tuple[str,
             call.told.note(f"flag {done.id}")
             new.append((done.id, flag))
     if read_to >= 0:
-        transcripts.note_read(call.told, read_to)
+        Transcript(call.told, payload.transcript).note(read_to)
     return new
 
 

@@ -14,10 +14,11 @@ from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from fleet.hosts import local, transcripts
+from fleet.hosts import local
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, GUEST, Alarm, Call, TimeUpError, explained, is_own
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
+from fleet.hosts.transcripts import Transcript
 from fleet.learn.attempts import AttemptLog
 from fleet.recall import ready, triggers
 from fleet.store import homes
@@ -132,7 +133,7 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     if call.event == "SessionStart" and payload.source != "compact":
         LocalFolder(call.root).pass_over_commits(payload.cwd or call.root)
     if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
-        transcripts.pass_over(call.told, payload.transcript)
+        Transcript(call.told, payload.transcript).pass_over()
     told, session = call.told, local.Told(call.root, call.session)  # a subagent is told what was new to its session
     since = next(
         (int(word[6:]) for word in session.words() if word.startswith("since ") and word[6:].lstrip("-").isdigit()),
@@ -461,7 +462,7 @@ def _stop(call: Call, payload: Payload) -> Reply:
     """The agent is done for now: what needs its attention is named, else what it will start with next is made ready."""
     note = ""
     with call.guarded("what was refused in this turn was not heard"):
-        if payload.has_transcript and transcripts.has_objection(transcripts.unread(call.told, payload.transcript).data):
+        if payload.has_transcript and Transcript(call.told, payload.transcript).unread().has_objection():
             from fleet.app import flagging
 
             note = flagging.objected(call, payload)

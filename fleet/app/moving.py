@@ -10,7 +10,7 @@ import msgspec
 
 from fleet.app import learning, pages, reflecting, sharing, starting, tidying
 from fleet.app.finding import find, lesson_as_json
-from fleet.hosts import sessions, transcripts
+from fleet.hosts import sessions
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn import purge as purging
 from fleet.learn.corrections import Correction, Logged
@@ -32,6 +32,7 @@ from fleet.store.runs import Runs
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
 from fleet.text import dates
+from fleet.text.prompts import Session
 
 EXPORT_FORMAT = "fleet-export"
 EXPORT_VERSION = 2
@@ -131,16 +132,13 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     """
     root = os.fspath(workspace.root)
     since_ms = workspace.world.wall_ms() - days * 86_400_000
-    read: list[rules.Session] = []
+    read: list[Session] = []
     troubles: list[str] = []
-    for file in sessions.files_in(paths) if paths else sessions.stored(root):
-        session = sessions.read(file)
+    for session in sessions.found(root, paths):
         if session.trouble:
-            troubles.append(f"{file.name} {session.trouble}")
-        if paths or not session.cwd or sessions.is_below(session.cwd, root):
-            found = [each for each in session.events if (dates.to_ms(each.at) or 0) >= since_ms]
-            if found:
-                read.append(rules.Session(session.id, found, transcripts.objections(found)[0], session.cwd))
+            troubles.append(f"{Path(session.path).name} {session.trouble}")
+        session.events = [each for each in session.events if (dates.to_ms(each.at) or 0) >= since_ms]
+        read += [session] if session.events else []
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
     kept = tidying.remembered(workspace)
     ranked = [*(kept if workspace.config.hook.auto_memory else ()), *rules.propose(read)]

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fleet.app import writing
-from fleet.hosts import sessions, transcripts
+from fleet.hosts import sessions
 from fleet.hosts.local import LocalFolder
-from fleet.hosts.sessions import Session
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, reflectors, rules
 from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
@@ -30,6 +29,7 @@ from fleet.store import config, consent
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
+from fleet.text.prompts import Session
 
 KIND = "reflect"
 RULES = "rules"
@@ -284,7 +284,7 @@ def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
     )
     if not session.events:
         return Reflected(session.id, record, why=f"not read: {session.trouble or 'the transcript tells of nothing'}")
-    said = rules.reflect(_as_rules_read(session))
+    said = rules.reflect(session)
     plan = writing.plan(workspace, agent, session, said, "trial", is_trusted=True)
     return Reflected(session.id, msgspec.structs.replace(record, outcome=said.outcome), plan)
 
@@ -305,11 +305,6 @@ def complete(workspace: Workspace, agent: str, record: Record) -> Record:
     told = {"agent": agent, "saved": done.saved, "told": done.told()} | done.as_found(with_raw=False)
     notices.send(workspace, Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.told(), told))
     return done
-
-
-def _as_rules_read(session: Session) -> rules.Session:
-    """Return a session as the rules read it."""
-    return rules.Session(session.id, session.events, transcripts.objections(session.events)[0], session.cwd)
 
 
 def _key(session: Session) -> str:
@@ -364,7 +359,7 @@ def _reserved(workspace: Workspace, agent: str, record: Record, lines: Sequence[
 def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Digest, record: Record) -> Answer:
     """Ask the reflector, and have the answer on record, with what it cost, before anything is made of it."""
     if record.reflector == RULES:
-        said = rules.reflect(_as_rules_read(session))
+        said = rules.reflect(session)
         return Answer(msgspec.json.encode(said).decode(), usd=0.0)
     mark = f"session-{workspace.world.entropy(8).hex()}"
     known = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
@@ -451,21 +446,18 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}
     waiting, troubles, done = list[Old](), list[str](), 0
-    for path in sessions.files_in(paths) if paths else sessions.stored(root):
-        session = sessions.read(path)
+    for session in sessions.found(root, paths):
         if session.trouble:
-            troubles.append(f"{path.name} {session.trouble}")
-        if not session.events or not (paths or not session.cwd or sessions.is_below(session.cwd, root)):
-            continue
+            troubles.append(f"{Path(session.path).name} {session.trouble}")
         at = max((each.at for each in session.events), default="")
-        if (dates.to_ms(at) or since_ms) < since_ms:
+        if not session.events or (dates.to_ms(at) or since_ms) < since_ms:
             continue
         key = _key(session)
         if any(_is_of(run, key) for run in ran):
             done += 1
         else:
             made = digest.digest(session.events, workspace.config.reflect.tokens)
-            waiting.append(Old(path, session.id, made.tokens, at))
+            waiting.append(Old(Path(session.path), session.id, made.tokens, at))
     costs = chosen(workspace) != RULES and not unagreed(workspace)
     return History(
         sorted(waiting, key=lambda each: each.at), done, len(waiting) * limits(workspace).max_usd * costs, troubles

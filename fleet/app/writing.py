@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.hosts.sessions import Session
 from fleet.learn import corrections, corrections_md, counting, private
 from fleet.learn.corrections import Correction, Logged
 from fleet.model import edits as lesson_edits
@@ -33,6 +32,7 @@ from fleet.store.lines import screened
 from fleet.store.runs import Edit, Field, Run, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import screening
+from fleet.text.prompts import Session
 
 ORIGIN = "origin"
 """Field of a lesson that a reflection was the first to state."""

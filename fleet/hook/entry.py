@@ -164,12 +164,13 @@ def _might_object(call: Call, payload: Payload) -> bool:
     """Tell whether a person may have refused a call since the transcript was read last; if not, it is read now."""
     if not payload.has_transcript:
         return False
-    from fleet.hosts import transcripts
+    from fleet.hosts.transcripts import Transcript
 
-    part = transcripts.unread(call.told, payload.transcript)
-    if part.trouble or transcripts.has_objection(part.data):
+    transcript = Transcript(call.told, payload.transcript)
+    part = transcript.unread()
+    if part.trouble or part.has_objection():
         return True
-    transcripts.note_read(call.told, part.ends)
+    transcript.note(part.ends)
     return False
 
 

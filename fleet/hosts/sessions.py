@@ -9,15 +9,13 @@ here, as their clients write them.
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleet.hosts import payloads, transcripts
-from fleet.hosts.transcripts import TEXT_CHARS_MAX
-from fleet.text.prompts import Event
+from fleet.text.prompts import SAID_CHARS_MAX, Event, Session
 
 BYTES_MAX = 64 * 1024 * 1024
 """So much of one transcript is read: its first eighth, and its end."""
@@ -32,50 +30,29 @@ _CODEX_FRAMES = ("# AGENTS.md instructions", "<environment_context>", "<user_ins
 _DENIED = re.compile(r"(?:rejected|denied|declined|cancell?ed) by (?:the )?user", re.IGNORECASE)
 
 
-class Session:
-    """What one transcript tells of.
-
-    Attributes:
-        host: whose client wrote it, as ``payloads`` names it.
-        id: the host's id of the session; else the file's name.
-        cwd: where it began, or "".
-        events: in order, with the number of the line of each.
-        lines: whole lines there are.
-        digest: 16 hex of what was read; it changes when the session goes on.
-        trouble: what was not read, and why; "" where nothing is amiss.
-    """
-
-    __slots__ = ("cwd", "digest", "events", "host", "id", "lines", "path", "trouble")
-
-    def __init__(self, path: str, name: str = "") -> None:
-        self.path, self.host, self.id, self.cwd = path, payloads.UNKNOWN, name, ""
-        self.events: list[Event] = []
-        self.lines, self.digest, self.trouble = 0, "", ""
-
-
 def read(path: Path) -> Session:
     """Return what a transcript tells of. Never raises: what stands in the way is in ``trouble``."""
-    session = Session(os.fspath(path), path.stem)
+    session = Session(os.fspath(path), path.stem, payloads.UNKNOWN)
     try:
-        # A pipe would keep whoever opens it waiting for its other end.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            seen = os.fstat(file.fileno())
-            if not stat.S_ISREG(seen.st_mode):
-                session.trouble = "is no file"
-                return session
-            _read_into(session, file, seen.st_size)
+        with transcripts.opened(os.fspath(path)) as file:
+            _read_into(session, file, os.fstat(file.fileno()).st_size)
     except (OSError, ValueError) as why:
         session.trouble = f"cannot be read: {getattr(why, 'strerror', None) or why}"
     return session
 
 
-def files_in(paths: Iterable[Path]) -> list[Path]:
-    """Return the transcripts that are named: files, and those in folders."""
-    return [
-        file
-        for path in paths
-        for file in ([path] if not path.is_dir() else sorted((*path.glob("*.jsonl"), *path.glob("*/*.jsonl"))))
-    ]
+def found(root: str, paths: Iterable[Path] = ()) -> Iterator[Session]:
+    """Yield the sessions of transcripts that are named, or in folders of them; else of those that hosts keep of a root.
+
+    Of a session that began elsewhere, and was not named, the events are left out.
+    """
+    named = list(paths)
+    inside = (sorted((*path.glob("*.jsonl"), *path.glob("*/*.jsonl"))) if path.is_dir() else [path] for path in named)
+    for path in [file for files in inside for file in files] if named else stored(root):
+        session = read(path)
+        if not named and session.cwd and not _is_below(session.cwd, root):
+            session.events = []
+        yield session
 
 
 def stored(root: str) -> list[Path]:
@@ -92,12 +69,12 @@ def stored(root: str) -> list[Path]:
         *(home / ".copilot/session-state").glob("*/events.jsonl"),
     ]
     newest = sorted(shared, key=lambda path: path.parts[-4:], reverse=True)[:_STORED_MAX]
-    found += sorted(path for path in newest if is_below(_began_in(path), root))
+    found += sorted(path for path in newest if _is_below(_began_in(path), root))
     found += sorted((home / ".gemini/tmp" / Path(root).name / "chats").glob("session-*.jsonl"))
     return found
 
 
-def is_below(folder: str, root: str) -> bool:
+def _is_below(folder: str, root: str) -> bool:
     """Tell whether a folder is the root, or below it."""
     return folder == root or folder.startswith(f"{root}/")
 
@@ -308,7 +285,7 @@ _READERS: dict[str, Callable[[], _Reader]] = {
 
 
 def _event(kind: str, at: str, name: str = "", text: str = "", **more: Any) -> Event:
-    event = Event(kind, name, text[-TEXT_CHARS_MAX:], **more)
+    event = Event(kind, name, text[-SAID_CHARS_MAX:], **more)
     event.at = at
     return event
 

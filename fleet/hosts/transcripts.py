@@ -9,16 +9,20 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 
 from fleet.hosts import local
-from fleet.text.prompts import Event, Objection, is_typed
+from fleet.text.prompts import SAID_CHARS_MAX, Event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 _BYTES_MAX = 16 * 1024 * 1024
 """So much is read at once: a turn of hours. What lies before it is passed over, and said to be."""
 
 _ABOUT_CHARS_MAX = 300
-TEXT_CHARS_MAX = 8_000
 _LINE_BYTES_MAX = 4 * 1024 * 1024
 
 _MARKS = (
@@ -45,9 +49,6 @@ _HINT = re.compile(
 )
 _NOT_THEIRS = re.compile(r"The \S{1,40} wants to clarify these questions\.")
 _STOPPED = "[Request interrupted by "
-_GO_ON = frozenset(str.split("sorry ok okay yes yeah please go on ahead continue proceed resume keep going carry and"))
-_GO_ON_WORDS_MAX = 6
-_LINES_TO_CWD = 50
 _SUBJECTS = ("command", "file_path", "notebook_path", "path", "url", "query", "pattern", "description", "prompt")
 
 
@@ -65,25 +66,42 @@ class _Read:
     def __init__(self, data: bytes = b"", begins: int = 0, ends: int = 0, trouble: str = "") -> None:
         self.data, self.begins, self.ends, self.trouble = data, begins, ends, trouble
 
+    def has_objection(self) -> bool:
+        """Tell, without parsing, whether somebody may have refused or stopped something; in doubt, True."""
+        return any(mark in self.data for mark in _MARKS)
 
-def unread(told: local.Told, path: str) -> _Read:
-    """Return what a session has not been heard of yet: its transcript from the place that was noted last."""
-    noted = [word for word in told.words() if word.startswith("read ")]
-    return _read(path, int(noted[-1].split()[1]) if noted else 0)
+    def events(self) -> Iterator[Event]:
+        """Yield what the lines tell of, in order. A line that cannot be read costs itself alone."""
+        at = self.begins
+        for line in self.data.splitlines(keepends=True):
+            if len(line) <= _LINE_BYTES_MAX:
+                yield from _events_of(line, at)
+            at += len(line)
 
 
-def note_read(told: local.Told, offset: int) -> None:
-    """Note where the next reading of a session's transcript begins."""
-    told.note(f"read {offset}")
+class Transcript:
+    """A session's transcript, read by hooks bit by bit: from the place that was noted last."""
 
+    def __init__(self, told: local.Told, path: str) -> None:
+        self._told, self._path = told, path
 
-def pass_over(told: local.Told, path: str) -> None:
-    """Begin at the end of a transcript in a session that has read none of it yet."""
-    if not any(word.startswith("read ") for word in told.words()):
-        try:
-            note_read(told, os.path.getsize(path))
-        except OSError:
-            return
+    def unread(self) -> _Read:
+        """Return what a session has not been heard of yet."""
+        noted = self._noted()
+        return _read(self._path, int(noted[-1].split()[1]) if noted else 0)
+
+    def note(self, offset: int) -> None:
+        """Note where the next reading begins."""
+        self._told.note(f"read {offset}")
+
+    def pass_over(self) -> None:
+        """Begin at the end in a session that has read none of it yet."""
+        if not self._noted():
+            with suppress(OSError):
+                self.note(os.path.getsize(self._path))
+
+    def _noted(self) -> list[str]:
+        return [word for word in self._told.words() if word.startswith("read ")]
 
 
 def folders(root: str, home: str) -> list[str]:
@@ -96,67 +114,40 @@ def folders(root: str, home: str) -> list[str]:
         return []
 
 
-def _is_below(data: bytes, root: str) -> bool:
-    """Tell whether a transcript's session worked in a folder or below it; the first line that names one decides."""
-    for line in data.splitlines()[:_LINES_TO_CWD]:
-        at = line.find(b'"cwd"')
-        if at >= 0:
-            try:
-                cwd = _text(json.loads(line).get("cwd"))
-            except (ValueError, RecursionError, AttributeError):
-                continue
-            return cwd == root or cwd.startswith(f"{root}/")
-    return False
-
-
 def _read(path: str, since: int = 0) -> _Read:
     """Return the whole lines of a transcript from an offset on; the newest ``_BYTES_MAX`` of them. Never raises.
 
     A file that is shorter than the offset was rewritten: it is read as if for the first time.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with opened(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            trouble = "is shorter than it was: rewritten, and read anew" if size < since else ""
+            since = since if size >= since else 0
+            start = max(since, size - _BYTES_MAX)
+            if since and start > since:
+                trouble = f"{start - since:,} bytes of it are more than is read at once, and were passed over"
+            file.seek(start)
+            data = file.read(size - start)
     except FileNotFoundError:
         return _Read(ends=since)  # the client writes it a moment after a session's first prompt
     except (OSError, ValueError) as why:
         return _Read(ends=since, trouble=f"cannot be read: {why}")
-    try:
-        seen = os.fstat(handle)
-        if not stat.S_ISREG(seen.st_mode):
-            return _Read(ends=since, trouble="is no file")
-        trouble = "is shorter than it was: rewritten, and read anew" if seen.st_size < since else ""
-        since = since if seen.st_size >= since else 0
-        start = max(since, seen.st_size - _BYTES_MAX)
-        if since and start > since:
-            trouble = f"{start - since:,} bytes of it are more than is read at once, and were passed over"
-        data = _read_whole(handle, start, seen.st_size - start)
-    except OSError as why:
-        return _Read(ends=since, trouble=f"cannot be read: {why}")
-    finally:
-        os.close(handle)
     whole = data[: data.rfind(b"\n") + 1]
     return _Read(whole, start, start + len(whole), trouble)
 
 
-def _read_whole(handle: int, start: int, size: int) -> bytes:
-    pieces: list[bytes] = []
-    while size > 0 and (piece := os.pread(handle, size, start)):
-        pieces.append(piece)
-        start, size = start + len(piece), size - len(piece)
-    return b"".join(pieces)
+def opened(path: str) -> "BinaryIO":
+    """Return a transcript, open for reading.
 
-
-def has_objection(data: bytes) -> bool:
-    """Tell, without parsing, whether somebody may have refused or stopped something; in doubt, True."""
-    return any(mark in data for mark in _MARKS)
-
-
-def events(data: bytes, begins: int = 0) -> Iterator[Event]:
-    """Yield what the lines of a transcript tell of, in order. A line that cannot be read costs itself alone."""
-    for line in data.splitlines(keepends=True):
-        if len(line) <= _LINE_BYTES_MAX:
-            yield from _events_of(line, begins)
-        begins += len(line)
+    Raises:
+        OSError: it is not there, or no file: a pipe would keep whoever opens it waiting for its other end.
+    """
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError("it is no file")
+    return file
 
 
 def _events_of(line: bytes, offset: int) -> Iterator[Event]:
@@ -188,7 +179,7 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
     kind = block.get("type")
     if is_agents:
         if kind == "text":
-            said = _text(block.get("text"))[-TEXT_CHARS_MAX:]
+            said = _text(block.get("text"))[-SAID_CHARS_MAX:]
             return Event("said", name, said) if said.strip() else None
         if kind != "tool_use":
             return None
@@ -203,13 +194,13 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
     text, is_error = joined(block.get("content")), block.get("is_error") is True
     if is_error and _REFUSED.match(text):
         return Event("refused", _text(block.get("tool_use_id")), _words(text), is_ok=False)
-    return Event("result", _text(block.get("tool_use_id")), text[-TEXT_CHARS_MAX:], is_ok=not is_error)
+    return Event("result", _text(block.get("tool_use_id")), text[-SAID_CHARS_MAX:], is_ok=not is_error)
 
 
 def _words(refusal: str) -> str:
     """Return what the person said about a refused call, "" for nothing."""
     found = _WITH_WORDS.match(refusal)
-    said = _HINT.sub("", found["words"]).strip()[:TEXT_CHARS_MAX] if found else ""
+    said = _HINT.sub("", found["words"]).strip()[:SAID_CHARS_MAX] if found else ""
     return "" if _NOT_THEIRS.match(said) else said
 
 
@@ -234,45 +225,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         return ""
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
-
-
-def objections(found: Iterable[Event], prompt: str = "") -> tuple[list[Objection], Objection | None]:
-    """Return what a person objected to, and what still waits for its words: the next reading has to begin there.
-
-    A refusal without words, and a stopped turn, get those of the next prompt; unless it only says to go on, was typed
-    by nobody, or is the prompt before it, mended before the agent had done anything.
-
-    ``prompt``: what was typed after them; "" for nothing yet.
-    """
-    done: list[Objection] = []
-    waits: Objection | None = None
-    calls: dict[str, Event] = {}
-    before, last = "", None
-    for event in (*found, *([Event("prompt", text=prompt)] if prompt.strip() else ())):
-        if event.kind == "call":
-            calls[event.id] = last = event
-        elif event.kind == "refused" and event.text:
-            done.append(Objection("rejection", event, calls.get(event.id)))
-        elif event.kind == "refused" and waits is None:  # of calls refused together, the first one stands for all
-            waits = Objection("rejection", event, calls.get(event.id))
-        elif event.kind == "stopped" and waits is None:
-            waits = Objection("interruption", event, last)
-        elif event.kind == "prompt":
-            if waits is not None and _objects(event.text, mended="" if last is not None else before):
-                waits.words = event.text.strip()[:TEXT_CHARS_MAX]
-                done.append(waits)
-            waits, before, last = None, event.text, None
-    return done, waits
-
-
-def _objects(said: str, mended: str) -> bool:
-    """Tell a prompt that says something from one that says to go on, that a host wrote, or that is a mended one."""
-    words = _words_of(said)
-    if not words or not is_typed(said) or (len(words) <= _GO_ON_WORDS_MAX and _GO_ON.issuperset(words)):
-        return False
-    known = _words_of(mended)
-    return not known or 10 * len(known & words) < 7 * len(known)
-
-
-def _words_of(said: str) -> set[str]:
-    return set(re.findall(r"\w+", said.lower()[:TEXT_CHARS_MAX]))

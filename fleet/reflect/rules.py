@@ -17,8 +17,8 @@ from fleet.model.names import normalise
 from fleet.reflect.digest import unpasted, wants_to_be_obeyed
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Outcome, Reflection
 from fleet.text import dates, screening, shell
-from fleet.text.prompts import Event, Objection, is_typed, own_words
-from fleet.text.signals import PRAISE, detect
+from fleet.text.prompts import Event, Session, is_typed, own_words
+from fleet.text.signals import PRAISE, detect, objections
 
 LESSON_MIN = 3
 """Worth of a proposal from which on it is a lesson of a reflection."""
@@ -106,15 +106,6 @@ class Proposal(NamedTuple):
     quote: str = ""
 
 
-class Session(NamedTuple):
-    """A session as the rules read it: the host's id of it, its events, what a person objected to, and its folder."""
-
-    id: str
-    events: Sequence[Event]
-    objections: Sequence[Objection]
-    cwd: str = ""
-
-
 def reflect(session: Session) -> Reflection:
     """Return what a session teaches by its form."""
     found = propose([session])
@@ -155,11 +146,12 @@ def propose(sessions: Iterable[Session]) -> list[Proposal]:
 
 
 def _objected(session: Session) -> Iterator[Proposal]:
-    for each in session.objections:
+    objected = objections(session.events)[0]
+    for each in objected:
         about = " ".join(filter(None, ["refused" if each.kind == "rejection" else "stopped", each.tool, each.about]))
         theirs = unpasted(each.words)
         yield proposal(session.id, each.kind, theirs, about, each.at, _WORTH[each.kind], line=each.line)
-    told = {each.words for each in session.objections}
+    told = {each.words for each in objected}
     last = ""
     for event in session.events:
         if event.kind == "call":
@@ -380,7 +372,7 @@ def _outcome(session: Session, found: Sequence[Proposal]) -> Outcome:
     last = next((result for call, result in reversed(list(_runs(session.events))) if shell.is_build(call.about)), None)
     if last is not None and not last.is_ok:
         return "failure"
-    return "partial" if session.objections or any(each.kind == "correction" for each in found) else "success"
+    return "partial" if any(each.kind in ("rejection", "interruption", "correction") for each in found) else "success"
 
 
 def _slug(words: str) -> str:

@@ -19,6 +19,8 @@ _QUOTE_CHARS_MAX = 600
 """A quotation mark without its partner within so many characters quotes nothing."""
 _HEAD_CHARS_MAX = 1_000
 """As long as the opening tag of an envelope may be."""
+SAID_CHARS_MAX = 8_000
+"""So much is kept of what was said or printed."""
 _NAME_CHARS_MAX = 32
 """As long as the name of an agent may be."""
 
@@ -97,6 +99,27 @@ class Objection:
         self.kind, self.id, self.words, self.at, self.line = kind, event.id, event.text, event.at, event.line
         self.tool, self.about = (call.tool, call.about) if call is not None else ("", "")
         self.offset = call.offset if call is not None else event.offset
+
+
+class Session:
+    """What one transcript tells of.
+
+    Attributes:
+        host: whose client wrote it, as ``hosts.payloads`` names it.
+        id: the host's id of the session; else the file's name.
+        cwd: where it began, or "".
+        events: in order, with the number of the line of each.
+        lines: whole lines there are.
+        digest: 16 hex of what was read; it changes when the session goes on.
+        trouble: what was not read, and why; "" where nothing is amiss.
+    """
+
+    __slots__ = ("cwd", "digest", "events", "host", "id", "lines", "path", "trouble")
+
+    def __init__(self, path: str = "", name: str = "", host: str = "") -> None:
+        self.path, self.host, self.id, self.cwd = path, host, name, ""
+        self.events: list[Event] = []
+        self.lines, self.digest, self.trouble = 0, "", ""
 
 
 def might_signal(message: str) -> bool:

@@ -21,7 +21,17 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from fleet.text.prompts import LANGUAGES, LEVELS, is_letter, own_words, words_of
+from fleet.text.prompts import (
+    LANGUAGES,
+    LEVELS,
+    SAID_CHARS_MAX,
+    Event,
+    Objection,
+    is_letter,
+    is_typed,
+    own_words,
+    words_of,
+)
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
 """Kinds of signals; where a message holds several, the first of these is told."""
@@ -442,3 +452,51 @@ def _excerpt(said: str, hit: _Hit) -> str:
     begin, over = _sentence(said, hit.start, min(hit.end, len(said)))
     begin = max(begin, hit.start - EXCERPT_CHARS_MAX // 2)
     return said[begin : min(over, begin + EXCERPT_CHARS_MAX)].replace("·", "…").strip()
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+_GO_ON = frozenset(str.split("sorry ok okay yes yeah please go on ahead continue proceed resume keep going carry and"))
+_GO_ON_WORDS_MAX = 6
+
+
+def objections(found: Iterable[Event], prompt: str = "") -> tuple[list[Objection], Objection | None]:
+    """Return what a person objected to, and what still waits for its words: the next reading has to begin there.
+
+    A refusal without words, and a stopped turn, get those of the next prompt; unless it only says to go on, was typed
+    by nobody, or is the prompt before it, mended before the agent had done anything.
+
+    ``prompt``: what was typed after them; "" for nothing yet.
+    """
+    done: list[Objection] = []
+    waits: Objection | None = None
+    calls: dict[str, Event] = {}
+    before, last = "", None
+    for event in (*found, *([Event("prompt", text=prompt)] if prompt.strip() else ())):
+        if event.kind == "call":
+            calls[event.id] = last = event
+        elif event.kind == "refused" and event.text:
+            done.append(Objection("rejection", event, calls.get(event.id)))
+        elif event.kind == "refused" and waits is None:  # of calls refused together, the first one stands for all
+            waits = Objection("rejection", event, calls.get(event.id))
+        elif event.kind == "stopped" and waits is None:
+            waits = Objection("interruption", event, last)
+        elif event.kind == "prompt":
+            if waits is not None and _objects(event.text, mended="" if last is not None else before):
+                waits.words = event.text.strip()[:SAID_CHARS_MAX]
+                done.append(waits)
+            waits, before, last = None, event.text, None
+    return done, waits
+
+
+def _objects(said: str, mended: str) -> bool:
+    """Tell a prompt that says something from one that says to go on, that a host wrote, or that is a mended one."""
+    words = _telling_words(said)
+    if not words or not is_typed(said) or (len(words) <= _GO_ON_WORDS_MAX and _GO_ON.issuperset(words)):
+        return False
+    known = _telling_words(mended)
+    return not known or 10 * len(known & words) < 7 * len(known)
+
+
+def _telling_words(said: str) -> set[str]:
+    return set("".join([char if char.isalnum() else " " for char in said.lower()[:SAID_CHARS_MAX]]).split())

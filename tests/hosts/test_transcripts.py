@@ -7,6 +7,7 @@ import re
 import pytest
 
 from fleet.hosts import transcripts
+from fleet.text.signals import objections
 
 HEAD = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
@@ -267,9 +268,9 @@ def test_what_cannot_be_read_is_said_once_and_fails_nothing(talk, what):
 
 @pytest.mark.parametrize("host", ["codex-0.169.0", "copilot-1.0.102", "gemini-0.61.0"])
 def test_another_hosts_transcript_holds_no_objection(talk, shared, host):
-    data = (shared / "hosts" / "transcripts" / f"{host}.jsonl").read_bytes()
-    assert not transcripts.has_objection(data)
-    assert transcripts.objections(transcripts.events(data)) == ([], None)
+    part = transcripts._read(str(shared / "hosts" / "transcripts" / f"{host}.jsonl"))
+    assert not part.has_objection()
+    assert objections(part.events()) == ([], None)
 
 
 # --- what real people refused -----------------------------------------------------------------------------------------
@@ -279,8 +280,8 @@ def test_of_real_refusals_with_words_all_are_heard_with_their_calls(shared):
     paths = sorted((shared / "corpora" / "transcripts").glob("*.jsonl"))
     assert len(paths) == 12
     for path in paths:
-        found = list(transcripts.events(transcripts._read(str(path)).data))
-        heard, _ = transcripts.objections(found)
+        found = list(transcripts._read(str(path)).events())
+        heard, _ = objections(found)
         refused = [each for each in found if each.kind == "refused" and each.text]
         assert {each.id for each in refused} <= {each.id for each in heard}
         assert all(each.tool and each.words for each in heard if each.kind == "rejection")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.hosts import sessions, transcripts
+from fleet.hosts import sessions
 from fleet.reflect import digest, memory_md, rules
 from fleet.reflect.reflection import parse
+from fleet.text.prompts import Session
 from tests.reflect.talks import Talk, taught
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,9 +139,8 @@ def test_of_an_answer_that_breaks_off_what_was_said_until_then_is_read(cut):
     assert set(found.reflection.memory_notes) <= {"one", "two } {", *("two } {"[:n] for n in range(8)), "on", "o"}
 
 
-def as_read(talk: Talk) -> rules.Session:
-    session = sessions.read(talk.path)
-    return rules.Session(session.id, session.events, transcripts.objections(session.events)[0], session.cwd)
+def as_read(talk: Talk) -> Session:
+    return sessions.read(talk.path)
 
 
 def test_three_commands_that_repeat_are_a_skill(tmp_path):
