@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from difflib import unified_diff
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +17,13 @@ from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
 from fleet.reflect import consolidation, daily_log, inbox, observations, records, scratchpad, topics
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence, recurrences, text_id
 from fleet.reflect.consolidation import Gates, Lock, Plan
-from fleet.reflect.daily_log import Block, Told
+from fleet.reflect.daily_log import Block, DailyLog, Told
 from fleet.reflect.inbox import Inbox
-from fleet.reflect.observations import Said
+from fleet.reflect.observations import Whose
 from fleet.reflect.records import Records
 from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import Entry, Scratchpad
+from fleet.reflect.topics import Migration, Topic
 from fleet.store.runs import Edit, Run, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates, screening
@@ -137,7 +137,7 @@ def close_session(
     if workspace.is_read_only:
         return Closed("", Reflected(scratchpad.SUGGEST))
     Runs(workspace).recover()
-    log = _log_session(workspace, agent, session, daily_log.told_of(said) if said is not None else told)
+    log = _log_session(workspace, agent, session, Told.of(said) if said is not None else told)
     reflected = reflect(workspace, agent)
     done = None
     if check(workspace, agent, session).is_open:
@@ -148,29 +148,35 @@ def close_session(
 
 def _log_session(workspace: Workspace, agent: str, session: str, told: Told | None) -> str:
     """Append a session's block to the day's log; return its path, "" where there is nothing to say."""
-    key = observations.session_key(agent, session)
     now_ms = workspace.world.wall_ms()
-    day = observations.minute(now_ms)[:10]
-    path = daily_log.path_of(day)
+    whose = Whose.of(agent, session, observing.stamp(now_ms))
     with _scratchpad_lock(workspace):
-        page = _text(workspace, scratchpad.FILE)
-        seen = [each for each in Scratchpad(page).said() if each.session == key]
-        blocks = _blocks(workspace, min([observations.minute(now_ms - 2 * _DAY_MS), *(each.at for each in seen)])[:10])
-        own = [each for each in blocks if each.session == key]
-        known = {_same(each.text) for block in own if block.is_whole for each in block.said}
-        watched = [*seen]
-        watched += [each for block in blocks for each in block.said if each.session == key and not block.is_whole]
-        said = _screened(told) if told is not None and not told.is_empty else _from_observations(watched)
+        seen = [each for each in Scratchpad(_text(workspace, scratchpad.FILE)).said() if each.session == whose.key]
+        since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in seen)])
+        known = set()
+        for block in _blocks(workspace, since):
+            if block.session == whose.key and block.is_whole:
+                known |= {_same(each.text) for each in block.said}
+            else:
+                seen += [each for each in block.said if each.session == whose.key]
+        said = _screened(told) if told is not None and any(told) else Told.seen(seen)
         said = Told(*([each for each in lines if _same(each) not in known] for lines in said))
-        if said.is_empty:
+        if not any(said):
             return ""
-        before = _text(workspace, path)
-        if not before:
+        log = _log(workspace, _day(now_ms))
+        if not (workspace.root / log.path).exists():
             observing.keep_ignored(workspace.files)
-        block = daily_log.block(observing.stamp(now_ms), agent, session, said)
-        more = daily_log.with_block(before, day, block).removeprefix(before)
-        workspace.files.append(workspace.root / path, more.encode("utf-8", "surrogateescape"))
-    return path
+        more = log.more_for(whose, said)
+        workspace.files.append(workspace.root / log.path, more.encode("utf-8", "surrogateescape"))
+    return log.path
+
+
+def _day(at_ms: int) -> str:
+    return observations.minute(at_ms)[:10]
+
+
+def _log(workspace: Workspace, day: str) -> DailyLog:
+    return DailyLog(day, _text(workspace, DailyLog(day).path))
 
 
 def _same(text: str) -> str:
@@ -180,15 +186,6 @@ def _same(text: str) -> str:
 def _screened(told: Told) -> Told:
     """Return what a reflection says, each as one line that is fit to stand in a log."""
     return Told(*([clean for each in lines if (clean := observations.clean(each))] for lines in told[:5]))
-
-
-def _from_observations(watched: Iterable[Said]) -> Told:
-    """Return a block's lines for what was observed."""
-    lines: dict[str, list[str]] = {name: [] for name in ("changed", "worked", "failed", "learned")}
-    place = {"commit": "changed", "fix": "worked", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
-    for each in watched:
-        lines[place.get(each.kind, "worked")].append(each.text)
-    return Told(**{name: list(dict.fromkeys(said)) for name, said in lines.items()})
 
 
 def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
@@ -228,25 +225,24 @@ def reflect(workspace: Workspace, agent: str) -> Reflected:
 
 def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[tuple[Entry, Recurrence]]]:
     """Return what recurred and is known nowhere yet; and the rows that wait, each with what speaks for it."""
-    page = page.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    since = observations.minute(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)[:10]
-    said = [*Scratchpad(page).said(), *(each for block in _blocks(workspace, since) for each in block.said)]
+    pad = Scratchpad(page.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+    since = _day(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)
+    said = [*pad.said(), *(each for block in _blocks(workspace, since) for each in block.said)]
     said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
-    rules: list[str] = []
+    rules = [*pad.promoted_items(), *_taken_back(workspace)]
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
         rules += scratchpad.agents_rules(_text(workspace, scratchpad.AGENTS_FILE))
-    rules += [*Scratchpad(page).promoted_items(), *_taken_back(workspace)]
-    rows = Scratchpad(page).ready()
-    found, matched = recurrences(said, [*rules, *(each.item for each in rows)])
-    suggested = Scratchpad(page).suggested()
-    fresh = [each for each in found if len(each.sessions) >= SESSIONS_MIN and not suggested.intersection(each.ids)]
-    waiting = []
-    for at, row in enumerate(rows):
-        spoken = matched.get(len(rules) + at, [])
-        whole = recurrences(spoken)[0]
-        if whole and len(whole[0].sessions) >= SESSIONS_MIN:
-            waiting.append((row, whole[0]))
-    return fresh, waiting
+    rows = pad.ready()
+    found, matched = recurrences(said, [*rules, *(each.item for each in rows), *_asked(workspace)])
+    spoken = [(row, recurrences(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
+    waiting = [(row, whole[0]) for row, whole in spoken if whole and len(whole[0].sessions) >= SESSIONS_MIN]
+    return [each for each in found if len(each.sessions) >= SESSIONS_MIN], waiting
+
+
+def _asked(workspace: Workspace) -> list[str]:
+    """Return every row that the inbox ever asked about: what a person took out of the scratchpad does not come back."""
+    entries = (each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).entries())
+    return [str(each.item.body.get("item")) for each in entries if each.item.body.get("what") == WHAT]
 
 
 def _taken_back(workspace: Workspace) -> list[str]:
@@ -259,7 +255,7 @@ def _taken_back(workspace: Workspace) -> list[str]:
                 was, now = (_items((data or b"").decode("utf-8", "replace")) for data in (each.before, each.after))
                 found += [item for item in now if item not in was]
             elif each.path.startswith(f"{topics.FOLDER}/") and each.before is None:
-                found += topics.read(each.path, each.after or b"").texts[-1:]
+                found += Topic.read(each.path, each.after or b"").texts[-1:]
     return found
 
 
@@ -270,43 +266,31 @@ def _items(page: str) -> list[str]:
 def _as_row(found: Recurrence) -> Entry:
     """Return something that recurred as a row: what it is, what more is to say, and how often it came up."""
     item, _, rest = found.text.partition(" — ")
-    days = found.days
-    seen = (
-        f"{len(found.sessions)} sessions, {days[0]} to {days[-1]}"
-        if len(days) > 1
-        else f"{len(found.sessions)} sessions, {days[0]}"
-    )
+    days = " to ".join(dict.fromkeys((found.days[0], found.days[-1])))
+    seen = f"{len(found.sessions)} sessions, {days}"
     flag = "reads as a directive: a person decides; " if found.is_directive else ""
     detail = f"{rest} ({flag}{seen})" if rest else f"{flag}{seen}"
     return Entry(found.category, item.strip(), detail.strip())
 
 
 def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Sequence[Recurrence]) -> None:
-    ids = [one for each in found for one in each.ids]
+    def plan() -> tuple[list[Edit], str]:
+        page = _File.of(workspace, scratchpad.FILE)
+        return [page.to(Scratchpad(page.text).with_rows(rows))], f"{len(rows)} rows for {scratchpad.READY}"
 
-    def edits() -> tuple[Edit, ...]:
-        return (_edit(workspace, scratchpad.FILE, lambda page: Scratchpad(page).with_rows(rows, ids)),)
-
-    run = _applied(workspace, agent, REFLECTED, edits, f"{len(rows)} rows for {scratchpad.READY}")
-    items = [
-        _item(
-            row,
-            tuple(dict.fromkeys(f"{said.at} {said.session}: {said.text}" for said in each.said))[:10],
-            float(len(each.sessions)),
-            run,
-        )
-        for row, each in zip(rows, found, strict=True)
-    ]
-    Inbox(workspace, agent).put_all(items)
+    with _scratchpad_lock(workspace):
+        run = _applied(workspace, agent, REFLECTED, plan)
+    Inbox(workspace, agent).put_all([_item(row, each, run) for row, each in zip(rows, found, strict=True)])
 
 
-def _item(row: Entry, evidence: tuple[str, ...] = (), weight: float = 0.0, run: str = "") -> inbox.Item:
+def _item(row: Entry, found: Recurrence | None = None, run: str = "") -> inbox.Item:
+    said = found.said if found is not None else ()
     return inbox.Item(
         kind="promotion",
         title=f"{row.category} for {scratchpad.AGENTS_FILE}: {row.item}",
         key=_key(row),
-        evidence=evidence,
-        weight=weight,
+        evidence=tuple(dict.fromkeys(f"{each.at} {each.session}: {each.text}" for each in said))[:10],
+        weight=float(len(found.sessions)) if found is not None else 0.0,
         diff=f"+ {' — '.join(filter(None, (row.item, row.detail)))}",
         body={"what": WHAT, "category": row.category, "item": row.item, "detail": row.detail},
         run=run,
@@ -329,44 +313,35 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
         RefusedError: the file is a link, cannot be written, holds a conflict, or would become too long: it is as it
             was, and the row waits.
     """
-    file = workspace.root / scratchpad.AGENTS_FILE
-    if file.is_symlink():
-        raise RefusedError(
-            f"{scratchpad.AGENTS_FILE} is a link, which fleet writes through nowhere: {row.item!r} waits"
-        )
-    if file.exists() and not (file.is_file() and os.access(file, os.W_OK | os.R_OK)):
-        raise RefusedError(f"{scratchpad.AGENTS_FILE} cannot be written: {row.item!r} waits")
-    run_id = Runs(workspace).name(REFLECTED)
-    day = workspace.wall()[:10]
-    sessions = (
-        ", ".join(each.rpartition(" ")[2] for each in found.sessions[:5]) if found is not None else "a person's yes"
-    )
-    evidence = f"{sessions}; fleet undo {run_id}"
+    run_id, day = Runs(workspace).name(REFLECTED), workspace.wall()[:10]
+    said = ", ".join(each.rpartition(" ")[2] for each in found.sessions[:5]) if found is not None else "a person's yes"
+    told = f"promoted {row.item!r} into {scratchpad.AGENTS_FILE}"
 
-    def edits() -> tuple[Edit, ...]:
-        section = ""
-
-        def with_rule(text: str) -> str:
-            nonlocal section
-            added = scratchpad.with_rule(text, row)
-            if added.trouble:
-                raise RefusedError(f"{added.trouble}: {row.item!r} waits under {scratchpad.READY}")
-            section = added.section
-            return added.text
-
-        def promoted(page: str) -> str:
-            return Scratchpad(page).with_promoted(day, row, section, evidence)
-
-        return (_edit(workspace, scratchpad.AGENTS_FILE, with_rule), _edit(workspace, scratchpad.FILE, promoted))
+    def plan() -> tuple[list[Edit], str]:
+        rules, page = (_File.of(workspace, path) for path in (scratchpad.AGENTS_FILE, scratchpad.FILE))
+        added = scratchpad.with_rule(rules.text, row)
+        if added.trouble:
+            raise RefusedError(f"{added.trouble}: {row.item!r} waits under {scratchpad.READY}")
+        after = Scratchpad(page.text).with_promoted(day, row, added.section, f"{said}; fleet undo {run_id}")
+        return [rules.to(added.text), page.to(after)], told
 
     try:
-        told = f"promoted {row.item!r} into {scratchpad.AGENTS_FILE}"
-        done = _applied(workspace, agent, REFLECTED, edits, told, run_id)
+        _check_agents_file(workspace)
+        with _scratchpad_lock(workspace):
+            done = _applied(workspace, agent, REFLECTED, plan, run_id)
     except DiskError as why:
         raise RefusedError(f"{scratchpad.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
     if found is not None:
         inbox.settle(workspace, inbox.agents(workspace), "promotion", _key(row), told)
     return done
+
+
+def _check_agents_file(workspace: Workspace) -> None:
+    file = workspace.root / scratchpad.AGENTS_FILE
+    if file.is_symlink():
+        raise RefusedError(f"{scratchpad.AGENTS_FILE} is a link, which fleet writes through nowhere; it is as it was")
+    if file.exists() and not (file.is_file() and os.access(file, os.W_OK | os.R_OK)):
+        raise RefusedError(f"{scratchpad.AGENTS_FILE} cannot be written; it is as it was")
 
 
 def accept(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
@@ -385,10 +360,12 @@ def reject(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
     """
     row = _row_of(workspace, body)
 
-    def edits() -> tuple[Edit, ...]:
-        return (_edit(workspace, scratchpad.FILE, lambda page: Scratchpad(page).without(row)),)
+    def plan() -> tuple[list[Edit], str]:
+        page = _File.of(workspace, scratchpad.FILE)
+        return [page.to(Scratchpad(page.text).without(row))], f"took {row.item!r} out of {scratchpad.READY}"
 
-    return _applied(workspace, agent, REFLECTED, edits, f"took {row.item!r} out of {scratchpad.READY}")
+    with _scratchpad_lock(workspace):
+        return _applied(workspace, agent, REFLECTED, plan)
 
 
 def _row_of(workspace: Workspace, body: Mapping[str, Any]) -> Entry:
@@ -399,29 +376,22 @@ def _row_of(workspace: Workspace, body: Mapping[str, Any]) -> Entry:
 
 def _compress(workspace: Workspace, agent: str) -> int:
     """Move the oldest observations of a scratchpad that has grown too long to the daily logs; return how many."""
-    day = workspace.wall()[:10]
-    page = _text(workspace, scratchpad.FILE)
-    if not Scratchpad(page).compressed(day)[1]:
-        return 0
-    moved: list[str] = []
+    today, moved = workspace.wall()[:10], list[str]()
 
-    def edits() -> tuple[Edit, ...]:
-        def less(text: str) -> str:
-            kept, moved[:] = Scratchpad(text).compressed(day)
-            return kept
-
-        changed = [_edit(workspace, scratchpad.FILE, less)]
+    def plan() -> tuple[list[Edit], str]:
+        page = _File.of(workspace, scratchpad.FILE)
+        kept, moved[:] = Scratchpad(page.text).compressed(today)
         days: dict[str, list[str]] = {}
         for line in moved:
             days.setdefault(observations.observed(observations.rows(line))[0].at[:10], []).append(line)
-        for each, lines in sorted(days.items()):
-            block = "\n".join(["## Session 00:00 UTC", "", f"### {daily_log.OBSERVED}", "", *lines, ""]) + "\n"
-            changed.append(
-                _edit(workspace, daily_log.path_of(each), partial(daily_log.with_block, day=each, block=block))
-            )
-        return tuple(changed)
+        edits = [page.to(kept)] if moved else []
+        for day, lines in sorted(days.items()):
+            log = _File.of(workspace, DailyLog(day).path)
+            edits.append(log.to(log.text + DailyLog(day, log.text).more_gathered(lines, is_observed=True)))
+        return edits, f"compressed {scratchpad.FILE}"
 
-    _applied(workspace, agent, REFLECTED, edits, f"compressed {scratchpad.FILE}")
+    with _scratchpad_lock(workspace):
+        _applied(workspace, agent, REFLECTED, plan)
     return len(moved)
 
 
@@ -433,8 +403,8 @@ def check(workspace: Workspace, agent: str, session: str = "") -> Gates:
     lock = _lock(workspace)
     now_ms = workspace.world.wall_ms()
     last = lock.last_ms if 0 < lock.last_ms <= now_ms else 0
-    blocks = _blocks(workspace, observations.minute(last)[:10] if last else "")
-    own = observations.session_key(agent, session) if session else ""
+    blocks = _blocks(workspace, _day(last) if last else "")
+    own = Whose.of(agent, session).key if session else ""
     return consolidation.gates(lock, blocks, now_ms, own)
 
 
@@ -473,22 +443,15 @@ def consolidate(
     if not force and not (gates.is_time and gates.sessions >= consolidation.SESSIONS_MIN):
         return Consolidated(gates)
     with _held(workspace, force=force) as changed:
-        plan, run = Plan({}, ()), ""
-        diff = ""
-        for _ in range(_ROUNDS):
+        plan, diff = Plan({}, {}), ""
+
+        def planned() -> tuple[Iterable[Edit], str]:
+            nonlocal plan, diff
             plan, known = _planned(workspace, days)
-            if not plan.files:
-                break
             diff = _diff(workspace, plan.files)
-            run_id = Runs(workspace).name(KIND)
-            edits = _edits(plan.files, known)
-            told = f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
-            if not Runs(workspace).apply(_run(workspace, agent, KIND, edits, told, run_id)):
-                run = run_id
-                break
-        else:
-            raise BusyError("somebody keeps editing the topics; nothing was changed, try again later")
-        if run:
+            return _edits(plan.files, known), f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
+
+        if run := _applied(workspace, agent, KIND, planned):
             changed()
             written = tuple(
                 records.Written(name=name, ids=ids, count=len(ids))
@@ -504,18 +467,20 @@ def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, by
     """Return the plan from the files as they are now, and those files."""
     now_ms = workspace.world.wall_ms()
     lock = _lock(workspace)
-    since = observations.minute(now_ms - (days or daily_log.DAYS) * _DAY_MS)[:10]
+    since = _day(now_ms - (days or daily_log.DAYS) * _DAY_MS)
     if days is None:
         last = lock.last_ms if 0 < lock.last_ms <= now_ms else 0
-        since = min(since, observations.minute(last)[:10]) if last else ""
-    files: dict[str, bytes] = {}
-    for path in sorted((workspace.root / topics.FOLDER).glob("*.md")):
-        if not path.is_symlink():
-            files[f"{topics.FOLDER}/{path.name}"] = _head_of(path, topics.FILE_BYTES_MAX + 1)
-    index = Runs(workspace).edit(topics.INDEX, b"").before
-    text = (index or b"").decode("utf-8", "surrogateescape")
-    plan = consolidation.planned(text, files, _blocks(workspace, since), _absolute, _taken_back(workspace))
-    return plan, files if index is None else files | {topics.INDEX: index}
+        since = min(since, _day(last)) if last else ""
+    files = _pages(workspace, topics.FOLDER, topics.FILE_BYTES_MAX + 1)
+    index = _File.of(workspace, topics.INDEX)
+    plan = consolidation.planned(index.text, files, _blocks(workspace, since), _absolute, _taken_back(workspace))
+    return plan, files if index.before is None else files | {topics.INDEX: index.before}
+
+
+def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
+    """Return the Markdown files of a folder, path to how they begin."""
+    found = (path for path in sorted((workspace.root / folder).glob("*.md")) if not path.is_symlink())
+    return {f"{folder}/{path.name}": _head_of(path, bytes_max) for path in found}
 
 
 def _edits(files: Mapping[str, str], known: Mapping[str, bytes]) -> tuple[Edit, ...]:
@@ -548,7 +513,7 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
     for path in listed[-DAYS_MAX:]:
         if not path.is_symlink():
             text = _head_of(path, daily_log.BYTES_MAX).decode("utf-8", "replace")
-            found += daily_log.blocks(text, daily_log.day_of(path.name))
+            found += DailyLog(daily_log.day_of(path.name), text).blocks()
     return found
 
 
@@ -606,48 +571,51 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         NoError: there is no scratchpad.
         RefusedError: a line of it would be lost, or it cannot be read.
     """
-    for _ in range(_ROUNDS):
-        data = workspace.files.read(workspace.root / scratchpad.FILE)
-        if not data:
-            raise NoError(f"there is no {scratchpad.FILE} here: nothing to migrate")
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as why:
-            raise RefusedError(f"{scratchpad.FILE} is no UTF-8 text; nothing was changed") from why
-        known = {
-            f"{folder}/{path.name}": _head_of(path, 64 * daily_log.BYTES_MAX)
-            for folder in (daily_log.FOLDER, topics.FOLDER)
-            for path in sorted((workspace.root / folder).glob("*.md"))
-            if not path.is_symlink()
-        }
-        if (index := Runs(workspace).edit(topics.INDEX, b"").before) is not None:
-            known[topics.INDEX] = index
-        now = {path: each.decode("utf-8", "surrogateescape") for path, each in known.items()}
-        plan = topics.planned(text.removeprefix("\ufeff"), now, now.get(topics.INDEX, ""))
-        if gone := topics.lost(text.removeprefix("\ufeff"), plan.files) if plan.files else []:
-            raise RefusedError(
-                f"{len(gone)} lines would be in no new file, such as {gone[0][:80]!r}; nothing was changed"
-            )
-        edits = [*_edits(plan.files, {**known, scratchpad.FILE: data})]
-        told = list(plan.told)
-        if edits:
-            backup = _backup(workspace, data)
-            edits.insert(0, Edit(backup, None, data))
-            told.insert(0, f"{backup}: the old file, byte for byte")
-        diff = ""
+    if not (workspace.files.read(workspace.root / scratchpad.FILE)):
+        raise NoError(f"there is no {scratchpad.FILE} here: nothing to migrate")
+    told: list[str] = []
+    diff = ""
+
+    def plan() -> tuple[list[Edit], str]:
+        nonlocal diff
+        edits, told[:] = _migration(workspace)
         if with_agents_md and (change := _agents_md_change(workspace)) is not None:
             edits.append(change)
             diff = _diff(workspace, {scratchpad.AGENTS_FILE: (change.after or b"").decode("utf-8", "surrogateescape")})
-        if dry_run or not edits:
-            return Migrated(tuple(told), "", diff)
-        observing.keep_ignored(workspace.files)
-        run_id = Runs(workspace).name(MIGRATED)
-        with _scratchpad_lock(workspace):
-            done = Runs(workspace).apply(_run(workspace, agent, MIGRATED, tuple(edits), "migrated", run_id))
-        if not done:
+        return edits, "migrated"
+
+    if dry_run:
+        plan()
+        return Migrated(tuple(told), "", diff)
+    with _scratchpad_lock(workspace):
+        if run := _applied(workspace, agent, MIGRATED, plan):
+            observing.keep_ignored(workspace.files)
             _begin_to_count(workspace)
-            return Migrated(tuple(told), run_id, diff)
-    raise BusyError(f"somebody keeps editing {scratchpad.FILE}; nothing was changed, try again later")
+    return Migrated(tuple(told), run, diff)
+
+
+def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
+    """Return the edits of a migration, the old file kept first, and what goes where."""
+    page = _File.of(workspace, scratchpad.FILE)
+    data = page.before or b""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as why:
+        raise RefusedError(f"{scratchpad.FILE} is no UTF-8 text; nothing was changed") from why
+    known = {scratchpad.FILE: data}
+    for folder in (daily_log.FOLDER, topics.FOLDER):
+        known |= _pages(workspace, folder, 64 * daily_log.BYTES_MAX)
+    if (index := _File.of(workspace, topics.INDEX).before) is not None:
+        known[topics.INDEX] = index
+    now = {path: each.decode("utf-8", "surrogateescape") for path, each in known.items()}
+    found = Migration(text, now, workspace.wall()[:10])
+    if not found.files:
+        return [], []
+    if gone := found.lost():
+        raise RefusedError(f"{len(gone)} lines would be in no new file, such as {gone[0][:80]!r}; nothing was changed")
+    backup = _backup(workspace, data)
+    told = [f"{backup}: the old file, byte for byte", *found.told]
+    return [Edit(backup, None, data), *_edits(found.files, known)], told
 
 
 def _backup(workspace: Workspace, data: bytes) -> str:
@@ -659,12 +627,9 @@ def _backup(workspace: Workspace, data: bytes) -> str:
 
 
 def _agents_md_change(workspace: Workspace) -> Edit | None:
-    file = workspace.root / scratchpad.AGENTS_FILE
-    if file.is_symlink():
-        raise RefusedError(
-            f"{scratchpad.AGENTS_FILE} is a link, which fleet writes through nowhere; nothing was changed"
-        )
-    change = _edit(workspace, scratchpad.AGENTS_FILE, scratchpad.with_daily_logs)
+    _check_agents_file(workspace)
+    rules = _File.of(workspace, scratchpad.AGENTS_FILE)
+    change = rules.to(scratchpad.with_daily_logs(rules.text))
     return None if change.before is None or change.after == change.before else change
 
 
@@ -682,29 +647,40 @@ def _text(workspace: Workspace, path: str) -> str:
     return workspace.files.read(workspace.root / path).decode("utf-8", "surrogateescape")
 
 
-def _edit(workspace: Workspace, path: str, change: Callable[[str], str]) -> Edit:
-    """Return the edit that a change makes of a file, which is read once: what it is by then is what was changed."""
-    now = Runs(workspace).edit(path, b"").before
-    after = change((now or b"").decode("utf-8", "surrogateescape"))
-    return Edit(path, now, after.encode("utf-8", "surrogateescape"))
+class _File(NamedTuple):
+    """A file as it was read, once: what it is by then is what a plan changes."""
 
+    path: str
+    before: bytes | None
 
-def _run(workspace: Workspace, agent: str, kind: str, edits: tuple[Edit, ...], told: str, run_id: str) -> Run:
-    return Run(id=run_id, kind=kind, agent=agent, at=workspace.wall(), told=told, edits=edits)
+    @classmethod
+    def of(cls, workspace: Workspace, path: str) -> "_File":
+        return cls(path, Runs(workspace).edit(path, b"").before)
+
+    @property
+    def text(self) -> str:
+        return (self.before or b"").decode("utf-8", "surrogateescape")
+
+    def to(self, text: str) -> Edit:
+        return Edit(self.path, self.before, text.encode("utf-8", "surrogateescape"))
 
 
 def _applied(
-    workspace: Workspace, agent: str, kind: str, edits: Callable[[], tuple[Edit, ...]], told: str, run_id: str = ""
+    workspace: Workspace, agent: str, kind: str, plan: Callable[[], tuple[Iterable[Edit], str]], run_id: str = ""
 ) -> str:
-    """Apply what a plan edits, planned anew where a file changed meanwhile; return the run, "" for no change."""
+    """Apply what is planned, planned anew where a file changed meanwhile; return the run, "" for no change.
+
+    ``plan``: returns the edits, and what they do in one line.
+    """
     for _ in range(_ROUNDS):
-        with _scratchpad_lock(workspace):
-            planned = tuple(each for each in edits() if each.before != each.after)
-            if not planned:
-                return ""
-            named = run_id or Runs(workspace).name(kind)
-            if not Runs(workspace).apply(_run(workspace, agent, kind, planned, told, named)):
-                return named
+        edits, told = plan()
+        changed = tuple(each for each in edits if each.before != each.after)
+        if not changed:
+            return ""
+        named = run_id or Runs(workspace).name(kind)
+        run = Run(id=named, kind=kind, agent=agent, at=workspace.wall(), told=told, edits=changed)
+        if not Runs(workspace).apply(run):
+            return named
     raise BusyError("somebody keeps editing these files; nothing was changed, try again later")
 
 

@@ -14,6 +14,8 @@ from fleet.hosts.calls import CONFIG, Call
 from fleet.hosts.local import LocalFolder
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import daily_log, observations, scratchpad
+from fleet.reflect.daily_log import DailyLog
+from fleet.reflect.observations import Whose
 from fleet.reflect.scratchpad import Scratchpad
 from fleet.store import config
 from fleet.store.files import Files
@@ -58,7 +60,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         RefusedError: the file is a link, or far too long.
         DiskError: it is not there.
     """
-    if not (known := observations.kind_named(kind)):
+    if (known := re.sub(r"[\s_]+", "-", kind.strip().casefold())) not in observations.KINDS:
         raise UsageError(f"KIND is one of {', '.join(observations.KINDS)}, not {kind[:40]!r}; nothing was written")
     if not observations.clean(text):
         raise UsageError("TEXT has no words in it; nothing was written. Say what happened, in one line")
@@ -69,37 +71,21 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
             raise RefusedError(f"{name} is a link, which fleet writes through nowhere; nothing was written")
     now_ms = at_ms or local.now_ms()
     line, is_cut = observations.line(now_ms, known, text, agent, session)
-    files, page = Files(root), root / scratchpad.FILE
+    files = Files(root)
     with files.lock(root / local.FOLDER / "locks" / "scratchpad.lock", LOCK_WAIT_S):
-        before = files.read(page)
+        before = files.read(root / scratchpad.FILE)
         if len(before) > PAGE_BYTES_MAX:
             raise RefusedError(f"{scratchpad.FILE} is larger than {PAGE_BYTES_MAX:,} bytes; nothing was written")
         if not before:
             keep_ignored(files)
-        path = scratchpad.FILE
-        if Scratchpad(before.decode("utf-8", "replace")).is_daily():
-            path = _into_log(files, line, now_ms, agent, session)
-        else:
-            _into_page(files, page, before, line)
+        pad, day = Scratchpad(before.decode("utf-8", "surrogateescape")), observations.minute(now_ms)[:10]
+        path, more = scratchpad.FILE, ""
+        if pad.is_daily():
+            path = DailyLog(day).path
+            log = DailyLog(day, files.read(root / path).decode("utf-8", "surrogateescape"))
+            more = log.more_observed(Whose.of(agent, session, stamp(now_ms)), line)
+        files.append(root / path, (more or pad.more_for(line)).encode("utf-8", "surrogateescape"))
     return Observed(path, line, is_cut, observations.is_directive(text))
-
-
-def _into_page(files: Files, page: Path, before: bytes, line: str) -> None:
-    whole, more = Scratchpad(before.decode("utf-8", "surrogateescape")).with_observation(line)
-    if more:
-        files.append(page, more.encode("utf-8", "surrogateescape"))
-    else:
-        files.replace(page, whole.encode("utf-8", "surrogateescape"))
-
-
-def _into_log(files: Files, line: str, now_ms: int, agent: str, session: str) -> str:
-    day = observations.minute(now_ms)[:10]
-    path = daily_log.path_of(day)
-    log = files.root / path
-    before = files.read(log).decode("utf-8", "surrogateescape")
-    more = daily_log.with_observation(before, day, stamp(now_ms), agent, session, line)
-    files.append(log, more.encode("utf-8", "surrogateescape"))
-    return path
 
 
 def stamp(now_ms: int) -> str:

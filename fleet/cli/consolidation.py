@@ -98,7 +98,7 @@ def _tell_gates(gates: Gates, *, as_json: bool) -> None:
 
 
 def _tell_consolidated(done: consolidating.Consolidated, *, dry_run: bool, as_json: bool) -> None:
-    phases = [] if done.plan is None else [{"phase": each.name, "told": each.told} for each in done.plan.phases]
+    phases = [] if done.plan is None else [{"phase": name, "told": told} for name, told in done.plan.phases.items()]
     if as_json:
         plan = done.plan
         output.say_json(

@@ -9,13 +9,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import partial
 from typing import NamedTuple
 
 from fleet.reflect import topics
 from fleet.reflect.clusters import Recurrence, recurrences
 from fleet.reflect.daily_log import Block
-from fleet.reflect.observations import Said, matcher, words
+from fleet.reflect.observations import Said, says
 from fleet.reflect.topics import Topic
 from fleet.text import dates, screening, similarity
 
@@ -27,7 +27,6 @@ STALE_MINUTES = 30
 RECURRED_MIN = 2
 """Separate sessions in which something must have come up to become a topic."""
 AUTO, FORCE = "auto-consolidation", "force-consolidation"
-PHASES = ("orient", "gather", "consolidate", "prune and index")
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
@@ -38,10 +37,6 @@ _CODE = re.compile(r"`[^`]+`")
 _CODE_LINE = re.compile(
     r"[;{}]\s*$|^\s*(?:import|from|def|class|const|let|var|func|fn|return|if|for)\b.*[({:;]|=>|\$ \w+|\w+\(.*\)\s*;?$"
 )
-_PATH = re.compile(
-    r"(?<![\w/.:@-])(?:[\w.-]+/)+[\w.-]*\w|(?<![\w/.:@-])[\w-]+\.(?:py|ts|tsx|js|go|rs|java|rb|c|h|cpp|toml|yaml|yml|json|md|sh|sql|css|html)\b"
-)
-_WHERE_MAX = 8
 
 
 # --- the lock file ----------------------------------------------------------------------------------------------------
@@ -85,7 +80,7 @@ class Lock(NamedTuple):
 
 
 def read_lock(data: bytes) -> Lock:
-    """Return what a lock file says, in every known form: milliseconds or seconds, floats, texts, keys left out.
+    """Return what a lock file says, in every known form: milliseconds or seconds, floats, times, keys left out.
 
     Never raises. A file that cannot be read is in ``trouble``, and open to nobody who does not force it.
     """
@@ -95,21 +90,13 @@ def read_lock(data: bytes) -> Lock:
         found = json.loads(data[:_LOCK_BYTES_MAX].decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return Lock(trouble="holds no JSON, or half of it")
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        return Lock(last_ms=_ms(found))
     if not isinstance(found, dict):
         return Lock(trouble="holds no JSON object")
-    names = {_name(key): value for key, value in found.items()}
-    last = names.get("lastconsolidatedat", names.get("lastconsolidated", names.get("lastrun")))
-    by, at = names.get("lockedby", names.get("holder")), names.get("lockedat", names.get("acquiredat"))
+    last, by, at = (found.get(name) for name in ("last_consolidated_at", "locked_by", "locked_at"))
     if last is not None and not _ms(last) and last not in (0, ""):
         return Lock(trouble="tells no time of the last consolidation that can be read")
     holder = by if isinstance(by, str) else "" if by in (None, False, 0) else "somebody"
     return Lock(_ms(last), holder[:120], _ms(at))
-
-
-def _name(key: str) -> str:
-    return re.sub(r"[^a-z]", "", key.casefold())
 
 
 def _ms(value: object) -> int:
@@ -170,24 +157,18 @@ def gates(lock: Lock, found: Iterable[Block], now_ms: int, own: str = "") -> Gat
 # --- the phases -------------------------------------------------------------------------------------------------------
 
 
-class _Phase(NamedTuple):
-    """What one phase read, changed and left, in words."""
-
-    name: str
-    told: str
-
-
 class Plan(NamedTuple):
     """What a consolidation would do.
 
     Attributes:
         files: path to the text that it is to have, of those alone that change.
+        phases: the four, by name:  what it read, changed and left, in words.
         merged: titles of topics that have more sessions now.
         flagged: what reads as a directive: kept in the logs, and no topic by itself.
     """
 
     files: dict[str, str]
-    phases: tuple[_Phase, ...]
+    phases: Mapping[str, str]
     added: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
     flagged: tuple[str, ...] = ()
@@ -205,101 +186,72 @@ def planned(
     ``absolute``: returns a text with its relative dates made absolute, given the day it was said.
     ``taken_back``: texts of topics that somebody took back: what says the same does not become one again.
     """
-    known = [topics.read(path, data) for path, data in sorted(files.items())]
-    usable = [each for each in known if not each.trouble]
-    troubled = [each for each in known if each.trouble]
-    phases = [_Phase(PHASES[0], _told(f"{len(known)} topics", *(f"{each.path} {each.trouble}" for each in troubled)))]
+    known = {path: Topic.read(path, data) for path, data in sorted(files.items())}
+    numbered = [(path, text) for path, each in known.items() for text in each.texts]
+    troubled = [f"{each.path} {each.trouble}" for each in known.values() if each.trouble]
 
     kept, skipped = _gathered(blocks)
-    numbered = [(at, text) for at, each in enumerate(usable) for text in each.texts]
     found, matched = recurrences(kept, [*(text for _, text in numbered), *taken_back])
-    matched = {at: said for at, said in matched.items() if at < len(numbered)}
     recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
     flagged = tuple(each.text for each in recurred if each.is_directive)
-    recurred = [each for each in recurred if not each.is_directive]
     sessions = {one for each in blocks for one in each.sessions}
-    phases.append(
-        _Phase(
-            PHASES[1],
-            _told(
-                f"{len(kept)} entries of {len(sessions)} sessions",
-                *(f"{count} skipped: {why}" for why, count in sorted(skipped.items())),
-                *([f"{len(flagged)} read as directives, and stay data"] if flagged else []),
-            ),
-        )
-    )
+    passed_over = [f"{count} skipped: {why}" for why, count in sorted(skipped.items())]
+    passed_over += [f"{len(flagged)} read as directives, and stay data"] if flagged else []
 
-    changed, merged_titles = _merged(usable, numbered, matched, files)
-    added: list[str] = []
-    taken = {*files, *changed}
+    changed = _merged(known, numbered, matched, files)
+    merged = tuple(known[path].title for path in changed)
+    added = []
     for each in recurred:
-        path = topics.free_path(topics.title_of(each.text), taken)
-        taken.add(path)
-        text = topics.fresh(each, {one: _dated(each, one, absolute) for one in (each.text, *each.others)}, _where(each))
-        changed[path] = text
-        added.append(topics.title_of(each.text))
-    phases.append(_Phase(PHASES[2], _told(f"{len(added)} new topics, {len(merged_titles)} merged into")))
+        if not each.is_directive:
+            added.append(title := topics.title_of(each.text))
+            path = topics.free_path(title, {*files, *changed})
+            changed[path] = topics.fresh(each, partial(_dated, each, absolute))
 
-    now = {each.path: each for each in known} | {
-        path: topics.read(path, text.encode()) for path, text in changed.items()
-    }
-    every = [now[path] for path in sorted(now)]
-    indexed = topics.index(index, every, _contradicted([each for each in every if not each.trouble]))
-    if every and indexed.text != index:
+    known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
+    indexed = topics.index(index, [known[path] for path in sorted(known)], _contradicted(known.values()))
+    if known and indexed.text != index:
         changed[topics.INDEX] = indexed.text
     dropped = [f"dropped the pointer to {title!r}" for title in indexed.dropped]
     left = [f"{indexed.left_out} topics have no room in the index"] if indexed.left_out else []
-    phases.append(
-        _Phase(PHASES[3], _told(f"{len(indexed.text.splitlines())} lines" if every else "no topics", *dropped, *left))
-    )
-    return Plan(changed, tuple(phases), tuple(added), tuple(merged_titles), flagged)
+    phases = {
+        "orient": [f"{len(files)} topics", *troubled],
+        "gather": [f"{len(kept)} entries of {len(sessions)} sessions", *passed_over],
+        "consolidate": [f"{len(added)} new topics, {len(merged)} merged into"],
+        "prune and index": [f"{len(indexed.text.splitlines())} lines" if known else "no topics", *dropped, *left],
+    }
+    told = {name: "; ".join(parts) for name, parts in phases.items()}
+    return Plan(changed, told, tuple(added), merged, flagged)
 
 
-def _told(*parts: str) -> str:
-    return "; ".join(parts)
-
-
-def _dated(found: Recurrence, text: str, absolute: Callable[[str, str], str]) -> str:
+def _dated(found: Recurrence, absolute: Callable[[str, str], str], text: str) -> str:
     """Return a wording with its dates absolute, from the day on which it was said first."""
     day = min((each.at for each in found.said if text in each.text), default=found.said[0].at)
     return absolute(text, day)
 
 
 def _merged(
-    usable: Sequence[Topic],
-    numbered: Sequence[tuple[int, str]],
+    known: Mapping[str, Topic],
+    numbered: Sequence[tuple[str, str]],
     matched: Mapping[int, Sequence[Said]],
     files: Mapping[str, bytes],
-) -> tuple[dict[str, str], list[str]]:
-    by_topic: dict[int, list[Said]] = {}
+) -> dict[str, str]:
+    """Return the topics that more sessions have met, as they are to be."""
+    told: dict[str, list[Said]] = {}
     for number, said in matched.items():
-        by_topic.setdefault(numbered[number][0], []).extend(said)
-    changed: dict[str, str] = {}
-    titles = []
-    for at, said in sorted(by_topic.items()):
-        topic = usable[at]
-        text, sessions = topics.merged(files[topic.path].decode(), said, topic.sessions)
-        if sessions:
-            changed[topic.path] = text
-            titles.append(topic.title)
-    return changed, titles
+        if number < len(numbered):
+            told.setdefault(numbered[number][0], []).extend(said)
+    texts = {path: known[path].merged(files[path].decode(), said) for path, said in sorted(told.items())}
+    return {path: text for path, text in texts.items() if text.encode() != files[path]}
 
 
-def _where(found: Recurrence) -> list[str]:
-    named = (match[0].rstrip(".") for each in (found.text, *found.others) for match in _PATH.finditer(each))
-    return list(dict.fromkeys(named))[:_WHERE_MAX]
-
-
-def _contradicted(known: Sequence[Topic]) -> dict[str, str]:
-    """Return the topics that a newer one says the opposite of, each with that one."""
-    single = [each for each in known if each.texts and len(each.texts) <= 2]
-    texts = [each.texts[-1] for each in single]
-    found: dict[str, str] = {}
-    for pair in similarity.alike(texts) if len(texts) > 1 else []:
+def _contradicted(known: Iterable[Topic]) -> set[str]:
+    """Return the paths of the topics that a newer one says the opposite of."""
+    single = [each for each in known if 0 < len(each.texts) <= 2]
+    found = set()
+    for pair in similarity.alike([each.texts[-1] for each in single]):
         if pair.is_turned:
             old, new = sorted((single[pair.one], single[pair.other]), key=lambda each: (each.updated, each.path))
-            if old.updated < new.updated:
-                found[old.path] = new.path
+            found |= {old.path} if old.updated < new.updated else set()
     return found
 
 
@@ -325,23 +277,13 @@ def _skip_reason(said: Said) -> str:
         return "a secret"
     if said.kind in ("done", "commit"):
         return "a one-time event"
-    lower = said.text.casefold().replace("’", "'")
-    if _is_any("transient", lower):
+    if says(said.text, "transient"):
         return "a transient state"
-    if _is_any("once", lower):
+    if says(said.text, "once"):
         return "a one-time event"
     if _is_snippet(said.text):
         return "a code snippet"
     return ""
-
-
-def _is_any(table: str, lower: str) -> bool:
-    return matcher(table, "phrases").search(lower) is not None or any(each.search(lower) for each in _patterns(table))
-
-
-@cache
-def _patterns(table: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(each, re.IGNORECASE) for each in words(table)["patterns"])
 
 
 def _is_snippet(text: str) -> bool:

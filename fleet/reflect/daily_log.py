@@ -5,43 +5,29 @@ its own, as it says: told apart by its day and heading, never by counting files.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fleet.reflect.observations import Row, Said, comment, observed, session_key, whose
+from fleet.reflect.observations import Row, Said, Whose, observed
 from fleet.reflect.reflection import Reflection
-from fleet.reflect.scratchpad import parse
+from fleet.reflect.scratchpad import labelled, parse
 from fleet.text import dates
 
 FOLDER = ".agents/logs"
 DAYS = 7
 BYTES_MAX = 1024 * 1024
 """So much of one day's log is read."""
-CHANGED, WORKED, FAILED, LEARNED, DECIDED, OBSERVED = (
-    *("What Changed", "What Worked", "What Didn't", "Patterns Learned", "Decisions Made", "Observations (auto)"),
-)
 
+_TITLES = ("What Changed", "What Worked", "What Didn't", "Patterns Learned", "Decisions Made", "Observations (auto)")
+_KINDS = dict(zip(_TITLES, ("done", "worked", "failed", "learned", "decided", "observed"), strict=True))
+_GATHERED = "## Session 00:00 UTC"
+"""Heading of a block of lines that were moved here: of no session of its own, at no time that is known."""
 _FILE = re.compile(r"(\d{4}-\d{2}-\d{2})\.md")
-_BLOCK = re.compile(
-    r"##[ \t]+(?:Session\b[ \t:—–-]*)?(?P<time>\d{1,2}:\d{2}(?::\d{2})?)?[ \t]*"
-    r"(?P<zone>[A-Za-z]{1,5}|[+-]\d{2}:?\d{2})?\b.*",
-    re.IGNORECASE,
-)
-_SESSION = re.compile(r"##[ \t]+(?:session\b|\d{1,2}:\d{2})", re.IGNORECASE)
+_SESSION = re.compile(r"##[ \t]+(?=session\b|\d{1,2}:\d{2})\D{0,16}(?P<time>\d{1,2}:\d{2})?.*", re.IGNORECASE)
 _HEADING = re.compile(r" {0,3}(#{3,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
-_BULLET = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?P<text>\S.*)")
-_LABELLED = re.compile(
-    r"\*{0,2}(?:done|worked|did(?:n['’]?t| not) work|decided|learned)\*{0,2}[ \t]*:\*{0,2}[ \t]*", re.IGNORECASE
-)
 _NOTHING = frozenset({"none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
-_KINDS = {
-    **dict.fromkeys(("whatchanged", "changes", "done"), "done"),
-    **dict.fromkeys(("whatworked", "worked"), "worked"),
-    **dict.fromkeys(("whatdidnt", "whatdidntwork", "whatdidnotwork", "deadends"), "failed"),
-    **dict.fromkeys(("patternslearned", "patterns", "learned", "gotchas"), "learned"),
-    **dict.fromkeys(("decisionsmade", "decisions", "preferences"), "decided"),
-    **dict.fromkeys(("observationsauto", "observations"), "observed"),
-}
+_PLACES = {"commit": "changed", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
 
 
 class Told(NamedTuple):
@@ -54,19 +40,22 @@ class Told(NamedTuple):
     decided: Sequence[str] = ()
     observed: Sequence[str] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing happened."""
-        return not any(self)
+    @classmethod
+    def of(cls, said: Reflection) -> "Told":
+        """Return what a reflection on a session says."""
+        return cls(
+            worked=tuple(filter(None, [said.what_worked])),
+            failed=tuple(filter(None, [said.what_didnt])),
+            learned=(*(each.text for each in said.lessons), *said.memory_notes),
+        )
 
-
-def told_of(said: Reflection) -> Told:
-    """Return what a reflection on a session says, as the lines of a block."""
-    return Told(
-        worked=tuple(filter(None, [said.what_worked])),
-        failed=tuple(filter(None, [said.what_didnt])),
-        learned=(*(each.text for each in said.lessons), *said.memory_notes),
-    )
+    @classmethod
+    def seen(cls, watched: Iterable[Said]) -> "Told":
+        """Return what was observed."""
+        lines: dict[str, dict[str, None]] = {name: {} for name in ("changed", "worked", "failed", "learned")}
+        for each in watched:
+            lines[_PLACES.get(each.kind, "worked")][each.text] = None
+        return cls(**{name: tuple(said) for name, said in lines.items()})
 
 
 class Block(NamedTuple):
@@ -75,6 +64,7 @@ class Block(NamedTuple):
     Attributes:
         at: the minute, or the day where it tells no time.
         stamp: the moment to the second, "" in a block that fleet did not write.
+        is_whole: it says more than what was observed.
     """
 
     session: str
@@ -105,101 +95,75 @@ def day_of(path: str) -> str:
     return found[1] if found and dates.to_ms(found[1]) is not None else ""
 
 
-def path_of(day: str) -> str:
-    """Return the path of a day's log, below the project's root."""
-    return f"{FOLDER}/{day}.md"
+class DailyLog:
+    """One day's log: its blocks, and what is appended for another."""
 
+    def __init__(self, day: str, text: str = "") -> None:
+        self.path = f"{FOLDER}/{day}.md"
+        self._day, self._text = day, text
 
-# --- writing --------------------------------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------------------------------
 
+    def more_for(self, whose: Whose, told: Told) -> str:
+        """Return what is appended for a session's block; ``whose``: with the moment, in UTC, to the second."""
+        lines = [f"## Session {whose.at[11:16]} UTC", "", whose.comment(), ""]
+        for title, said in zip(_TITLES, told, strict=True):
+            if said:
+                lines += [f"### {title}", "", *(each if title == _TITLES[-1] else f"- {each}" for each in said), ""]
+        return self._begun() + "\n".join(lines) + "\n"
 
-def head(day: str) -> str:
-    """Return the first line of a day's log, and a blank one."""
-    return f"# Daily Log — {day}\n\n"
+    def more_observed(self, whose: Whose, line: str) -> str:
+        """Return what is appended for an observation: the line alone where its session's observations are the last."""
+        last = self._text[self._text.rfind("\n## ") + 1 :]
+        at = last.rfind("\n### ")
+        if last.startswith("## ") and f"<!-- {whose.key} " in last and at == last.rfind(f"\n### {_TITLES[-1]}\n") > 0:
+            return f"{line}\n" if last.endswith("\n") else f"\n{line}\n"
+        return self.more_for(whose, Told(observed=(line,)))
 
+    def more_gathered(self, lines: Iterable[str], *, is_observed: bool) -> str:
+        """Return what is appended for lines that were moved here, as they stood."""
+        title = [f"### {_TITLES[-1]}", ""] if is_observed else []
+        return self._begun() + "\n".join([_GATHERED, "", *title, *lines, ""]) + "\n"
 
-def block(stamp: str, agent: str, session: str, told: Told) -> str:
-    """Return a session's block, as it is appended.
+    def _begun(self) -> str:
+        if not self._text.strip():
+            return f"# Daily Log — {self._day}\n\n"
+        return "" if self._text.endswith("\n\n") else "\n" if self._text.endswith("\n") else "\n\n"
 
-    ``stamp``: the moment, ``2026-03-18T14:32:05Z``, in UTC.
-    """
-    lines = [f"## Session {stamp[11:16]} UTC", "", comment(agent, session, stamp), ""]
-    for title, said in zip((CHANGED, WORKED, FAILED, LEARNED, DECIDED), told[:5], strict=True):
-        if said:
-            lines += [f"### {title}", "", *(f"- {each}" for each in said), ""]
-    if told.observed:
-        lines += [f"### {OBSERVED}", "", *told.observed, ""]
-    return "\n".join(lines) + "\n"
+    # --- reading ------------------------------------------------------------------------------------------------------
 
+    def blocks(self) -> list[Block]:
+        """Return the sessions' blocks, in their order."""
+        page = parse(self._text[:BYTES_MAX])
+        found: list[Block] = []
+        met = Counter[str]()
+        rows = {row.number - 1: row for row in page.rows}
+        for section in page.sections:
+            heading = rows[section.heading]
+            if (match := _SESSION.fullmatch(heading.text.strip())) is None:
+                continue
+            met[title := heading.text.strip().lstrip("# ")] += 1
+            unnamed = f"@block {self._day} {title}{f' {met[title]}' if met[title] > 1 else ''}"
+            found.append(self._block(unnamed, match["time"] or "", [heading, *page.inside(section)]))
+        return found
 
-def with_block(text: str, day: str, block: str) -> str:
-    """Return a day's log with a block more, behind all that is there."""
-    gap = "" if text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
-    return f"{text}{gap}{block}" if text else f"{head(day)}{block}"
-
-
-def with_observation(text: str, day: str, stamp: str, agent: str, session: str, line: str) -> str:
-    """Return what has to be appended to a day's log, for one more observation of a session."""
-    more = "" if not text or text.endswith("\n") else "\n"
-    if not text.strip():
-        return head(day) + block(stamp, agent, session, Told(observed=(line,)))
-    page = parse(text)
-    last = page.sections[-1] if page.sections else None
-    found = page.inside(last) if last is not None else []
-    titles = [_kind(match[2]) for row in found if (match := _HEADING.fullmatch(row.text.rstrip()))]
-    by = next((by for row in found if not row.text.strip() and (by := whose(row.comments))), None)
-    if (
-        titles[-1:] == ["observed"]
-        and by is not None
-        and session_key(agent, session) == f"{by.agent} {by.session}".strip()
-    ):
-        is_gap = text.endswith("\n\n")
-        return f"{more}{line}\n" if not is_gap else f"{line}\n"
-    gap = "" if text.endswith("\n\n") else "\n"
-    return more + gap + block(stamp, agent, session, Told(observed=(line,)))
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
-
-
-def blocks(text: str, day: str) -> list[Block]:
-    """Return the sessions' blocks of a day's log, in their order."""
-    page = parse(text[:BYTES_MAX])
-    heads = [each for each in page.sections if each.level == 2 and _SESSION.match(page.lines[each.heading].lstrip())]
-    found = []
-    for at, section in enumerate(heads):
-        end = heads[at + 1].heading if at + 1 < len(heads) else len(page.lines)
-        inside = [row for row in page.rows if section.heading < row.number - 1 < end]
-        heading = next(row for row in page.rows if row.number - 1 == section.heading)
-        found.append(_block(heading, inside, day))
-    return found
-
-
-def _block(heading: Row, inside: list[Row], day: str) -> Block:
-    match = _BLOCK.fullmatch(heading.text.strip())
-    time, zone = (match["time"] or "", match["zone"] or "") if match else ("", "")
-    at = day
-    if time:
-        offset = zone if zone[:1] in ("+", "-") else "Z"
-        ms = dates.to_ms(f"{day}T{time}{offset}")
-        at = f"{day}T{int(time.partition(':')[0]):02}:{time.split(':')[1]}Z" if ms is not None else day
-    marked = [heading.comments, *(row.comments for row in inside if not row.text.strip())]
-    by = next((by for each in marked if (by := whose(each))), None)
-    topic = next((m[2] for row in inside if (m := _HEADING.fullmatch(row.text.rstrip())) and m[2][:1].isdigit()), "")
-    unnamed = f"@block {day} {heading.text.strip()[2:].strip()} {topic}".rstrip()
-    session = f"{by.agent} {by.session}" if by and by.session else unnamed
-    stamp = by.at if by else ""
-    said, kinds = _said(inside, at, session)
-    return Block(session, at, tuple(said), stamp, bool(kinds - {"observed"}))
+    def _block(self, unnamed: str, time: str, inside: list[Row]) -> Block:
+        ms = dates.to_ms(f"{self._day}T{time}Z") if time else None
+        at = self._day if ms is None else f"{self._day}T{time:0>5}Z"
+        marks = (row.whose for row in inside if row is inside[0] or not row.text.strip())
+        by = next((each for each in marks if each is not None), None)
+        session = by.key if by and by.mark else unnamed
+        said, kinds = _said(inside[1:], at, session)
+        return Block(session, at, tuple(said), by.at if by else "", bool(kinds - {"observed"}))
 
 
 def _said(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], set[str]]:
+    """Return what the rows of a block say, and of what kinds that is."""
     said: list[Said] = []
     kinds: set[str] = set()
     kind, watched = "", list[Row]()
     for row in inside:
-        text = row.text.strip()
-        if row.is_code or not text or text in ("---", "***"):
+        if row.is_code or row.text.strip() in ("", "---", "***"):
             continue
         if heading := _HEADING.fullmatch(row.text.rstrip()):
             kind = _kind(heading[2]) or kind
@@ -207,11 +171,10 @@ def _said(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], set
         if kind == "observed":
             watched.append(row)
             continue
-        match = _BULLET.fullmatch(row.text.rstrip())
-        words = _LABELLED.sub("", match["text"] if match else text).strip()
+        own, words = labelled(row.text)
         if words and words.casefold() not in _NOTHING:
-            kinds.add(kind or "done")
-            said.append(Said(words, at, session, kind))
+            kinds.add(own or kind or "done")
+            said.append(Said(words, at, session, own or kind))
     if watched:
         kinds.add("observed")
         # What fleet put there names its session; what others did is of the block's.
@@ -220,4 +183,9 @@ def _said(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], set
 
 
 def _kind(title: str) -> str:
-    return _KINDS.get(re.sub(r"[^a-z]+", "", title.casefold()), "")
+    wanted = _letters(title)
+    return next((kind for name, kind in _KINDS.items() if wanted.startswith(_letters(name))), "")
+
+
+def _letters(title: str) -> str:
+    return re.sub(r"[^a-z]+", "", title.casefold()).removesuffix("auto")

@@ -38,17 +38,30 @@ _LINE = re.compile(
 )
 _COMMENT = re.compile(
     rf"[ \t]*(?P<agent>[a-z0-9][a-z0-9_-]{{0,31}})(?:[ \t]+(?P<session>(?!{FLAG}\b)[A-Za-z0-9_-]{{1,40}}))?"
-    rf"(?P<at>[ \t]+{_WHEN})?(?P<flag>[ \t]+{FLAG})?[ \t]*"
+    rf"(?P<at>[ \t]+{_WHEN})?(?:[ \t]+{FLAG})?[ \t]*"
 )
 
 
-class _Whose(NamedTuple):
-    """The agent and the session that a comment names; the moment, where it tells one; whether it flags a directive."""
+class Whose(NamedTuple):
+    """The agent and the mark of the session that a comment names, and the moment, "" where it tells none."""
 
     agent: str
-    session: str
+    mark: str = ""
     at: str = ""
-    is_flagged: bool = False
+
+    @classmethod
+    def of(cls, agent: str, session: str, at: str = "") -> "Whose":
+        """Return what names a session by its agent and its id."""
+        return cls(agent, _session_mark(session), at)
+
+    @property
+    def key(self) -> str:
+        """Key of the session in what is read."""
+        return f"{self.agent} {self.mark}".strip()
+
+    def comment(self, flag: str = "") -> str:
+        """Return the comment that says whose something is."""
+        return f"<!-- {' '.join(filter(None, (self.agent, self.mark, self.at, flag)))} -->"
 
 
 class Said(NamedTuple):
@@ -74,13 +87,6 @@ class Said(NamedTuple):
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def kind_named(said: str) -> str:
-    """Return the kind that somebody means, "" for none: ``dead end``, ``dead_end`` and ``Dead-End`` are one."""
-    wanted = re.sub(r"[\s_]+", "-", said.strip().casefold()).removesuffix("s")
-    known = {**{kind: kind for kind in KINDS}, "deadend": "dead-end", "bug": "fix", "fixe": "fix"}
-    return known.get(wanted, "")
-
-
 def _session_mark(session: str) -> str:
     """Return the short name of a session: itself where it is short, the end of a UUID, else a hash; "" for none."""
     if not session:
@@ -90,16 +96,6 @@ def _session_mark(session: str) -> str:
     if len(session) <= _MARK_CHARS_MAX and _PLAIN.fullmatch(session) and session != FLAG:
         return session
     return blake2b(session.encode("utf-8", "replace"), digest_size=4).hexdigest()
-
-
-def session_key(agent: str, session: str) -> str:
-    """Return what names a session in what is read: the agent, and the session's mark."""
-    return f"{agent} {_session_mark(session)}".strip()
-
-
-def comment(agent: str, session: str, *more: str) -> str:
-    """Return the comment that says whose session it was."""
-    return f"<!-- {' '.join(filter(None, (agent, _session_mark(session), *more)))} -->"
 
 
 def minute(at_ms: int) -> str:
@@ -112,7 +108,7 @@ def line(at_ms: int, kind: str, text: str, agent: str, session: str = "") -> tup
     said = clean(text)
     flag = FLAG if is_directive(said) else ""
     said = _labelled(kind, said)
-    head, tail = f"- {minute(at_ms)} | ", f" {comment(agent, session, flag)}"
+    head, tail = f"- {minute(at_ms)} | ", f" {Whose.of(agent, session).comment(flag)}"
     room = LINE_CHARS_MAX - 1 - len(head) - len(tail)
     short = fitting(said, room)
     return f"{head}{short}{tail}", short != said
@@ -134,7 +130,7 @@ def fitting(text: str, chars_max: int) -> str:
 
 
 def _labelled(kind: str, said: str) -> str:
-    label, *others = words("labels")[kind]
+    label, *others = _words("labels")[kind]
     lower = said.casefold()
     return said if any(re.match(rf"{re.escape(word)}\b", lower) for word in others) else f"{label}: {said}"
 
@@ -147,15 +143,21 @@ class Row(NamedTuple):
 
     number: int
     text: str
-    comments: tuple[str, ...]
+    comments: tuple[str, ...] = ()
     is_code: bool = False
+
+    @property
+    def whose(self) -> Whose | None:
+        """The agent and session that its comments name; None where none does."""
+        found = next(filter(None, map(_COMMENT.fullmatch, self.comments)), None)
+        return Whose(found["agent"], found["session"] or "", (found["at"] or "").strip()) if found else None
 
 
 def rows(page: str) -> list[Row]:
     """Return the lines of a page that say something, or that bear a comment, without what comments hide."""
     found: dict[int, Row] = {}
     for each in markdown.rows(page.replace("\r\n", "\n")):
-        known = found.get(each.number, Row(each.number, "", ()))
+        known = found.get(each.number, Row(each.number, ""))
         if each.kind == "comment":
             found[each.number] = known._replace(comments=(*known.comments, each.text))
         else:
@@ -163,25 +165,14 @@ def rows(page: str) -> list[Row]:
     return [found[number] for number in sorted(found)]
 
 
-def whose(comments: Iterable[str]) -> _Whose | None:
-    """Return the agent and session that the comments of a line name; None where none does."""
-    for each in comments:
-        if match := _COMMENT.fullmatch(each):
-            return _Whose(match["agent"], match["session"] or "", (match["at"] or "").strip(), bool(match["flag"]))
-    return None
-
-
 def observed(found: Iterable[Row]) -> list[Said]:
     """Return the observations among the lines of a page, in their order, each with its session."""
     read: list[tuple[int, Said]] = []
     for each in found:
         if (match := _LINE.fullmatch(each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
-            by = whose(each.comments)
-            session = f"{by.agent} {by.session}" if by is not None and by.session else ""
-            has_time = ":" in match["when"]
-            at = minute(ms) if has_time else minute(ms)[:10]
-            text = match["text"].strip()
-            read.append((ms, Said(text, at, session, _kind_of(text))))
+            by, text = each.whose, match["text"].strip()
+            at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
+            read.append((ms, Said(text, at, by.key if by is not None and by.mark else "", _kind_of(text))))
     return _with_sessions(read)
 
 
@@ -201,7 +192,7 @@ def _with_sessions(read: list[tuple[int, Said]]) -> list[Said]:
 def _kind_of(text: str) -> str:
     """Return the kind that an observation's first words tell of, "" for none."""
     lower = text.casefold()
-    for kind, labels in words("labels").items():
+    for kind, labels in _words("labels").items():
         if any(re.match(rf"{re.escape(label.casefold())}\b", lower) for label in labels):
             return str(kind)
     return ""
@@ -209,7 +200,7 @@ def _kind_of(text: str) -> str:
 
 def without_label(text: str) -> str:
     """Return an observation without the label of its kind, and without a mark that it happened again."""
-    for label, *_ in words("labels").values():
+    for label, *_ in _words("labels").values():
         if text.startswith(f"{label}: "):
             text = text.removeprefix(f"{label}: ")
             break
@@ -218,7 +209,7 @@ def without_label(text: str) -> str:
 
 @cache
 def _again() -> re.Pattern[str]:
-    said = "|".join(map(re.escape, words("again")["ends"]))
+    said = "|".join(map(re.escape, _words("again")["ends"]))
     return re.compile(rf"\s*(?:\([^()]{{0,20}}\b(?:{said})\b[^()]{{0,30}}\)|[,;]?\s(?:{said}))[.!]?$", re.IGNORECASE)
 
 
@@ -227,31 +218,30 @@ def _again() -> re.Pattern[str]:
 
 def is_directive(text: str) -> bool:
     """Tell whether a text wants an agent to do something, instead of saying what happened: never promoted by itself."""
-    lower = text.casefold().replace("’", "'")
-    found = words("directives")
-    return (
-        any(mark in lower for mark in (*found["marks"], *found["unspaced"]))
-        or matcher("directives", "phrases").search(lower) is not None
-    )
+    lower, found = _lower(text), _words("directives")
+    return says(text, "directives") or any(mark in lower for mark in (*found["marks"], *found["unspaced"]))
 
 
 def category_of(text: str, kinds: Iterable[str] = ()) -> str:
     """Return the category of something that was said: by its words, else by how it was come upon."""
-    lower = text.casefold().replace("’", "'")
     for category in (BOUNDARY, GOTCHA):
-        if matcher("categories", category.casefold()).search(lower):
+        if says(text, "categories", category.casefold()):
             return category
     counted = Counter(kind in _GOTCHA_KINDS for kind in kinds)
     return GOTCHA if counted[True] > counted[False] else PATTERN
 
 
-def is_preference(text: str) -> bool:
-    """Tell whether a text says what somebody likes best."""
-    return matcher("categories", "preference").search(text.casefold()) is not None
+def says(text: str, table: str, phrases: str = "phrases") -> bool:
+    """Tell whether a text holds a phrase of a list of ``data/observed.toml``, as whole words, or a pattern of it."""
+    lower = _lower(text)
+    return _phrases(table, phrases).search(lower) is not None or any(each.search(lower) for each in _patterns(table))
 
 
-def words(table: str) -> Mapping[str, list[str]]:
-    """Return one table of ``data/observed.toml``."""
+def _lower(text: str) -> str:
+    return text.casefold().replace("’", "'")
+
+
+def _words(table: str) -> Mapping[str, list[str]]:
     return _tables()[table]
 
 
@@ -263,10 +253,15 @@ def _tables() -> dict[str, dict[str, list[str]]]:
 
 
 @cache
-def matcher(table: str, name: str) -> re.Pattern[str]:
+def _patterns(table: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(each, re.IGNORECASE) for each in _words(table).get("patterns", ()))
+
+
+@cache
+def _phrases(table: str, name: str) -> re.Pattern[str]:
     """Return a pattern that finds any of the phrases of a list, as whole words. Each part of it is bounded."""
     parts = []
-    for phrase in words(table)[name]:
+    for phrase in _words(table)[name]:
         pieces = [_piece(word) for word in phrase.split()]
         text = pieces[0] if pieces[0] != _GAP else ""
         for piece in pieces[1:]:

@@ -7,10 +7,11 @@ the file would become longer than it may be, nothing is written, and the reason 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Row, Said, category_of, observed, rows, whose
+from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Row, Said, category_of, observed, rows
 
 FILE = ".agents.local.md"
 LINES_MAX = 300
@@ -33,19 +34,21 @@ TEMPLATE = """\
 ## Session Observations (auto)
 
 """
-READY_HEAD = ("| Category | Item | Detail |", "|----------|------|--------|")
-PROMOTED_HEAD = ("| Date | Category | Item | AGENTS.md section | Evidence |", "|---|---|---|---|---|")
 
 _DIRECTIVE = re.compile(r"\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?(\w+)[\"']?\s*", re.IGNORECASE)
 _DIRECTIVE_LINES = 10
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
 _DAY = r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})"
 _ENTRY = re.compile(rf"(?:session[ \t:]+)?\[?{_DAY}\]?(?:[ \t]*(?:[—–:|-]+)[ \t]*(?P<topic>.*))?", re.IGNORECASE)
-_LABEL = re.compile(r"(?P<label>done|worked|did(?:n['’]?t| not) work|decided|learned)[ \t]*:?", re.IGNORECASE)
+_LABEL = re.compile(
+    r"[*_]{0,2}(?P<label>done|worked|did(?:n['’]?t| not) work|decided|learned)"
+    r"(?:[ \t]{0,4}[*_]{0,2}[ \t]{0,4}:[*_]{0,2}(?P<rest>.*)|[*_]{0,2})",
+    re.IGNORECASE,
+)
 _BULLET = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?P<text>\S.*)")
 _RULE = re.compile(r"\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)*\|?")
-_SUGGESTED = re.compile(r"\s*auto-reflect: suggested((?: [0-9a-f]{8})*)\s*")
-_SUGGESTED_KEPT_MAX = 400
+_READY_HEAD = ("| Category | Item | Detail |", "|----------|------|--------|")
+_PROMOTED_HEAD = ("| Date | Category | Item | AGENTS.md section | Evidence |", "|---|---|---|---|---|")
 _TEMPLATES = frozenset(
     {
         *(("pattern", "where-to-see-it"), ("pattern", "where to see it"), ("pattern", "where")),
@@ -88,7 +91,8 @@ class Page(NamedTuple):
 
     def inside(self, section: Section) -> list[Row]:
         """Return the rows of a section, without its heading."""
-        return [row for row in self.rows if section.heading < row.number - 1 < section.end]
+        first, end = (bisect_right(self.rows, at, key=_number) for at in (section.heading + 1, section.end))
+        return self.rows[first:end]
 
     def named(self, title: str) -> list[Section]:
         """Return the sections of this title; a page may have several."""
@@ -97,16 +101,33 @@ class Page(NamedTuple):
     def content_end(self, section: Section) -> int:
         """Return the line behind the last one of a section that is not blank."""
         at = section.end
-        while at > section.heading + 1 and _is_blank(self.lines[at - 1]):
+        while at > section.heading + 1 and not self.lines[at - 1].strip():
             at -= 1
         return at
 
     def with_lines(self, at: int, made: Iterable[str]) -> str:
-        """Return the text with more lines before a line; the one above them gets the end that it may lack."""
+        """Return the text with more lines before a line, given without their ends."""
         above = self.lines[:at]
         if above and not above[-1].endswith("\n"):
             above[-1] += self.eol
-        return "".join([*above, *made, *self.lines[at:]])
+        return "".join([*above, *(f"{each}{self.eol}" for each in made), *self.lines[at:]])
+
+    def without(self, gone: Collection[int]) -> str:
+        """Return the text without some lines, by their place."""
+        return "".join(each for at, each in enumerate(self.lines) if at not in gone)
+
+    def inserted(self, section: Section, made: Sequence[str], end: int = 0) -> str:
+        """Return the text with more lines behind the content of a section, or of its part up to ``end``."""
+        at = self.content_end(section._replace(end=end or section.end))
+        is_bare = at == section.heading + 1
+        at += is_bare and at < section.end and not self.lines[at].strip()  # behind the blank line under its heading
+        gap = [""] if is_bare and at == section.heading + 1 else []
+        tail = [""] if at < len(self.lines) and self.lines[at].lstrip().startswith("#") else []
+        return self.with_lines(at, [*gap, *made, *tail])
+
+
+def _number(row: Row) -> int:
+    return row.number
 
 
 def parse(text: str, level_max: int = 2) -> Page:
@@ -166,33 +187,21 @@ class Scratchpad:
         page = parse(self._text)
         return [each for section in page.named(READY) for each in entries(page.inside(section))]
 
-    def suggested(self) -> frozenset[str]:
-        """Return the ids of all that was ever suggested here: what a person took out does not come back."""
-        found = (match for row in rows(self._text) for each in row.comments if (match := _SUGGESTED.fullmatch(each)))
-        return frozenset(one for match in found for one in match[1].split())
+    def more_for(self, line: str) -> str:
+        """Return what is appended for one more observation; for the first one, the page itself."""
+        if not self._text:
+            return f"{TEMPLATE}{line}\n"
+        page = parse(self._text)
+        more = "" if page.lines[-1].endswith("\n") else page.eol
+        if not any(each.end == len(page.lines) for each in page.named(OBSERVATIONS)):
+            gap = page.eol if page.lines[-1].strip() else ""
+            more += f"{gap}## {OBSERVATIONS}{page.eol}{page.eol}"
+        return f"{more}{line}{page.eol}"
 
-    def with_observation(self, line: str) -> tuple[str, str]:
-        """Return the page with one more observation, and what is appended for that; "" where that is not enough."""
-        page = parse(self._text or TEMPLATE)
-        found = page.named(OBSERVATIONS)
-        if not found:
-            gap = "" if not page.lines or _is_blank(page.lines[-1]) else page.eol
-            more = f"{_closing(page)}{gap}## {OBSERVATIONS}{page.eol}{page.eol}{line}{page.eol}"
-            return "".join(page.lines) + more, more if self._text else ""
-        section = found[-1]
-        at = _content_end(page, section)
-        is_last = section.end == len(page.lines) and at == len(page.lines)
-        more = f"{_closing(page) if is_last else ''}{line}{page.eol}"
-        whole = "".join([*page.lines[:at], more, *page.lines[at:]])
-        return whole, more if self._text and is_last else ""
-
-    def with_rows(self, fresh_rows: Sequence[Entry], ids: Iterable[str]) -> str:
-        """Return the page with more rows under ``## Ready to Promote``, and what was suggested remembered by its id."""
-        page = _with_table(
-            parse(self._text or TEMPLATE), READY, READY_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS)
-        )
-        made = [f"| {each.category} | {_cell(each.item)} | {_cell(each.detail)} |{page.eol}" for each in fresh_rows]
-        return _remembering(page.with_lines(_table_end(page, READY), made), ids)
+    def with_rows(self, fresh_rows: Iterable[Entry]) -> str:
+        """Return the page with more rows under ``## Ready to Promote``."""
+        made = [_as_row(each.category, each.item, each.detail) for each in fresh_rows]
+        return _with_rows(self._text or TEMPLATE, READY, _READY_HEAD, made)
 
     def without(self, entry: Entry) -> str:
         """Return the page without one row of ``## Ready to Promote``; as it is where the row is not there."""
@@ -200,15 +209,12 @@ class Scratchpad:
         wanted = entry._replace(number=0)
         listed = (each for section in page.named(READY) for each in entries(page.inside(section)))
         gone = next((each.number - 1 for each in listed if each._replace(number=0) == wanted), None)
-        return self._text if gone is None else "".join([*page.lines[:gone], *page.lines[gone + 1 :]])
+        return self._text if gone is None else page.without([gone])
 
     def with_promoted(self, day: str, entry: Entry, section: str, evidence: str) -> str:
         """Return the page with a row under ``## Auto-Promoted``, and without that of ``## Ready to Promote``."""
-        less = parse(self.without(entry))
-        page = _with_table(less, PROMOTED, PROMOTED_HEAD, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
-        cells = (day, entry.category, entry.item, section, evidence)
-        made = f"| {' | '.join(_cell(each) for each in cells)} |{page.eol}"
-        return page.with_lines(_table_end(page, PROMOTED), [made])
+        made = _as_row(day, entry.category, entry.item, section, evidence)
+        return _with_rows(self.without(entry), PROMOTED, _PROMOTED_HEAD, [made])
 
     def promoted_items(self) -> list[str]:
         """Return the items of the rows under ``## Auto-Promoted``."""
@@ -231,21 +237,16 @@ class Scratchpad:
             row.number - 1
             for section in page.named(OBSERVATIONS)
             for row in page.inside(section)
-            if whose(row.comments) is not None and observed([row])
+            if row.whose is not None and observed([row])
         ]
         moved = ours[: max(len(page.lines) - LINES_LEFT, 0)]
         if not moved:
             return self._text, []
-        gone = set(moved)
         taken = [page.lines[at].rstrip("\r\n") for at in moved]
-        kept = parse("".join(each for at, each in enumerate(page.lines) if at not in gone))
-        days = sorted(observed(rows("\n".join(taken))), key=lambda each: each.at)
-        line = f"- {day} — {len(taken)} observations of {days[0].at[:10]} to {days[-1].at[:10]} moved to .agents/logs"
-        found = kept.named(COMPRESSION_LOG)
-        if found:
-            return kept.with_lines(_content_end(kept, found[-1]), [line + kept.eol]), taken
-        head = [f"## {COMPRESSION_LOG}{kept.eol}", kept.eol, line + kept.eol, kept.eol]
-        return kept.with_lines(kept.named(OBSERVATIONS)[0].heading, head), taken
+        days = sorted(each.at[:10] for each in observed(rows("\n".join(taken))))
+        told = f"- {day} — {len(taken)} observations of {days[0]} to {days[-1]} moved to .agents/logs"
+        kept = _with_section(page.without(set(moved)), COMPRESSION_LOG, before=(OBSERVATIONS,))
+        return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [told]), taken
 
 
 def _logged(found: Iterable[Row]) -> list[Said]:
@@ -257,36 +258,27 @@ def _logged(found: Iterable[Row]) -> list[Said]:
         entry = _ENTRY.fullmatch((heading[2] if heading else "").strip())
         if entry:
             at = f"{entry['year']}-{int(entry['month']):02}-{int(entry['day']):02}"
-            by = whose(row.comments)
-            session = f"{by.agent} {by.session}" if by and by.session else f"@log {at} {(entry['topic'] or '').strip()}"
+            session = f"@log {at} {(entry['topic'] or '').strip()}"
             kind = ""
         elif heading:
-            kind = _labelled(heading[2])[0] or kind
-        elif at and (by := whose(row.comments)) and by.session and not row.text.strip():
-            session = f"{by.agent} {by.session}"
+            kind = labelled(heading[2])[0] or kind
         elif at and row.text.strip() and not row.is_code:
-            text = match["text"] if (match := _BULLET.fullmatch(row.text.rstrip())) else row.text.strip()
-            own, rest = _labelled(text)
-            kind = own or (kind if row.text[:1].isspace() or match else "")
+            own, rest = labelled(row.text)
+            is_part = row.text[:1].isspace() or _BULLET.fullmatch(row.text.rstrip())
+            kind = own or (kind if is_part else "")
             if rest:
                 told.append(Said(rest, at, session, kind))
+        if at and (by := row.whose) and by.mark and (entry or not row.text.strip()):
+            session = by.key
     return told
 
 
-def _labelled(text: str) -> tuple[str, str]:
-    """Return the kind that a line is labelled with, "" for none, and the rest of it."""
-    bare = text.strip().lstrip("*_ ")
-    match = _LABEL.match(bare)
-    if not match:
-        return "", text.strip()
-    rest = bare[match.end() :].lstrip()
-    marked = text.strip().startswith(("*", "_"))
-    if not (
-        match[0].rstrip().endswith(":") or (marked and rest.lstrip("*_ ").startswith(":")) or not rest.strip("*_: ")
-    ):
-        return "", text.strip()
-    label = match["label"].casefold()
-    return _KINDS.get(label, "failed"), rest.lstrip("*_: ").strip()
+def labelled(line: str) -> tuple[str, str]:
+    """Return the kind that a line of a session's entry is labelled with, "" for none, and what it says."""
+    match = _BULLET.fullmatch(line.rstrip())
+    text = (match["text"] if match else line).strip()
+    label = _LABEL.fullmatch(text)
+    return (_KINDS.get(label["label"].casefold(), "failed"), (label["rest"] or "").strip()) if label else ("", text)
 
 
 def entries(found: Iterable[Row]) -> list[Entry]:
@@ -364,67 +356,28 @@ def _cell(text: str) -> str:
 # --- changing -------------------------------------------------------------------------------------------------------
 
 
-def _closing(page: Page) -> str:
-    return page.eol if page.lines and not page.lines[-1].endswith("\n") else ""
+def _as_row(*cells: str) -> str:
+    return f"| {' | '.join(_cell(each) for each in cells)} |"
 
 
-def _is_blank(line: str) -> bool:
-    return not line.strip()
-
-
-def _content_end(page: Page, section: Section) -> int:
-    """Return the end of a section's content; behind a blank line under a bare heading."""
-    at = page.content_end(section)
-    return at + 1 if at == section.heading + 1 and at < section.end else at
-
-
-def _remembering(text: str, ids: Iterable[str]) -> str:
+def _with_section(text: str, title: str, before: Iterable[str] = (SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS)) -> Page:
+    """Return the page with a section of this title: where it has none, before the first of others, else at the end."""
     page = parse(text)
-    known = [
-        one for row in page.rows for each in row.comments if (m := _SUGGESTED.fullmatch(each)) for one in m[1].split()
-    ]
-    every = list(dict.fromkeys([*known, *ids]))[-_SUGGESTED_KEPT_MAX:]
-    line = f"<!-- auto-reflect: suggested {' '.join(every)} -->{page.eol}"
-    kept, is_put = [], False
-    marked = {row.number - 1 for row in page.rows for each in row.comments if _SUGGESTED.fullmatch(each)}
-    for at, each in enumerate(page.lines):
-        if at not in marked:
-            kept.append(each)
-        elif not is_put:
-            kept.append(line)
-            is_put = True
-    if is_put or not every:
-        return "".join(kept)
-    return page.with_lines(_table_end(page, READY), [page.eol, line])
-
-
-def _with_table(page: Page, title: str, head: Sequence[str], before: Sequence[str]) -> Page:
-    """Return the page with this section, and a table in it."""
-    eol = page.eol
-    rows_of_head = [f"{each}{eol}" for each in head]
-    found = page.named(title)
-    if not found:
-        behind = [section.heading for name in before for section in page.named(name)]
-        at = min(behind) if behind else len(page.lines)
-        gap = [] if at == 0 or _is_blank(page.lines[at - 1]) else [eol]
-        return parse(page.with_lines(at, [*gap, f"## {title}{eol}", eol, *rows_of_head, eol]))
-    section = found[-1]
-    if any(_RULE.fullmatch(row.text.strip()) and "|" in row.text for row in page.inside(section)):
+    if page.named(title):
         return page
-    at = _content_end(page, section)
-    gap = [] if _is_blank(page.lines[at - 1]) else [eol]
-    tail = [] if at < len(page.lines) and _is_blank(page.lines[at]) else [eol]
-    return parse(page.with_lines(at, [*gap, *rows_of_head, *tail]))
+    at = min((section.heading for name in before for section in page.named(name)), default=len(page.lines))
+    gap = [""] if at and page.lines[at - 1].strip() else []
+    return parse(page.with_lines(at, [*gap, f"## {title}", "", *([""] if at < len(page.lines) else [])]))
 
 
-def _table_end(page: Page, title: str) -> int:
-    """Return the line behind the last table under a title."""
+def _with_rows(text: str, title: str, head: Sequence[str], made: Sequence[str]) -> str:
+    """Return the page with more rows under a title: in the table there, or in one of its own."""
+    page = _with_section(text, title)
     section = page.named(title)[-1]
-    rules = [row.number for row in page.inside(section) if _RULE.fullmatch(row.text.strip()) and "|" in row.text]
-    at = rules[-1]
-    while at < section.end and page.lines[at].lstrip().startswith("|"):
-        at += 1
-    return at
+    last = page.content_end(section) - 1
+    is_table = page.lines[last].lstrip().startswith("|")
+    gap = [""] if last > section.heading and not is_table else []
+    return page.inserted(section, made if is_table else [*gap, *head, *made])
 
 
 AGENTS_FILE = "AGENTS.md"
@@ -442,27 +395,33 @@ class _Added(NamedTuple):
     """The text with a rule more and the section that has it; or why there is none, in ``trouble``."""
 
     text: str
-    section: str
+    section: str = ""
     trouble: str = ""
 
 
 def with_rule(text: str, rule: Entry) -> _Added:
     """Return the file with one rule more in the section of its category; one that it lacks is added at the end."""
     if _CONFLICT.search(text):
-        return _Added(text, "", f"{AGENTS_FILE} holds a merge conflict")
+        return _Added(text, trouble=f"{AGENTS_FILE} holds a merge conflict")
     if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
-        return _Added(text, "", f"{AGENTS_FILE} is no UTF-8 text")
-    page, title = parse(text, level_max=6), _TITLES[rule.category]
-    found = [each for each in page.sections if _is_for(each.title, title)]
-    whole, section = _into(page, found[0], rule) if found else _with_section(page, title, rule)
-    lines = len(whole.splitlines())
-    if lines > AGENTS_LINES_MAX:
-        return _Added(
-            text,
-            section,
-            f"{AGENTS_FILE} would have {lines} lines, and {AGENTS_LINES_MAX} is the most that it may have",
-        )
-    return _Added(whole, section)
+        return _Added(text, trouble=f"{AGENTS_FILE} is no UTF-8 text")
+    page, title = parse(text or f"# {AGENTS_FILE}\n", level_max=6), _TITLES[rule.category]
+    made = [f"- {' — '.join(filter(None, (rule.item, rule.detail)))}"]
+    section = next((each for each in page.sections if _is_for(each.title, title)), None)
+    if section is None:
+        kin = [each for each in page.sections if any(_is_for(each.title, other) for other in _TITLES.values())]
+        last = kin[-1] if kin else Section("", 3, -1, len(page.lines))
+        heading = f"{'#' * last.level} {title}"
+        whole = page.inserted(last, ["", heading, "", *made], _end_of_own(page, last) if kin else 0)
+    else:
+        heading, end = f"{'#' * section.level} {section.title}", _end_of_own(page, section)
+        last_line = page.lines[page.content_end(section._replace(end=end)) - 1].lstrip()
+        gap = [] if last_line[:1] in ("-", "*", "+", "#") else [""]  # else it would go on what stands there
+        whole = page.inserted(section, [*gap, *made], end)
+    if (lines := len(whole.splitlines())) > AGENTS_LINES_MAX:
+        most = f"{AGENTS_LINES_MAX} is the most that it may have"
+        return _Added(text, trouble=f"{AGENTS_FILE} would have {lines} lines, and {most}")
+    return _Added(whole, heading)
 
 
 def agents_rules(text: str) -> list[str]:
@@ -475,57 +434,10 @@ def _is_for(heading: str, title: str) -> bool:
     return said in (title.casefold(), title.casefold().removesuffix("s"), f"known {title.casefold()}")
 
 
-def _into(page: Page, section: Section, rule: Entry) -> tuple[str, str]:
-    """Return the file with the rule behind the last one of its section, in the form that those have."""
-    heading = f"{'#' * section.level} {section.title}"
-    listed = [row for row in page.inside(section) if row.text.strip()]
-    own = [each for each in listed if each.number - 1 < _end_of_own(page, section)]
-    written = [each for each in entries(own) if each.number]
-    eol = page.eol
-    if not written:
-        at = section.heading + 1
-        has_gap = at < len(page.lines) and _is_blank(page.lines[at])
-        at += has_gap
-        tail = [eol] if at < len(page.lines) and not _is_blank(page.lines[at]) else []
-        return page.with_lines(at, [*([] if has_gap else [eol]), _bullet(rule, "-", " — ") + eol, *tail]), heading
-    behind = written[-1].number
-    return page.with_lines(behind, [_like(page.lines[behind - 1].rstrip("\r\n"), rule) + eol]), heading
-
-
 def _end_of_own(page: Page, section: Section) -> int:
     """Return the line where a section's own rows end: at its first heading below."""
     below = [each.heading for each in page.sections if section.heading < each.heading < section.end]
     return min([*below, section.end])
-
-
-def _like(line: str, rule: Entry) -> str:
-    """Return the rule in the form of another line: a row of a table, a pipe line, a bullet."""
-    indent, body = line[: len(line) - len(line.lstrip())], line.strip()
-    if body.startswith("|"):
-        columns = len(body.strip("|").replace("\\|", "").split("|"))
-        told = [rule.item, rule.detail] if columns < 3 else [rule.category, rule.item, rule.detail]
-        told = [*told, *([""] * (columns - len(told)))]
-        return f"{indent}| {' | '.join(_cell(each) for each in told)} |"
-    mark = body[0] if body[0] in "-*+" and body[1:2].isspace() else ""
-    joint = " | " if "|" in body else " — "
-    return f"{indent}{_bullet(rule, mark, joint)}"
-
-
-def _bullet(rule: Entry, mark: str, joint: str) -> str:
-    said = joint.join(filter(None, (rule.item, rule.detail)))
-    return f"{mark} {said}" if mark else said
-
-
-def _with_section(page: Page, title: str, rule: Entry) -> tuple[str, str]:
-    """Return the file with a section more: behind the last one of its kind, else at the end."""
-    eol = page.eol
-    page = page if page.lines else page._replace(lines=[f"# {AGENTS_FILE}{eol}"])
-    kin = [each for each in page.sections if any(_is_for(each.title, other) for other in _TITLES.values())]
-    level, at = (kin[-1].level, _end_of_own(page, kin[-1])) if kin else (3, len(page.lines))
-    gap = [] if _is_blank(page.lines[at - 1]) else [eol]
-    heading = f"{'#' * level} {title}"
-    tail = [eol] if at < len(page.lines) else []
-    return page.with_lines(at, [*gap, heading + eol, eol, _bullet(rule, "-", " — ") + eol, *tail]), heading
 
 
 def with_daily_logs(text: str) -> str:

@@ -70,8 +70,7 @@ def test_observations_are_only_appended(project):
     after = project.page.splitlines()
     fresh = [line for line in after if line not in before]
     assert len(fresh) == 1
-    assert [line for line in after if line in before] == before
-    assert after.index(fresh[0]) == before.index("- 2026-01-01T10:00Z | one") + 1
+    assert after[: len(before)] == before
 
 
 @pytest.mark.parametrize(
