@@ -12,26 +12,18 @@ different phrases add up: 3 make a strong signal, 2 a medium one, 1 a weak one. 
 ("no problem") is none, unless a strong phrase follows. The kind is the first of frustration, knowledge, correction that
 was heard; only where these together miss the minimum does praise come back, as ``validation``, which corrects nothing.
 
-Everything is plain text search, so time is linear in the message and no phrase of a configuration can change that.
+Phrases are looked for as plain text, so time is linear in the message and no phrase of a configuration can change that.
 """
 
+import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from fleet.text.prompts import (
-    LANGUAGES,
-    LEVELS,
-    SAID_CHARS_MAX,
-    Event,
-    Objection,
-    is_letter,
-    is_typed,
-    own_words,
-    words_of,
-)
+from fleet.text.prompts import LANGUAGES, LEVELS, SAID_CHARS_MAX, Event, Objection, is_typed, own_words, words_of
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
 """Kinds of signals; where a message holds several, the first of these is told."""
@@ -42,14 +34,18 @@ _GUARD_CHARS = 25
 _SHORT_CHARS = 160
 """Weak phrases count in messages up to here."""
 EXCERPT_CHARS_MAX = 240
+_SENTENCE_CHARS = 300
+"""So far to either side of a phrase its sentence is looked for."""
 _OPENING_CHARS_MAX = 2_000
 """The first word is looked for so far."""
 _HITS_MAX = 40
 """Of one phrase only so many places are looked at."""
 _GERUND = "*ing"
 """At the end of a phrase: any word that ends so."""
-_ENDS = frozenset(".!?;:\n。！？；：…")
-_BREAKS = _ENDS | frozenset(",，、()（）")
+_LETTER = r"[^\W\u2e80-\U0010ffff]"
+"""A part of a word, in scripts that set words apart by spaces."""
+_ENDS = ".!?;:\n。！？；：…"
+_BREAKS = frozenset(_ENDS + ",，、()（）")
 _MARKS = " .,!\n。！，、"
 _QUESTION = ("?", "？", "吗", "呢", "か", "の？")
 
@@ -57,37 +53,17 @@ _QUESTION = ("?", "？", "吗", "呢", "か", "の？")
 class _Settings(Protocol):
     """Section ``[triggers]`` of ``fleet.toml``."""
 
-    @property
-    def off(self) -> bool:
-        """True where nothing is to be heard."""
+    off: bool
+    languages: Any
+    strong: list[str]
+    medium: list[str]
+    weak: list[str]
+    exclusions: list[str]
+    without: list[str]
 
     @property
     def minimum(self) -> str:
         """The least confidence that counts: weak, medium or strong."""
-
-    @property
-    def languages(self) -> Sequence[str]:
-        """Languages whose default phrases count."""
-
-    @property
-    def strong(self) -> Sequence[str]:
-        """A person's own strong phrases."""
-
-    @property
-    def medium(self) -> Sequence[str]:
-        """A person's own medium phrases."""
-
-    @property
-    def weak(self) -> Sequence[str]:
-        """A person's own weak phrases."""
-
-    @property
-    def exclusions(self) -> Sequence[str]:
-        """A person's own exclusions."""
-
-    @property
-    def without(self) -> Sequence[str]:
-        """Default phrases that do not count."""
 
 
 class _Signal(NamedTuple):
@@ -107,6 +83,10 @@ class _Signal(NamedTuple):
     sender: str = ""
 
 
+_Words = Mapping[str, Sequence[str]]
+"""The lists of one language in ``data/phrases.toml``, of which some change what a phrase is worth."""
+
+
 class _Phrase(NamedTuple):
     """A row of the table.
 
@@ -117,7 +97,7 @@ class _Phrase(NamedTuple):
         is_gerund: a word that ends in "ing" must go on from it.
         kind: one of ``PRECEDENCE``.
         points: 1 to 3.
-        language: "" for a person's own.
+        words: of its language; none for a person's own.
     """
 
     text: str
@@ -126,18 +106,7 @@ class _Phrase(NamedTuple):
     is_gerund: bool
     kind: str
     points: int
-    language: str
-
-
-class _Language(NamedTuple):
-    """The words of one language that change what a phrase is worth: see ``data/phrases.toml``."""
-
-    negators: tuple[str, ...] = ()
-    negated_after: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    tasks_within: tuple[str, ...] = ()
-    asking: tuple[str, ...] = ()
-    supposing: tuple[str, ...] = ()
+    words: _Words
 
 
 class _Table(NamedTuple):
@@ -146,7 +115,6 @@ class _Table(NamedTuple):
     phrases: tuple[_Phrase, ...]
     exclusions: tuple[str, ...]
     hidden: tuple[tuple[str, str], ...]
-    languages: dict[str, _Language]
 
 
 class _Hit(NamedTuple):
@@ -171,11 +139,13 @@ def detect(message: str, settings: _Settings | None = None) -> _Signal | None:
     sender, said = own_words(message)
     minimum = LEVELS.index(settings.minimum if settings is not None else "medium") + 1
     hits = _hear(_lower(said), _table_of(settings))
-    for heard in (_corrections(hits), [hit for hit in hits if hit.phrase.kind == PRAISE]):
+    praise = [hit for hit in hits if hit.phrase.kind == PRAISE]
+    for heard in ([hit for hit in hits if hit not in praise], praise):
         points = min(3, sum(hit.points for hit in heard))
         if points >= minimum:
             top = max(heard, key=lambda hit: (hit.points, -hit.start))
-            kind = _first_kind(heard)
+            clear = [hit for hit in heard if hit.points > 1] or heard
+            kind = min((hit.phrase.kind for hit in clear), key=PRECEDENCE.index)
             return _Signal(kind, LEVELS[points - 1], top.phrase.text.strip(), _excerpt(said, top), sender)
     return None
 
@@ -193,56 +163,56 @@ def _phrase_lists() -> dict[str, Any]:
 def _table_of(settings: _Settings | None) -> _Table:
     """Return the table for ``[triggers]``; None means the defaults."""
     if settings is None:
-        return _table(LANGUAGES, (), (), (), (), ())
-    own = (tuple(each) for each in (settings.strong, settings.medium, settings.weak))
-    return _table(tuple(settings.languages), *own, tuple(settings.exclusions), tuple(settings.without))
+        return _table(LANGUAGES, ((), (), ()), (), ())
+    own = tuple(tuple(each) for each in (settings.weak, settings.medium, settings.strong))
+    return _table(tuple(settings.languages), own, tuple(settings.exclusions), tuple(settings.without))
 
 
 @lru_cache(maxsize=4)
 def _table(
     languages: tuple[str, ...],
-    strong: tuple[str, ...],
-    medium: tuple[str, ...],
-    weak: tuple[str, ...],
+    own: tuple[tuple[str, ...], ...],
     exclusions: tuple[str, ...],
     without: tuple[str, ...],
 ) -> _Table:
-    known = {name: _phrase_lists()[name] for name in languages if name in LANGUAGES}
+    known = [_phrase_lists()[name] for name in languages if name in LANGUAGES]
     rows = [
-        _row(text, kind, level, language)
-        for language, lists in known.items()
+        _row(text, kind, level, lists)
+        for lists in known
         for kind in PRECEDENCE
         for level, texts in lists[kind].items()
         for text in texts
     ]
     dropped = {_lower(text.strip()).lstrip("^~").removesuffix(_GERUND) for text in without}
     rows = [row for row in rows if row.text not in dropped]
-    for level, own in (("strong", strong), ("medium", medium), ("weak", weak)):
-        rows += [_row(_lower(text.strip()), "correction", level, "") for text in own if text.strip()]
-    excluded = {text for lists in known.values() for text in lists["exclusions"]}
+    rows += [
+        _row(_lower(each.strip()), "correction", level, {})
+        for level, said in zip(LEVELS, own, strict=False)
+        for each in said
+    ]
+    excluded = {text for lists in known for text in lists["exclusions"]}
     excluded |= {_lower(text.strip()) for text in exclusions if text.strip()}
-    alike = {text for lists in known.values() for text in lists["lookalikes"]} | excluded
+    alike = excluded.union(*(lists["lookalikes"] for lists in known))
     return _Table(
         phrases=tuple(row for row in rows if row.text),
-        exclusions=tuple(sorted(excluded, key=lambda text: (-len(text), text))),
-        hidden=tuple((text, _cue_of(text)) for text in sorted(alike, key=lambda text: (-len(text), text))),
-        languages={name: _language(lists) for name, lists in known.items()} | {"": _Language()},
+        exclusions=tuple(sorted(excluded, key=_longest_first)),
+        hidden=tuple((text, _cue_of(text)) for text in sorted(alike, key=_longest_first)),
     )
 
 
-def _row(text: str, kind: str, level: str, language: str) -> _Phrase:
-    where = text[0] if text[0] in "^~" else ""
+def _longest_first(text: str) -> tuple[int, str]:
+    return -len(text), text
+
+
+def _row(text: str, kind: str, level: str, words: _Words) -> _Phrase:
+    where = text[:1] if text[:1] in ("^", "~") else ""
     bare = text[len(where) :]
     text = bare.removesuffix(_GERUND).replace("*", "")  # messages come without Markdown's emphasis
-    return _Phrase(text, _cue_of(text), where, bare.endswith(_GERUND), kind, LEVELS.index(level) + 1, language)
+    return _Phrase(text, _cue_of(text), where, bare.endswith(_GERUND), kind, LEVELS.index(level) + 1, words)
 
 
 def _cue_of(text: str) -> str:
     return max(words_of(text), key=len, default="")
-
-
-def _language(lists: dict[str, list[str]]) -> _Language:
-    return _Language(*(tuple(lists.get(name, ())) for name in _Language._fields))
 
 
 def _lower(text: str) -> str:
@@ -254,106 +224,72 @@ def _lower(text: str) -> str:
 # The search.
 
 
-def _corrections(hits: Iterable[_Hit]) -> list[_Hit]:
-    return [hit for hit in hits if hit.phrase.kind != PRAISE]
-
-
-def _first_kind(hits: Iterable[_Hit]) -> str:
-    """The first kind that was heard clearly, by the order of precedence; of weak ones, too, where all are weak."""
-    best = [hit for hit in hits if hit.points > 1] or list(hits)
-    return min((hit.phrase.kind for hit in best), key=PRECEDENCE.index)
-
-
 def _hear(low: str, table: _Table) -> list[_Hit]:
     """Return the phrases of a message that count, each once, none within another."""
-    opening = _opening(low)
-    excluded = next((text for text in table.exclusions if _is_at(low, text, opening)), "")
+    is_excluded = _begins(low, table.exclusions)
     words = {"", *words_of(low)}
     for text, cue in table.hidden:
         if cue in words and text in low:
-            low = _hide(low, text)
+            low = _whole(text).sub(lambda found: "\x00" * len(found[0]), low, count=_HITS_MAX)
     opening = _opening(low)
-    tasks = {name for name, language in table.languages.items() if _is_task(low, opening, language)}
     hits = [
         hit
         for phrase in table.phrases
         if phrase.cue in words and phrase.text in low
-        for hit in [_best(low, phrase, opening, table.languages[phrase.language], phrase.language in tasks)]
+        for hit in [_best(low, phrase, opening)]
         if hit
     ]
-    if excluded:
+    if is_excluded:
         hits = [hit for hit in hits if hit.phrase.points == 3 or hit.phrase.kind == PRAISE]
     return _counting(_apart(hits), low, opening)
 
 
-def _is_task(low: str, opening: int, words: _Language) -> bool:
-    return any(_is_at(low, word, opening) for word in words.tasks) or any(word in low for word in words.tasks_within)
-
-
-def _best(low: str, phrase: _Phrase, opening: int, words: _Language, is_task: bool) -> _Hit | None:
+def _best(low: str, phrase: _Phrase, opening: int) -> _Hit | None:
     """Return the first place where a phrase is worth most."""
-    best = None
-    for start in _places(low, phrase, opening):
-        points = _worth(low, phrase, start, words, is_task and phrase.where != "^")
-        if points and (best is None or points > best.points):
-            best = _Hit(phrase, start, points)
-    return best
+    found = (_Hit(phrase, start, _worth(low, phrase, start)) for start in _places(low, phrase, opening))
+    best = max(found, key=lambda hit: hit.points, default=None)
+    return best if best and best.points else None
 
 
 def _places(low: str, phrase: _Phrase, opening: int) -> Iterator[int]:
-    if phrase.where == "^":
-        if _is_at(low, phrase.text, opening):
-            yield opening
-        return
-    at = -1
-    for _ in range(_HITS_MAX):
-        at = low.find(phrase.text, at + 1)
-        if at < 0:
-            return
-        if (
-            _is_whole(low, at, phrase.text)
-            and (not phrase.is_gerund or _is_gerund(low, at + len(phrase.text)))
-            and (not phrase.where or at == opening or _starts_sentence(low, at))
-        ):
+    pattern = _whole(phrase.text, is_gerund=phrase.is_gerund)
+    met = pattern.finditer(low) if phrase.where != "^" else filter(None, [pattern.match(low, opening)])
+    for at in (each.start() for each in islice(met, _HITS_MAX)):
+        if phrase.where != "~" or at == opening or (" \n" + low[:at].rstrip(" "))[-1] in _ENDS:
             yield at
 
 
-def _worth(low: str, phrase: _Phrase, start: int, words: _Language, is_task: bool) -> int:
-    end = start + len(phrase.text)
+def _worth(low: str, phrase: _Phrase, start: int) -> int:
+    end, words = start + len(phrase.text), phrase.words
     if phrase.kind != PRAISE and _is_negated(low, start, end, words):
         return 0
     if phrase.points == 3 or phrase.kind == PRAISE:
         return phrase.points
     begin, over = _sentence(low, start, end)
-    less = is_task + _is_bare(low, phrase) + _asks(low[begin:over], words) + _supposes(low[begin:start], words)
-    return max(0, phrase.points - less)
+    is_bare = len(phrase.text) <= 5 and low.strip(_MARKS) == phrase.text.strip(_MARKS)  # an answer, most likely
+    less = is_bare + _asks(low[begin:over], words) + _has(low[begin:start], words.get("supposing", ()))
+    return max(0, phrase.points - less - (phrase.where != "^" and _is_task(low, words)))
 
 
-def _is_negated(low: str, start: int, end: int, words: _Language) -> bool:
+def _is_task(low: str, words: _Words) -> bool:
+    return _begins(low, words.get("tasks", ())) or any(word in low for word in words.get("tasks_within", ()))
+
+
+def _is_negated(low: str, start: int, end: int, words: _Words) -> bool:
     floor = max(0, start - _GUARD_CHARS)
-    begin = start
-    while begin > floor and low[begin - 1] not in _BREAKS:
-        begin -= 1
+    begin = max([floor, *(at + 1 for at in range(floor, start) if low[at] in _BREAKS)])
     before = low[begin:start]
-    for negator in words.negators:
-        at = before.find(negator)
-        if at >= 0 and _is_whole(before, at, negator):
-            is_answer = negator == "no" and (at == 0 or not before[:at].strip())
-            if not is_answer:
-                return True
-    return low.startswith(words.negated_after, end)
+    for negator in words.get("negators", ()):
+        found = _whole(negator).search(before) if negator in before else None
+        if found and not (negator == "no" and not before[: found.start()].strip()):  # else it is an answer
+            return True
+    return low.startswith(tuple(words.get("negated_after", ())), end)
 
 
-def _asks(sentence: str, words: _Language) -> bool:
+def _asks(sentence: str, words: _Words) -> bool:
     is_marked = sentence.rstrip().endswith(_QUESTION)
-    if not words.asking:
-        return is_marked
-    opening = _opening(sentence)
-    return any(_is_at(sentence, word, opening) for word in words.asking if is_marked or " " in word)
-
-
-def _supposes(before: str, words: _Language) -> bool:
-    return any(_is_whole(before, at, word) for word in words.supposing if (at := before.find(word)) >= 0)
+    asking = words.get("asking", ())
+    return _begins(sentence, [word for word in asking if is_marked or " " in word]) if asking else is_marked
 
 
 def _apart(hits: list[_Hit]) -> list[_Hit]:
@@ -367,15 +303,33 @@ def _apart(hits: list[_Hit]) -> list[_Hit]:
 
 def _counting(hits: list[_Hit], low: str, opening: int) -> list[_Hit]:
     """Drop weak phrases that stand alone or in a long message."""
-    firm = [hit for hit in hits if hit.phrase.points > 1 or hit.phrase.kind == PRAISE]
     weak = [hit for hit in hits if hit.phrase.points == 1 and hit.phrase.kind != PRAISE]
+    firm = [hit for hit in hits if hit not in weak]
     if len(low) > _SHORT_CHARS:
         return firm
-    is_together = len(weak) + len(_corrections(firm)) > 1
+    is_together = sum(hit.phrase.kind != PRAISE for hit in hits) > 1
     return firm + [hit for hit in weak if is_together or hit.start == opening]
 
 
 # Text.
+
+
+@lru_cache(maxsize=2_000)
+def _whole(text: str, *, is_gerund: bool = False) -> re.Pattern[str]:
+    """Return the pattern of a text as whole words; in scripts without spaces everything is whole."""
+    before = rf"(?<!{_LETTER})" if re.match(_LETTER, text) else ""
+    after = rf"(?!{_LETTER})" if re.match(_LETTER, text[-1:]) else ""
+    return re.compile(f"{before}{re.escape(text)}{after}" + rf"(?={_LETTER}{{2,21}}ing(?!{_LETTER}))" * is_gerund)
+
+
+def _has(text: str, words: Iterable[str]) -> bool:
+    return any(word in text and _whole(word).search(text) for word in words)
+
+
+def _begins(low: str, texts: Iterable[str]) -> bool:
+    """Tell whether a text opens with one of these, after fillers."""
+    opening = _opening(low)
+    return any(low.startswith(text, opening) and _whole(text).match(low, opening) for text in texts)
 
 
 def _opening(low: str) -> int:
@@ -394,58 +348,12 @@ def _opening(low: str) -> int:
     return at
 
 
-def _is_at(low: str, text: str, at: int) -> bool:
-    return low.startswith(text, at) and _is_whole(low, at, text)
-
-
-def _is_whole(low: str, at: int, text: str) -> bool:
-    """Tell whether the text stands there as whole words; in scripts without spaces everything does."""
-    end = at + len(text)
-    is_cut_before = at > 0 and is_letter(text[0]) and is_letter(low[at - 1])
-    return not is_cut_before and not (end < len(low) and is_letter(text[-1]) and is_letter(low[end]))
-
-
-def _is_bare(low: str, phrase: _Phrase) -> bool:
-    """Tell whether the message is this one short word: an answer, most likely."""
-    return len(phrase.text) <= 5 and low.strip(_MARKS) == phrase.text.strip(_MARKS)
-
-
-def _is_gerund(low: str, at: int) -> bool:
-    end = at
-    while end < len(low) and end - at < 24 and is_letter(low[end]):
-        end += 1
-    return end - at > 4 and low.startswith("ing", end - 3)
-
-
-def _starts_sentence(low: str, at: int) -> bool:
-    before = at - 1
-    while before >= 0 and low[before] == " ":
-        before -= 1
-    return before < 0 or low[before] in _ENDS
-
-
 def _sentence(low: str, start: int, end: int) -> tuple[int, int]:
-    """Return the bounds of the sentence around a phrase, at most 300 characters to either side."""
-    begin = start
-    while begin > max(0, start - 300) and low[begin - 1] not in _ENDS:
-        begin -= 1
-    over = end
-    while over < min(len(low), end + 300) and low[over] not in _ENDS:
-        over += 1
+    """Return the bounds of the sentence around a phrase."""
+    floor, roof = max(0, start - _SENTENCE_CHARS), min(len(low), end + _SENTENCE_CHARS)
+    begin = max([floor, *(low.rfind(mark, floor, start) + 1 for mark in _ENDS)])
+    over = min([roof, *(at for mark in _ENDS if (at := low.find(mark, end, roof)) >= 0)])
     return begin, min(len(low), over + 1)
-
-
-def _hide(low: str, text: str) -> str:
-    """Blank a text wherever it stands as whole words."""
-    kept, at = [], 0
-    for _ in range(_HITS_MAX):
-        start = low.find(text, at)
-        if start < 0:
-            break
-        is_whole = _is_whole(low, start, text)
-        kept += [low[at:start], "\x00" * len(text) if is_whole else text]
-        at = start + len(text)
-    return "".join([*kept, low[at:]])
 
 
 def _excerpt(said: str, hit: _Hit) -> str:
