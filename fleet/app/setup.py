@@ -3,17 +3,17 @@
 import os
 import tomllib
 import unicodedata
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fleet.app import sharing
 from fleet.learn import discoveries, restore
 from fleet.model import names
 from fleet.model.errors import UsageError
-from fleet.share.git import check_branch, check_remote, without_login
+from fleet.share.git import check_branch, check_remote, guess_remote, redact_url, without_login
 from fleet.store import config, git, homes, replica
-from fleet.store.config import Setting
 from fleet.store.files import Files
 from fleet.store.runs import Runs
 from fleet.store.tree import FORMAT, FORMAT_TEXT
@@ -60,92 +60,104 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
         )
     if agent == names.GUEST:
         raise UsageError(f"{names.GUEST} is who logs where nobody is named: choose another name. Nothing was made")
-    remote = check_remote(remote) if remote else ""
-    if home:
-        _check_home(root, home := _plain(home))
+    wanted = {"share.remote": remote, "share.branch": branch, "files.home": _plain(home)}
+    wanted = {name: said for name, said in wanted.items() if said}
+    values = _checked(root, wanted)
     done: list[str] = []
     path = root / config.FILE_NAME
     root.mkdir(parents=True, exist_ok=True)
-    files = Files(root)
     is_new = not path.exists()
     if is_new:
-        text = config.render(without_login(remote), check_branch(branch or "fleet"))
-        files.replace(path, (config.with_value(text, "files", "home", home) if home else text).encode())
+        Files(root).replace(path, _with(config.render("", "fleet"), values).encode())
         done.append(f"made a workspace in {root}")
     else:
         done.append(f"{root} is a workspace already")
-        if (remote or branch) and _name_remote(files, path, without_login(remote), branch):
-            share = config.load(path).share
-            done.append(f"{path.name} names {share.remote or 'no remote'}, branch {share.branch}")
     workspace = Workspace(root)
-    if home not in ("", workspace.place):
-        configure(workspace, "files.home", home)
+    before = {each.name: each.value for each in config.settings(path)}
+    if others := {name: said for name, said in wanted.items() if values[name] != before[name]}:
+        configure(workspace, others)
         workspace.close()
         workspace = Workspace(root)
-        done.append(f"each agent's own files lie in {home}/ now")
+        done += [f"{path.name} has {name} = {config.as_toml(values[name])} now" for name in others]
     if not (workspace.clan / FORMAT).exists():
-        files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
+        workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
     if ephemeral:
         _lend(workspace, agent, done)
     else:
         _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
     if remote:
-        sharing.agree(workspace, remote)
+        sharing.agree(workspace, check_remote(remote))
     return Founded(workspace, done, is_new)
 
 
-def _name_remote(files: Files, path: Path, remote: str, branch: str) -> bool:
-    """Write another remote or branch into the configuration; tell whether it is another one.
+def doubts(root: Path, remote: str, branch: str) -> list[str]:
+    """Return what a person is asked before a workspace gets a remote and a branch: what may be a slip of the pen.
 
     Raises:
-        UsageError: the file cannot be read: what stands in it is not known.
+        UsageError: the remote cannot be one.
     """
-    try:
-        text = path.read_text("utf-8-sig")
-        tomllib.loads(text)
-    except ValueError as why:
-        raise UsageError(f"{path} cannot be read ({why}). Nothing was changed; mend the file and try again") from why
-    share = config.load(path).share
-    wanted = (remote or share.remote, check_branch(branch or share.branch))
-    if wanted == (share.remote, share.branch):
-        return False
-    files.replace(path, config.with_remote(text, *wanted).encode())
-    return True
+    share = config.load(root / config.FILE_NAME).share
+    named = without_login(check_remote(remote)) if remote else share.remote
+    asked = []
+    if share.remote and named != share.remote:
+        asked.append(f"{config.FILE_NAME} names {redact_url(share.remote)}. Put {redact_url(named)} in its place?")
+    if branch not in ("", share.branch) and named in ("", guess_remote(root)):
+        refs = (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
+        held = next(filter(None, (git.said(root, "ls-tree", "--name-only", ref) for ref in refs)), "")
+        if held and FORMAT not in held.splitlines():
+            asked.append(f"the branch {branch} holds files of the project's own. Write lessons beside them?")
+    return asked
 
 
-def configure(workspace: Workspace, name: str, said: str) -> Setting:
-    """Set one setting of ``fleet.toml``; every other line of it stays as it is.
+def configure(workspace: Workspace, said: Mapping[str, str]) -> dict[str, Any]:
+    """Set settings of ``fleet.toml`` by name, as typed; every other line stays as it is. Returns their values.
 
     Raises:
         UsageError: there is no such setting, it cannot have that value, or the file has it in a form of its own.
     """
-    section, key = config.find(name)
-    value = config.parsed(section, key, said)
-    path = workspace.config_file
-    if (section, key) == ("share", "remote"):
-        value = without_login(check_remote(value)) if value else ""
-    if (section, key) == ("share", "branch"):
-        check_branch(value)
-    if (section, key) == ("files", "home"):
-        _check_home(workspace.root, value)
+    values, path = _checked(workspace.root, said), workspace.config_file
     with workspace.locked(), Runs(workspace).noting(workspace.agent(or_guest=True), "config", [path]) as noted:
-        text = workspace.files.read(path).decode("utf-8")
         try:
-            after = config.with_value(text, section, key, value)
+            text = workspace.files.read(path).decode("utf-8")
+            after = _with(text, values)
             wanted = tomllib.loads(text.removeprefix("\ufeff"))
-            wanted.setdefault(section, {})[key] = value
+            for name, value in values.items():
+                section, _, key = name.partition(".")
+                wanted.setdefault(section, {})[key] = value
             if tomllib.loads(after.removeprefix("\ufeff")) != wanted:
-                raise ValueError(f"[{section}] {key} stands there in a form of its own")
+                raise ValueError(f"{' or '.join(values)} stands there in a form of its own")
         except (ValueError, AttributeError) as why:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
         workspace.files.replace(path, after.encode())
-        noted.told = f"set {section}.{key}"
-    if (section, key) == ("files", "home"):
+        noted.told = f"set {', '.join(values)}"
+    if "files.home" in values:
         with closing(Workspace(workspace.root)) as moved:
             restore.bring(moved)
             if not config.not_ignored(moved.root, own_ignores(workspace)):
                 config.ignore(moved.files, own_ignores(moved))
-    return Setting(f"{section}.{key}", value, is_set=True)
+    return values
+
+
+def _checked(root: Path, said: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of settings that were typed.
+
+    Raises:
+        UsageError: one of them cannot be.
+    """
+    values = {name: config.parsed(name, each) for name, each in said.items()}
+    if remote := values.get("share.remote"):
+        values["share.remote"] = without_login(check_remote(remote))
+    if "share.branch" in values:
+        check_branch(values["share.branch"])
+    _check_home(root, values.get("files.home", ""))
+    return values
+
+
+def _with(text: str, values: Mapping[str, Any]) -> str:
+    """Return the text of a ``fleet.toml`` with other values."""
+    for name, value in values.items():
+        text = config.with_value(text, name, value)
+    return text
 
 
 def _plain(home: str) -> str:

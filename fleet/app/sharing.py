@@ -571,7 +571,7 @@ def leave(workspace: Workspace) -> list[str]:
             )
         else:
             text = workspace.config_file.read_text("utf-8-sig")
-            workspace.files.replace(workspace.config_file, config.with_remote(text, "", share.branch).encode())
+            workspace.files.replace(workspace.config_file, config.with_value(text, "share.remote", "").encode())
             done = f"this machine left; {config.FILE_NAME} names no remote any more"
     return [
         done,

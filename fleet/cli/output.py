@@ -348,7 +348,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("there is nobody to ask here: nothing was changed. Pass --yes if you are sure")
+        raise UsageError(f"{question} There is nobody to ask here: nothing was changed. Pass --yes if you are sure")
     if not typer.confirm(question, default=False):
         raise UsageError("nothing was changed")
 

@@ -5,6 +5,7 @@ What each setting does stands beside it in ``data/fleet.toml``, and in docs/conf
 """
 
 import difflib
+import json
 import os
 import re
 import tomllib
@@ -29,7 +30,7 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     remote: str = ""
     branch: str = "fleet"
     author: Annotated[str, msgspec.Meta(pattern="^([^<>\\x00-\\x1f]*[^<>\\x00-\\x20] *<[^<>\\x00-\\x20]+>)?$")] = ""
-    fields: list[str] = []
+    fields: list[Literal["wrong", "source"]] = []
     attempts: int = 15
     wait_s: float = 60.0
     stale_days: int = 14
@@ -234,6 +235,10 @@ _SECTIONS: dict[str, Any] = {
 }
 
 
+_IF_WRONG = {("promotion", "mode"): "suggest", ("files", "home"): ""}
+"""What holds in place of the default: who meant to be asked must not find lessons in a memory, nor files moved."""
+
+
 def load(path: Path) -> Config:
     """Return the configuration that a file gives; what it does not say, or says wrongly, has its default."""
     if os.path.lexists(path) and not path.is_file():
@@ -270,15 +275,8 @@ def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) 
         try:
             msgspec.convert({key: value}, _SECTIONS[name])
         except msgspec.ValidationError as why:
-            if (name, key) == ("promotion", "mode"):  # who meant to be asked must not find lessons in a memory
-                good[key] = "suggest"
-                problems.append(
-                    f'{path}: [promotion] mode is "auto", "suggest" or "off", not {str(value)[:40]!r}; until that is '
-                    'mended, "suggest" holds'
-                )
-                continue
-            if (name, key) == ("files", "home"):
-                good[key] = ""
+            if (name, key) in _IF_WRONG:
+                good[key] = _IF_WRONG[name, key]
             problems.append(f"{path}: [{name}] {key[:40]}: {why}; it is passed over")
         else:
             good[key] = value
@@ -288,7 +286,7 @@ def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) 
 # --- settings by name -----------------------------------------------------------------------------------------------
 
 
-class Setting(NamedTuple):
+class _Setting(NamedTuple):
     """One setting as it holds here: ``section.key``, its value, and whether the file says it, as it may any default."""
 
     name: str
@@ -296,7 +294,7 @@ class Setting(NamedTuple):
     is_set: bool
 
 
-def settings(path: Path) -> list[Setting]:
+def settings(path: Path) -> list[_Setting]:
     """Return every setting, in the order of the file that ``fleet init`` writes."""
     config = load(path)
     try:
@@ -304,9 +302,8 @@ def settings(path: Path) -> list[Setting]:
     except (ValueError, OSError):
         said = {}
     return [
-        Setting(f"{section}.{key.name}", getattr(getattr(config, section), key.name), key.name in said.get(section, ()))
-        for section, kind in _SECTIONS.items()
-        for key in msgspec.structs.fields(kind)
+        _Setting(f"{section}.{key}", getattr(getattr(config, section), key), key in said.get(section, ()))
+        for section, key in map(_parts, names())
     ]
 
 
@@ -315,43 +312,45 @@ def names() -> list[str]:
     return [f"{section}.{key.name}" for section, kind in _SECTIONS.items() for key in msgspec.structs.fields(kind)]
 
 
-def find(name: str) -> tuple[str, str]:
-    """Return the section and the key of a setting, which may be named by its key alone where no other is called so.
-
-    Raises:
-        UsageError: there is none, or more than one.
-    """
-    known = names()
-    found = [each for each in known if name in (each, each.partition(".")[2])]
-    if len(found) != 1:
-        ends = {each.partition(".")[2]: each for each in known}
-        close = difflib.get_close_matches(name, [*known, *ends], n=3, cutoff=0.6)
-        meant = dict.fromkeys(found or [ends.get(each, each) for each in close])
-        told = f"Did you mean {' or '.join(meant)}?" if meant else "`fleet config` lists the settings."
-        what = "names several settings" if found else "is no setting"
-        raise UsageError(f"{name[:60]!r} {what}. {told} Nothing was changed")
-    section, _, key = found[0].partition(".")
+def _parts(name: str) -> tuple[str, str]:
+    section, _, key = name.partition(".")
     return section, key
 
 
-def parsed(section: str, key: str, text: str) -> Any:
-    """Return the value of a setting that a person typed: as TOML, or a bare word, or words with commas for a list.
+def find(name: str) -> list[str]:
+    """Return the names of the settings that a name means: one, or all of a section.
 
     Raises:
-        UsageError: it cannot have that value.
+        UsageError: there is none.
     """
-    tried: list[Any] = []
+    if found := [each for each in names() if name in (each, _parts(each)[0])]:
+        return found
+    ends = {_parts(each)[1]: each for each in names()}
+    close = difflib.get_close_matches(name, [*names(), *ends], n=3, cutoff=0.6)
+    meant = dict.fromkeys(ends.get(each, each) for each in close)
+    told = f"Did you mean {' or '.join(meant)}?" if meant else "`fleet config` lists the settings."
+    raise UsageError(f"{name[:60]!r} is no setting. {told} Nothing was changed")
+
+
+def parsed(name: str, text: str) -> Any:
+    """Return the value of a setting that a person typed: as TOML, or a bare word.
+
+    Raises:
+        UsageError: there is no such setting, or it cannot have that value.
+    """
+    if find(name) != [name]:
+        raise UsageError(f"{name} is a section: name a setting of it. Nothing was changed")
+    section, key = _parts(name)
+    tried: list[Any] = [text]
     with suppress(ValueError):
-        tried.append(tomllib.loads(f"value = {text}")["value"])
-    for value in (*tried, text, [word.strip() for word in text.split(",")]):
-        with suppress(msgspec.ValidationError):
-            return getattr(msgspec.convert({key: value}, _SECTIONS[section]), key)
-    try:
-        msgspec.convert({key: tried[0] if tried else text}, _SECTIONS[section])
-    except msgspec.ValidationError as why:
-        told = str(why).partition(" - at ")[0]
-        raise UsageError(f"{section}.{key} cannot be {text[:60]!r}: {told}. Nothing was changed") from why
-    raise UsageError(f"{section}.{key} cannot be {text[:60]!r}. Nothing was changed")
+        tried.insert(0, tomllib.loads(f"value = {text}")["value"])
+    wrong = []
+    for each in tried:
+        try:
+            return getattr(msgspec.convert({key: each}, _SECTIONS[section]), key)
+        except msgspec.ValidationError as why:
+            wrong.append(str(why).partition(" - at ")[0])
+    raise UsageError(f"{name} cannot be {text[:60]!r}: {wrong[0]}. Nothing was changed")
 
 
 # --- the file with another value ------------------------------------------------------------------------------------
@@ -360,62 +359,36 @@ def parsed(section: str, key: str, text: str) -> Any:
 def render(remote: str, branch: str) -> str:
     """Return the text of a new file: what was chosen, and every default as a comment."""
     text = Path(__file__).with_name("data").joinpath(FILE_NAME).read_text("utf-8")
-    return with_remote(text, remote, branch) if remote else with_value(text, "share", "branch", branch)
+    text = with_value(text, "share.branch", branch)
+    return with_value(text, "share.remote", remote) if remote else text
 
 
-def with_remote(text: str, remote: str, branch: str) -> str:
-    """Return the text of the file with another remote and branch, every other line as it was."""
-    return with_value(with_value(text, "share", "branch", branch), "share", "remote", remote)
-
-
-def with_value(text: str, section: str, key: str, value: Any) -> str:
+def with_value(text: str, name: str, value: Any) -> str:
     """Return the text of the file with another value of a setting; comments, and every other line, are as they were.
 
-    What stands there as a comment, as each default does in a new file, becomes the setting.
+    What stands there as a comment in one line, as each default does in a new file, becomes the setting. A value of
+    several lines is not known: then what comes out does not say what was wanted, or is no TOML.
     """
+    section, key = map(re.escape, _parts(name))
     eol = "\r\n" if "\r\n" in text else "\n"
-    lines = text.replace("\r\n", "\n").split("\n")
-    start = next(
-        (at for at, line in enumerate(lines) if _COMMENT.sub("", line).strip("\ufeff \t") == f"[{section}]"), None
-    )
-    if start is None:
-        while lines and not lines[-1].strip():
-            lines.pop()
-        lines += [*([""] if lines else []), f"[{section}]", ""]
-        start = len(lines) - 2
-    end = next((at for at in range(start + 1, len(lines)) if lines[at].lstrip().startswith("[")), len(lines))
-    said = f"{key} = {as_toml(value)}"
-    at, behind = _place(lines, start + 1, end, key)
-    if behind == at + 1 and (comment := _comment(lines[at])):  # in the column where it stood, if there is room
-        said = f"{said:<{len(lines[at]) - len(comment) - 1}} {comment}"
-    lines[at:behind] = [said]
-    return eol.join(lines)
-
-
-_COMMENT = re.compile(r"#.*")
-
-
-def _place(lines: list[str], start: int, end: int, key: str) -> tuple[int, int]:
-    """Return the lines that a setting takes or may take, as a slice: its own, else those of its default, else none."""
-    is_key = re.compile(rf"[ \t]*{re.escape(key)}[ \t]*=")
-    for at in range(start, end):
-        if is_key.match(lines[at]):
-            whole = (n for n in range(at + 1, end + 1) if _is_toml("\n".join(lines[at:n])))
-            return at, next(whole, at + 1)
-    for at in range(start, end):
-        bare = lines[at].lstrip("# \t")
-        if lines[at].lstrip().startswith("#") and is_key.match(bare):
-            return (at, at + 1) if _is_toml(bare) else (at, at)  # the default of several lines stays behind it
-    return start, start
+    said = f"{_parts(name)[1]} = {as_toml(value)}"
+    head = re.search(rf"^[ \t\ufeff]*\[{section}\][^\r\n]*", text, re.MULTILINE)
+    if head is None:
+        return f"{text.rstrip()}{2 * eol if text.strip() else ''}[{_parts(name)[0]}]{eol}{said}{eol}"
+    rest = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, head.end())
+    end = rest.start() if rest else len(text)
+    for mark in ("", "#[# \t]*"):
+        line = re.compile(rf"^[ \t]*{mark}({key}[ \t]*=[^\r\n]*)", re.MULTILINE).search(text, head.end(), end)
+        if line and (not mark or _is_toml(line[1])):
+            comment = _comment(line[1])
+            return f"{text[: line.start()]}{said}{'  ' + comment if comment else ''}{text[line.end() :]}"
+    return f"{text[: head.end()]}{eol}{said}{text[head.end() :]}"
 
 
 def _comment(line: str) -> str:
     """Return the comment behind a setting, "" for none."""
-    bare = line.lstrip("# \t")
-    for found in re.finditer("#", bare):
-        if _is_toml(bare[: found.start()]):
-            return bare[found.start() :]
-    return ""
+    marks = (found.start() for found in re.finditer("#", line))
+    return next((line[at:] for at in marks if _is_toml(line[:at])), "")
 
 
 def _is_toml(text: str) -> bool:
@@ -426,19 +399,10 @@ def _is_toml(text: str) -> bool:
 
 
 def as_toml(value: Any) -> str:
-    """Return a value as the file has it."""
-    if isinstance(value, str):
-        return _quoted(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(as_toml, value))}]"
+    """Return a value as the file has it. JSON's forms are a subset of TOML's, but for a table, and DEL in a text."""
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{_quoted(name)} = {as_toml(each)}' for name, each in value.items())} }}"
-    return msgspec.json.encode(value).decode()
-
-
-def _quoted(text: str) -> str:
-    """A TOML basic string: JSON's escapes are a subset of TOML's, but for DEL."""
-    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+        return f"{{ {', '.join(f'{as_toml(name)} = {as_toml(each)}' for name, each in value.items())} }}"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 # --- .gitignore -----------------------------------------------------------------------------------------------------
@@ -453,7 +417,7 @@ IGNORED_LOCAL = (
 
 def not_ignored(root: Path, patterns: Sequence[str]) -> list[str]:
     """Return which of these patterns the folder's ``.gitignore`` lacks. A whole folder in it covers its files."""
-    known = {line.strip("/") for line in ignored_lines(root)}
+    known = {line.strip("/") for line in _ignored_lines(root)}
     return [each for each in patterns if not {each.strip("/"), each.strip("/").split("/")[0]} & known]
 
 
@@ -461,13 +425,13 @@ def ignore(files: Files, patterns: Sequence[str]) -> list[str]:
     """Add what is missing to ``.gitignore``, behind what a person wrote; return what was added."""
     missing = not_ignored(files.root, patterns)
     if missing:
-        head = [] if IGNORED_NOTE in ignored_lines(files.root) else [IGNORED_NOTE]
+        head = [] if IGNORED_NOTE in _ignored_lines(files.root) else [IGNORED_NOTE]
         text = "".join(f"{line}\n" for line in [*head, *missing])
         files.append(files.root / ".gitignore", text.encode())
     return missing
 
 
-def ignored_lines(root: Path) -> set[str]:
+def _ignored_lines(root: Path) -> set[str]:
     """Return the lines of the folder's ``.gitignore``, without what stands around them."""
     path = root / ".gitignore"
     if not path.is_file():

@@ -187,13 +187,13 @@ def test_a_setting_is_read_set_and_taken_back_and_the_rest_of_the_file_stays(w):
     path.write_text("# mine\n" + path.read_text() + "\n# the end\n")
     before = path.read_text()
     assert w.run("w", "config", "get", "recall.at_prompts").stdout == "3\n"
-    w.run("w", "config", "set", "at_prompts", "2")
+    w.run("w", "config", "set", "recall.at_prompts", "2")
     after = path.read_text()
     changed = [(a, b) for a, b in zip(before.splitlines(), after.splitlines(), strict=True) if a != b]
     assert changed == [
         (
             "# at_prompts = 3                 # lessons at a prompt that they are about, at most; 0: none",
-            "at_prompts = 2                   # lessons at a prompt that they are about, at most; 0: none",
+            "at_prompts = 2  # lessons at a prompt that they are about, at most; 0: none",
         )
     ]
     assert w.run("w", "config", "get", "recall.at_prompts").stdout == "2\n"
@@ -211,20 +211,15 @@ def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
         (("recal.at_promts", "1"), "Did you mean recall.at_prompts"),
         (("recall.at_prompts", "7"), "cannot be '7': Expected `int` <= 3"),
         (("recall.at_prompts", "many"), "cannot be 'many'"),
-        (("off", "true"), "names several settings. Did you mean attempts.off"),
+        (("at_prompts", "1"), "Did you mean recall.at_prompts"),
+        (("recall", "1"), "is a section"),
+        (("share.fields", '["wrong","sauce"]'), "sauce"),
         (("promotion.mode", "sometimes"), "cannot be 'sometimes'"),
         (("share.branch", "a..b"), ""),
         (("live.token_env", "HOME"), "cannot be 'HOME'"),
     ):
         assert told in w.run("w", "config", "set", *words, expect=2).stderr
     assert path.read_bytes() == before
-
-
-def test_a_setting_named_without_an_action_is_answered_with_the_command_that_was_meant(w):
-    told = w.run("w", "config", "recall.start_chars", expect=2).stderr
-    assert "`fleet config get recall.start_chars`" in told
-    assert "`fleet config set recall.start_chars 3`" in w.run("w", "config", "recall.start_chars", "3", expect=2).stderr
-    assert re.search(r"attempts.builds +not set", w.run("w", "config").stdout)
 
 
 def test_a_file_that_cannot_be_read_may_name_a_remote_so_a_sync_does_not_say_that_none_is_named(w):
@@ -276,14 +271,36 @@ def test_init_in_a_workspace_says_that_it_is_one_and_advertises_nothing_again(w)
     assert "is a workspace already" in told
     assert "optional:" not in told
     told = w.run("w", "init", "--remote", "/nowhere/clan.git", "--yes").stdout
-    assert "fleet.toml names /nowhere/clan.git, branch fleet" in told
+    assert 'fleet.toml has share.remote = "/nowhere/clan.git" now' in told
+    assert "/nowhere/clan.git" in w.run("w", "config", "get", "share.remote").stdout
+    w.run("w", "undo")
+    assert w.run("w", "config", "get", "share.remote").stdout == "\n"
+
+
+def test_another_remote_or_a_branch_of_code_is_not_taken_without_a_yes(w):
+    w.run("w", "init", "--remote", str(w.remote))
+    before = (w.folder / "w/fleet.toml").read_bytes()
+    told = w.run("w", "init", "--remote", "/nowhere/clan.git", expect=2).stderr
+    assert "Put /nowhere/clan.git in its place? There is nobody to ask here" in told
+    w.git("-C", str(w.folder / "w"), "init", "--quiet", "--initial-branch=main")
+    w.git("-C", str(w.folder / "w"), "remote", "add", "origin", str(w.remote))
+    (w.folder / "w/main.py").write_text("")
+    w.git("-C", str(w.folder / "w"), "add", "main.py")
+    w.git("-C", str(w.folder / "w"), "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "code")
+    assert "files of the project's own" in w.run("w", "init", "--branch", "main", expect=2).stderr
+    assert (w.folder / "w/fleet.toml").read_bytes() == before
 
 
 def test_a_file_that_has_a_setting_in_a_form_of_its_own_is_left_alone(w):
     path = w.folder / "w/fleet.toml"
-    for text in ("recall.at_prompts = 1\n", "recall = { at_prompts = 1 }\n", "[recall\n"):
+    for text in (
+        "recall.at_prompts = 1\n",
+        "recall = { at_prompts = 1 }\n",
+        "[recall]\nat_prompts = [\n1,\n]\n",
+        "[recall\n",
+    ):
         path.write_text(text)
-        assert "edit it. Nothing was changed" in w.run("w", "config", "set", "at_prompts", "2", expect=2).stderr
+        assert "edit it. Nothing was changed" in w.run("w", "config", "set", "recall.at_prompts", "2", expect=2).stderr
         assert path.read_text() == text
 
 
@@ -292,7 +309,6 @@ def test_a_file_that_has_a_setting_in_a_form_of_its_own_is_left_alone(w):
     [
         ("", "share.fields", ["wrong", 'a"b']),
         ("[hook]\n[recall]\nat_prompts = 1 # 2\n[live]\n", "recall.at_prompts", 3),
-        ('[attempts]\nbuilds = [ # all\n  "make", # [x]\n  "tox",\n]\nlimit = 4\n', "attempts.builds", ["just"]),
         ("\ufeff[hook]\r\n# quiet = false # so\r\n", "hook.quiet", True),
         ("[share] # travels\n", "share.wait_s", 1.5),
         ("[keep]\nprivate = true", "triggers.strong", ["nein", "#"]),
@@ -300,8 +316,8 @@ def test_a_file_that_has_a_setting_in_a_form_of_its_own_is_left_alone(w):
     ],
 )
 def test_any_file_keeps_all_else_that_it_says(text, name, value):
-    section, key = config.find(name)
-    after = config.with_value(text, section, key, value)
+    section, _, key = name.partition(".")
+    after = config.with_value(text, name, value)
     said, wanted = (tomllib.loads(each.removeprefix("\ufeff")) for each in (after, text))
     wanted.setdefault(section, {})[key] = value
     assert said == wanted
