@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fleet.learn import corrections_md, note_parts, notes_md
-from fleet.learn.note_parts import Left, Note
+from fleet.learn import corrections_md, notes
+from fleet.learn.notes import Left, Note
 from fleet.model import limits, names
 from fleet.model.line import BadLineError, strict_object
 from fleet.text import advice, dates
@@ -420,7 +420,7 @@ def _lesson(found: Mapping[str, Any]) -> Lesson | Skipped:
     wrong = wrong or _other(others, *_WRONGS)
     if not text and (said := _LABEL.sub("", _other(others, *_SAYS), count=1)):
         if advice.is_placeholder(said) or not (title or _is_told(said) or wrong):
-            return Skipped(0, note_parts.TEMPLATE if advice.is_placeholder(said) else note_parts.NO_SENTENCE, said[:80])
+            return Skipped(0, notes.TEMPLATE if advice.is_placeholder(said) else notes.NO_SENTENCE, said[:80])
         text, rest = advice.lead(said, _TEXT_CHARS)
         correct = " ".join(part for part in (rest, correct or _other(others, *_RIGHTS)) if part and part != said)
         title = title or _other(others, "scenario", "situation")
@@ -574,7 +574,7 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
     if "\0" in text:
         yield _bad(1, "no page of text", b"".join(lines))
         return
-    for note in notes_md.read_notes(text, name):
+    for note in notes.read_notes(text, name):
         if isinstance(note, Left):
             yield Skipped(note.line, note.reason, note.text)
             continue

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from crdt import clock
-from fleet.learn import corrections_md, note_parts, private, signals
+from fleet.learn import corrections_md, notes, private, signals
 from fleet.learn.counting import CountedLog
 from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_beside, read_records
 from fleet.model import edits, limits, names
@@ -224,7 +224,7 @@ def _beside(page: bytes) -> Iterator[Lesson | Finding | Bad | Skipped]:
             yield item
 
 
-_UNTOLD = frozenset({note_parts.HEADING, note_parts.ABOUT, note_parts.TEMPLATE})
+_UNTOLD = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
 
 
 def _items(path: Path, done: Imported) -> Iterator[Lesson | Finding | Bad | Skipped]:

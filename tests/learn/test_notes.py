@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from fleet.learn import note_parts
-from fleet.learn.notes_md import Left, Note, read_notes
+from fleet.learn import notes
+from fleet.learn.notes import Left, Note, read_notes
 
 
 def seconds(line: str, count: int) -> float:
@@ -40,15 +40,15 @@ def test_nothing_is_dropped_without_a_word():
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
-        ("Added finite-value guards and clamping in the audio view", note_parts.DONE),
-        ("Sensor layer (watch and fallback): in progress; quality states active", note_parts.STATUS),
-        ("`do_while:` fully implemented (section 27): validation, loop, variables", note_parts.STATUS),
-        ("When the same issue repeats three times without progress", note_parts.NO_SENTENCE),
-        ("Telegram keyboard buttons (fixed collection vs JSON)", note_parts.NO_SENTENCE),
-        ("Full rules: `docs/ARCHITECTURE.md`", note_parts.POINTER),
-        ("After every correction: add one line here.", note_parts.ABOUT),
-        ("Areas: frontend | backend | infra | tests", note_parts.TEMPLATE),
-        ("Should we pin the image by its digest?", note_parts.QUESTION),
+        ("Added finite-value guards and clamping in the audio view", notes.DONE),
+        ("Sensor layer (watch and fallback): in progress; quality states active", notes.STATUS),
+        ("`do_while:` fully implemented (section 27): validation, loop, variables", notes.STATUS),
+        ("When the same issue repeats three times without progress", notes.NO_SENTENCE),
+        ("Telegram keyboard buttons (fixed collection vs JSON)", notes.NO_SENTENCE),
+        ("Full rules: `docs/ARCHITECTURE.md`", notes.POINTER),
+        ("After every correction: add one line here.", notes.ABOUT),
+        ("Areas: frontend | backend | infra | tests", notes.TEMPLATE),
+        ("Should we pin the image by its digest?", notes.QUESTION),
     ],
 )
 def test_what_is_no_lesson_is_named_with_its_reason(item, reason):
@@ -91,7 +91,7 @@ def test_a_story_and_a_lead_in_of_code_are_no_lessons():
     page = "# Lessons\n\n- This is how the release broke the shop: a migration without its journal entry\n"
     (left,) = read_notes(page, "lessons.md")
     assert isinstance(left, Left)
-    assert left.reason == note_parts.STORY
+    assert left.reason == notes.STORY
     page = "# Lessons\n\n## Hosts\nThe tunnel has a host of its own. By default it takes these hosts:\n\n```\nx\n```\n"
     (note,) = read_notes(page, "lessons.md")
     assert note.text == "Hosts: The tunnel has a host of its own."

@@ -1,0 +1,782 @@
+"""Reader of the Markdown pages in which people and agents keep what they learned, whatever their form.
+
+``tasks/lessons.md``, ``LEARNINGS.md``, ``gotchas.md``, ``CLAUDE.md``, ``.cursorrules`` and their like: bullets under
+headings, entries with labelled fields in any order, sections of a heading and a paragraph, dated lines, tables. What is
+taken is a sentence that says something; what is not is named with its lines and the reason. Never raises.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from fleet.text import advice
+from fleet.text.advice import Field
+from fleet.text.dates import WHEN
+from fleet.text.outline import BLOCK_CHARS_MAX, Block, Section, outline
+
+
+class Note(NamedTuple):
+    """One lesson of a page.
+
+    Attributes:
+        line: on which it begins, from 1.
+        end: on which it ends.
+        text: the lesson, one or a few sentences.
+        correct: what else it says: the right way, or the body under a heading that is the lesson.
+        wrong: what went wrong.
+        title: the heading that it stands under, if that is its own.
+        category: the heading above, or what a field says.
+        when: a date, as the page has it.
+    """
+
+    line: int
+    end: int
+    text: str
+    correct: str = ""
+    wrong: str = ""
+    title: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    when: str = ""
+    source: str = ""
+
+
+class Left(NamedTuple):
+    """A piece of a page that was not taken: its lines, why not, and how it begins."""
+
+    line: int
+    end: int
+    reason: str
+    text: str
+
+
+# --- what is no lesson
+
+ABOUT = "it is about the page"
+LAYOUT = "it describes the project"
+TEMPLATE = "it is a template"
+TASK = "it is a task to tick off"
+NO_SENTENCE = "it is no sentence that says something by itself"
+NO_ADVICE = "it describes, and says nothing to do or to heed"
+PROSE = "it is prose around the lessons"
+STRUCK = "it was struck out, or replaced by a later one"
+TOO_LONG = f"it is a line of more than {BLOCK_CHARS_MAX // 2:,} characters"
+TWICE = "it stands here twice"
+TABLE = "no column of this table is known to hold lessons"
+NOTHING_LEARNED = "its fields say nothing that was learned"
+QUESTION = "it is a question"
+HEADING = "it is a heading with nothing under it"
+DONE = "it tells what was done, as a changelog does"
+STATUS = "it tells how far something is"
+STORY = "it tells what happened, and not what holds"
+POINTER = "it only says where to read"
+
+_FAULTS = (("pointer", POINTER), ("about", ABOUT))
+_FAULTS_OF_NO_RULE = (("story", STORY), ("status", STATUS), ("dangles", NO_SENTENCE), ("half", NO_SENTENCE))
+"""What a text is that begins so, by the name of its pattern; the second where no word in it binds."""
+
+_BODY_CHARS = 4_000
+"""So much of a body is kept beside a lesson."""
+_TEXT_CHARS = 420
+_SHORT_SAMPLE = 80
+_FIELDS_MIN = 2
+_WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS, _STANDING_WORDS = 3, 6, 8, 9, 26
+"""A text of more than the last is understood without its heading."""
+_DATE = rf"[\[(]?(?P<when>{WHEN.pattern.replace('?P<', '?P<_')})[\])]?"
+_DATE_FIRST = re.compile(rf"\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*", re.ASCII | re.IGNORECASE)
+_DATE_LAST = re.compile(
+    rf"\s*(?:[-–—|]\s*{_DATE}|[(\[（](?:[\w ,]{{0,24}}[\s:])?{_DATE.replace('?P<', '?P<in_')}"
+    r"[^)\]）\n]{0,24}[)\]）])\s*[.]?$",
+    re.IGNORECASE,
+)
+_CODE_FIRST = re.compile(
+    r"(?P<code>\[?(?:[A-Z]{1,8}-)?#?\d[\d.-]*(?:-\d+)*\]?|[A-Z]\d{2,4}|(?:lesson|learning|rule|pattern|gotcha|mistake|issue|entry|"
+    r"correction|bug|problem|insight|principle|tip)(?:\s+#?\d+)?)\s*(?:[:：.)\]·]|\s[-–—]|[-–—]\s)\s*",
+    re.IGNORECASE,
+)
+_BRACKET_FIRST = re.compile(r"\[(?P<word>[^\]\n]{1,40})\]\s*(?!\()[:：-]?\s*")
+_SUPERSEDES = re.compile(
+    r"SUPERSEDES:?\s*[\"“「](?P<old>[^\"”」]+)[\"”」]\s*(?:→|->|=>|with|by)\s*[\"“「](?P<new>[^\"”」]+)[\"”」]", re.I
+)
+_WRONG_RIGHT = re.compile(
+    r"\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)", re.DOTALL
+)
+_IS_WRONG, _IS_RIGHT = re.compile(r"\s*(?:❌|✗|🚫|⛔)\s*"), re.compile(r"\s*(?:✅|✔️?|☑️?)\s*")
+_BOLD_LABEL = re.compile(r"\s*\*\*[^*]{1,30}(?:[:：]\s*\*\*|\*\*\s*[:：])")
+_OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
+_GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return a pattern of ``data/pages.toml``."""
+    with Path(__file__).with_name("data").joinpath("pages.toml").open("rb") as file:
+        return re.compile("".join(tomllib.load(file)[name].split("\n")), re.IGNORECASE)
+
+
+def read_notes(text: str, name: str) -> Iterator[Note | Left]:
+    """Yield the lessons of a page, and what was left out of it, in order of their lines.
+
+    Args:
+        text: of the page.
+        name: of the file, without its folder: a page of instructions holds more than lessons, so there only advice is.
+    """
+    found = outline(text)
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > BLOCK_CHARS_MAX // 2:
+            yield Left(number, number, TOO_LONG, line[:_SHORT_SAMPLE])
+    is_log = not _pattern("rules").search(name) and any(
+        map(_pattern("log").search, (name, *(each.title for each in found.page.sections[:1])))
+    )
+    page = _Page(found.page, is_log=is_log)
+    page.read(found.page, "", is_log=is_log)
+    seen: set[str] = set()
+    for item in sorted(page.found, key=lambda each: (each.line, each.end)):
+        said = item.text.casefold()
+        if isinstance(item, Note) and (item.text in page.gone or said in seen):
+            yield Left(item.line, item.end, STRUCK if item.text in page.gone else TWICE, item.text)
+            continue
+        if isinstance(item, Note):
+            seen.add(said)
+        yield item
+
+
+class _Heading(NamedTuple):
+    """A heading, taken apart: what remains of it, its date, and the word in brackets."""
+
+    title: str
+    when: str = ""
+    kind: str = ""
+    is_entry: bool = False
+
+
+class _Here(NamedTuple):
+    """Where a piece of a page stands: under which category, heading and lead-in, and whether lessons are kept there."""
+
+    category: str
+    head: _Heading
+    is_log: bool
+    intro: str = ""
+
+
+def _heading(raw: str) -> _Heading:
+    """Return a heading taken apart: date, number and word in brackets off."""
+    title, when, kind, is_entry = raw.strip(), "", "", False
+    for _ in range(4):
+        if (found := _DATE_FIRST.match(title)) and found.end():
+            title, when, is_entry = title[found.end() :], found["when"], True
+        elif (found := _BRACKET_FIRST.match(title)) and not advice.is_placeholder(found["word"]):
+            kind, title, is_entry = found["word"], title[found.end() :], True
+        elif (found := _CODE_FIRST.match(title)) and found.end():
+            title, is_entry = title[found.end() :], True
+        else:
+            break
+    if (found := _DATE_LAST.search(title)) and found.start():
+        title, when, is_entry = title[: found.start()], when or found["when"] or found["in_when"], True
+    kind = "" if re.search(r"\d", kind) else kind
+    return _Heading(advice.plain(title.strip(" -–—:：|")), when, kind, is_entry)
+
+
+class _Form:
+    """An entry with labelled fields, while it is being read."""
+
+    def __init__(self, line: int, title: str, when: str, category: str) -> None:
+        self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
+        self.lead: list[str] = []
+        self.told: list[str] = []  # beside the fields
+        self.fields: list[tuple[Field, list[str]]] = []
+        self._is_listing = False
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the last field goes on with a list: it has no value yet, or one that ends with a colon."""
+        values = self.fields[-1][1] if self.fields else []
+        return not values or self._is_listing or values[-1].endswith((":", "："))
+
+    def ends_with(self, one: Field) -> bool:
+        """Tell whether a field begins another entry: it has one of this label, that said something or was first."""
+        labels = [each.label for each, _ in self.fields]
+        return one.label in labels and (one.label == labels[0] or one.role in advice.SAID)
+
+    def open(self, text: str, block: Block) -> None:
+        """Begin it with the text of an item, which is its title."""
+        head = _heading(text)
+        self.line, self.end = block.line, block.end
+        self.when = head.when or self.when
+        self.lead.append(head.title)
+
+    def add(self, one: Field, end: int) -> None:
+        """Add a field."""
+        self._is_listing = False
+        self.fields.append(
+            (one, [] if not one.value or advice.is_placeholder(one.value) else [advice.plain(one.value)])
+        )
+        self.end = max(self.end, end)
+
+    def more(self, block: Block) -> None:
+        """Add what follows a field to it."""
+        self._is_listing = block.kind == "item"
+        self.end = max(self.end, block.end)
+        for each in (block, *block.items):
+            text = advice.plain(each.text)
+            if self.fields and text and not each.is_task and not advice.is_placeholder(each.text):
+                self.fields[-1][1].append(text)
+
+    def notes(self) -> Iterator[Note]:
+        """Yield the lessons that it amounts to: one, or each of a list of rules."""
+        made = self._made()
+        rules = [values for one, values in self.fields if one.role == "rule" and values]
+        listed = next((values for values in rules if len(values) > 1), [])
+        usable = [value for value in listed if advice.is_sentence(value)]
+        if made and len(usable) > 1 and all(len(values) > 1 for values in rules):
+            yield from (made._replace(text=_standing(value, self.title), correct="") for value in usable)
+        elif made:
+            yield made
+
+    def _made(self) -> Note | None:
+        rules, rights, wrongs, whys = (self._said(role) for role in ("rule", "right", "wrong", "why"))
+        title, lead = self.title, " ".join(self.lead)
+        if not title:
+            title, lead = lead, ""
+        is_titled = advice.is_sentence(title) and advice.is_claim(title)
+        if rules:
+            text, more = rules[0], [*rules[1:], *rights[:2]]
+        elif rights:
+            text, more = (title, rights) if is_titled else (rights[0], rights[1:])
+        else:
+            told = " ".join([*wrongs[:1], *whys[:1]])
+            text, more = (title, [told]) if is_titled and told else (_standing(told, title), [])
+            if not advice.is_sentence(text):
+                return None
+        if text.endswith((":", "：")):
+            text, more = (title, [text, *more]) if is_titled else (text.rstrip(":： "), more)
+        is_short = bool(rules) and not advice.is_sentence(text) and len(text.split()) > 1
+        if text and text != title and (not rules or is_short):
+            text = _standing(text, title)
+        return self._note(text, more, " ".join(wrongs[:1] or self.told), title) if text.strip() else None
+
+    def _note(self, text: str, more: Sequence[str], wrong: str, title: str) -> Note:
+        return Note(
+            self.line,
+            self.end,
+            text,
+            " ".join(part for part in more if part and part != text)[:_BODY_CHARS],
+            wrong[:_BODY_CHARS],
+            title,
+            self._one("category") or self.category,
+            tuple(tag for part in re.split(r"[,，、;]", self._one("tags")) if (tag := part.strip(" #`[]\"'"))),
+            self._one("when") or self.when,
+            self._one("source"),
+        )
+
+    def _said(self, role: str) -> list[str]:
+        """Return the values of a role, those of the best label first."""
+        found = [(one.rank, _joined(values)) for one, values in self.fields if one.role == role and values]
+        return [value for _, value in sorted(found, key=lambda each: each[0])]
+
+    def _one(self, role: str) -> str:
+        return next((values[0] for one, values in self.fields if one.role == role and values), "")
+
+
+class _Page:
+    """A page while it is being read."""
+
+    def __init__(self, page: Section, *, is_log: bool) -> None:
+        self.found: list[Note | Left] = []
+        self.gone: set[str] = set()
+        self._is_log = is_log
+        tops = [each for each in page.sections if each.level == 1]
+        first = tops[0] if tops else page
+        holds = bool(first.sections) or any(block.kind != "paragraph" for block in first.blocks)
+        is_named = len(tops) == 1 and _pattern("log").search(first.title)
+        self._titles = [page, first] if holds or is_named else [page]
+
+    # --- sections
+
+    def read(self, section: Section, category: str, *, is_log: bool) -> None:
+        """Read a section and those below it."""
+        title = section.title
+        if section.level:
+            if advice.is_about(title) or (title and advice.is_placeholder(title)):
+                self._leave_all(section, ABOUT if advice.is_about(title) else TEMPLATE)
+                return
+            is_log = is_log or (not self._is_log and advice.is_of_lessons(title))
+            if not is_log and advice.is_layout(title):
+                self._read_layout(section)
+                return
+        head = _heading(title)
+        if section not in self._titles:
+            category = head.kind or category if head.is_entry else head.title
+        here, as_fields = _Here(category, head, is_log), self._fields_below(section)
+        if as_fields or self._is_form(section):
+            self._read_form(section, as_fields, here)
+        elif section.blocks or section.sections or section in self._titles:
+            self._read_blocks(section, section.blocks, here)
+        elif section.end > section.line and is_log and advice.is_sentence(head.title):  # code shows what it says
+            self._put(Note(section.line, section.end, head.title, category=category, when=head.when))
+        else:
+            self.found.append(Left(section.line, section.line, HEADING, title))
+        for each in section.sections:
+            if each not in as_fields:
+                self.read(each, category, is_log=is_log)
+
+    def _read_layout(self, section: Section) -> None:
+        for each in section.walk():
+            for block in each.blocks:
+                if block.kind in ("item", "paragraph") and _is_strict(block.text):
+                    self._item(block, _Here(section.title, _Heading(""), is_log=False))
+                else:
+                    self._leave(block, LAYOUT)
+
+    def _fields_below(self, section: Section) -> list[Section]:
+        """Return the headings that name the fields of the entry above them."""
+        roles = [advice.role_of(each.title) for each in section.sections]
+        is_entry = _heading(section.title).is_entry and section.level > 1
+        known = [role for role in roles if role]
+        if not any(role[0] in advice.SAID for role in known) or (not is_entry and len(known) < _FIELDS_MIN):
+            return []
+        return [
+            each
+            for each, role in zip(section.sections, roles, strict=True)
+            if not each.sections and (_is_one(each, role[0]) if role else is_entry)
+        ]
+
+    def _is_form(self, section: Section) -> bool:
+        firsts = [found[0] for block in section.blocks if (found := _fields_of(block))]
+        number = sum(each.role in advice.SAID for each in firsts)
+        return number > 1 or (number == 1 and (section not in self._titles or not section.sections))
+
+    def _leave_all(self, section: Section, reason: str) -> None:
+        for each in section.walk():
+            for block in each.blocks:
+                self._leave(block, reason)
+            if not each.blocks and each.level:
+                self.found.append(Left(each.line, each.line, reason, each.title))
+
+    def _leave(self, block: Block, reason: str) -> None:
+        self.found.append(Left(block.line, block.end, reason, block.text[:_SHORT_SAMPLE]))
+
+    # --- entries with labelled fields
+
+    def _read_form(self, section: Section, as_fields: Sequence[Section], here: _Here) -> None:
+        is_title, head = section in self._titles, here.head
+        form = _Form(section.line or 1, "" if is_title else head.title, head.when, head.kind or here.category)
+        rest: list[Block] = []
+        for block in section.blocks:
+            is_bold = _is_bold_lead(block)
+            if block.kind == "table":
+                rest.append(block)
+            elif _fields_of(block):
+                form = self._take_fields(form, block)
+            elif form.fields and not is_bold and (block.kind != "item" or form.is_open):
+                form.more(block)
+            elif head.is_entry and not block.is_task and (not is_bold or _BOLD_LABEL.match(block.text)):
+                form.end = max(form.end, block.end)
+                form.told.append(advice.plain(block.text))
+            elif block.kind == "paragraph" and not (form.fields or is_bold or is_title):
+                form.lead.append(block.text)
+                form.end = block.end
+            else:
+                rest.append(block)
+        for each in as_fields:
+            form = self._take_section(form, each)
+        self._finish(form)
+        self._read_blocks(section, rest, here)
+
+    def _take_section(self, form: _Form, section: Section) -> _Form:
+        """Take a heading that names a field, and what stands under it; return the entry that it went into."""
+        role, rank = advice.role_of(section.title) or ("other", 0)
+        named = Field(role, rank, advice.fold_label(section.title), "")
+        if any(one.label == named.label for one, _ in form.fields):
+            form = self._next_form(form, section.line)
+        form.add(named, section.end)
+        for block in section.blocks:
+            inner = _fields_of(block) if role not in advice.SAID else []
+            for one in inner:
+                form.add(one, block.end)
+            if not inner:
+                form.more(block)
+        return form
+
+    def _take_fields(self, form: _Form, block: Block) -> _Form:
+        for number, one in enumerate(_fields_of(block)):
+            if one.role:
+                form = self._next_form(form, block.line) if form.ends_with(one) else form
+                form.add(one, block.end)
+            elif number == 0 and one.value:
+                form = self._next_form(form, block.line)
+                form.title = ""
+                form.open(one.value, block)
+        return form
+
+    def _next_form(self, form: _Form, line: int) -> _Form:
+        """Finish an entry, and begin one under the same heading."""
+        self._finish(form)
+        return _Form(line, form.title, form.when, form.category)
+
+    def _finish(self, form: _Form) -> None:
+        notes = list(form.notes())
+        for made in notes:
+            self._put(made)
+        if not notes and (form.fields or form.lead):
+            said = " ".join([*form.lead, *(one.value for one, _ in form.fields)])
+            reason = TEMPLATE if advice.is_placeholder(said) else NOTHING_LEARNED
+            self.found.append(Left(form.line, form.end, reason, advice.plain(said)[:_SHORT_SAMPLE]))
+
+    # --- blocks without fields
+
+    def _read_blocks(self, section: Section, blocks: Sequence[Block], here: _Here) -> None:
+        prose: list[Block] = []
+        items: list[Block] = []
+        intro = ""
+        is_title, is_item = section in self._titles, [block.kind == "item" for block in blocks]
+        for at, block in enumerate(blocks):
+            text, is_last = block.text, at + 1 == len(blocks)
+            if is_item[at]:
+                items.append(block)
+                if is_last or not is_item[at + 1]:
+                    self._prose(section, prose, here, is_pure=False)
+                    if here.is_log and is_title and section.sections and _pattern("rules_of_page").match(intro):
+                        intro = "how to use"
+                    self._list(items, here._replace(intro=intro))
+                    prose, items, intro = [], [], ""
+            elif block.kind == "table":
+                self._table(block, here)
+            elif block.kind == "quote" and (is_title or not _is_told(text, here)):
+                self._leave(block, PROSE)
+            elif advice.plain(text).endswith((":", "：")) and (_is_lead(block) or (not is_last and is_item[at + 1])):
+                intro = self._intro(block, here)
+            elif _is_lead(block):
+                self._item(block, here)
+            else:
+                prose.append(block)
+        self._prose(section, prose, here, is_pure=all(block.kind == "paragraph" for block in blocks))
+
+    def _intro(self, block: Block, here: _Here) -> str:
+        """Return what leads to the list below it: its last sentence; those before may be a lesson."""
+        begin, last = advice.last_sentence(advice.plain(block.text))
+        if begin and advice.is_sentence(begin) and (_is_binding(begin) or (here.is_log and _is_bold_lead(block))):
+            self._put(Note(block.line, block.end, begin, category=here.category))
+        else:
+            self._leave(block, PROSE)
+        return re.sub(r"\s*\([^)]*\)$", "", last.rstrip(":： "))
+
+    def _prose(self, section: Section, prose: list[Block], here: _Here, *, is_pure: bool) -> None:
+        """Take what stands under a heading as its lesson; on a page of instructions, only a paragraph that binds."""
+        if not prose:
+            return
+        if section in self._titles or not here.is_log:
+            is_free = section not in self._titles or not here.is_log
+            for part in (part for block in prose for part in _one_a_line(block)):
+                text = advice.plain(part.text)
+                if is_free and _is_binding(text) and advice.is_sentence(text):
+                    self._put(Note(part.line, part.end, text, category=here.category))
+                else:
+                    self._leave(part, PROSE)
+            return
+        title = here.head.title
+        body = " ".join(filter(None, map(_without_lead_in, prose))) or advice.plain(prose[0].text)
+        body, is_template = body.rstrip(":： "), advice.is_placeholder(body.rstrip(":： "))
+        if is_template or not (advice.is_sentence(body) or advice.is_sentence(f"{title} {body}")):
+            for block in prose:
+                self._leave(block, TEMPLATE if is_template else NO_SENTENCE)
+            return
+        above = here.category if here.category != title else ""
+        text, rest = title, body
+        if not (is_pure and _is_lesson(title)):
+            text, rest = advice.lead(body, _TEXT_CHARS)
+            topic = "" if advice.is_of_lessons(title) and len(title.split()) == 1 else title
+            text = f"{topic}: {text}" if topic and _pattern("dangles").match(text) else _standing(text, topic)
+        first = section.line or prose[0].line
+        self._put(Note(first, prose[-1].end, text, rest, title=title, category=above, when=here.head.when))
+
+    def _list(self, items: list[Block], here: _Here) -> None:
+        intro = here.intro
+        if intro and (advice.is_about(intro) or advice.is_layout(intro)):
+            for each in items:
+                self._leave(each, ABOUT if advice.is_about(intro) else LAYOUT)
+            return
+        if intro and self._is_one_sentence(items, intro):
+            joined = f"{intro}: {_in_one(items)}"
+            if advice.is_sentence(joined) and len(joined) <= _TEXT_CHARS and not advice.is_placeholder(joined):
+                note = Note(items[0].line, items[-1].end, joined, category=here.category, when=here.head.when)
+                self._put(note)
+                return
+        rest = iter([*items, None])
+        item = next(rest)
+        while item is not None:
+            after = next(rest)
+            is_wrong = _IS_WRONG.match(item.text) and not _WRONG_RIGHT.match(item.text)
+            if is_wrong and after is not None and _IS_RIGHT.match(after.text):
+                self._pair(item.line, after.end, item.text, after.text, here)
+                after = next(rest)
+            else:
+                self._item(item, here)
+            item = after
+
+    def _is_one_sentence(self, items: list[Block], intro: str) -> bool:
+        """Tell whether a list and what leads to it say something only together."""
+        usable = [each for each in items if advice.is_sentence(each.text) or _fields_of(each) or each.items]
+        is_open = _pattern("ends_open").search(intro) is not None
+        is_one = len(items) > 1 and (len(usable) * 2 < len(items) or is_open) and not any(e.is_task for e in items)
+        return is_one and (is_open or advice.is_advice(intro) or _pattern("purpose").match(intro) is not None)
+
+    def _pair(self, line: int, end: int, wrong: str, right: str, here: _Here) -> None:
+        wrong, right = _IS_WRONG.sub("", advice.plain(wrong), 1), _IS_RIGHT.sub("", advice.plain(right), 1)
+        is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
+        text = f"{right}, not {wrong}" if is_short else right
+        self._put(Note(line, end, text, right, wrong, category=here.category))
+
+    def _item(self, item: Block, here: _Here) -> None:
+        raw = item.text
+        whole = [*_fields_of(item), *(one for each in item.items for one in _fields_of(each))]
+        if item.is_task:
+            self._leave(item, TASK)
+        elif found := _SUPERSEDES.search(raw):
+            self.gone.add(advice.plain(found["old"]))
+            note = Note(item.line, item.end, advice.plain(found["new"]), wrong=found["old"], category=here.category)
+            self._put(note)
+        elif _GONE.match(raw):
+            self._leave(item, STRUCK)
+        elif found := _WRONG_RIGHT.match(raw):
+            self._pair(item.line, item.end, found["wrong"], found["right"], here)
+        elif any(one.role in advice.SAID for one in whole):
+            form = self._take_fields(_Form(item.line, "", here.head.when, here.category), item)
+            for each in item.items:
+                if _fields_of(each):
+                    form = self._take_fields(form, each)
+                else:
+                    form.more(each)
+            self._finish(form)
+        elif any(one.role for one in whole[:1]):
+            self._leave(item, NOTHING_LEARNED if here.is_log else NO_ADVICE)
+        else:
+            self._plain_item(item, here)
+
+    def _plain_item(self, item: Block, here: _Here) -> None:
+        raw, when, category = item.text, here.head.when, here.category
+        if found := _DATE_FIRST.match(raw):
+            raw, when = raw[found.end() :], found["when"]
+        if (found := _DATE_LAST.search(raw)) and found.start() > _SHORT_SAMPLE // 4:
+            raw, when = raw[: found.start()], found["when"] or found["in_when"]
+        if (found := _BRACKET_FIRST.match(raw)) and advice.is_sentence(raw[found.end() :]):
+            category, raw = found["word"], raw[found.end() :]
+        here = here._replace(category=category, head=here.head._replace(when=when))
+        text = advice.plain(raw)
+        if item.end > item.line and not item.items:
+            text = text.rstrip(":： ")  # code shows it
+        subs = [each for each in item.items if not each.is_task]
+        if advice.is_placeholder(raw):
+            self._leave(item, TEMPLATE)
+        elif subs and (text.endswith((":", "：")) or not advice.is_sentence(text)):
+            self._below(item, subs, text.rstrip(":： "), here)
+        elif _only_describes(raw, text, is_log=here.is_log):
+            self._leave(item, NO_ADVICE)
+        else:
+            self._say(item, text, here)
+
+    def _below(self, item: Block, subs: list[Block], start: str, here: _Here) -> None:
+        """Take what stands below an item that only names it: together where that is short, else each for itself."""
+        whole, when = f"{start}: {_in_one(subs)}", here.head.when
+        is_told = here.is_log and any(advice.is_claim(each.text) and not advice.is_done(each.text) for each in subs)
+        if len(whole) <= _TEXT_CHARS and (is_told or advice.is_advice(whole)):
+            self._put(Note(item.line, item.end, whole, category=here.category, when=when))
+            return
+        for each in subs:
+            self._item(each, here._replace(head=_Heading(start, when), intro=start))
+
+    def _say(self, item: Block, text: str, here: _Here) -> None:
+        """Take an item, with the heading before it where it needs that."""
+        head, intro = here.head, here.intro
+        is_whole = advice.is_sentence(text) and not (here.is_log and _needs_title(text))
+        over = intro if intro and len(intro.split()) <= _TOPIC_WORDS else _topic(head.title)
+        under = intro or advice.plain(head.title)
+        if advice.is_order(text) and _pattern("forbids").match(under) and not _pattern("is_forbidding").match(text):
+            is_whole, text = True, f"{under}: {text}"
+        elif intro and is_whole:
+            is_whole = advice.is_order(text) or len(text.split()) >= _SHORT_WORDS
+        own = text if is_whole else _standing(text, over)
+        is_name = own != text and not advice.is_claim(text) and not advice.is_advice(over)
+        if is_name or not advice.is_sentence(own):
+            self._leave(item, _fault(Note(item.line, item.end, text)) or NO_SENTENCE)
+            return
+        begin, rest = advice.lead(own, _TEXT_CHARS)
+        body = " ".join(
+            filter(None, [rest, "; ".join(advice.plain(each.text) for each in item.items if not each.is_task)])
+        )
+        title = head.title if head.is_entry else ""
+        note = Note(item.line, item.end, begin, body[:_BODY_CHARS], "", title, here.category, when=head.when)
+        self._put(note)
+
+    def _table(self, block: Block, here: _Here) -> None:
+        header, *rows = [_cells(line) for line in block.lines]
+        roles = [advice.role_of(cell) for cell in header]
+        said = {role[0] for role in roles if role} & advice.SAID
+        if len(rows) < 2 or not said or not (here.is_log or said & {"rule", "right"}):
+            self._leave(block, TABLE if len(rows) > 1 or not said else TEMPLATE)
+            return
+        for line, cells in enumerate(rows, block.line + 1):
+            if all(set(cell) <= set("-: ") for cell in cells):
+                continue
+            form = _Form(line, "", here.head.when, here.category)
+            for role, title, cell in zip(roles, header, cells, strict=False):
+                if role:
+                    form.add(Field(*role, advice.fold_label(title), cell), line)
+                elif not form.lead:
+                    form.lead.append(cell)
+            self._finish(form)
+
+    def _put(self, note: Note) -> None:
+        begin, rest = advice.lead(note.text.strip(), _TEXT_CHARS)
+        note = note._replace(
+            text=begin.strip(" -–—•"),
+            correct=(rest + " " + note.correct).strip() if rest else note.correct.strip(),
+            category=_category(note.category),
+        )
+        if reason := _fault(note):
+            self.found.append(Left(note.line, note.end, reason, note.text[:_SHORT_SAMPLE]))
+        else:
+            self.found.append(note)
+
+
+def _fault(note: Note) -> str:
+    """Return why a text is no lesson, "" if it is one."""
+    text = note.text
+    if text.endswith(("?", "？")):
+        return QUESTION
+    if advice.is_placeholder(text) or _pattern("choices").fullmatch(text):
+        return TEMPLATE
+    if _GONE.match(text) or (note.title and _GONE.search(note.title)):
+        return STRUCK
+    reason = next((reason for name, reason in _FAULTS if _pattern(name).match(text)), "")
+    if reason or _is_strict(text):
+        return reason
+    if advice.is_done(text):
+        return DONE
+    if advice.tells_what_happened(text):
+        return STORY
+    if text.isascii() and len(text.split()) < _WORDS_MIN:
+        return NO_SENTENCE
+    return next((reason for name, reason in _FAULTS_OF_NO_RULE if _pattern(name).match(text)), "")
+
+
+def _is_strict(text: str) -> bool:
+    """Tell a text with a word that binds: never, must, instead."""
+    return _pattern("strict").search(text) is not None
+
+
+def _is_binding(text: str) -> bool:
+    """Tell a paragraph that says what to do or not to do from one that only mentions it."""
+    after = re.split(r"^[^.!?]{1,60}?[:—–]\s+", text, maxsplit=1)
+    return _is_strict(text) or advice.is_order(after[-1])
+
+
+def _is_one(section: Section, role: str) -> bool:
+    """Tell whether a field's heading holds one value: several bullets under a rule are a lesson each."""
+    return role != "rule" or sum(block.kind == "item" for block in section.blocks) <= 1
+
+
+def _is_told(text: str, here: _Here) -> bool:
+    """Tell a quotation that is a lesson of the page, and no word of somebody else."""
+    return here.is_log and advice.is_sentence(text) and advice.is_advice(text)
+
+
+def _is_lead(block: Block) -> bool:
+    """Tell a paragraph that is an item by itself: it begins with a date or in bold, or sets wrong against right."""
+    text = block.text
+    found = _DATE_FIRST.match(text) or _WRONG_RIGHT.match(text) or _SUPERSEDES.search(text)
+    return found is not None or _is_bold_lead(block)
+
+
+def _is_bold_lead(block: Block) -> bool:
+    """Tell a paragraph that begins with its lesson, or its name, in bold."""
+    return block.kind == "paragraph" and re.match(r"\s*(?:\W{1,3}\s)?\*\*[^*]{2,}\*\*", block.text) is not None
+
+
+def _only_describes(raw: str, text: str, *, is_log: bool) -> bool:
+    """Tell what says what something is, and nothing to do or to heed."""
+    if _OF_CODE.match(raw) and not _is_strict(text):
+        return True
+    is_name = _pattern("link_first").match(raw) or (_pattern("describes").match(raw) and not _is_strict(text))
+    return not is_log and (bool(is_name) or not advice.is_advice(text))
+
+
+def _is_lesson(title: str) -> bool:
+    """Tell a heading that is a lesson by itself from a topic or a symptom, whose lesson stands under it."""
+    is_long = len(title.split()) >= _LONG_TITLE or not title.isascii()
+    return advice.is_sentence(title) and (_is_binding(title) or (is_long and advice.is_claim(title)))
+
+
+def _without_lead_in(block: Block) -> str:
+    """Return a paragraph without its last sentence where that only leads to the code below it."""
+    text = advice.plain(block.text)
+    before, last = advice.last_sentence(text)
+    return before if text.endswith((":", "：")) and not _is_binding(last) else text
+
+
+def _one_a_line(block: Block) -> list[Block]:
+    """Return the lines of a paragraph as blocks of their own, where each is a sentence by itself."""
+    if len(block.lines) > 1 and all(line.rstrip().endswith((".", "!", "。", "！")) for line in block.lines):
+        return [Block("paragraph", block.line + at, line) for at, line in enumerate(block.lines)]
+    return [block]
+
+
+def _in_one(items: Sequence[Block]) -> str:
+    return "; ".join(advice.plain(each.text).rstrip(".;") for each in items)
+
+
+def _joined(values: list[str]) -> str:
+    """Return the items of a list on one line; what ends with a colon leads to the next."""
+    parts = [f"{each} " if each.endswith((":", "：")) else f"{each.rstrip('.;')}; " for each in values[:-1]]
+    return "".join([*parts, values[-1]])
+
+
+def _fields_of(block: Block) -> list[Field]:
+    """Return the fields of a block's lines; a line without a label goes on with the field before it."""
+    found: list[Field] = []
+    for number, line in enumerate(block.lines):
+        for one in advice.fields(line):
+            if one.role or (number == 0 and not found):
+                found.append(one)
+            elif found:
+                found[-1] = found[-1]._replace(value=f"{found[-1].value} {one.value}".strip())
+    return found if any(one.role for one in found) else []
+
+
+def _standing(text: str, title: str) -> str:
+    """Return a text with the heading before it that it needs to be understood."""
+    words = {word.casefold() for word in re.findall(r"\w{4,}", title)}
+    shared = words & {word.casefold() for word in re.findall(r"\w{4,}", text)}
+    if not title or shared or len(text.split()) > _STANDING_WORDS or title in text:
+        return text
+    return f"{title}: {text}"
+
+
+def _topic(title: str) -> str:
+    """Return a heading if it names what is told under it; not if it only names the kind: rules, gotchas, security."""
+    is_kind = advice.is_of_lessons(title) or advice.is_layout(title) or len(title.split()) < 2
+    return "" if is_kind or len(title.split()) > _TOPIC_WORDS else title
+
+
+def _needs_title(text: str) -> bool:
+    """Tell a text that does not say of what it speaks: it is short, or begins in the middle."""
+    if advice.is_order(text):
+        return len(text.split()) <= _WORDS_MIN and "`" not in text
+    return len(text.split()) < _SHORT_WORDS or _pattern("middle").match(text) is not None or text[:1].islower()
+
+
+def _category(text: str) -> str:
+    bare = re.sub(r"[—–|:(].*", "", advice.plain(text)).replace("`", "").strip(" -#.*")
+    bare = "".join(one for one in bare if one.isprintable() and ord(one) < 0x1F000 and one not in "✅❌⚠️🔥").strip()
+    return bare[:60].strip()
+
+
+def _cells(line: str) -> list[str]:
+    text = line.strip()
+    hidden = re.sub(r"`[^`]*`|\\\|", lambda code: "x" * len(code[0]), text)
+    cuts = [at for at, one in enumerate(hidden) if one == "|"]
+    return [text[start + 1 : end].replace("\\|", "|").strip() for start, end in pairwise(cuts)]
