@@ -11,9 +11,8 @@ from fleet.app import consolidating, session_end, sleeping, tidying
 from fleet.app.session_end import Reflected
 from fleet.app.sleeping import Phase, Slept
 from fleet.app.tidying import Tidied
-from fleet.cli import output
+from fleet.cli import output, serve
 from fleet.cli.output import EXIT_REFUSED, counted, note, say
-from fleet.cli.serve import install_timer_of, take_out_timer
 from fleet.model.errors import NoError, UsageError
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.reflection import Reflection
@@ -278,7 +277,7 @@ def _sleep(
     with output.opened(directory) as workspace:
         named = output.agent_in(workspace, agent)
         if install_timer or remove_timer:
-            (take_out_timer if remove_timer else install_timer_of)(workspace, named, dry_run=dry_run)
+            (serve.uninstall if remove_timer else serve.install)(serve.timer(workspace, named), dry_run=dry_run)
             return
         done = sleeping.sleep(workspace, named, is_trial=dry_run, only=only)
         output.tell(

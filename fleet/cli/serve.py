@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +15,7 @@ from fleet.cli import output
 from fleet.cli.output import EXIT_NO, counted, note, say
 from fleet.model.errors import UsageError
 from fleet.serve import schedule, units
-from fleet.serve.units import Unit
+from fleet.serve.units import Service
 from fleet.store.workspace import Workspace
 
 _MANAGER_S = 30
@@ -87,38 +86,55 @@ def _sidecar(context: typer.Context, agent: output.Agent = "", directory: output
 def _install(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Let the system start this sidecar with every login. A systemd user unit, or a launchd agent."""
     with output.opened(directory) as workspace:
-        named = output.agent_in(workspace, agent)
-        found = _unit(workspace, named)
-        command = [sys.executable, "-P", "-m", "fleet", "sidecar", "--agent", named, "--dir", str(workspace.root)]
-        data = found.content(command)
-        if dry_run:
-            note(f"would write {found.path}")
-            say(data.decode().rstrip())
-        else:
-            found.write(data)
-            say(f"wrote {found.path}")
-        _call(found.start, dry_run=dry_run)
+        install(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
 
 
 @sidecar_app.command("uninstall")
 def _uninstall(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
     """Take out what `fleet sidecar install` made, and nothing else. No lesson is touched."""
     with output.opened(directory) as workspace:
-        found = _unit(workspace, output.agent_in(workspace, agent))
-        if not found.path.exists():
-            say(f"{found.path} is not there; nothing was changed")
-            return
-        found.check()
-        _call(found.end, dry_run=dry_run)
+        uninstall(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
+
+
+def _service(workspace: Workspace, agent: str) -> Service:
+    command = _words(workspace, agent, "sidecar")
+    return units.sidecar_of(sys.platform, os.environ, workspace.root, agent, os.getuid(), command)
+
+
+def timer(workspace: Workspace, agent: str) -> Service:
+    """Return the timer that sleeps once a day."""
+    return units.timer_of(sys.platform, os.environ, workspace.root, agent, _words(workspace, agent, "sleep"))
+
+
+def _words(workspace: Workspace, agent: str, command: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "fleet", command, "--agent", agent, "--dir", str(workspace.root)]
+
+
+def install(service: Service, *, dry_run: bool) -> None:
+    """Write a service's files, and put it to work; with ``dry_run`` only show them."""
+    service.check()
+    for path, data in service.files.items():
         if dry_run:
-            note(f"would remove {found.path}")
-            return
-        found.take_out()
-        say(f"removed {found.path}")
+            note(f"would write {path}")
+            say(data.decode().rstrip())
+    if not dry_run:
+        service.write()
+        say("\n".join(f"wrote {path}" for path in service.files))
+    _call(service.start, dry_run=dry_run)
 
 
-def _unit(workspace: Workspace, agent: str) -> Unit:
-    return Unit.of(sys.platform, os.environ, workspace.root, agent, os.getuid())
+def uninstall(service: Service, *, dry_run: bool) -> None:
+    """End a service, and take its files out; nothing else."""
+    there = [path for path in service.files if path.exists()]
+    if not there:
+        say(f"{next(iter(service.files))} is not there; nothing was changed")
+        return
+    service.check()
+    _call(service.end, dry_run=dry_run)
+    if not dry_run:
+        service.take_out()
+    for path in there:
+        say(f"{'would remove' if dry_run else 'removed'} {path}")
 
 
 def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:
@@ -145,14 +161,14 @@ def _status(as_json: output.Json = False, agent: output.Agent = "", directory: o
         found = {
             "agent": named,
             "running": holder is not None,
-            "pid": holder.pid if holder else 0,
-            "since": _when(holder.since_ms) if holder else "",
+            "pid": holder[0] if holder else 0,
+            "since": _when(holder[1]) if holder else "",
             "last_sync": _when(marks.synced_ms),
             "last_work": _when(marks.worked_ms),
             "failures": marks.failures,
             "last_error": marks.error,
             "next_sync": _when(marks.next_ms),
-            "unit": str(path) if (path := _unit_path(workspace, named)) else "",
+            "unit": _unit(workspace, named),
         }
         if as_json:
             output.say_json(output.cleaned(found))
@@ -162,12 +178,12 @@ def _status(as_json: output.Json = False, agent: output.Agent = "", directory: o
             raise typer.Exit(EXIT_NO)
 
 
-def _unit_path(workspace: Workspace, agent: str) -> Path | None:
+def _unit(workspace: Workspace, agent: str) -> str:
     try:
-        path = _unit(workspace, agent).path
+        (path,) = _service(workspace, agent).files
     except UsageError:
-        return None
-    return path if path.is_file() else None
+        return ""
+    return str(path) if path.is_file() else ""
 
 
 def _when(at_ms: int) -> str:
@@ -188,34 +204,3 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
 
 
 app.add_typer(sidecar_app)
-
-
-def install_timer_of(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
-    """Write the two units, and put the timer to work; with ``dry_run`` only show them."""
-    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
-    command = [sys.executable, "-P", "-m", "fleet", "sleep", "--agent", agent, "--dir", str(workspace.root)]
-    for each in (service, timer):
-        data = each.timed_content(command)
-        if dry_run:
-            note(f"would write {each.path}")
-            say(data.decode().rstrip())
-        else:
-            each.write(data)
-            say(f"wrote {each.path}")
-    _call(timer.start, dry_run=dry_run)
-
-
-def take_out_timer(workspace: Workspace, agent: str, *, dry_run: bool) -> None:
-    """Take out what was installed, and nothing else."""
-    service, timer = units.timer_of(sys.platform, os.environ, workspace.root, agent)
-    found = [each for each in (timer, service) if each.path.exists()]
-    if not found:
-        say(f"{timer.path} is not there; nothing was changed")
-        return
-    for each in found:
-        each.check()
-    _call(timer.end, dry_run=dry_run)
-    for each in found:
-        if not dry_run:
-            each.take_out()
-        say(f"{'would remove' if dry_run else 'removed'} {each.path}")

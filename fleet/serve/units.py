@@ -1,17 +1,15 @@
-"""Service of a sidecar, so that it starts with the login: a systemd user unit, a launchd agent.
+"""Services that start with the login: a systemd user unit, a launchd agent; and who is an agent's sidecar now.
 
-The file is ours alone, named after agent and folder. What was made for it is in its first lines, so that taking it out
-leaves the disk as it was. A running sidecar tells systemd how it is: readiness, a sign of life, the end (sd_notify(3));
-elsewhere nothing happens.
+Each file is ours alone, named after agent and folder. A running sidecar tells systemd how it is: readiness, a sign of
+life, the end (sd_notify(3)); elsewhere nothing happens.
 """
 
 import hashlib
 import os
 import plistlib
-import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,191 +23,132 @@ ALIVE = "WATCHDOG=1"
 STOPPING = "STOPPING=1"
 
 MARK = "made by `fleet sidecar install`"
-WATCHDOG_S = 60
+_DATA = Path(__file__).with_name("data")
+_SYSTEMCTL = ["systemctl", "--user"]
 
 HOLDER_WAIT_S = 0.3
 """Long enough for whoever only asks who holds the lock, and holds it for that moment."""
 _HOLDER_BYTES = 80
 
-_MADE = re.compile(r"folders made for it: (\d{1,2})")
 
+class Service(NamedTuple):
+    """Files that a service manager reads, by path, and the commands that put them to work and end that."""
 
-class Unit(NamedTuple):
-    """One service.
-
-    Attributes:
-        root: the workspace, where it runs.
-    """
-
-    path: Path
-    name: str
-    root: Path
-    agent: str
+    files: Mapping[Path, bytes]
     start: list[list[str]]
     end: list[list[str]]
 
-    @staticmethod
-    def of(platform: str, environment: Mapping[str, str], root: Path, agent: str, user: int) -> "Unit":
-        """Return the unit of an agent's sidecar.
+    def check(self) -> None:
+        """Check that each file is ours, or none.
 
         Raises:
-            UsageError: there is no home, or no service manager that we know.
+            RefusedError: one is somebody else's.
         """
-        mark = hashlib.blake2b(str(root).encode(), digest_size=4).hexdigest()
-        home = environment.get("HOME", "")
-        if not home.startswith("/"):
-            raise UsageError("HOME names no folder, so there is no place for a service's file. Nothing was changed")
-        if platform == "darwin":
-            name = f"fleet.sidecar.{agent}.{mark}"
-            path = Path(home) / "Library" / "LaunchAgents" / f"{name}.plist"
-            domain = f"gui/{user}"
-            start, end = ["launchctl", "bootstrap", domain, str(path)], ["launchctl", "bootout", f"{domain}/{name}"]
-            return Unit(path, name, root, agent, [start], [end])
-        if platform.startswith("linux"):
-            name = f"fleet-sidecar-{agent}-{mark}.service"
-            named = environment.get("XDG_CONFIG_HOME", "")
-            folder = Path(named) if named.startswith("/") else Path(home) / ".config"
-            ctl = ["systemctl", "--user"]
-            start, end = [*ctl, "enable", "--now", name], [*ctl, "disable", "--now", name]
-            return Unit(folder / "systemd" / "user" / name, name, root, agent, [[*ctl, "daemon-reload"], start], [end])
-        raise UsageError(f"no service manager is known here ({platform}): let yours run `fleet sidecar`")
+        for path in self.files:
+            if path.is_symlink() or (path.exists() and MARK.encode() not in path.read_bytes()):
+                raise RefusedError(f"{path} is not one that `fleet sidecar install` made; it was left alone")
 
-    def content(self, command: Sequence[str]) -> bytes:
-        """Return the bytes of the file, for a program and its arguments.
-
-        Raises:
-            UsageError: a path has a line end or another control mark in it.
-        """
-        root = str(self.root)
-        if any(ord(char) < 32 or ord(char) == 127 for word in (*command, root) for char in word):
-            raise UsageError(f"{root!r} or the path to Python has a control mark in it; no service was made of that")
-        made = f"{MARK}; folders made for it: {_folders_made(self.path)}"
-        if self.path.suffix == ".plist":
-            return _plist(self, command, made)
-        return f"""\
-# {made}
-[Unit]
-Description=fleet sidecar of {self.agent} in {_escaped(root)}
-
-[Service]
-Type=notify
-NotifyAccess=main
-ExecStart={" ".join(_quoted(word) for word in command)}
-WorkingDirectory={_escaped(root)}
-WatchdogSec={WATCHDOG_S}
-Restart=on-failure
-RestartSec=5
-TimeoutStopSec=5
-
-[Install]
-WantedBy=default.target
-""".encode()
-
-    def timed_content(self, command: Sequence[str]) -> bytes:
-        """Return the bytes of a timer's file, or of the service that it starts, for a program and its arguments.
-
-        Raises:
-            UsageError: a path has a line end or another control mark in it.
-        """
-        made = self.content(command).split(b"\n", 1)[0].decode()
-        about = f"sleep of {self.agent} in {_escaped(str(self.root))}"
-        if self.path.suffix == ".timer":
-            return f"""\
-{made}
-[Unit]
-Description=fleet {about}, once a day
-
-[Timer]
-OnCalendar=daily
-RandomizedDelaySec=1h
-Persistent=true
-
-[Install]
-WantedBy=timers.target
-""".encode()
-        return f"""\
-{made}
-[Unit]
-Description=fleet {about}
-
-[Service]
-Type=oneshot
-ExecStart={" ".join(_quoted(word) for word in command)}
-WorkingDirectory={_escaped(str(self.root))}
-Nice=10
-""".encode()
-
-    def write(self, data: bytes) -> None:
-        """Write the file, and the folders above it that are not there.
-
-        Raises:
-            RefusedError: another file has its name.
-        """
-        self.check()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_name(f".{self.path.name}.tmp")
-        temporary.write_bytes(data)
-        temporary.replace(self.path)
+    def write(self) -> None:
+        """Write the files, and the folders above them that are not there."""
+        for path, data in self.files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f".{path.name}.tmp")
+            temporary.write_bytes(data)
+            temporary.replace(path)
 
     def take_out(self) -> None:
-        """Remove the file, and the folders that were made for it and hold nothing else.
-
-        Raises:
-            RefusedError: somebody else made it.
-        """
-        self.check()
-        made = _folders_made(self.path)
-        self.path.unlink()
-        for folder in list(self.path.parents)[:made]:
-            try:
-                folder.rmdir()
-            except OSError:
-                break
-
-    def check(self) -> None:
-        """Check that the file is ours, or none.
-
-        Raises:
-            RefusedError: it is somebody else's.
-        """
-        if self.path.is_symlink() or (self.path.exists() and MARK not in _head(self.path)):
-            raise RefusedError(f"{self.path} is not one that `fleet sidecar install` made; it was left alone")
+        """Remove the files, and their folders where these hold nothing else."""
+        for path in self.files:
+            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.parent.rmdir()
+                path.parent.parent.rmdir()
 
 
-def timer_of(platform: str, environment: Mapping[str, str], root: Path, agent: str) -> tuple[Unit, Unit]:
-    """Return the service and the timer by which systemd sleeps once a day.
+def sidecar_of(
+    platform: str, environment: Mapping[str, str], root: Path, agent: str, user: int, command: Sequence[str]
+) -> Service:
+    """Return the service that runs a program with its arguments as the sidecar of an agent.
 
     Raises:
-        UsageError: there is no home, or no systemd here.
+        UsageError: there is no home, no service manager that we know, or a path has a control mark in it.
     """
+    if platform != "darwin":
+        name = f"fleet-sidecar-{_name(root, agent)}.service"
+        return _systemd(platform, environment, root, agent, command, {name: "sidecar.service"})
+    name = f"fleet.sidecar.{agent}.{_hash(root)}"
+    path = _home(environment) / "Library" / "LaunchAgents" / f"{name}.plist"
+    start = ["launchctl", "bootstrap", f"gui/{user}", str(path)]
+    _check_words(root, command)
+    return Service({path: _plist(name, root, command)}, [start], [["launchctl", "bootout", f"gui/{user}/{name}"]])
+
+
+def timer_of(platform: str, environment: Mapping[str, str], root: Path, agent: str, command: Sequence[str]) -> Service:
+    """Return the service by which systemd runs a program with its arguments once a day.
+
+    Raises:
+        UsageError: there is no home, no systemd here, or a path has a control mark in it.
+    """
+    name = f"fleet-sleep-{_name(root, agent)}"
+    files = {f"{name}.timer": "sleep.timer", f"{name}.service": "sleep.service"}
+    return _systemd(platform, environment, root, agent, command, files)
+
+
+def _systemd(
+    platform: str, environment: Mapping[str, str], root: Path, agent: str, command: Sequence[str], names: dict[str, str]
+) -> Service:
+    """Return units of systemd's, made of templates by name; the first one is enabled."""
     if not platform.startswith("linux"):
-        raise UsageError("timers are systemd's; elsewhere let cron run `fleet sleep` once a day. Nothing was changed")
-    sidecar = Unit.of(platform, environment, root, agent, 0)
-    name = sidecar.name.replace("fleet-sidecar-", "fleet-sleep-", 1).removesuffix(".service")
-    ctl = ["systemctl", "--user"]
-    start = [[*ctl, "daemon-reload"], [*ctl, "enable", "--now", f"{name}.timer"]]
-    end = [[*ctl, "disable", "--now", f"{name}.timer"]]
-    service, timer = (
-        Unit(sidecar.path.with_name(f"{name}{suffix}"), f"{name}{suffix}", root, agent, start, end)
-        for suffix in (".service", ".timer")
-    )
-    return service, timer
+        raise UsageError(
+            f"systemd is not here ({platform}): let your service manager run `fleet sidecar`, or cron `fleet poll` "
+            "and once a day `fleet sleep`. Nothing was changed"
+        )
+    _check_words(root, command)
+    named = environment.get("XDG_CONFIG_HOME", "")
+    folder = (Path(named) if named.startswith("/") else _home(environment) / ".config") / "systemd" / "user"
+    told = {"mark": MARK, "agent": agent, "root": _escaped(str(root)), "command": " ".join(map(_quoted, command))}
+    files = {
+        folder / name: _DATA.joinpath(template).read_text("utf-8").format(**told).encode()
+        for name, template in names.items()
+    }
+    first = next(iter(names))
+    start = [[*_SYSTEMCTL, "daemon-reload"], [*_SYSTEMCTL, "enable", "--now", first]]
+    return Service(files, start, [[*_SYSTEMCTL, "disable", "--now", first]])
 
 
-def _plist(found: Unit, command: Sequence[str], made: str) -> bytes:
+def _home(environment: Mapping[str, str]) -> Path:
+    home = environment.get("HOME", "")
+    if not home.startswith("/"):
+        raise UsageError("HOME names no folder, so there is no place for a service's file. Nothing was changed")
+    return Path(home)
+
+
+def _hash(root: Path) -> str:
+    return hashlib.blake2b(str(root).encode(), digest_size=4).hexdigest()
+
+
+def _name(root: Path, agent: str) -> str:
+    return f"{agent}-{_hash(root)}"
+
+
+def _check_words(root: Path, command: Sequence[str]) -> None:
+    if any(ord(char) < 32 or ord(char) == 127 for word in (*command, str(root)) for char in word):
+        raise UsageError(f"{str(root)!r} or the path to Python has a control mark in it; no service was made of that")
+
+
+def _plist(name: str, root: Path, command: Sequence[str]) -> bytes:
     said = plistlib.dumps(
         {
-            "Label": found.name,
+            "Label": name,
             "ProgramArguments": list(command),
-            "WorkingDirectory": str(found.root),
+            "WorkingDirectory": str(root),
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
             "ThrottleInterval": 5,
             "ProcessType": "Background",
         }
     )
-    head, line_end, rest = said.partition(b"\n")
-    return head + line_end + f"<!-- {made} -->\n".encode() + rest
+    return said.replace(b"\n", f"\n<!-- {MARK} -->\n".encode(), 1)
 
 
 def _quoted(word: str) -> str:
@@ -221,30 +160,10 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _folders_made(path: Path) -> int:
-    """Return how many folders above a file are not there; when the file is, how many had to be made for it."""
-    if path.is_file():
-        found = _MADE.search(_head(path))
-        return int(found[1]) if found else 0
-    return sum(not folder.exists() for folder in path.parents)
-
-
-def _head(path: Path) -> str:
-    return "\n".join(path.read_text("utf-8", "replace").splitlines()[:2])
-
-
 # --- one sidecar for each agent and workspace -------------------------------------------------------------------------
 
 
-class _Holder(msgspec.Struct, kw_only=True):
-    """Who holds a lock: the process, and since when, milliseconds since 1970; 0 while it has not said so yet."""
-
-    pid: int = 0
-    since_ms: int = 0
-
-
 def _lock_file(local: Path, agent: str) -> Path:
-    """Return the path of an agent's lock."""
     return local / "locks" / f"sidecar-{agent}.lock"
 
 
@@ -257,12 +176,15 @@ def held(files: Files, local: Path, agent: str, now_ms: int) -> Iterator[None]:
     """
     path = _lock_file(local, agent)
     with files.lock(path, HOLDER_WAIT_S):
-        files.note(path, msgspec.json.encode(_Holder(pid=os.getpid(), since_ms=now_ms)).ljust(_HOLDER_BYTES))
+        files.note(path, msgspec.json.encode((os.getpid(), now_ms)).ljust(_HOLDER_BYTES))
         yield
 
 
-def holder(files: Files, local: Path, agent: str) -> _Holder | None:
-    """Return who is the agent's sidecar; None when nobody is."""
+def holder(files: Files, local: Path, agent: str) -> tuple[int, int] | None:
+    """Return who is the agent's sidecar: its process, and since when, ms since 1970; None when nobody is.
+
+    Two zeros where it has not said so yet.
+    """
     path = _lock_file(local, agent)
     if not path.is_file():
         return None
@@ -270,10 +192,9 @@ def holder(files: Files, local: Path, agent: str) -> _Holder | None:
         with files.lock(path, 0.0):
             return None
     except BusyError:
-        try:
-            return msgspec.json.decode(files.read(path), type=_Holder)
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            return _Holder()
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(files.read(path), type=tuple[int, int])
+        return 0, 0
 
 
 # --- telling the manager ----------------------------------------------------------------------------------------------

@@ -424,7 +424,7 @@ def test_the_timer_is_installed_shown_and_taken_out_and_nothing_else(tmp_path):
     assert made == [".service", ".timer"]
     assert "run: systemctl --user enable --now fleet-sleep-velma-" in told
     stand.run("w", "sleep", "--remove-timer", **env)
-    assert not (tmp_path / "conf").exists()
+    assert list((tmp_path / "conf").iterdir()) == []
     assert "nothing was changed" in stand.run("w", "sleep", "--remove-timer", **env).stdout
 
 

@@ -19,8 +19,17 @@ COMMAND = ["/opt/py thon/bin/python3", "-P", "-m", "fleet", "sidecar", "--agent"
 ROOT = Path('/w/100% "$HOME" \\x')
 
 
-def linux(**environment: str) -> units.Unit:
-    return units.Unit.of("linux", {"HOME": "/home/ann"} | environment, ROOT, "ann", 1000)
+def linux(root: Path = ROOT, command: list[str] = COMMAND, **environment: str) -> units.Service:
+    return units.sidecar_of("linux", {"HOME": "/home/ann"} | environment, root, "ann", 1000, command)
+
+
+def path_of(service: units.Service) -> Path:
+    (path,) = service.files
+    return path
+
+
+def text_of(service: units.Service) -> str:
+    return service.files[path_of(service)].decode()
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -34,22 +43,21 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def test_the_unit_lies_where_systemd_looks_for_a_users_own():
-    assert linux().path.parent == Path("/home/ann/.config/systemd/user")
-    assert linux(XDG_CONFIG_HOME="/x").path.parent == Path("/x/systemd/user")
-    assert linux(XDG_CONFIG_HOME="relative").path.parent == Path("/home/ann/.config/systemd/user")
-    other = units.Unit.of("linux", {"HOME": "/home/ann"}, Path("/w/other"), "ann", 1000)
-    assert other.name != linux().name, "two workspaces have two services"
+    assert path_of(linux()).parent == Path("/home/ann/.config/systemd/user")
+    assert path_of(linux(XDG_CONFIG_HOME="/x")).parent == Path("/x/systemd/user")
+    assert path_of(linux(XDG_CONFIG_HOME="relative")).parent == Path("/home/ann/.config/systemd/user")
+    assert path_of(linux(Path("/w/other"))) != path_of(linux()), "two workspaces have two services"
 
 
 def test_the_unit_says_ready_is_watched_and_comes_back():
-    text = linux().content(COMMAND).decode()
+    text = text_of(linux())
     for line in ("Type=notify", "WatchdogSec=60", "Restart=on-failure", "WantedBy=default.target", "NotifyAccess=main"):
         assert f"\n{line}\n" in text
     assert "\nWorkingDirectory=/w/100%% " in text
 
 
 def test_no_path_means_anything_else_to_systemd():
-    text = linux().content(COMMAND).decode()
+    text = text_of(linux())
     (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
     read = line.removeprefix("ExecStart=")
     assert "$" not in read.replace("$$", "")
@@ -60,36 +68,36 @@ def test_no_path_means_anything_else_to_systemd():
 @pytest.mark.parametrize("mark", ["\n[Service]\nExecStart=/bin/evil", "\r", "\x7f"])
 def test_a_path_with_a_control_mark_makes_no_service(mark):
     with pytest.raises(UsageError):
-        linux().content([*COMMAND, mark])
+        linux(command=[*COMMAND, mark])
     with pytest.raises(UsageError):
-        linux()._replace(root=Path(f"/w{mark}")).content(COMMAND)
+        linux(Path(f"/w{mark}"))
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 def test_systemd_itself_finds_nothing_wrong_with_it(tmp_path):
-    found = units.Unit.of("linux", {"HOME": str(tmp_path)}, tmp_path, "ann", 1000)
     command = [sys.executable, "-P", "-m", "fleet", "sidecar", "--dir", str(tmp_path)]
-    found.write(found.content(command))
-    words = ["systemd-analyze", "verify", "--user", "--man=no", str(found.path)]
+    found = linux(tmp_path, command, HOME=str(tmp_path))
+    found.write()
+    words = ["systemd-analyze", "verify", "--user", "--man=no", str(path_of(found))]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    about_it = [line for line in done.stderr.splitlines() if found.name in line]
+    about_it = [line for line in done.stderr.splitlines() if path_of(found).name in line]
     assert about_it == []
 
 
 def test_launchd_gets_a_property_list():
-    found = units.Unit.of("darwin", {"HOME": "/Users/ann"}, ROOT, "ann", 501)
-    said = plistlib.loads(found.content(COMMAND))
-    assert found.path == Path(f"/Users/ann/Library/LaunchAgents/{found.name}.plist")
-    assert (said["Label"], said["ProgramArguments"], said["RunAtLoad"]) == (found.name, COMMAND, True)
+    found = units.sidecar_of("darwin", {"HOME": "/Users/ann"}, ROOT, "ann", 501, COMMAND)
+    path, said = path_of(found), plistlib.loads(text_of(found).encode())
+    assert path.parent == Path("/Users/ann/Library/LaunchAgents")
+    assert (said["Label"], said["ProgramArguments"], said["RunAtLoad"]) == (path.stem, COMMAND, True)
     assert said["KeepAlive"] == {"SuccessfulExit": False}, "a second one exits 0, and is not started again"
-    assert found.start == [["launchctl", "bootstrap", "gui/501", str(found.path)]]
+    assert found.start == [["launchctl", "bootstrap", "gui/501", str(path)]]
 
 
 def test_where_no_service_manager_is_known_it_says_so():
-    with pytest.raises(UsageError, match="no service manager"):
-        units.Unit.of("freebsd14", {"HOME": "/home/ann"}, ROOT, "ann", 1000)
+    with pytest.raises(UsageError, match="service manager"):
+        units.sidecar_of("freebsd14", {"HOME": "/home/ann"}, ROOT, "ann", 1000, COMMAND)
     with pytest.raises(UsageError, match="HOME"):
-        units.Unit.of("linux", {}, ROOT, "ann", 1000)
+        units.sidecar_of("linux", {}, ROOT, "ann", 1000, COMMAND)
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------
@@ -122,8 +130,8 @@ def test_install_and_uninstall_leave_nothing_behind(crew):
 
 
 def test_folders_that_hold_something_else_by_now_stay(tmp_path):
-    found = units.Unit.of("linux", {"HOME": str(tmp_path)}, ROOT, "ann", 1000)
-    found.write(found.content(COMMAND))
+    found = linux(HOME=str(tmp_path))
+    found.write()
     (tmp_path / ".config/systemd/other").write_text("")
     found.take_out()
     assert tree(tmp_path) == {".config": "", ".config/systemd": "", ".config/systemd/other": ""}
@@ -143,7 +151,7 @@ def test_a_file_of_somebody_elses_is_neither_overwritten_nor_removed(crew):
     path.unlink()
     path.symlink_to(elsewhere)
     with pytest.raises(RefusedError):
-        linux()._replace(path=path).check()
+        linux()._replace(files={path: b""}).check()
 
 
 def test_where_systemctl_answers_it_is_run(crew):
