@@ -1,16 +1,14 @@
 """Figures of whether the fleet learns, and their plot: pure, from records and from what the logs counted.
 
 Only what can be known is told. Counters bear no time, so when a lesson was shown and when its mistake was made again is
-known of the notes and logs on this machine.
+known of the notes and logs on this machine alone.
 """
 
-import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Any, NamedTuple
-from unicodedata import combining, east_asian_width
 
 from crdt import clock
 from fleet.model.pattern import Pattern
@@ -27,8 +25,7 @@ _LESSONS_SHOWN = 10
 _WIDTH_MIN = 40
 _COLUMNS_EACH_MAX = 3  # of one correction: three of them fill no screen
 _FRESH, _AGAIN = "█", "░"
-_WEEK_CHARS = len("2026-W47 ")
-_FIGURES_CHARS = len(" 9999  100% relapses")
+_FIGURES_CHARS = len("2026-W47  9999  100% relapses")
 _WEEKS_MAX = 520  # ten years: an entry that tells of an older time is not drawn out to it
 
 
@@ -51,6 +48,13 @@ class _Rate(NamedTuple):
         """Relapses per exposure."""
         return self.relapsed / self.shown if self.shown else None
 
+    def as_found(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {"relapsed": self.relapsed, "shown": self.shown, "rate": _rounded(self.value)}
+
+    def __str__(self) -> str:
+        return f"{self.relapsed:,}/{'?' if self.shown is None else f'{self.shown:,}'}"
+
 
 class _Lesson(NamedTuple):
     """One lesson that was ever shown or met again.
@@ -69,6 +73,37 @@ class _Lesson(NamedTuple):
     after: _Rate | None
     failing: str
 
+    @property
+    def whole(self) -> _Rate:
+        """The clan's relapses over exposures."""
+        return _Rate(self.pattern.count("relapsed"), self.pattern.count("shown"))
+
+    @property
+    def never_helped(self) -> bool:
+        """Whether it was shown often, helped nobody, and left its mistake as frequent as it was.
+
+        One whose mistake was not made again is no such lesson: that is what help looks like from outside.
+        """
+        relapsed, shown = self.whole
+        if (shown or 0) < SHOWN_MIN or self.pattern.count("helped") or not relapsed:
+            return False
+        before, after = self.before.value, self.after.value if self.after is not None else None
+        return before is None or after is None or after >= before
+
+    def as_found(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        pattern = self.pattern
+        published = None if self.published_ms is None else clock.pack(self.published_ms)[:16] + "Z"
+        return {
+            "id": pattern.id,
+            "text": pattern.text,
+            **{name: pattern.count(name) for name in ("seen", "shown", "relapsed", "helped", "hurt")},
+            "rate": self.whole.as_found()["rate"],
+            "published": published,
+            "before": self.before.as_found(),
+            "after": self.after.as_found() if self.after is not None else None,
+        }
+
 
 class Stats(NamedTuple):
     """Everything that ``fleet stats`` tells.
@@ -78,14 +113,12 @@ class Stats(NamedTuple):
         lessons: those that were shown or met again, most shown first.
         hours: per promoted lesson, id to hours from its first correction anywhere to the fleet's memory.
         unfilled: corrections here whose lesson is not stated.
-        unknown: what these figures cannot tell, in words.
     """
 
     weeks: Sequence[tuple[str, int, int]]
     lessons: Sequence[_Lesson]
     hours: Mapping[str, float]
     unfilled: int
-    unknown: Sequence[str]
 
     def as_found(self) -> dict[str, Any]:
         """Return what ``fleet stats --json`` prints.
@@ -97,23 +130,22 @@ class Stats(NamedTuple):
         its promotion, on this machine: ``relapsed``, ``shown`` (null: not known), ``rate``; ``after`` is null for a
         lesson that was not promoted. ``not_working``: list of ``id``, ``text``, ``reason``. ``never_helped``: list of
         ids. ``to_fleet``: ``median_hours`` from the first correction to the fleet's memory (null without any), and
-        ``lessons``: list of ``id``, ``hours``. ``unknown``: what the figures cannot tell.
+        ``lessons``: list of ``id``, ``hours``.
         """
         return {
             "weeks": [{"week": week, "corrections": made, "relapses": again} for week, made, again in self.weeks],
             "unfilled": self.unfilled,
-            "lessons": [_lesson_found(lesson) for lesson in self.lessons],
+            "lessons": [each.as_found() for each in self.lessons],
             "not_working": [
-                {"id": lesson.pattern.id, "text": lesson.pattern.text, "reason": lesson.failing}
-                for lesson in self.lessons
-                if lesson.failing
+                {"id": each.pattern.id, "text": each.pattern.text, "reason": each.failing}
+                for each in self.lessons
+                if each.failing
             ],
-            "never_helped": [lesson.pattern.id for lesson in self.lessons if _never_helped(lesson)],
+            "never_helped": [each.pattern.id for each in self.lessons if each.never_helped],
             "to_fleet": {
                 "median_hours": _rounded(median(self.hours.values())) if self.hours else None,
                 "lessons": [{"id": each, "hours": _rounded(hours)} for each, hours in sorted(self.hours.items())],
             },
-            "unknown": list(self.unknown),
         }
 
     def render(self, width: int, readable: Callable[[object], str]) -> str:
@@ -122,14 +154,17 @@ class Stats(NamedTuple):
         parts = [
             _drawn_weeks(self.weeks, width),
             _drawn_lessons(self.lessons, readable),
-            _listed("Not working", [(each, each.failing) for each in self.lessons if each.failing], width, readable),
-            _listed("Never helped", [(each, "") for each in self.lessons if _never_helped(each)], width, readable),
-            _to_fleet(self),
+            _listed("Not working", [(each, each.failing) for each in self.lessons if each.failing], readable),
+            _listed("Never helped", [(each, "") for each in self.lessons if each.never_helped], readable),
         ]
+        if self.hours:
+            middle, number = (
+                median(self.hours.values()),
+                f"{len(self.hours):,} {'lesson' if len(self.hours) == 1 else 'lessons'}",
+            )
+            parts.append([f"From first correction to the fleet's memory: {_span(middle)} in the middle of {number}"])
         if self.unfilled:
             parts.append([f"{self.unfilled:,} without a lesson yet: fleet learn --waiting"])
-        if self.weeks or self.lessons:
-            parts.append([row for each in self.unknown for row in _wrapped(f"Not known: {each}", width)])
         return "\n\n".join("\n".join(_cut(row, width) for row in rows) for rows in parts if rows)
 
 
@@ -164,38 +199,7 @@ def measure(
             lessons.append(_Lesson(pattern, published_ms, *_rates(pattern, mine, seen, published_ms), why))
     lessons.sort(key=lambda lesson: lesson.pattern.last_seen, reverse=True)
     lessons.sort(key=lambda lesson: -lesson.pattern.count("shown"))
-    return Stats(_weeks(happened), lessons, hours, unfilled, _unknown(lessons))
-
-
-def _never_helped(lesson: _Lesson) -> bool:
-    """Tell whether a lesson was shown often, helped nobody, and left its mistake as frequent as it was.
-
-    A lesson whose mistake was not made again is not among them: that is what help looks like from outside.
-    """
-    pattern = lesson.pattern
-    shown, relapsed = pattern.count("shown"), pattern.count("relapsed")
-    if shown < SHOWN_MIN or pattern.count("helped") or not relapsed:
-        return False
-    before, after = lesson.before.value, lesson.after.value if lesson.after is not None else None
-    return before is None or after is None or after >= before
-
-
-def _lesson_found(lesson: _Lesson) -> dict[str, Any]:
-    pattern = lesson.pattern
-    counters = {name: pattern.count(name) for name in ("seen", "shown", "relapsed", "helped", "hurt")}
-    return {
-        "id": pattern.id,
-        "text": pattern.text,
-        **counters,
-        "rate": _rounded(_Rate(counters["relapsed"], counters["shown"]).value),
-        "published": _iso(lesson.published_ms),
-        "before": _rate_found(lesson.before),
-        "after": _rate_found(lesson.after) if lesson.after is not None else None,
-    }
-
-
-def _rate_found(rate: _Rate) -> dict[str, Any]:
-    return {"relapsed": rate.relapsed, "shown": rate.shown, "rate": _rounded(rate.value)}
+    return Stats(_weeks(happened), lessons, hours, unfilled)
 
 
 def _rounded(number: float | None) -> float | None:
@@ -225,10 +229,6 @@ def _dated(ms: int | None) -> int | None:
     return ms if ms is not None and ms >= _FIRST_MS else None
 
 
-def _iso(ms: int | None) -> str | None:
-    return None if ms is None else clock.pack(ms)[:16] + "Z"
-
-
 def _weeks(happened: Sequence[Happened]) -> list[tuple[str, int, int]]:
     """Return every week from the first correction to the last, the empty ones too."""
     made: dict[int, list[int]] = defaultdict(lambda: [0, 0])
@@ -254,20 +254,6 @@ def _week(day: int) -> str:
     return f"{year}-W{week:02d}"
 
 
-def _unknown(lessons: Sequence[_Lesson]) -> list[str]:
-    found = ["when other machines' relapses happened: their counters bear no time"]
-    mixed = sum(lesson.before.shown is None for lesson in lessons)
-    if mixed:
-        found.append(
-            f"how often {mixed} lesson{'s were' if mixed > 1 else ' was'} shown before and after promotion: of "
-            "that time, only the sum is kept"
-        )
-    undated = sum(lesson.pattern.state == "published" and lesson.published_ms is None for lesson in lessons)
-    if undated:
-        found.append(f"when {undated} lesson{'s were' if undated > 1 else ' was'} promoted")
-    return found
-
-
 # --- for a terminal: plain text and blocks, no colour ----------------------------------------------------------------
 
 
@@ -276,7 +262,7 @@ def _drawn_weeks(weeks: Sequence[tuple[str, int, int]], width: int) -> list[str]
         return ["no correction was counted on this machine yet"]
     drawn = weeks[-_WEEKS_SHOWN:]
     most = max(made for _, made, _ in drawn) or 1
-    room = max(min(width - _WEEK_CHARS - _FIGURES_CHARS, most * _COLUMNS_EACH_MAX), 8)
+    room = max(min(width - _FIGURES_CHARS, most * _COLUMNS_EACH_MAX), 8)
     rows = [f"Corrections per week: {_FRESH} new, {_AGAIN} relapses"]
     if len(weeks) > len(drawn):
         rows.append(f"({len(weeks) - len(drawn):,} earlier weeks: --json)")
@@ -295,37 +281,18 @@ def _drawn_lessons(lessons: Sequence[_Lesson], readable: Callable[[object], str]
         return []
     rows = ["Relapses over exposures: all, then here before > after promotion"]
     for each in shown[:_LESSONS_SHOWN]:
-        all_of_it = _Rate(each.pattern.count("relapsed"), each.pattern.count("shown"))
-        here = _fraction(each.before) + (f" > {_fraction(each.after)}" if each.after is not None else "")
-        rows.append(f"  {_fraction(all_of_it):>9}   {here:<19} {readable(each.pattern.text)}")
+        here = str(each.before) + (f" > {each.after}" if each.after is not None else "")
+        rows.append(f"  {each.whole!s:>9}   {here:<19} {readable(each.pattern.text)}")
     if len(shown) > _LESSONS_SHOWN:
         rows.append(f"  and {len(shown) - _LESSONS_SHOWN:,} more: --json")
     return rows
 
 
-def _fraction(rate: _Rate) -> str:
-    return f"{rate.relapsed:,}/{'?' if rate.shown is None else f'{rate.shown:,}'}"
-
-
-def _listed(
-    title: str, found: Sequence[tuple[_Lesson, str]], width: int, readable: Callable[[object], str]
-) -> list[str]:
-    if not found:
-        return []
-    rows = [f"{title} ({len(found):,})"]
+def _listed(title: str, found: Sequence[tuple[_Lesson, str]], readable: Callable[[object], str]) -> list[str]:
+    rows = [f"{title} ({len(found):,})"] if found else []
     for each, why in found[:_LESSONS_SHOWN]:
-        rows.append(_cut(f"  {each.pattern.id}  {readable(each.pattern.text)}", width))
-        if why:
-            rows += _wrapped(why, width, "    ")
+        rows += [f"  {each.pattern.id}  {readable(each.pattern.text)}", *([f"    {why}"] if why else [])]
     return rows
-
-
-def _to_fleet(stats: Stats) -> list[str]:
-    if not stats.hours:
-        return []
-    number = f"{len(stats.hours):,} {'lesson' if len(stats.hours) == 1 else 'lessons'}"
-    middle = _span(median(stats.hours.values()))
-    return [f"From first correction to the fleet's memory: {middle} in the middle of {number}"]
 
 
 def _span(hours: float) -> str:
@@ -334,19 +301,5 @@ def _span(hours: float) -> str:
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
 
 
-def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + "  ")
-
-
 def _cut(row: str, width: int) -> str:
-    """Cut by columns: a Chinese character takes two."""
-    if sum(map(_columns, row)) <= width:
-        return row
-    kept, room = 0, width - 1
-    while (room := room - _columns(row[kept])) >= 0:
-        kept += 1
-    return row[:kept].rstrip() + "…"
-
-
-def _columns(char: str) -> int:
-    return 0 if combining(char) else 2 if east_asian_width(char) in {"W", "F"} else 1
+    return row if len(row) <= width else row[: width - 1].rstrip() + "…"

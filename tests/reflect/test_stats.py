@@ -1,14 +1,13 @@
 """Does the fleet learn? The figures are what the records say, and what cannot be known is said to be unknown."""
 
 import json
-from unicodedata import east_asian_width
 
 import msgspec
 import pytest
 
 from crdt import clock
 from fleet.reflect import stats as plot
-from fleet.reflect.stats import SHOWN_MIN, Exposure, Happened, _Lesson, _never_helped, _Rate, measure
+from fleet.reflect.stats import SHOWN_MIN, Exposure, Happened, _Lesson, _Rate, measure
 from tests.records import pattern
 
 DAY = 86_400_000
@@ -105,14 +104,12 @@ def test_before_and_after_promotion_when_it_was_shown_only_since():
 def test_before_and_after_promotion_when_it_was_shown_at_both_times():
     stats = stats_of([lesson(shown=9, relapsed=3)], relapses(-2, 1, 2), {pid(1): Exposure(8, before=5)})
     assert (stats.lessons[0].before, stats.lessons[0].after) == (_Rate(1, 5), _Rate(2, 3))
-    assert not any("shown" in each for each in stats.unknown)
 
 
-def test_where_it_is_not_known_when_it_was_shown_that_is_said():
+def test_where_it_is_not_known_when_it_was_shown_no_number_is_told():
     stats = stats_of([lesson(shown=9)], relapses(-2, 1), {pid(1): Exposure(8, before=None)})
     (found,) = stats.lessons
     assert (found.before, found.after) == (_Rate(1, None), _Rate(1, None))
-    assert any("1 lesson was shown before and after" in each for each in stats.unknown)
 
 
 def test_a_lesson_that_was_not_promoted_has_no_after():
@@ -125,7 +122,6 @@ def test_a_lesson_that_was_published_when_nobody_knows_has_only_an_after():
     told = msgspec.structs.replace(told, edited={})  # as if it had been logged so
     stats = stats_of([told], relapses(-2, 1), {pid(1): Exposure(4, before=0)})
     assert (stats.lessons[0].before, stats.lessons[0].after) == (_Rate(0, 0), _Rate(2, 4))
-    assert any("when 1 lesson was promoted" in each for each in stats.unknown)
     assert stats.hours == {}
 
 
@@ -149,7 +145,7 @@ def test_a_lesson_that_nobody_was_shown_and_nobody_met_again_is_not_listed():
 
 
 def judged(*, before=None, after=None, **counters):
-    return _never_helped(_Lesson(lesson(**counters), PROMOTED, before or _Rate(0, 0), after, ""))
+    return _Lesson(lesson(**counters), PROMOTED, before or _Rate(0, 0), after, "").never_helped
 
 
 def test_a_lesson_never_helped_when_it_was_read_often_and_its_mistake_goes_on():
@@ -188,7 +184,6 @@ def test_json_says_all_of_it():
         "not_working": [{"id": pid(1), "text": "Use pnpm", "reason": "hurt 1 time, helped 0"}],
         "never_helped": [pid(1)],
         "to_fleet": {"median_hours": 240.0, "lessons": [{"id": pid(1), "hours": 240.0}]},
-        "unknown": ["when other machines' relapses happened: their counters bear no time"],
     }  # fmt: skip
 
 
@@ -211,22 +206,17 @@ def test_hours_run_from_the_first_correction_to_the_publication():
 # The plot
 
 
-def columns(text):
-    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
-
-
 @pytest.mark.parametrize("width", [1, 40, 60, 80, 200])
-@pytest.mark.parametrize("words", ["Use pnpm " * 40, "不要使用 npm，" * 40])
-def test_no_line_is_wider_than_asked(width, words):
+def test_no_line_is_wider_than_asked(width):
     happened = [Happened(pid(1), NOON - week * 7 * DAY, week % 3 == 0) for week in range(40) for _ in range(week)]
     stats = measure(
-        [lesson(number, words, shown=100, relapsed=3) for number in range(30)],
+        [lesson(number, "Use pnpm " * 40, shown=100, relapsed=3) for number in range(30)],
         happened,
         {pid(1): Exposure(40, before=None)},
         failing=lambda pattern: "the mistake was made again " * 10,
     )
     drawn = stats.render(width, str)
-    assert max(map(columns, drawn.split("\n"))) <= max(width, plot._WIDTH_MIN)
+    assert max(map(len, drawn.split("\n"))) <= max(width, plot._WIDTH_MIN)
     assert "earlier weeks" in drawn
     assert "and 20 more" in drawn
 
