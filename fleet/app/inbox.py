@@ -544,7 +544,9 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
     )
     if peer := _body(entry, "peer"):
         path = (home / memory_md.USER_MODEL).as_posix()
-        after, rows = memory_md.observed(workspace.files.read(workspace.root / path), {peer: (said,)}, day)
+        after, rows = memory_md.UserModel(workspace.files.read(workspace.root / path)).with_observed(
+            {peer: (said,)}, day
+        )
         return path, rows, [Runs(workspace).edit(path, after)]
     path = (home / "memory.md").as_posix()
     noted = memory_md.add(workspace.files.read(workspace.root / path), [said], day, entry.agent)

@@ -32,6 +32,7 @@ from fleet.recall.wording import STANDING, author, counted, edits
 from fleet.reflect import evidence, housekeeping, inbox, memory_md, promotion
 from fleet.reflect.clusters import Weighing, grouped
 from fleet.reflect.exposure import Exposures
+from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store import git, trust
 from fleet.store.query import Patterns, ranked
@@ -235,26 +236,26 @@ def at_once(workspace: Workspace, agent: str) -> Start:
 
 def _memory(workspace: Workspace, agent: str) -> str:
     """Return the memory as the agent reads it, without the lessons that the clan retired."""
-    whole = memory_md.parse(workspace.files.read(AgentMemory(workspace, agent).memory_file()))
+    whole = Memory.parse(workspace.files.read(AgentMemory(workspace, agent).memory_file()))
     kept = promotion.without_retired(whole, reflecting.known(workspace, agent))
     return _with_notes(workspace, agent, kept.render().decode("utf-8", "replace"))
 
 
 def _with_notes(workspace: Workspace, agent: str, memory: str) -> str:
     """Return a memory as the agent reads it: its hot part, its newest notes, and what is known of people."""
-    people = workspace.files.read(workspace.home(agent) / memory_md.USER_MODEL).decode("utf-8", "replace")
-    known = memory_md.known_of_people(people, _PEOPLE_CHARS)
-    kept = memory_md.newest(memory_md.without_comments(memory))
+    people = workspace.files.read(workspace.home(agent) / memory_md.USER_MODEL)
+    known = memory_md.UserModel(people).shown(_PEOPLE_CHARS)
+    kept = memory_md.newest(memory)
     parts = [memory_md.hot(memory), kept and f"Notes:\n{kept}", known and f"Of people:\n{known}"]
     return "\n\n".join(filter(None, parts))
 
 
 def _due_checks(workspace: Workspace, agent: str) -> list[str]:
     """Return what is to be looked at again by now, a line each."""
-    page = workspace.files.read(workspace.home(agent) / memory_md.CHECKS).decode("utf-8", "replace")
+    page = workspace.files.read(workspace.home(agent) / memory_md.CHECKS)
     now_s = workspace.world.wall_ms() // 1000
     now, since = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
-    return memory_md.due(page, now, since) if page else []
+    return memory_md.Checks(page).due(now, since)
 
 
 def _undecided(workspace: Workspace, agent: str) -> list[str]:

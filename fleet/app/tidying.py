@@ -388,10 +388,8 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
     if gone:
         day = workspace.wall()[:10]
         archive = Runs(workspace).edit(f"{home}/archive-{day}.md", b"")
-        before = archive.before or f"# Archive — {day}\n\n".encode()
-        before += b"" if before.endswith(b"\n") else b"\n"
-        added = "".join(f"{row}\n" for row in gone).encode("utf-8", "surrogateescape")
-        found.append(Edit(archive.path, archive.before, before + added))
+        after = memory_md.archive(archive.before or b"", gone, agent, day)
+        found.append(Edit(archive.path, archive.before, after))
     return tuple(found)
 
 

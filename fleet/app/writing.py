@@ -507,7 +507,7 @@ def _user_model(about: _About) -> _Part:
             updates[peer] = tuple(good)
     path, workspace = about.home(memory_md.USER_MODEL), about.workspace
     before = workspace.files.read(workspace.root / path)
-    after, added = memory_md.observed(before, updates, workspace.wall()[:10])
+    after, added = memory_md.UserModel(before).with_observed(updates, workspace.wall()[:10])
     edits = (_edit(workspace, path, after),) if added else ()
     fresh = updates if added else {}
     return _Part(
@@ -524,7 +524,7 @@ def _next_check(about: _About) -> _Part:
         return _Part(Written(name="next-check", skipped=(f"{at} is past, or more than a year away",)))
     path = about.home(memory_md.CHECKS)
     before = workspace.files.read(workspace.root / path)
-    after = memory_md.with_check(before, at, f"look at what session {about.session.id[:36]} left")
+    after = memory_md.Checks(before).with_check(at, f"look at what session {about.session.id[:36]} left")
     edits = (_edit(workspace, path, after),) if after != before else ()
     return _Part(Written(name="next-check", ids=(at,) * len(edits), count=len(edits)), edits=edits)
 

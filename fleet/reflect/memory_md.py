@@ -59,6 +59,35 @@ class Memory(NamedTuple):
     eol: str = "\n"
     trouble: str = ""
 
+    @classmethod
+    def parse(cls, data: bytes) -> "Memory":
+        """Return a memory file, taken apart. Never raises: what stands in the way is in ``trouble``."""
+        text = data.decode("utf-8", "surrogateescape")
+        eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
+        if "\0" in text:
+            return cls._troubled(text, "is no UTF-8 text")
+        marks = [(found.start(), _row_at(text, found.start())) for found in _MARK.finditer(text)]
+        if not marks:
+            at = _place(text)
+            return cls(text[:at], "", (), "", text[at:], eol)
+        opens = [at for at, row in marks if row and _OPENS.fullmatch(row)]
+        closes = [at for at, row in marks if row and _CLOSES.fullmatch(row)]
+        if len(opens) + len(closes) < len(marks):
+            return cls._troubled(text, "has a fleet:hot mark that does not stand alone on its line")
+        if (len(opens), len(closes)) != (1, 1) or opens[0] > closes[0]:
+            return cls._troubled(text, "has fleet:hot marks that are no pair: one that opens, then one that closes")
+        begin, end = opens[0], closes[0]
+        if _is_in_code(text[:begin]) or _is_in_code(text[:end]) or _opens_comment(text[:begin]):
+            return cls._troubled(text, "has a fleet:hot mark inside code, or inside a comment")
+        inner, rest = _line_end(text, begin), _line_end(text, end)
+        rows = tuple(re.findall(r"[^\n]*\n", text[inner:end]))
+        return cls(text[:begin], text[begin:inner], rows, text[end:rest], text[rest:], eol)
+
+    @classmethod
+    def _troubled(cls, text: str, why: str) -> "Memory":
+        said = f"{FILE_NAME} {why}; nothing is written into it until that is mended"
+        return cls(text, "", (), "", "", trouble=said)
+
     def render(self) -> bytes:
         """Return the file's bytes."""
         whole = self.head + self.opening + "".join(self.rows) + self.closing + self.tail
@@ -115,37 +144,14 @@ class Memory(NamedTuple):
         return Memory(head, OPENING + eol, (), CLOSING + eol, (eol if tail.strip() else "") + tail, eol)
 
 
-def parse(data: bytes) -> Memory:
-    """Return a memory file, taken apart. Never raises: what stands in the way is in ``trouble``."""
-    text = data.decode("utf-8", "surrogateescape")
-    eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
-    if "\0" in text:
-        return _troubled(text, "is no UTF-8 text")
-    marks = [(found.start(), _row_at(text, found.start())) for found in _MARK.finditer(text)]
-    if not marks:
-        at = _place(text)
-        return Memory(text[:at], "", (), "", text[at:], eol)
-    opens = [at for at, row in marks if row and _OPENS.fullmatch(row)]
-    closes = [at for at, row in marks if row and _CLOSES.fullmatch(row)]
-    if len(opens) + len(closes) < len(marks):
-        return _troubled(text, "has a fleet:hot mark that does not stand alone on its line")
-    if (len(opens), len(closes)) != (1, 1) or opens[0] > closes[0]:
-        return _troubled(text, "has fleet:hot marks that are no pair: one that opens, then one that closes")
-    begin, end = opens[0], closes[0]
-    if _is_in_code(text[:begin]) or _is_in_code(text[:end]) or _opens_comment(text[:begin]):
-        return _troubled(text, "has a fleet:hot mark inside code, or inside a comment")
-    inner, rest = _line_end(text, begin), _line_end(text, end)
-    rows = tuple(re.findall(r"[^\n]*\n", text[inner:end]))
-    return Memory(text[:begin], text[begin:inner], rows, text[end:rest], text[rest:], eol)
-
-
 def hot(text: str) -> str:
     """Return the HOT part of a memory: a person's text and the block alike, screened, without HTML comments.
 
     Dated notes are not in it: they have a room of their own (``newest``). Line by line as it stands
     otherwise; the caller judges its length. "" where only fleet's own headings are left.
     """
-    seen = redact(without_comments(screen(_without_notes(text)).text))  # again, since a comment may have split a secret
+    # Redacted again, since a comment may have split a secret.
+    seen = redact(_without_comments(screen(_without_notes(text)).text))
     rows = [row.rstrip() for row in for_terminal(inert(seen)).split("\n")]
     return "\n".join(rows).strip("\n") if any(map(_is_said, rows)) else ""
 
@@ -165,7 +171,7 @@ def _opens_comment(text: str) -> bool:
     return False
 
 
-def without_comments(text: str) -> str:
+def _without_comments(text: str) -> str:
     """Return the text without comments. One that never ends is none: nothing is lost to a forgotten ``-->``.
 
     By hand, since a pattern would look for the end once for every beginning, minutes for a file of ``<!--``.
@@ -182,10 +188,6 @@ def without_comments(text: str) -> str:
             kept.append(text[at:begin] + " ")  # what stood around it must not close up into something new
             at = end
     return "".join(kept) + text[at:]
-
-
-def _troubled(text: str, why: str) -> Memory:
-    return Memory(text, "", (), "", "", trouble=f"{FILE_NAME} {why}; nothing is written into it until that is mended")
 
 
 def _row_at(text: str, at: int) -> str:
@@ -332,8 +334,7 @@ def archive(page: bytes, rows: Iterable[str], agent: str, day: str) -> bytes:
     head = page or f"# Archive — {agent} — {day}\n\n".encode()
     known = set(head.decode("utf-8", "replace").splitlines())
     fresh = [row for row in rows if row not in known]
-    gap = b"" if head.endswith(b"\n") else b"\n"
-    return head + gap + "".join(f"{row}\n" for row in fresh).encode("utf-8", "surrogateescape")
+    return _ended(head) + "".join(f"{row}\n" for row in fresh).encode("utf-8", "surrogateescape")
 
 
 def _without_notes(text: str) -> str:
@@ -345,23 +346,12 @@ def _without_notes(text: str) -> str:
 
 def newest(text: str, chars_max: int = ROOM_CHARS) -> str:
     """Return the notes of a memory for a session's start, the newest first, as many as there is room for; screened."""
-    rows = text.splitlines()
+    rows = _without_comments(text).splitlines()
     dated = sorted(((rows[at], at) for at in _note_rows(rows)), key=lambda each: (each[0][2:12], each[1]), reverse=True)
-    kept: list[str] = []
-    for row, _ in dated:
-        shown = _shown(row)
-        if len(shown) + 1 > chars_max:
-            break
-        kept.append(shown)
-        chars_max -= len(shown) + 1
+    kept = _fitting((row for row, _ in dated), chars_max)
     left = len(dated) - len(kept)
     more = [f"({left} older notes are in memory.md)"] if left and kept else []
     return "\n".join([*kept, *more])
-
-
-def _shown(row: str) -> str:
-    """Return a row as an agent reads it."""
-    return screening.for_terminal(screening.inert(screening.redact(screening.screen(row).text)))
 
 
 def _note(said: str) -> str:
@@ -418,58 +408,77 @@ def _inserted(rows: list[str], fresh: list[str], eol: str) -> list[str]:
     return [*rows[:at], *fresh, *rows[at:]]
 
 
-# --- the user model ---------------------------------------------------------------------------------------------------
+# --- the user model, and the next checks ------------------------------------------------------------------------------
 
 
-def observed(page: bytes, updates: dict[str, tuple[str, ...]], day: str) -> tuple[bytes, list[str]]:
-    """Return a user model with more observations, each once, and the rows that were added."""
-    rows = page.decode("utf-8", "surrogateescape").splitlines()
-    added: list[str] = []
-    for peer, said in updates.items():
-        name = screening.one_line(screening.readable(peer))[:_PEER_CHARS_MAX] or "unknown"
-        head = f"## {name}"
-        if head not in rows:
-            rows += [*([""] if rows else ["# User model", ""]), head]
-        at = rows.index(head) + 1
-        end = next((n for n in range(at, len(rows)) if rows[n].startswith("## ")), len(rows))
-        known = rows[at:end]
-        while end > at and not rows[end - 1].strip():
-            end -= 1
-        fresh = [f"- {day}: {note}" for each in said if (note := _note(each)) and not _same(note, known)]
-        rows[end:end] = fresh
-        added += [f"{name}: {row}" for row in fresh]
-    return ("\n".join(rows) + "\n").encode("utf-8", "surrogateescape") if added else page, added
+class UserModel:
+    """The text of a user model: observations of people, dated lines under the name of each."""
+
+    def __init__(self, page: bytes) -> None:
+        self._text = page.decode("utf-8", "surrogateescape")
+
+    def with_observed(self, updates: dict[str, tuple[str, ...]], day: str) -> tuple[bytes, list[str]]:
+        """Return the page with more observations, each once, and the rows that were added."""
+        rows = self._text.splitlines()
+        added: list[str] = []
+        for peer, said in updates.items():
+            name = screening.one_line(screening.readable(peer))[:_PEER_CHARS_MAX] or "unknown"
+            head = f"## {name}"
+            if head not in rows:
+                rows += [*([""] if rows else ["# User model", ""]), head]
+            at = rows.index(head) + 1
+            end = next((n for n in range(at, len(rows)) if rows[n].startswith("## ")), len(rows))
+            while end > at and not rows[end - 1].strip():
+                end -= 1
+            fresh = [f"- {day}: {note}" for each in said if (note := _note(each)) and not _same(note, rows[at:end])]
+            rows[end:end] = fresh
+            added += [f"{name}: {row}" for row in fresh]
+        page = "\n".join(rows) + "\n" if added else self._text
+        return page.encode("utf-8", "surrogateescape"), added
+
+    def shown(self, chars_max: int) -> str:
+        """Return the newest observations of each person for a session's start, screened."""
+        found: list[str] = []
+        for part in re.split(r"(?m)^## ", self._text)[1:]:
+            name, *rows = part.splitlines()
+            said = [row for row in rows if _NOTE.fullmatch(row)][-_OBSERVATIONS_MAX:]
+            found += [f"- {name}: {row[2:]}" for row in reversed(said)]
+        return "\n".join(_fitting(found, chars_max))
 
 
-def known_of_people(text: str, chars_max: int) -> str:
-    """Return the user model for a session's start: the newest observations of each person, screened."""
+class Checks:
+    """The text of what is to be looked at again, a line each with its moment."""
+
+    def __init__(self, page: bytes) -> None:
+        self._page = page
+
+    def with_check(self, at: str, what: str) -> bytes:
+        """Return the page with one more."""
+        row = f"- {at}: {_note(what) or 'look again'}\n".encode()
+        head = self._page or b"# Next checks\n\n"
+        return head if row.strip() in self._page.splitlines() else _ended(head) + row
+
+    def due(self, now: str, since: str) -> list[str]:
+        """Return those that are due.
+
+        ``since``: what was due before it is told no more.
+        """
+        rows = (_CHECK.fullmatch(each.strip()) for each in self._page.decode("utf-8", "replace").splitlines())
+        found = [(row[1], row[2]) for row in rows if row]
+        return [f"due since {at[:10]}: {screening.readable(what)}" for at, what in found if since <= at <= now]
+
+
+def _ended(page: bytes) -> bytes:
+    return page + (b"" if page.endswith(b"\n") else b"\n")
+
+
+def _fitting(rows: Iterable[str], chars_max: int) -> list[str]:
+    """Return the first rows that there is room for, as an agent reads them."""
     kept: list[str] = []
-    for part in re.split(r"(?m)^## ", text)[1:]:
-        name, *rows = part.splitlines()
-        said = [row for row in rows if _NOTE.fullmatch(row)][-_OBSERVATIONS_MAX:]
-        for row in reversed(said):
-            line = _shown(f"- {name}: {row[2:]}")
-            if len(line) + 1 > chars_max:
-                return "\n".join(kept)
-            kept.append(line)
-            chars_max -= len(line) + 1
-    return "\n".join(kept)
-
-
-# --- the next check ---------------------------------------------------------------------------------------------------
-
-
-def with_check(page: bytes, at: str, what: str) -> bytes:
-    """Return the checks with one more."""
-    head = page or b"# Next checks\n\n"
-    row = f"- {at}: {_note(what) or 'look again'}\n".encode()
-    return head if row.strip() in page.splitlines() else head + (b"" if head.endswith(b"\n") else b"\n") + row
-
-
-def due(text: str, now: str, since: str) -> list[str]:
-    """Return the checks that are due.
-
-    ``since``: what was due before it is told no more.
-    """
-    found = [(row[1], row[2]) for each in text.splitlines() if (row := _CHECK.fullmatch(each.strip()))]
-    return [f"due since {at[:10]}: {screening.readable(what)}" for at, what in found if since <= at <= now]
+    for row in rows:
+        shown = screening.for_terminal(screening.inert(screening.redact(screening.screen(row).text)))
+        chars_max -= len(shown) + 1
+        if chars_max < 0:
+            break
+        kept.append(shown)
+    return kept

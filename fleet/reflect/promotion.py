@@ -108,7 +108,7 @@ class AgentMemory:
 
     def standing(self) -> Standing:
         """Return how an agent's memory stands."""
-        memory = memory_md.parse(self._files.read(self._path))
+        memory = Memory.parse(self._files.read(self._path))
         return Standing(memory.size(), self._chars_max, tuple(memory.lessons()), self.waiting(), memory.trouble)
 
     def waiting(self) -> tuple[Waiting, ...]:
@@ -183,7 +183,7 @@ class AgentMemory:
             why = f"{self._path} is a symbolic link; fleet writes to plain files only"
             return b"", Memory("", "", (), "", "", trouble=why)
         data = self._files.read(self._path)
-        return data, memory_md.parse(data)
+        return data, Memory.parse(data)
 
     def _swap(self, before: bytes, after: Memory) -> bool:
         """Replace the file if it is as it was read; tell whether it was."""

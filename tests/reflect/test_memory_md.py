@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.reflect.memory_md import CLOSING, OPENING, hot, lesson_row, parse
+from fleet.reflect.memory_md import CLOSING, OPENING, Memory, hot, lesson_row
 
 IDS = [f"p-{n:016x}" for n in range(1, 7)]
 
@@ -26,7 +26,7 @@ def outside(data: bytes) -> tuple[bytes, bytes]:
 
 
 def test_a_new_memory_is_golden():
-    made = parse(b"").with_lesson(row(0), "velma")
+    made = Memory.parse(b"").with_lesson(row(0), "velma")
     assert made.render().decode() == (
         f"# Memory — velma\n\n{OPENING}\n"
         "- Check the version first — right: run it with --version (seen 3 by velma; p-0000000000000001)\n"
@@ -41,7 +41,7 @@ def test_a_new_memory_is_golden():
 
 def test_a_block_goes_before_the_notes_of_a_memory_that_has_none():
     mine = b"# Memory\n\n## Notes\n\n- mine\n"
-    made = parse(mine).with_lesson(row(0), "velma").render()
+    made = Memory.parse(mine).with_lesson(row(0), "velma").render()
     assert outside(made) == (b"# Memory\n\n", b"\n## Notes\n\n- mine\n")
 
 
@@ -68,7 +68,7 @@ def test_a_block_goes_before_the_notes_of_a_memory_that_has_none():
     ],
 )
 def test_a_persons_bytes_stay_whatever_they_are(mine):
-    memory = parse(mine)
+    memory = Memory.parse(mine)
     assert memory.trouble == ""
     assert memory.render() == mine
     assert memory.head + memory.tail == mine.decode("utf-8", "surrogateescape")
@@ -88,7 +88,7 @@ def test_a_persons_bytes_stay_whatever_they_are(mine):
         lambda m: m.with_lesson(row(0), "velma"),
         lambda m: m.without(IDS, "velma"),
     ):
-        memory = parse(data)
+        memory = Memory.parse(data)
         assert memory.trouble == ""
         data = change(memory).render()
         assert outside(data) == kept
@@ -125,7 +125,7 @@ _STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=6)
 @given(st.one_of(st.binary(max_size=200), st.lists(st.one_of(_PIECES, st.text(max_size=9)), max_size=14)), _STEPS)
 def test_no_promotion_or_demotion_touches_what_stands_outside_the_block(mine, steps):
     data = mine if isinstance(mine, bytes) else "".join(mine).encode("utf-8", "surrogatepass")
-    first = parse(data)
+    first = Memory.parse(data)
     assert first.render() == data
     if first.trouble:
         return  # nothing is written then: the shell checks that
@@ -133,7 +133,7 @@ def test_no_promotion_or_demotion_touches_what_stands_outside_the_block(mine, st
     by_hand = [each for each in first.rows if "fleet:promoted" not in each and not re.search(r"; p-", each)]
     kept = None
     for is_promotion, number in steps:
-        memory = parse(data)
+        memory = Memory.parse(data)
         assert memory.trouble == ""
         known = [*memory.lessons()]
         if is_promotion and IDS[number] not in known:
@@ -174,23 +174,23 @@ def test_no_promotion_or_demotion_touches_what_stands_outside_the_block(mine, st
     ],
 )
 def test_a_block_that_cannot_be_told_is_left_alone_and_said(mine, told):
-    memory = parse(mine.encode())
+    memory = Memory.parse(mine.encode())
     assert told in memory.trouble
     assert "nothing is written" in memory.trouble
     assert memory.render() == mine.encode()
 
 
 def test_crlf_stays_crlf():
-    made = parse(b"# Memory\r\n\r\n## Notes\r\n").with_lesson(row(0), "velma").render()
+    made = Memory.parse(b"# Memory\r\n\r\n## Notes\r\n").with_lesson(row(0), "velma").render()
     assert made.count(b"\n") == made.count(b"\r\n")
-    assert [*parse(made).lessons()] == [IDS[0]]
+    assert [*Memory.parse(made).lessons()] == [IDS[0]]
 
 
 def test_what_was_taken_out_by_hand_is_remembered():
-    made = parse(b"").with_lesson(row(0), "velma").with_lesson(row(1), "velma").render()
+    made = Memory.parse(b"").with_lesson(row(0), "velma").with_lesson(row(1), "velma").render()
     cut = b"".join(line for line in made.splitlines(keepends=True) if not line.startswith(b"- ") or b"0002)" in line)
-    assert [*parse(cut).lessons()] == [IDS[1]]
-    assert parse(cut).known() == {IDS[0], IDS[1]}
+    assert [*Memory.parse(cut).lessons()] == [IDS[1]]
+    assert Memory.parse(cut).known() == {IDS[0], IDS[1]}
 
 
 # --- attacks 1, 14 and 15: words stay words ---------------------------------------------------------------------------
@@ -229,8 +229,8 @@ def assert_harmless(said: str, right: str = "") -> None:
     assert "-->" not in made
     assert not re.search(r"<[A-Za-z/!?]", made)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]", made)
-    data = parse(b"# Memory\n\n## Notes\n\n- mine\n").with_lesson(made, "velma").render()
-    memory = parse(data)
+    data = Memory.parse(b"# Memory\n\n## Notes\n\n- mine\n").with_lesson(made, "velma").render()
+    memory = Memory.parse(data)
     assert memory.trouble == ""
     assert [*memory.lessons()] == [IDS[0]]
     assert outside(data) == (b"# Memory\n\n", b"\n## Notes\n\n- mine\n")
