@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crdt import clock
-from fleet.learn import private
 from fleet.learn.counting import reconcile_all
 from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.pattern import Pattern, Policy, fold, groups, united
+from fleet.model.pattern import PRIVATE, Pattern, Policy, fold, groups, united
 from fleet.recall.session_context import ROW_CHARS_MAX, lesson_row
 from fleet.recall.wording import not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings, grouped
@@ -199,7 +198,7 @@ def _private(workspace: Workspace) -> dict[str, Pattern]:
     for agent in agents:
         if workspace.notes_file(agent).is_file():
             for each in workspace.notes(agent).records():
-                if each.scope == private.PRIVATE and (whole := private.whole(workspace, agent, each.id)) is not None:
+                if each.scope == PRIVATE and (whole := workspace.whole(agent, each.id)) is not None:
                     found[each.id] = fold(whole, workspace.policy())
     return found
 

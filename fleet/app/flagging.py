@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.hosts import local
-from fleet.hosts.calls import CONFIG, Alarm, Call, TimeUpError
+from fleet.hosts.calls import Alarm, Call, TimeUpError
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import Payload, Reply
 from fleet.hosts.transcripts import Transcript
@@ -22,6 +22,7 @@ from fleet.learn import attempts, signals
 from fleet.learn.attempts import AttemptLog
 from fleet.store import homes
 from fleet.store.files import Files
+from fleet.store.homes import CONFIG
 from fleet.text import prompts, screening, shell
 from fleet.text.signals import objections
 
@@ -102,7 +103,7 @@ def objected(call: Call, payload: Payload) -> str:
 def _own_part(said: str) -> str:
     """Return what was said without what fleet itself had put into it."""
     if any(mark in said.lower() for mark in _INJECTED):
-        from fleet.learn.signals import strip_injected
+        from fleet.text.screening import strip_injected
 
         return strip_injected(said)
     return said

@@ -15,13 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from fleet.hosts import local
-from fleet.hosts.calls import AT_THE_END, AT_THE_START, CONFIG, GUEST, Alarm, Call, TimeUpError, explained, is_own
+from fleet.hosts.calls import AT_THE_END, AT_THE_START, GUEST, Alarm, Call, TimeUpError, explained, is_own
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn.attempts import AttemptLog
 from fleet.recall import ready, triggers
 from fleet.store import homes
+from fleet.store.homes import CONFIG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds

@@ -17,7 +17,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import MERGED_INTO, Pattern, merging, united, unmerging
+from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Pattern, merging, united, unmerging
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.memory_md import FILE_NAME as MEMORY
@@ -270,12 +270,8 @@ def _turned(
         if whole.is_present is not is_in:
             raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         changing = [each.id for each in members if each.is_present is is_in]
-        private.append(writer, [change(_line(writer, each), writer) for each in changing])
+        writer.say([change(writer.line(each), writer) for each in changing])
     return Changed(whole, [each for each in changing if each != whole.id], whole.id)
-
-
-def _line(writer: Writer, pattern: str) -> Line:
-    return private.whole(writer.workspace, writer.agent, pattern) or Line(pattern)
 
 
 def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> Edited:
@@ -307,22 +303,22 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
         sorted({each.field for each in wanted}),
         tuple(sorted({kind for each in changes for kind in each.secrets})),
         _twins(workspace, after.id, changes),
-        any((each.field, each.value) == (private.SCOPE, private.PRIVATE) for each in changes),
+        any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes),
     )
 
 
 def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
     """Write the changes, and move the lesson where its scope says that it belongs."""
     workspace, cut = writer.workspace, writer.workspace.policy().cut
-    scope = next((each.value for each in wanted if each.field == private.SCOPE), None)
-    was_private = private.record(workspace, writer.agent, known.id) is not None
-    if scope == private.PRIVATE:
+    scope = next((each.value for each in wanted if each.field == SCOPE), None)
+    was_private = workspace.private(writer.agent, known.id) is not None
+    if scope == PRIVATE:
         private.hide(writer, known)
     elif scope is not None and was_private:
         private.publish(writer, known.id, str(scope))
-    rest = [each for each in wanted if each.field != private.SCOPE or scope != private.PRIVATE]
-    line, stamp = _line(writer, known.id), writer.tick()
-    private.append(writer, [edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
+    rest = [each for each in wanted if each.field != SCOPE or scope != PRIVATE]
+    line, stamp = writer.line(known.id), writer.tick()
+    writer.say([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
     if scope is not None:
         counting.recount(writer)
 
@@ -365,7 +361,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
             _refuse_difference(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
         with Runs(workspace).noting(agent, "merge") as noted:
-            private.append(writer, [edits.merge_into(_line(writer, source), into, writer.name, stamp, cut)])
+            writer.say([edits.merge_into(writer.line(source), into, writer.name, stamp, cut)])
             noted.told = f"merged {source} into {into}"
             noted.fields = [Field(source, MERGED_INTO, "", into)]
             noted.fields += _keep_words(writer, united(before), first.id)
@@ -380,12 +376,10 @@ _WORDS = ("text", "correct")
 def _keep_words(writer: Writer, said: Pattern, id_: str) -> list[Field]:
     """Have a merged lesson read as the one that was named first did; return what changed in the record that speaks."""
     known = united(_members(writer.workspace, find(writer.workspace, id_)))
-    cut, line = writer.workspace.policy().cut, _line(writer, known.id)
+    cut, line = writer.workspace.policy().cut, writer.line(known.id)
     wanted = {each: said.fields[each] for each in _WORDS if said.fields.get(each)}
     other = {each: value for each, value in wanted.items() if known.fields.get(each) != value}
-    private.append(
-        writer, [edits.set_field(line, each, other[each], writer.name, writer.tick(), cut) for each in other]
-    )
+    writer.say([edits.set_field(line, each, other[each], writer.name, writer.tick(), cut) for each in other])
     return [Field(known.id, each, known.fields.get(each), value) for each, value in other.items()]
 
 
@@ -394,14 +388,14 @@ def _own_words_back(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
     back: list[Field] = []
     for each in parted:
         twin = any(other.id != each.id and other.text == each.text for other in parted)
-        line = _line(writer, each.id)
+        line = writer.line(each.id)
         first = next((told for told in line.wordings() if pattern_id(str(told.get("text", ""))) == each.id), None)
         if not twin or first is None or first["text"] == each.text:
             continue
         for field in _WORDS:
             if (value := first.get(field, "")) != each.fields.get(field, ""):
                 cut = writer.workspace.policy().cut
-                private.append(writer, [edits.set_field(line, field, value, writer.name, writer.tick(), cut)])
+                writer.say([edits.set_field(line, field, value, writer.name, writer.tick(), cut)])
                 back.append(Field(each.id, field, each.fields.get(field), value))
     return back
 
@@ -432,7 +426,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
         pointing = workspace.patterns.pointing()
         cleared = unmerging(pointing, known.id)
         with Runs(workspace).noting(agent, "unmerge") as noted:
-            private.append(writer, [edits.unmerge(_line(writer, each), writer.name, stamp, cut) for each in cleared])
+            writer.say([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
             changed = _own_words_back(writer, [each for id_ in before if (each := workspace.patterns.get(id_))])
             members = _members(workspace, find(workspace, known.id))
             mine = [each.id for each in members]
@@ -449,8 +443,8 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, 
     """Note that a lesson helped whoever used it, or hurt; return it as it is known then."""
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
-        line = _line(writer, find(workspace, prefix).id)
-        private.append(writer, [edits.count(line, "helped" if is_helped else "hurt", writer.name)])
+        line = writer.line(find(workspace, prefix).id)
+        writer.say([edits.count(line, "helped" if is_helped else "hurt", writer.name)])
     known = united(_members(workspace, find(workspace, line.id)))
     if is_helped:
         observing.noted(workspace, agent, session, "reuse", f"Reused: {known.text}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet.hosts import local
-from fleet.hosts.calls import CONFIG, Call
+from fleet.hosts.calls import Call
 from fleet.hosts.local import LocalFolder
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import daily_log, observations, scratchpad
@@ -19,6 +19,7 @@ from fleet.reflect.observations import Whose
 from fleet.reflect.scratchpad import Scratchpad
 from fleet.store import config
 from fleet.store.files import Files
+from fleet.store.homes import CONFIG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a hook that notes a commit needs no workspace

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from crdt import clock
 from fleet.app import learning, pages, reflecting, starting
 from fleet.app.finding import find
-from fleet.learn import private
 from fleet.learn.counting import reconcile_all
 from fleet.model import edits, limits, names
 from fleet.model import line as codec
@@ -213,7 +212,7 @@ def _take_out(workspace: Workspace, leaving: Sequence[tuple[str, str, str]]) -> 
 def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, ...]:
     with workspace.writing(agent) as writer:
         lines = [line for each in ids if (line := workspace.patterns.line(each)) is not None]
-        private.append(writer, [edits.retire(line, writer.name) for line in lines])
+        writer.say([edits.retire(line, writer.name) for line in lines])
     return tuple(line.id for line in lines)
 
 
@@ -259,7 +258,7 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
             said.append(edits.restore(line, writer.name, writer.tick()))
             if known.state == RETIRED:
                 said.append(edits.set_field(line, "state", edits.CANDIDATE, writer.name, writer.tick(), cut))
-        private.append(writer, said)
+        writer.say(said)
     return [(line.id, readable(known.text)) for line, known in back]
 
 

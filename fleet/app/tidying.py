@@ -23,7 +23,7 @@ from fleet.learn import private
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, UsageError
-from fleet.model.pattern import Pattern
+from fleet.model.pattern import PRIVATE, Pattern
 from fleet.reflect import housekeeping, inbox, memory_md, rules
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
@@ -225,7 +225,7 @@ class _Notebook:
         workspace, agent = self._workspace, self._agent
         if workspace.notes_file(agent).is_file():
             self.own = {each.id: each for each in workspace.notes(agent).records()}
-        hidden = {each: known for each, known in self.own.items() if known.scope == private.PRIVATE}
+        hidden = {each: known for each, known in self.own.items() if known.scope == PRIVATE}
         self.private = set(hidden)
         auto = CountedLog(workspace, agent).auto_detected()
         logged = dict.fromkeys(each.pattern for each in CountedLog(workspace, agent).occurrences())
@@ -400,10 +400,10 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
         private.set_own(writer, own)
         cut, lines = workspace.policy().cut, []
         for each in run.fields:
-            line = private.whole(workspace, agent, each.id) if each.name not in (STAGE, MERGED_FROM) else None
+            line = workspace.whole(agent, each.id) if each.name not in (STAGE, MERGED_FROM) else None
             if line is not None:
                 lines.append(edits.set_field(line, each.name, each.after, writer.name, writer.tick(), cut))
-        hidden = [each for each in lines if private.record(workspace, agent, each.id) is not None]
+        hidden = [each for each in lines if workspace.private(agent, each.id) is not None]
         writer.append_private(hidden)
         writer.append(PATTERNS, [each for each in lines if each not in hidden])
 

@@ -18,7 +18,7 @@ from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
-from fleet.model.pattern import Pattern, fold
+from fleet.model.pattern import PRIVATE, SCOPE, Pattern, fold
 from fleet.reflect import housekeeping, inbox, records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import Inbox
@@ -192,7 +192,7 @@ class _Undoing:
         ours = [each for each in line.by_writer() if each in mine and names.agent_of(each) == self._agent]
         with self._workspace.writing(self._agent) as writer:
             told_back = [edits.undo_part(line, each, part, is_undone=not field.after) for each in ours]
-            private.append(writer, [each for each in told_back if not each.is_empty()])
+            writer.say([each for each in told_back if not each.is_empty()])
 
     # --- lessons
 
@@ -224,7 +224,7 @@ class _Undoing:
                     name = writer.name
                     lines.append(edits.restore(line, name, writer.tick()) if is_wanted else edits.retire(line, name))
                     self._did.append(f"{each} is {'back' if is_wanted else 'retired'}: {known.text}")
-            private.append(writer, lines)
+            writer.say(lines)
         for agent in self._workspace.agents_here():
             reflecting.take_out_retired(self._workspace, agent)
 
@@ -256,7 +256,7 @@ class _Undoing:
         return f"{', '.join(others)} confirmed it since" if others else ""
 
     def _whole(self, id_: str) -> Line | None:
-        return private.whole(self._workspace, self._agent, id_)
+        return self._workspace.whole(self._agent, id_)
 
     # --- what was set
 
@@ -284,12 +284,12 @@ class _Undoing:
         if not self._is_due(field, now):
             return
         with self._workspace.writing(self._agent) as writer:
-            if field.name != private.SCOPE:
+            if field.name != SCOPE:
                 line, cut = self._whole(field.id) or Line(field.id), self._workspace.policy().cut
                 edit = edits.set_field(line, field.name, _value(field, now), writer.name, writer.tick(), cut)
-                private.append(writer, [edit])
+                writer.say([edit])
                 return
-            if field.after == private.PRIVATE:
+            if field.after == PRIVATE:
                 private.hide(writer, known)
             else:
                 private.publish(writer, known.id, str(field.after or ""))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.learn import corrections, corrections_md, counting, private
+from fleet.learn import corrections, corrections_md, counting
 from fleet.learn.corrections import Correction, Logged
 from fleet.model import edits as lesson_edits
 from fleet.model.errors import DiskError, FleetError, NoError
@@ -320,7 +320,7 @@ def _flagged(lesson: Lesson, entries: "Sequence[corrections_md.Bound]") -> tuple
 
 def _known(workspace: Workspace, agent: str, text: str) -> str:
     """Return the id of the lesson that says the same; "" for none."""
-    exact = private.same_text(workspace, agent, text)
+    exact = workspace.same_text(agent, text)
     if any(each.is_present for each in workspace.patterns.some([exact])):
         return exact
     known = [each for each in workspace.patterns.candidates(text) if each.is_present]
@@ -374,7 +374,7 @@ def _log(about: _About, planned: Sequence[Planned]) -> tuple[Written, list[Field
 def _logged_before(workspace: Workspace, agent: str, planned: Planned) -> Logged:
     """Return what became of a lesson that a pass logged before it crashed: counted by now, and first stated by it."""
     counting.reconcile_all(workspace)
-    line = private.whole(workspace, agent, planned.same)
+    line = workspace.whole(agent, planned.same)
     text, seen = (folded.text, folded.count("seen")) if line and (folded := fold(line)) else (planned.lesson.text, 1)
     logged = Logged(planned.same, text, seen, ())
     logged.entry, logged.is_first = planned.entry, seen == 1
@@ -387,9 +387,8 @@ def _note_origin(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
         return
     with workspace.writing(agent) as writer:
         cut = workspace.policy().cut
-        lines = [private.whole(workspace, agent, each) or Line(each) for each in ids]
-        private.append(
-            writer,
+        lines = [workspace.whole(agent, each) or Line(each) for each in ids]
+        writer.say(
             [lesson_edits.set_field(line, ORIGIN, REFLECTION, writer.name, writer.tick(), cut) for line in lines],
         )
 

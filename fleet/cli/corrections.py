@@ -10,11 +10,11 @@ from fleet.cli import output
 from fleet.learn import signals
 from fleet.learn.corrections import Correction, Logged
 from fleet.learn.discoveries import Finding
+from fleet.learn.inputs import ASK_FOR_MORE, is_routine
 from fleet.model import names
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.store.workspace import Workspace
-from fleet.text.advice import ASK_FOR_MORE, is_routine
 
 app = output.commands()
 

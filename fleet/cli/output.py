@@ -17,9 +17,9 @@ import msgspec
 import typer
 
 from crdt import clock
-from fleet.hosts.calls import CONFIG, is_root, root_around
 from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.store.homes import CONFIG, is_root, root_around
 from fleet.store.workspace import Workspace, check_version
 from fleet.text import screening
 

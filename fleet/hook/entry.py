@@ -19,12 +19,11 @@ from fleet.hosts.calls import (
     TimeUpError,
     explained,
     is_own,
-    is_root,
-    root_around,
 )
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload, parse
 from fleet.recall.ready import Ready
+from fleet.store.homes import is_root, root_around
 
 WORK_S = 8.0
 """How long a call may take: hosts wait for their hooks, and so does whoever typed."""

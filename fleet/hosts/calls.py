@@ -17,77 +17,14 @@ AT_THE_END = "session-end-work"
 AT_THE_START = "session-start-work"
 """The internal event under which the next session's start is made ready, where that takes too long to wait for."""
 
-CONFIG = "fleet.toml"
+_CONFIG = "fleet.toml"
 GUEST = "guest"
 """Works where nobody is named, as ``fleet.model.names`` has it."""
 
 _CONFIG_BYTES_MAX = 1024 * 1024
-_PATH_BYTES_MAX = 16 * 1024
 _LOG = "log"
 _WORD_CHARS_MAX = 80
 _WHAT_CHARS_MAX = 600
-
-
-def root_around(start: str) -> str:
-    """Return the workspace's root that a folder is in, the nearest ``fleet.toml`` upward; "" where there is none.
-
-    A worktree of git has its main checkout's workspace, unless somebody writes in one of its own.
-    """
-    around = _upward(start)
-    if around and os.path.exists(os.path.join(around, local.FOLDER, "replica.toml")):
-        return around
-    checkout = _in_main_checkout(start)
-    return (_upward(checkout) if checkout else "") or around
-
-
-def is_root(folder: str) -> bool:
-    """Tell whether a folder is a workspace's root: it has the file, or something damaged in its place."""
-    path = os.path.join(folder, CONFIG)
-    if os.path.isfile(path):
-        return True
-    is_damaged = os.path.isdir(path) or (os.path.islink(path) and not os.path.exists(path))
-    return is_damaged and os.path.exists(os.path.join(folder, local.FOLDER, "replica.toml"))
-
-
-def _upward(folder: str) -> str:
-    while folder:
-        if is_root(folder):
-            return folder
-        above = os.path.dirname(folder)
-        folder = above if above != folder else ""
-    return ""
-
-
-def _in_main_checkout(start: str) -> str:
-    """Return what a folder of a worktree is in the main checkout; "" for a folder of none.
-
-    Read as git writes it, without git: the worktree's ``.git`` names its folder in the repository, which names both the
-    repository and that ``.git`` again. Else a folder from elsewhere could name any workspace on this machine.
-    """
-    top = start
-    while not os.path.lexists(mark := os.path.join(top, ".git")):
-        top, below = os.path.dirname(top), top
-        if top == below:
-            return ""
-    if not (told := _told(mark)).startswith("gitdir: "):
-        return ""
-    own = os.path.join(top, told.removeprefix("gitdir: "))
-    common, back = _told(os.path.join(own, "commondir")), _told(os.path.join(own, "gitdir"))
-    repository = os.path.realpath(os.path.join(own, common))
-    if not common or not back or os.path.basename(repository) != ".git":
-        return ""
-    if os.path.realpath(os.path.join(own, back)) != os.path.realpath(mark):
-        return ""
-    return os.path.normpath(os.path.join(os.path.dirname(repository), os.path.relpath(start, top)))
-
-
-def _told(path: str) -> str:
-    """Return what stands in one of git's small files, "" for a folder or what cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return os.fsdecode(file.read(_PATH_BYTES_MAX).rstrip(b"\r\n")).replace("\0", "")
-    except OSError:
-        return ""
 
 
 def is_own(command: str) -> bool:
@@ -146,7 +83,7 @@ class Call:
         say yes too often.
         """
         try:
-            with open(os.path.join(self.root, CONFIG), "rb") as file:
+            with open(os.path.join(self.root, _CONFIG), "rb") as file:
                 lines = file.read(_CONFIG_BYTES_MAX).splitlines()
         except OSError:
             return False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import NamedTuple
 
-from fleet.learn import corrections_md, inputs, private, signals
+from fleet.learn import corrections_md, inputs, signals
 from fleet.learn.corrections_md import RELAPSED, Bound, Record, Statement
 from fleet.learn.counting import (
     WAIT_S,
@@ -24,7 +24,7 @@ from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, fold, united
 from fleet.store import semantic
 from fleet.store.workspace import Workspace, Writer
-from fleet.text.advice import ASK_FOR_THE_RULE, tells_what_happened
+from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
 
 WasShown = Callable[[Collection[str], int], bool]
@@ -77,7 +77,7 @@ class Logged:
         self.entry = ""
         self.is_first = False
         self.promoted = ""
-        self.advice = "" if is_echo or seen > 1 or not tells_what_happened(text) else ASK_FOR_THE_RULE.format(id=lesson)
+        self.advice = "" if is_echo or seen > 1 else inputs.advice(lesson, text)
         self._look = look
 
     @cached_property
@@ -230,9 +230,9 @@ def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target
     found, members = same or pattern_id(lesson), []
     try:
         with workspace.snapshot(WAIT_S):
-            found = same or private.same_text(workspace, agent, lesson)
+            found = same or workspace.same_text(agent, lesson)
             group = patterns.groups().get(found, [found])
-            members = [line for each in group if (line := private.whole(workspace, agent, each)) is not None]
+            members = [line for each in group if (line := workspace.whole(agent, each)) is not None]
     except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever the database says
         workspace.warn(f"what is known already could not be read: {why}")
     else:
@@ -334,7 +334,7 @@ def _written(entry: Correction, now: str) -> tuple[str, str]:
 
 def _echoed(entry: Correction, target: _Target, was_shown: WasShown, now_ms: int) -> str:
     """Return the id of the lesson that was shown, and that this correction only repeats; "" for a correction."""
-    if copied := signals.injected_id(entry.pattern):
+    if copied := injected_id(entry.pattern):
         return copied
     lesson = target.lesson
     if lesson is None or not signals.is_echo(entry.wrong, entry.right, entry.pattern, [(lesson.text, lesson.correct)]):
@@ -389,7 +389,7 @@ def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:
     patterns = workspace.patterns
     with workspace.snapshot(WAIT_S):
         stands_for = {member: group[0] for member, group in patterns.groups().items()}
-        meaning = dict(semantic.nearest(workspace, text, CANDIDATES_MAX))
+        meaning = dict(semantic.nearest(workspace, text, CANDIDATES_MAX)) if patterns.has_meanings() else {}
         known = {each.id: each.text for each in (*patterns.candidates(text), *patterns.some(list(meaning)))}
     found = [(each, said) for each, said in known.items() if each not in ids]
     closest: dict[str, Near] = {}

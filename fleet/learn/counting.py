@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
-from fleet.learn import corrections_md, private, signals
+from fleet.learn import corrections_md, signals
 from fleet.learn.corrections_md import MOVED, PART, RELAPSED, Bound, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
@@ -82,7 +82,7 @@ class CountedLog:
         record = next((each for each in corrections_md.latest(log.records) if each.id == entry), None)
         if record is None:
             return None
-        line = private.whole(self._workspace, self._agent, record.pattern) or Line(record.pattern)
+        line = self._workspace.whole(self._agent, record.pattern) or Line(record.pattern)
         told = line.undone(record.replica, "seen", _part_keys(self._agent, log.records)[entry])
         path = self.log_file()
         with self._workspace.log_lock(self._agent):
@@ -148,7 +148,7 @@ def reconcile(writer: Writer) -> int:
             pass
         owed = owes.lines()
         # The log has all of it, on the disk: what a power failure takes from the shard is written anew from there.
-        private.append(writer, owed, is_durable=False)
+        writer.say(owed, is_durable=False)
     owes.note()
     return len(owed)
 
@@ -293,7 +293,7 @@ class _Owing:
         They go to the end of the file: a person's lines stay as they are.
         """
         fresh = [
-            (bound, private.same_text(self._workspace, self._writer.agent, lesson))
+            (bound, self._workspace.same_text(self._writer.agent, lesson))
             for bound in self._read.bound
             if bound.record is None and (lesson := _lesson_text(bound.entry))
         ]
@@ -316,7 +316,7 @@ class _Owing:
     def lines(self) -> list[Line]:
         """Return one line for each pattern and replica that has newer records, and for what no column words.
 
-        Lines of private lessons are among them: ``private.append`` tells them apart.
+        Lines of private lessons are among them: ``Writer.say`` tells them apart.
         """
         self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
         slots: dict[tuple[str, str], list[Record]] = defaultdict(list)
@@ -326,7 +326,7 @@ class _Owing:
         earlier = self._sessions_before({pattern for pattern, _ in slots})
         found = []
         for (pattern, replica), records in slots.items():
-            mine = private.record(self._workspace, self._writer.agent, pattern)
+            mine = self._workspace.private(self._writer.agent, pattern)
             shared = self._workspace.patterns.line(pattern) or Line(pattern)
             newest = shared.counted_up_to(replica)
             fresh = [each for each in records if each.at > newest and not (mine and self._is_part(mine, each))]
@@ -361,7 +361,7 @@ class _Owing:
         """Yield that what was undone, and counts under another name by now, is not undone under the old one as well."""
         log, now = self._read.log, set(corrections_md.latest(self._read.log.records))
         for each in (record for record in log.records if record.id in log.marks and record not in now):
-            known = private.whole(self._workspace, self._writer.agent, each.pattern) or Line(each.pattern)
+            known = self._workspace.whole(self._writer.agent, each.pattern) or Line(each.pattern)
             told = {name: known.undone(each.replica, name, self._keys[each.id]) for name in ("relapsed", "seen")}
             if odd := {name: {self._keys[each.id]: number + 1} for name, number in told.items() if number % 2}:
                 yield edits.undo(known, each.replica, odd)
@@ -496,7 +496,7 @@ def _lesson_text(entry: Entry) -> str:
 
     Nor is one that was copied from what fleet shows: an echo is no new observation.
     """
-    clean = "" if signals.injected_id(entry.pattern) else _clean(entry.pattern)
+    clean = "" if screening.injected_id(entry.pattern) else _clean(entry.pattern)
     return clean if normalise(clean) else ""
 
 

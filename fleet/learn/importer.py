@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from crdt import clock
-from fleet.learn import corrections_md, notes, private, signals
+from fleet.learn import corrections_md, notes
 from fleet.learn.counting import CountedLog
 from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_beside, read_records
 from fleet.model import edits, limits, names
@@ -218,7 +218,7 @@ def left_of(done: Imported) -> list[Piece]:
 
 def _beside(page: bytes) -> Iterator[Lesson | Finding | Bad | Skipped]:
     for item in read_beside(page):
-        if isinstance(item, Lesson) and signals.injected_id(item.text):
+        if isinstance(item, Lesson) and screening.injected_id(item.text):
             yield Skipped(item.line, "fleet showed it, and an echo is no new lesson", item.text)
         else:
             yield item
@@ -273,7 +273,7 @@ class _Import:
 
     def _lesson(self, item: Lesson) -> None:
         fields, had_secret = _fields(item)
-        pattern = private.same_text(self._workspace, self._writer.agent, str(fields["text"]))
+        pattern = self._workspace.same_text(self._writer.agent, str(fields["text"]))
         if self._is_counted(item, pattern):
             said = "already counted by fleet"
             self.done.skipped[said] = self.done.skipped.get(said, 0) + 1
@@ -321,7 +321,7 @@ class _Import:
         lines = self._lines()
         self.done.patterns_new, self.done.discoveries_new = len(lines), len(new)
         self.done.stated += [each.id for each in new]
-        private.append(self._writer, lines)
+        self._writer.say(lines)
         self._writer.append(DISCOVERIES, new)
         self._workspace.quarantine.keep(self.done.refused, self._workspace.wall())
 
@@ -332,7 +332,7 @@ class _Import:
         wholes: dict[str, Line | None] = {}
         for (pattern, hash_), (item, fields) in self._records.items():
             if pattern not in wholes:
-                wholes[pattern] = private.whole(self._workspace, self._writer.agent, pattern)
+                wholes[pattern] = self._workspace.whole(self._writer.agent, pattern)
             whole = wholes[pattern]
             known = whole.part("seen", hash_) if whole is not None else 0
             if known:

@@ -2,7 +2,9 @@
 
 import difflib
 import re
+import tomllib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -206,3 +208,72 @@ def history(known: Pattern) -> dict[str, dict[str, Any]]:
         for field, value in sorted(known.fields.items())
         if value != "" or field in KNOWN  # an unknown field is unset by an empty value
     }
+
+
+# --- what would make it better ---------------------------------------------------------------------------------------
+
+_ASK_FOR_THE_RULE = (
+    "this tells what happened; what holds the next time, elsewhere too? Say that as a rule: fleet edit {id} --set "
+    "text='...'"
+)
+ASK_FOR_MORE = (
+    "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id}` takes "
+    "it back, so that what took long to find out stands out"
+)
+"""Answer to a discovery that is a routine fix."""
+
+_PLAIN_WORD = re.compile(r"[a-z]+(?:['’][a-z]+)?")
+_CODE_SPAN = re.compile(r"`[^`]*`")
+_FIRST_WORDS_MAX = 6
+"""So far into a text is looked for who did what."""
+_ED_CHARS_MIN = 5
+
+
+@cache
+def _telling() -> dict[str, Any]:
+    """Return the content of ``data/telling.toml``, words as sets of them."""
+    with Path(__file__).with_name("data").joinpath("telling.toml").open("rb") as file:
+        raw = tomllib.load(file)
+    return {name: frozenset(said.split()) if isinstance(said, str) else said for name, said in raw.items()}
+
+
+def advice(lesson: str, text: str) -> str:
+    """Return what to say to whoever logged a lesson that only tells what happened; "" for any other."""
+    return _ASK_FOR_THE_RULE.format(id=lesson) if tells_what_happened(text) else ""
+
+
+def tells_what_happened(text: str) -> bool:
+    """Tell whether a lesson says what somebody did, and nothing that holds the next time."""
+    told = _telling()
+    words = [word.replace("’", "'") for word in _PLAIN_WORD.findall(_CODE_SPAN.sub(" x ", text).casefold())]
+    if told["rules"].intersection(words):
+        return False
+    return _did(words) or _did_unspaced(text)
+
+
+def _did(words: list[str]) -> bool:
+    """Tell whether the words begin with what somebody did: "I just used", or "Used the wrong"."""
+    told = _telling()
+    telling = [word for word in words[:_FIRST_WORDS_MAX] if word not in told["between"]]
+    if not telling:
+        return False
+    first, second, *_ = [*telling, ""]
+    if first in told["tellers"]:
+        return second in told["pasts"] or (second.endswith("ed") and len(second) >= _ED_CHARS_MIN)
+    return first in told["bare_pasts"] and second in told["objects"]
+
+
+def _did_unspaced(text: str) -> bool:
+    """Return the same for a language without blanks between words."""
+    told = _telling()
+    said = text.strip()
+    if not said.startswith(tuple(told["tellers_unspaced"])) or any(word in said for word in told["rules_unspaced"]):
+        return False
+    return any(word in said for word in told["over_unspaced"])
+
+
+def is_routine(solution: str) -> bool:
+    """Tell whether the solution of a discovery is one that anybody would have found, and nothing more."""
+    told = _telling()
+    said = " ".join(solution.casefold().split()).rstrip(".!。！")
+    return len(said.split()) <= told["routine_words_max"] and said.startswith(tuple(told["routine"]))

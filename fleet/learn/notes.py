@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from fleet.learn import inputs
 from fleet.text import advice
 from fleet.text.advice import Field
 from fleet.text.dates import WHEN
@@ -657,7 +658,7 @@ def _fault(note: Note) -> str:
         return reason
     if advice.is_done(text):
         return DONE
-    if advice.tells_what_happened(text):
+    if inputs.tells_what_happened(text):
         return STORY
     if text.isascii() and len(text.split()) < _WORDS_MIN:
         return NO_SENTENCE

@@ -10,44 +10,12 @@ from typing import Any
 from fleet.model import edits, names
 from fleet.model import line as lines
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, fold
+from fleet.model.pattern import PRIVATE, SCOPE, Pattern, fold
 from fleet.store.lines import PATTERNS
-from fleet.store.workspace import Workspace, Writer
+from fleet.store.workspace import Writer
 
-SCOPE = "scope"
-PRIVATE = "private"
 _NO_PART = "0" * 16
 _OWN = ("add", "first", "n", "parts", "rem", "set", "over")
-
-
-def record(workspace: Workspace, agent: str, pattern: str) -> Line | None:
-    """Return an agent's private record of a lesson; None for a lesson that is not private."""
-    if not workspace.notes_file(agent).is_file():
-        return None
-    found = workspace.notes(agent).line(pattern)
-    return found if found is not None and fold(found).scope == PRIVATE else None
-
-
-def whole(workspace: Workspace, agent: str, pattern: str) -> Line | None:
-    """Return all that is known of a lesson here: the clan's record and the private one as one."""
-    shared, mine = workspace.patterns.line(pattern), record(workspace, agent, pattern)
-    return lines.join(shared, mine) if shared is not None and mine is not None else mine or shared
-
-
-def same_text(workspace: Workspace, agent: str, text: str) -> str:
-    """Return the id that an agent's lesson is logged under: of one that reads alike now, else the text's hash."""
-    if workspace.notes_file(agent).is_file():
-        found = workspace.notes(agent).same_text(text)
-        if record(workspace, agent, found) is not None:
-            return found
-    return workspace.patterns.same_text(text)
-
-
-def append(writer: Writer, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
-    """Write each change to where its lesson is kept: what belongs to a private one never enters a shared file."""
-    is_mine = {each.id: record(writer.workspace, writer.agent, each.id) is not None for each in deltas}
-    writer.append_private([each for each in deltas if is_mine[each.id]])
-    writer.append(PATTERNS, [each for each in deltas if not is_mine[each.id]], is_durable=is_durable)
 
 
 def hide(writer: Writer, known: Pattern) -> None:
@@ -74,7 +42,7 @@ def hide(writer: Writer, known: Pattern) -> None:
 def publish(writer: Writer, pattern: str, scope: str) -> None:
     """Make a private lesson the clan's: its record is said again in the shared shard, and is private no more."""
     workspace, cut = writer.workspace, writer.workspace.policy().cut
-    mine = record(workspace, writer.agent, pattern)
+    mine = workspace.private(writer.agent, pattern)
     if mine is None:
         return
     shared = workspace.patterns.line(pattern) or Line(pattern)

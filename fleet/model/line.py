@@ -27,7 +27,7 @@ about equal keys, NaN, large integers and lone surrogates: whatever they differ 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -95,6 +95,10 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             yield from ((name, None) for name in (*column.n, *column.parts))
             for marks in (column.over, column.purge):
                 yield from ((field, None) for fields in marks.values() for field in fields)
+
+    def is_by(self, writers: Container[str]) -> bool:
+        """Tell whether nobody but these writers says anything."""
+        return all(writer in writers for writer in self.w)
 
     def is_empty(self) -> bool:
         """Tell whether a line says nothing at all."""

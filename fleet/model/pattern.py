@@ -30,6 +30,8 @@ from fleet.model.withheld import Withheld
 
 MERGED_INTO = "merged_into"
 """Field by which one record says that it is the same lesson as another."""
+SCOPE, PRIVATE = "scope", "private"
+"""Field that says who knows a lesson, and its value for one that never leaves this machine."""
 AUTHOR_OF_IMPORT = "agent."
 """Beginning of the field that names who logged an imported record: 8 hex digits of the record's hash follow."""
 
@@ -55,7 +57,23 @@ class Policy(NamedTuple):
     versions: Mapping[str, str] = {}
     mark: str = ""
 
+    @classmethod
+    def of(cls, mine: frozenset[str], decided: str = "") -> "Policy":
+        """Return the policy of a machine where nothing was decided; ``decided`` changes with every decision."""
+        versions = {f"{IS_MINE} {name}": "" for name in sorted(mine)}
+        return cls(mine=mine, versions=versions, mark=" ".join([decided, *sorted(mine)]).strip())
 
+    def moved(self, before: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """Return the writers and agents, and the ids of lessons, that count otherwise than with other versions."""
+        keys = sorted(key for key in before.keys() | self.versions.keys() if before.get(key) != self.versions.get(key))
+        parted = [key.partition(" ") for key in keys]
+        return [name for kind, _, name in parted if kind != IS_HELD], [
+            name for kind, _, name in parted if kind == IS_HELD
+        ]
+
+
+IS_MINE, IS_HELD, IS_BLOCKED = "mine", "held", "blocked"
+"""What a version in a policy is of: a replica of this folder, a lesson with something held back, a blocked name."""
 EVERYTHING = Policy()
 
 
@@ -125,7 +143,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def scope(self) -> str:
         """``private`` for what never leaves this machine, else ""."""
-        return self.value("scope")
+        return self.value(SCOPE)
 
     @property
     def trigger(self) -> str:
@@ -329,7 +347,7 @@ def is_taken_back(line: Line, mine: Container[str]) -> bool:
         return False
     known, was_seen = fold(line), any("seen" in column.n or "seen" in column.parts for column in columns)
     is_gone = bool(known.adds) and not known.live and not known.count("seen")
-    return was_seen and is_gone and all(writer in mine for writer in line.w)
+    return was_seen and is_gone and line.is_by(mine)
 
 
 def _standing(column: Column) -> Column:

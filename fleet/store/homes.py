@@ -1,11 +1,12 @@
-"""Place of the agents' homes: the folder of a workspace in which each agent has a folder of its own files.
+"""Where things are: the root of the workspace around a folder, and in it the place of the agents' homes.
 
-``fleet.toml`` names it (``[files] home``). ``.fleet/homes`` has a line for each place that held them on this machine,
-the one of now last: a hook, which parses no TOML, reads it there; while ``fleet.toml`` cannot be read, logging goes on
-where it was; and files that were left in an earlier place are found. Little of the standard library: a hook imports it.
+Each agent has a home, a folder of its own files; ``fleet.toml`` names their place (``[files] home``). ``.fleet/homes``
+has a line for each place that held them on this machine, the one of now last: a hook, which parses no TOML, reads it
+there; while ``fleet.toml`` cannot be read, logging goes on where it was; and files that were left in an earlier place
+are found. Little of the standard library: a hook imports it.
 """
 
-# ruff: noqa: PTH118
+# ruff: noqa: PTH110, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 from __future__ import annotations
 
@@ -14,6 +15,9 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+CONFIG = "fleet.toml"
+"""The file whose folder is a workspace's root."""
 
 DEFAULT = "agents"
 """Where they are unless told otherwise; so they are called in a backup, wherever they are."""
@@ -36,6 +40,7 @@ FOLDERS = frozenset(("journals", "skills", ".agents"))
 _BYTES_MAX = 64 * 1024
 _CONFIG_BYTES_MAX = 1024 * 1024
 _CHARS_MAX = 100
+_PATH_BYTES_MAX = 16 * 1024
 _TAKEN = frozenset((".git", ".fleet"))
 _UNFIT = frozenset('\\*?[]<>|:"')
 
@@ -112,3 +117,64 @@ def _read(path: str, bytes_max: int) -> bytes:
         return b""
     finally:
         os.close(handle)
+
+
+# --- the root ---------------------------------------------------------------------------------------------------------
+
+
+def root_around(start: str) -> str:
+    """Return the workspace's root that a folder is in, the nearest ``fleet.toml`` upward; "" where there is none.
+
+    A worktree of git has its main checkout's workspace, unless somebody writes in one of its own.
+    """
+    around = _upward(start)
+    if around and os.path.exists(os.path.join(around, ".fleet", "replica.toml")):
+        return around
+    checkout = _in_main_checkout(start)
+    return (_upward(checkout) if checkout else "") or around
+
+
+def is_root(folder: str) -> bool:
+    """Tell whether a folder is a workspace's root: it has the file, or something damaged in its place."""
+    path = os.path.join(folder, CONFIG)
+    if os.path.isfile(path):
+        return True
+    is_damaged = os.path.isdir(path) or (os.path.islink(path) and not os.path.exists(path))
+    return is_damaged and os.path.exists(os.path.join(folder, ".fleet", "replica.toml"))
+
+
+def _upward(folder: str) -> str:
+    while folder:
+        if is_root(folder):
+            return folder
+        above = os.path.dirname(folder)
+        folder = above if above != folder else ""
+    return ""
+
+
+def _in_main_checkout(start: str) -> str:
+    """Return what a folder of a worktree is in the main checkout; "" for a folder of none.
+
+    Read as git writes it, without git: the worktree's ``.git`` names its folder in the repository, which names both the
+    repository and that ``.git`` again. Else a folder from elsewhere could name any workspace on this machine.
+    """
+    top = start
+    while not os.path.lexists(mark := os.path.join(top, ".git")):
+        top, below = os.path.dirname(top), top
+        if top == below:
+            return ""
+    if not (told := _told(mark)).startswith("gitdir: "):
+        return ""
+    own = os.path.join(top, told.removeprefix("gitdir: "))
+    common, back = _told(os.path.join(own, "commondir")), _told(os.path.join(own, "gitdir"))
+    repository = os.path.realpath(os.path.join(own, common))
+    if not common or not back or os.path.basename(repository) != ".git":
+        return ""
+    if os.path.realpath(os.path.join(own, back)) != os.path.realpath(mark):
+        return ""
+    return os.path.normpath(os.path.join(os.path.dirname(repository), os.path.relpath(start, top)))
+
+
+def _told(path: str) -> str:
+    """Return what stands in one of git's small files, "" for a folder or what cannot be read."""
+    return os.fsdecode(_read(path, _PATH_BYTES_MAX).rstrip(b"\r\n")).replace("\0", "")

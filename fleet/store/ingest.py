@@ -22,7 +22,7 @@ from fleet.model import limits, line, names
 from fleet.model.errors import BusyError, DiskError
 from fleet.model.line import Carried, Line, Refused
 from fleet.model.pattern import Policy
-from fleet.model.withheld import Arrivals, Held
+from fleet.model.withheld import Held
 from fleet.store import lines
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
 from fleet.store.files import Files, fingerprint, look
@@ -320,10 +320,8 @@ class Ingest:
             ) from why
 
     def _rows(self, connection: Connection) -> Rows:
-        """Return the rows during a transaction. Of a new database nobody knows what was here before."""
-        policy, is_known = self._policy(), self._withhold is not None and self.database.path is not None
-        writers = {row[0] for row in connection.execute("SELECT name FROM writer")} if is_known else set[str]()
-        return Rows(connection, policy, Arrivals(policy.mine, policy.withheld, writers) if writers else None)
+        is_watched = self._withhold is not None and self.database.path is not None
+        return Rows(connection, self._policy(), is_watched=is_watched)
 
     # --- what changed ------------------------------------------------------------------------------------------------
 
@@ -348,9 +346,9 @@ class Ingest:
         fold.refold()
         if self.tree is not None and self._head() != get_meta(connection, "head"):
             # Whoever took this tree has asked about it, before the ref went there. These rows are older than that.
-            arrivals, fold.arrivals = fold.arrivals, None
+            is_watched, fold.is_watched = fold.is_watched, False
             self._fold_tree(fold, self.tree, self._head())
-            fold.arrivals = arrivals
+            fold.is_watched = is_watched
         self._fold_files(fold, sources)
         self._end(fold)
 
@@ -370,7 +368,7 @@ class Ingest:
             held = fold.arrivals.held(known)
             if held or fold.arrivals.brought:
                 fold.follow(self._withhold(held, fold.arrivals.brought))
-        fold.arrivals = None
+        fold.is_watched, fold.arrivals = False, None
 
     def _fold_files(self, fold: Rows, sources: Sequence[Source]) -> None:
         connection = fold.connection

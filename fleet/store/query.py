@@ -233,6 +233,10 @@ class Patterns(_Table):
         found = self.matching(f"{{text}} : ({expression})", _CANDIDATES_MAX) if expression else []
         return self.some([each for each, _ in found])
 
+    def has_meanings(self) -> bool:
+        """Tell whether any lesson has an embedding."""
+        return bool(self._rows("SELECT 1 FROM vector LIMIT 1"))
+
     def matching(self, expression: str, count: int, *, retired: bool = False) -> list[tuple[str, float]]:
         """Return (id, bm25, smaller is better) of the lessons that an FTS5 expression finds."""
         asked = (

@@ -17,7 +17,7 @@ from fleet.model.line import Carried, Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Policy
 from fleet.model.withheld import Arrivals
-from fleet.store import lines, trust
+from fleet.store import lines
 from fleet.store.database import checked, checksum, get_meta, set_meta
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
 from fleet.text import mentions
@@ -56,21 +56,24 @@ class Rows:
     """The rows during one transaction.
 
     Args:
-        arrivals: notes what comes into other writers' columns; None where all of it was here before.
+        is_watched: what comes into other writers' columns is noted, for a person to be asked about.
 
     Attributes:
+        arrivals: what came into others' columns; None for nothing.
         read: what files held besides good lines.
         changed: whether any row is another one by now.
     """
 
-    def __init__(self, connection: Connection, policy: Policy, arrivals: Arrivals | None = None) -> None:
+    def __init__(self, connection: Connection, policy: Policy, *, is_watched: bool = False) -> None:
         self.connection = connection
-        self.arrivals = arrivals
+        self.arrivals: Arrivals | None = None
         self.read = Read()
         self.changed = False
         self._policy = policy
         self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
         self._generation = int(get_meta(connection, "generation")) + 1
+        self._known = set(self._writers)
+        self.is_watched = is_watched and bool(self._known)  # of a new database nobody knows what was here before
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
@@ -122,7 +125,8 @@ class Rows:
         data = line.encode(whole)
         is_new = row is None or data != row[1]
         if is_new:
-            if self.arrivals is not None:
+            if self.is_watched and (in_tree or not part.is_by(self._policy.mine)):
+                self.arrivals = self.arrivals or Arrivals(self._policy.mine, self._policy.withheld, self._known)
                 self.arrivals.note(path, None if row is None else _decoded(row[1]), part, whole, in_tree=in_tree)
             self._put(whole, data, row)
         if in_tree:
@@ -297,7 +301,7 @@ class Rows:
         ids = dict.fromkeys(_due(self.connection, self._policy.cut))
         if self._policy.mark != get_meta(self.connection, "policy"):
             before = json.loads(get_meta(self.connection, "policy_told") or "{}")
-            writers, held = trust.moved(before, self._policy.versions)
+            writers, held = self._policy.moved(before)
             for name in writers:
                 asked = "SELECT id FROM pattern WHERE instr(line, ?)"
                 ids |= dict.fromkeys(row[0] for row in self.connection.execute(asked, (naming(name),)))

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from crdt.clock import Stamp
 from fleet.model import limits
 from fleet.model import line as codec
-from fleet.model.errors import FleetError
 from fleet.model.line import Line
-from fleet.model.pattern import Policy
+from fleet.model.pattern import IS_BLOCKED, IS_HELD, Policy
 from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld
 from fleet.store.database import Local
 
@@ -26,8 +25,8 @@ T = TypeVar("T")
 _BLOCKED, _EARLIER, _BROUGHT = "blocked", "earlier", "brought"
 _LEFT = "-left"  # behind a kind: a person said that it stays out, and is not asked again
 _HELD = (BULK, f"{BULK}{_LEFT}", OWN, f"{OWN}{_LEFT}")
-_IS_MINE, _IS_HELD, _IS_BLOCKED = "mine", "held", "blocked"
-_MARK = "trust"
+DECIDED = "trust"
+"""Key of the number of decisions, among the local database's values."""
 
 
 class _Blocked(NamedTuple):
@@ -45,34 +44,33 @@ class Trust:
         self._state = state
         self._policy = Policy()
 
-    def policy(self, cut: Stamp, mine: frozenset[str]) -> Policy:
-        """Return the policy of folds. A local database that cannot be read leaves it as it was known last."""
-        try:
-            mark = self._state.get(_MARK)
-        except FleetError:
-            return self._policy._replace(cut=cut)
-        key = blake2b(" ".join([mark, *sorted(mine)]).encode(), digest_size=8).hexdigest() if mark or mine else ""
-        if key != self._policy.mark:
-            self._policy = self._loaded(mine)._replace(mark=key)
-        return self._policy._replace(cut=cut)
+    def policy(self, mine: frozenset[str]) -> Policy:
+        """Return the policy of folds, but for its cut.
 
-    def _loaded(self, mine: frozenset[str]) -> Policy:
+        Raises:
+            FleetError: the local database cannot be read.
+        """
+        plain = Policy.of(mine, self._state.get(DECIDED))
+        if plain.mark != self._policy.mark:
+            self._policy = self._loaded(plain)
+        return self._policy
+
+    def _loaded(self, plain: Policy) -> Policy:
         blocked = self.blocked()
         withheld: dict[str, dict[str, str]] = defaultdict(dict)
-        versions = {f"{_IS_MINE} {name}": "" for name in sorted(mine)}
+        versions = dict(plain.versions)
         for _, name, each, value, _ in self._rows(*_HELD):
             withheld[each][name] = value
-            key = f"{_IS_HELD} {each}"
+            key = f"{IS_HELD} {each}"
             versions[key] = blake2b(f"{versions.get(key, '')} {name} {value}".encode(), digest_size=8).hexdigest()
         earlier: dict[str, list[str]] = defaultdict(list)
         for _, _, each, value, _ in self._rows(_EARLIER):
             earlier[each].append(value)
-        versions |= {f"{_IS_BLOCKED} {each.name}": f"{each.since} {each.at}" for each in blocked}
-        return Policy(
+        versions |= {f"{IS_BLOCKED} {each.name}": f"{each.since} {each.at}" for each in blocked}
+        return plain._replace(
             blocked={each.name: each.since for each in blocked},
             earlier=_Late(earlier, _line),
             withheld=_Late(withheld, _parts),
-            mine=mine,
             versions=versions,
         )
 
@@ -174,8 +172,8 @@ class Trust:
             for statement, values in statements:
                 connection.executemany(statement, values)
             connection.executemany("INSERT OR REPLACE INTO trust VALUES (?, ?, ?, ?, ?)", rows)
-            mark = int(self._state.get(_MARK) or 0) + 1
-            connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", (_MARK, str(mark)))
+            mark = int(self._state.get(DECIDED) or 0) + 1
+            connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", (DECIDED, str(mark)))
 
         self._state.in_one_go(write)
 
@@ -200,15 +198,6 @@ def _sentence(kind: str, group: str, number: int) -> str:
         f"{who} would retire or edit {lessons} of others at once: that is left out here until you decide. "
         "`fleet review` asks"
     )
-
-
-def moved(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the writers and agents, and the ids of lessons, of which another version counts than before."""
-    keys = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-    parted = [key.partition(" ") for key in keys]
-    return [name for kind, _, name in parted if kind != _IS_HELD], [
-        each for kind, _, each in parted if kind == _IS_HELD
-    ]
 
 
 class _Late(dict[str, T]):

@@ -16,8 +16,8 @@ import msgspec
 from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
-from fleet.model.line import Refused
-from fleet.model.pattern import Policy
+from fleet.model.line import Line, Refused, join
+from fleet.model.pattern import PRIVATE, Policy, fold
 from fleet.model.version_1 import is_version_1
 from fleet.model.withheld import Held
 from fleet.store import config, homes, ingest, replica
@@ -29,7 +29,7 @@ from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.query import Discoveries, Patterns
 from fleet.store.replica import Clock, Replica
 from fleet.store.tree import FORMAT, MEMBERS, GitTree, emoji_of, members_of
-from fleet.store.trust import Trust
+from fleet.store.trust import DECIDED, Trust
 from fleet.store.trust import sentences as trust_told
 
 VERSION_1_FILES = (
@@ -78,7 +78,6 @@ class Workspace:
         warnings: what a person should be told, collected while we work.
         db: the database of the clan's lines.
         state: what this machine alone knows.
-        trust: whose word counts here, as it was decided.
     """
 
     def __init__(self, root: Path, world: World | None = None, files: Files | None = None) -> None:
@@ -98,7 +97,7 @@ class Workspace:
                 self.files.replace(root / homes.FILE, noted)
         self._places_before = [each for each in homes.known(root) if each != self.place]
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
-        self.trust = Trust(self.state)
+        self._policy = Policy()
         self._mine: tuple[str, frozenset[str]] = ("", frozenset())
         self.tree = self.world.tree(self.local / "git")
         self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", self._sources, self.tree)
@@ -129,6 +128,11 @@ class Workspace:
 
     def _sources(self) -> list[Source]:
         return ingest.clan_sources(self.clan, lambda: [each.name for each in self.replicas().replicas])
+
+    @cached_property
+    def trust(self) -> Trust:
+        """Whose word counts here, as it was decided."""
+        return Trust(self.state)
 
     @cached_property
     def quarantine(self) -> Quarantine:
@@ -200,6 +204,24 @@ class Workspace:
 
             self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
         return Patterns(self._notes[agent], self.policy)
+
+    def private(self, agent: str, each: str) -> Line | None:
+        """Return an agent's private record of a lesson; None for a lesson that is not private."""
+        found = self.notes(agent).line(each) if self.notes_file(agent).is_file() else None
+        return found if found is not None and fold(found).scope == PRIVATE else None
+
+    def whole(self, agent: str, each: str) -> Line | None:
+        """Return all that is known of a lesson here: the clan's record and the agent's private one as one."""
+        shared, mine = self.patterns.line(each), self.private(agent, each)
+        return join(shared, mine) if shared is not None and mine is not None else mine or shared
+
+    def same_text(self, agent: str, text: str) -> str:
+        """Return the id that an agent's lesson is logged under: of one that reads alike now, else the text's hash."""
+        if self.notes_file(agent).is_file():
+            found = self.notes(agent).same_text(text)
+            if self.private(agent, found) is not None:
+                return found
+        return self.patterns.same_text(text)
 
     def agent(self, named: str = "", *, or_guest: bool = False) -> str:
         """Return the agent to act as: the one named, or the stored default.
@@ -299,7 +321,10 @@ class Workspace:
 
     def policy(self) -> Policy:
         """Return the policy of folds on this machine: what is left out of them, never what is joined or sent."""
-        return self.trust.policy(self.clock.cut(), self.mine())
+        mine = self.mine()
+        with suppress(FleetError):  # what was decided cannot be read: it is as it was known last
+            self._policy = self.trust.policy(mine) if self.state.get(DECIDED) else Policy.of(mine)
+        return self._policy._replace(cut=self.clock.cut())
 
     def mine(self) -> frozenset[str]:
         """Return the replicas that were minted for this machine and this folder: nobody else writes under them.
@@ -475,6 +500,16 @@ class Writer:
         if data := b"".join([kind.encode(line) + b"\n" for line in lines]):
             self.workspace.files.append(self.workspace.clan / kind.shard(self.name), data, is_durable=is_durable)
             self.workspace.db.outdate()
+
+    def line(self, each: str) -> Line:
+        """Return all that is known of a lesson here, the agent's private record included; empty for nothing."""
+        return self.workspace.whole(self.agent, each) or Line(each)
+
+    def say(self, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
+        """Write each change to where its lesson is kept: what belongs to a private one never enters a shared file."""
+        is_mine = {each.id: self.workspace.private(self.agent, each.id) is not None for each in deltas}
+        self.append_private([each for each in deltas if is_mine[each.id]])
+        self.append(PATTERNS, [each for each in deltas if not is_mine[each.id]], is_durable=is_durable)
 
     def append_private(self, lines: Sequence[Any]) -> None:
         """Add lines to this agent's private lessons."""

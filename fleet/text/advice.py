@@ -9,7 +9,7 @@ import unicodedata
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Field(NamedTuple):
@@ -292,66 +292,3 @@ def last_sentence(text: str) -> tuple[str, str]:
     for end in _SENTENCE_END.finditer(hidden):
         cut = end.end()
     return text[:cut].strip(), text[cut:].strip()
-
-
-ASK_FOR_THE_RULE = (
-    "this tells what happened; what holds the next time, elsewhere too? Say that as a rule: fleet edit {id} --set "
-    "text='...'"
-)
-"""Answer to a lesson that only tells what happened."""
-ASK_FOR_MORE = (
-    "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id}` takes "
-    "it back, so that what took long to find out stands out"
-)
-"""Answer to a discovery that is a routine fix."""
-
-_PLAIN_WORD = re.compile(r"[a-z]+(?:['’][a-z]+)?")
-_CODE_SPAN = re.compile(r"`[^`]*`")
-_FIRST_WORDS_MAX = 6
-"""So far into a text is looked for who did what."""
-_ED_CHARS_MIN = 5
-
-
-@cache
-def _telling() -> dict[str, Any]:
-    """Return the content of ``data/telling.toml``, words as sets of them."""
-    with Path(__file__).with_name("data").joinpath("telling.toml").open("rb") as file:
-        raw = tomllib.load(file)
-    return {name: frozenset(said.split()) if isinstance(said, str) else said for name, said in raw.items()}
-
-
-def tells_what_happened(text: str) -> bool:
-    """Tell whether a lesson says what somebody did, and nothing that holds the next time."""
-    told = _telling()
-    words = [word.replace("’", "'") for word in _PLAIN_WORD.findall(_CODE_SPAN.sub(" x ", text).casefold())]
-    if told["rules"].intersection(words):
-        return False
-    return _did(words) or _did_unspaced(text)
-
-
-def _did(words: list[str]) -> bool:
-    """Tell whether the words begin with what somebody did: "I just used", or "Used the wrong"."""
-    told = _telling()
-    telling = [word for word in words[:_FIRST_WORDS_MAX] if word not in told["between"]]
-    if not telling:
-        return False
-    first, second, *_ = [*telling, ""]
-    if first in told["tellers"]:
-        return second in told["pasts"] or (second.endswith("ed") and len(second) >= _ED_CHARS_MIN)
-    return first in told["bare_pasts"] and second in told["objects"]
-
-
-def _did_unspaced(text: str) -> bool:
-    """Return the same for a language without blanks between words."""
-    told = _telling()
-    said = text.strip()
-    if not said.startswith(tuple(told["tellers_unspaced"])) or any(word in said for word in told["rules_unspaced"]):
-        return False
-    return any(word in said for word in told["over_unspaced"])
-
-
-def is_routine(solution: str) -> bool:
-    """Tell whether the solution of a discovery is one that anybody would have found, and nothing more."""
-    told = _telling()
-    said = " ".join(solution.casefold().split()).rstrip(".!。！")
-    return len(said.split()) <= told["routine_words_max"] and said.startswith(tuple(told["routine"]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.hosts.calls import root_around
+from fleet.store.homes import root_around
 from tests import commands
 from tests.hosts.conftest import SESSION
 

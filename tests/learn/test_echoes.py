@@ -8,7 +8,7 @@ from fleet.app.learning import correct
 from fleet.learn import counting
 from fleet.learn.corrections import Correction
 from fleet.learn.counting import CountedLog
-from fleet.learn.signals import injected_id, is_echo, strip_injected
+from fleet.learn.signals import is_echo
 from fleet.model import edits
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
@@ -19,6 +19,7 @@ from fleet.reflect.memory_md import lesson_row
 from fleet.store import config
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace, World, Writer
+from fleet.text.screening import injected_id, strip_injected
 from tests.recall.test_session_context import findings, lesson
 
 ID = "p-3f9c1a2b7d4e5f60"
