@@ -123,16 +123,6 @@ def clustered(
     return Clusters(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
 
-def _texts_grouped(texts: Sequence[str]) -> list[list[int]]:
-    """Return which of many texts say the same in other words, by their numbers: groups of two or more.
-
-    By their words alone, by the rule that groups lessons.
-    """
-    close = alike(texts, least=JOIN_MIN)
-    sure = [Pair(f"{each.one:08}", f"{each.other:08}", each.score) for each in close if _say_the_same(each, 0.0)]
-    return sorted(sorted(int(each) for each in group) for group in _linked(sorted(sure, key=_closest_first)))
-
-
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
     """Return the number of the text that surely says the same as another one, by their words; None for none."""
     pairs = compared([*texts, text], ((at, len(texts)) for at in range(len(texts))), COUNTED_MIN)
@@ -298,8 +288,6 @@ SESSIONS_MIN = 3
 TEXTS_MAX = 3_000
 """So many wordings are compared, the newest."""
 _WORDS_MIN = 2
-_PREFIX_SHARE = 0.55
-"""Two texts that may say the same share one of so many of their rarest words."""
 
 
 class Recurrence(NamedTuple):
@@ -348,19 +336,19 @@ def recurrences(said: Iterable[Said], known: Sequence[str] = ()) -> tuple[list[R
     for each in said:
         if _is_telling(text := _plain(each.text)):
             places.setdefault(text, []).append(each)
-    newest = sorted(places, key=lambda text: (max(each.at for each in places[text]), text), reverse=True)[:TEXTS_MAX]
-    texts = sorted(newest)
-    anchors = [_plain(each) for each in known]
-    groups = _in_like_words([*texts, *anchors])
+    by_age = sorted(places, key=lambda text: (max(each.at for each in places[text]), text), reverse=True)
+    newest = set(by_age[:TEXTS_MAX])
+    anchors: dict[str, int] = {}
+    for number, each_known in enumerate(known):
+        anchors.setdefault(_plain(each_known), number)
     matched: dict[int, list[Said]] = {}
     found: list[Recurrence] = []
-    for group in groups:
-        members = [texts[at] for at in group if at < len(texts)]
-        pointed = [at - len(texts) for at in group if at >= len(texts)]
-        everything = sorted((each for text in members for each in places[text]), key=_by_time)
-        if pointed:
-            matched.setdefault(pointed[0], []).extend(everything)
-        elif members:
+    for group in _in_like_words(sorted({*newest, *anchors})):
+        everything = sorted((each for text in group if text in newest for each in places[text]), key=_by_time)
+        pointed = min((anchors[text] for text in group if text in anchors), default=None)
+        if pointed is not None:
+            matched.setdefault(pointed, []).extend(everything)
+        else:
             found.append(_recurrence(everything))
     found.sort(key=lambda each: (-len(each.sessions), each.said[0].at, each.text))
     return found, matched
@@ -402,36 +390,10 @@ def _is_telling(text: str) -> bool:
     return len(found) >= _WORDS_MIN or (len(found) == 1 and len(text) > len(found[0]) + 3) or not text.isascii()
 
 
-def _in_like_words(texts: list[str]) -> list[list[int]]:
-    """Return all texts by their numbers, those that say the same together.
-
-    Compared are those alone of which another one shares a rare word: what two like texts must (prefix filtering,
-    Chaudhuri, Ganti and Kaushik, 2006). Most of what sessions say is said once.
-    """
-    by_text: dict[str, list[int]] = {}
-    for at, text in enumerate(texts):
-        by_text.setdefault(text, []).append(at)
-    distinct = list(by_text)
-    asked = _with_a_partner(distinct)
-    together = _texts_grouped([distinct[at] for at in asked])
-    groups = [[asked[at] for at in group] for group in together]
-    inside = {at for group in groups for at in group}
-    groups += [[at] for at in range(len(distinct)) if at not in inside]
-    return [sorted(number for at in group for number in by_text[distinct[at]]) for group in groups]
-
-
-def _with_a_partner(texts: list[str]) -> list[int]:
-    """Return the numbers of the texts that share enough rare words with another one to say the same, perhaps."""
-    told = [{_stem(word) for word in text.casefold().split() if not is_stop(word)} for text in texts]
-    often = Counter(stem for each in told for stem in each)
-    holders: dict[str, list[int]] = {}
-    for at, stems in enumerate(told):
-        ordered = sorted(stems, key=lambda stem: (often[stem], stem))
-        for stem in ordered[: max(1, round(len(ordered) * _PREFIX_SHARE) + 1)]:
-            holders.setdefault(stem, []).append(at)
-    return sorted({at for each in holders.values() if len(each) > 1 for at in each})
-
-
-def _stem(word: str) -> str:
-    """Return the beginning of a word, by which its forms are alike: coarse, since it only decides what is compared."""
-    return word.strip(".,;:!?()[]{}\"'`*_")[:5]
+def _in_like_words(texts: Sequence[str]) -> list[list[str]]:
+    """Return texts with those together that say the same in other words, by their words alone."""
+    close = alike(texts, least=JOIN_MIN)
+    sure = [Pair(texts[each.one], texts[each.other], each.score) for each in close if _say_the_same(each, 0.0)]
+    groups = _linked(sorted(sure, key=_closest_first))
+    inside = set().union(*groups)
+    return sorted([sorted(group) for group in groups] + [[text] for text in texts if text not in inside])

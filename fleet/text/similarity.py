@@ -239,7 +239,7 @@ def _compared(
     found = []
     for one, other in pairs:
         mine, theirs = read[one], read[other]
-        score = _score(mine, theirs)
+        score = _score(mine, theirs, 0.0 if (one, other) in asked else least)
         if score >= least or (one, other) in asked:
             differs = _differences(mine, theirs)
             is_turned = _is_turned(mine, theirs, differs)
@@ -330,16 +330,19 @@ def differences(one: str, other: str) -> tuple[str, ...]:
     return _differences(*_read([one, other]))
 
 
-def _score(mine: "_Wording", theirs: "_Wording") -> float:
+def _score(mine: "_Wording", theirs: "_Wording", least: float = 0.0) -> float:
+    """Return how much of their words two texts share, from 0 to 1; 0 where that cannot reach ``least``."""
     from rapidfuzz import fuzz
 
     a, b = mine.told, theirs.told
     if not a or not b:
         return 0.0
     shared = len(a & b)
-    overlap, contained = 2 * shared / (len(a) + len(b)), shared / min(len(a), len(b))
+    words = 0.5 * 2 * shared / (len(a) + len(b)) + 0.2 * shared / min(len(a), len(b))
+    if words + 0.3 < least:
+        return 0.0
     said = [" ".join(word.stem for word in wording.words if word.stem in wording.told) for wording in (mine, theirs)]
-    return round(0.5 * overlap + 0.2 * contained + 0.3 * fuzz.token_set_ratio(*said) / 100, 3)
+    return round(words + 0.3 * fuzz.token_set_ratio(*said) / 100, 3)
 
 
 # --- what differs ---------------------------------------------------------------------------------------------------
