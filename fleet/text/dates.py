@@ -83,9 +83,6 @@ def _in_range(ms: int) -> int | None:
 
 # --- relative phrases -------------------------------------------------------------------------------------------------
 
-LANGUAGES = ("en",)
-"""The languages whose phrases are known."""
-
 _CLOCK_UNITS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
 _DAYS = {"day": 1, "week": 7, "fortnight": 14}
 _YEARS = range(1970, 2201)
@@ -131,7 +128,7 @@ class _Phrase(NamedTuple):
 
 
 class _Language(NamedTuple):
-    """The phrases of one language, ready to be looked for. ``hint`` finds nothing where no phrase can be."""
+    """The content of ``data/dates.toml``, ready to be looked for. ``hint`` finds nothing where no phrase can be."""
 
     hint: re.Pattern[str]
     pattern: re.Pattern[str]
@@ -159,7 +156,7 @@ class _Found(NamedTuple):
     weekday: int | None
 
 
-def absolutize(text: str, at: datetime, *, keep_words: bool = False, languages: Sequence[str] = LANGUAGES) -> str:
+def absolutize(text: str, at: datetime, *, keep_words: bool = False) -> str:
     """Return a text with its relative dates made absolute; the text itself where there is none.
 
     The date stands for the phrase; where that would read wrong ("yesterday's build", "this morning") the words stay and
@@ -169,13 +166,9 @@ def absolutize(text: str, at: datetime, *, keep_words: bool = False, languages: 
     ``at``: when it was written, in the time zone of its writer.
     ``keep_words``: every date is added behind its phrase.
     """
-    for language in map(_language, languages):
-        if language.hint.search(text):
-            text = _absolutized(text, at, language, keep_words=keep_words)
-    return text
-
-
-def _absolutized(text: str, at: datetime, language: _Language, *, keep_words: bool) -> str:
+    language = _language()
+    if not language.hint.search(text):
+        return text
     pieces, done = [], 0
     for found in _phrases(text, language):
         date = _date_of(found, at)
@@ -209,9 +202,9 @@ def _phrases(text: str, language: _Language) -> Iterator[_Found]:
         if language.joined.fullmatch(text, one.end, other.start)
         for each in (one, other)
     }
-    refused = {_sentence(text, each.start) for each in {*met} - {*good} if each.said in language.words["days"]}
+    refused = {_sentence(text, each.start) for each in {*met} - {*good} if each.said in language.words["day_words"]}
     for each in good:
-        in_doubt = each.said in language.words["days"] and _sentence(text, each.start) in refused
+        in_doubt = each.said in language.words["day_words"] and _sentence(text, each.start) in refused
         if each not in listed and not in_doubt:
             yield each
 
@@ -273,7 +266,7 @@ def _is_apart(found: _Found, text: str, language: _Language) -> bool:
     if (found.phrase.by in ("n", "-n")) and (_QUANTITY.search(before) or language.counted.search(before)):
         return True
     if end != found.end:
-        return found.said in words["days"] and words["dated"].isdisjoint(following[:2])
+        return found.said in words["day_words"] and words["dated"].isdisjoint(following[:2])
     return bool(found.phrase.only) and not _says_when(found, text, language)
 
 
@@ -374,9 +367,9 @@ def _moved(at: datetime, unit: str, by: int) -> str:
 
 
 @cache
-def _language(name: str) -> _Language:
+def _language() -> _Language:
     with Path(__file__).with_name("data").joinpath("dates.toml").open("rb") as file:
-        raw = tomllib.load(file)[name]
+        raw = tomllib.load(file)["en"]
     numbers = {word: int(value) for word, _, value in (each.partition("=") for each in raw["numbers"].split())}
     units = {word: unit for unit, words in raw["units"].items() for word in words.split()}
     weekdays = {word: day for day, word in enumerate(raw["weekdays"].split())}
@@ -390,13 +383,7 @@ def _language(name: str) -> _Language:
     said = sorted(raw["phrases"], key=lambda each: (-len(each.split()), each))
     alternatives = [rf"(?P<p{at}>{_alternative(each, at, slots)})" for at, each in enumerate(said)]
     months = f"(?:{_any(raw['months'].split())})[a-z]*\\.?"
-    words = {
-        key: frozenset(raw[key].split())
-        for key in ("before", "before_spans", "after", "day_words", "generic_days", "around", "dated")
-    }
-    words |= {key: frozenset(value.split()) for key, value in raw["only"].items()}
-    words["generic_before"] = frozenset(raw["generic_before"].split())
-    words["days"] = words["day_words"]
+    lists = {key: value for key, value in raw.items() if isinstance(value, str)} | raw["only"]
     return _Language(
         hint=re.compile(rf"\b(?:{raw['hint']})\b", re.IGNORECASE),
         pattern=re.compile(
@@ -415,7 +402,7 @@ def _language(name: str) -> _Language:
         joined=re.compile(rf"(?:\s*(?:[,/&–]|\b(?:{_any(raw['joined'].split())})\b))*\s*", re.IGNORECASE),
         counted=re.compile(rf"\b(?:{_any(units)}|{_any(numbers)}),?\s+(?:and|or|to)?\s*$", re.IGNORECASE),
         spans=tuple(raw["spans"].split()),
-        words=words,
+        words={key: frozenset(value.split()) for key, value in lists.items()},
     )
 
 
