@@ -55,13 +55,12 @@ def _init(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
     ] = False,
-    directory: output.Directory = "",
 ) -> None:
     """Make a workspace here, or join the one that is here. Doing it twice changes nothing.
 
     On a terminal it asks one thing after the other; a flag is an answer.
     """
-    root = output.root_for(directory)
+    root = output.root_for()
     check_version(root)
     if host not in ("", "none"):
         install.check_host(host)
@@ -246,10 +245,9 @@ def _sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every outgoing line; send nothing.")] = False,
     yes: output.Confirmed = False,
     agent: output.Agent = "",
-    directory: output.Directory = "",
 ) -> None:
     """Pull, join, push and render. Afterwards this machine and the clan have the same lessons."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         if dry_run:
             _tell_outgoing(sharing.dry_run(workspace, who))
@@ -331,14 +329,9 @@ def _tell_synced(done: Synced) -> None:
 
 
 @app.command("compact")
-def _compact(
-    yes: output.Confirmed = False,
-    agent: output.Agent = "",
-    as_json: output.Json = False,
-    directory: output.Directory = "",
-) -> None:
+def _compact(yes: output.Confirmed = False, agent: output.Agent = "", as_json: output.Json = False) -> None:
     """Write a whole edition now. Drops from the shards what it covers, and syncs at the same time."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         if _is_paused(workspace, "compacted"):
             return
@@ -360,9 +353,9 @@ def _compact(
 
 
 @app.command("render-patterns")
-def _render_patterns(as_json: output.Json = False, directory: output.Directory = "") -> None:
+def _render_patterns(as_json: output.Json = False) -> None:
     """Write patterns.md anew, without a sync: what other fleets call it."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         pages.write_page(workspace)
         path = str(workspace.clan / PAGE)
         output.tell({"page": path}, f"wrote {path}", as_json=as_json)
@@ -377,27 +370,26 @@ def _pause(
     minutes: Annotated[
         int | None, typer.Option("--minutes", min=1, max=527_040, help="It ends by itself after so many.")
     ] = None,
-    directory: output.Directory = "",
 ) -> None:
     """Share nothing until `fleet resume`. Logging and reading go on; what is logged waits here."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         held = sharing.pause(workspace, minutes)
         say(f"sharing is paused {held}; lessons are still logged, and wait here")
 
 
 @app.command("resume")
-def _resume(directory: output.Directory = "") -> None:
+def _resume() -> None:
     """End a pause. Nothing is sent by this itself."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         was_paused = workspace.state.paused(workspace.wall()) is not None
         workspace.state.resume()
         say("sharing goes on with the next `fleet sync`" if was_paused else "sharing was not paused")
 
 
 @app.command("leave")
-def _leave(yes: output.Yes = False, directory: output.Directory = "") -> None:
+def _leave(yes: output.Yes = False) -> None:
     """Take this machine out of the clan. It forgets the remote and keeps every line it has."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         for line in _told(sharing.what_stays(workspace)):
             say(line)
         output.confirm("Leave?", yes=yes)
@@ -421,9 +413,9 @@ def _told(stays: sharing.Stays) -> list[str]:
 
 
 @app.command("status")
-def _status(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
+def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
     """Tell how this workspace stands. What waits to go out, what was quarantined and why, who is in the clan."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         found = status.status(workspace, who)
         found["memory"], found["guards"] = output.cleaned(found["memory"]), output.cleaned(found["guards"])
@@ -534,10 +526,9 @@ def _doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without losing anything.")] = False,
     online: Annotated[bool, typer.Option("--online", help="Ask the remote whether it answers, too.")] = False,
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         found = doctor.examine(workspace, output.agent_named(), fix=fix, online=online)
         told = {each.what for each in found}
         workspace.warnings = [each for each in workspace.warnings if each not in told]

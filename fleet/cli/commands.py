@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
-from fleet.cli.output import COMPLETING, WIDTH_MAX, Agent, Directory, Session, chosen, note, painted
+from fleet.cli.output import COMPLETING, WIDTH_MAX, Agent, Session, chosen, note, painted
 from fleet.model.errors import FleetError, UsageError
 
 EXIT_INTERRUPTED = 130
@@ -97,12 +97,34 @@ FIRST = (
 )
 """The commands of the first screen, ``fleet --help``."""
 
+_ANYWHERE = ("help", "completion", "hook")
+"""Commands that look at no workspace."""
+
+
+def _choose(ctx: Any, _: object, value: str) -> None:
+    chosen.directory = value or (chosen.directory if ctx.parent else "")
+
+
+_DIRECTORY = TyperOption(
+    param_decls=["--dir"],
+    type=str,
+    metavar="DIR",
+    help="Workspace; else FLEET_DIR, else the nearest fleet.toml upward.",
+    callback=_choose,
+    expose_value=False,
+    is_eager=True,
+)
+
 _MARGINS = 6
 _EXAMPLES = Path(__file__).with_name("data") / "examples.txt"
 
 
 class _Commands(TyperGroup):
     """The group of all commands: click's lazy group, which asks for a command when it is wanted."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.params.insert(0, _DIRECTORY)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
         return list(MODULES)
@@ -115,9 +137,9 @@ class _Commands(TyperGroup):
         if cmd_name not in self.commands:
             self.commands.update(typer.main.get_group(_module(MODULES[cmd_name]).app).commands)
             for name, command in self.commands.items():
-                command.epilog = _epilog(name)
+                _complete(command, name)
                 for inner, each in getattr(command, "commands", {}).items():
-                    each.epilog = _epilog(name, inner)
+                    _complete(each, name, inner)
         return self.commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -151,6 +173,13 @@ class _Commands(TyperGroup):
 def _module(name: str) -> Any:
     """Return a module of this folder, imported now."""
     return importlib.import_module(f"fleet.cli.{name}")
+
+
+def _complete(command: Any, *words: str) -> None:
+    """Give a command its examples, and the option that all have which look at a workspace."""
+    command.epilog = _epilog(*words)
+    if words[0] not in _ANYWHERE and _DIRECTORY not in command.params:
+        command.params.append(_DIRECTORY)
 
 
 def _epilog(*words: str) -> str:
@@ -200,7 +229,6 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _before(
     ctx: typer.Context,
-    directory: Directory = "",
     agent: Agent = "",
     session: Session = "",
     version: Annotated[  # noqa: ARG001 - read by its callback
@@ -211,7 +239,7 @@ def _before(
     ] = False,
 ) -> None:
     """Every correction one agent gets becomes knowledge for all of them."""
-    chosen.directory, chosen.agent, chosen.session = directory, agent, session
+    chosen.agent, chosen.session = agent, session
     if ctx.invoked_subcommand is None:
         _module("dashboard").show(as_json=as_json)
     elif as_json:

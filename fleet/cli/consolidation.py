@@ -28,13 +28,12 @@ def _observe(
     text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What happened, in one line.")],
     session: output.Session = "",
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Note one thing that happened in this session: a line of .agents.local.md, on the disk before this returns."""
     if kind.casefold() == "dead" and text[:1] and text[0].casefold() == "end":
         kind, text = "dead-end", text[1:]
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         named = observing.session_of(workspace, who, output.session_named(session))
         done = observing.observe(workspace.root, who, named, kind, " ".join(text), workspace.world.wall_ms())
@@ -58,16 +57,15 @@ def _consolidate(
     ] = None,
     session: output.Session = "",
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Merge what recurs in the daily logs into topics, and bring the index .agents/local.md up to date."""
     if check:
         try:
-            output.find_root(directory)
+            output.find_root()
         except NoError as why:  # its exit code would say that a gate is closed
             raise UsageError(str(why)) from why
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who, named = output.agent_in(workspace, agent), output.session_named(session)
         if check:
             _tell_gates(consolidating.check(workspace, who, named), as_json=as_json)
@@ -134,11 +132,10 @@ def _migrate(
         bool, typer.Option("--agents-md", help="Name the daily log in AGENTS.md, too, where it names the old file.")
     ] = False,
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
         if as_json:

@@ -22,9 +22,7 @@ Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, so that it 
 Right = Annotated[str, typer.Option("--right", help="The correct approach.")]
 Same = Annotated[
     str,
-    typer.Option(
-        "--same", metavar="ID", help="Count it as this existing pattern.", autocompletion=output.COMPLETE_LESSONS
-    ),
+    typer.Option("--same", metavar="ID", help="Count it as this existing pattern.", autocompletion=output.COMPLETE_IDS),
 ]
 Trigger = Annotated[
     str, typer.Option("--trigger", metavar="STEP", help="Show it before this: 'Bash:git push*', 'Edit:*.sql'.")
@@ -46,7 +44,6 @@ def _correct(
     trigger: Trigger = "",
     session: output.Session = "",
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Log one correction: durable before this returns."""
@@ -54,7 +51,7 @@ def _correct(
         raise UsageError(f"--from {told_by[:40]!r} is no agent's name; nothing was logged")
     heard = " — ".join(filter(None, [told_by, source]))
     told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()), trigger)
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_to_log(workspace, agent)
         logged = learning.correct(workspace, who, told, session=output.session_named(session), same=same)
         _tell_logged(logged, {}, as_json=as_json)
@@ -87,12 +84,11 @@ def _discover(
     tag: Tag = None,
     session: output.Session = "",
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
     told = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who, named = output.agent_to_log(workspace, agent), output.session_named(session)
         entry, is_new = learning.discover(workspace, who, told, named)
         advice = ASK_FOR_MORE.format(id=entry.id) if is_new and is_routine(entry.solution) else ""
@@ -122,11 +118,10 @@ def _learn(
     ] = False,
     session: output.Session = "",
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """State what a logged signal teaches: from then on it counts like any correction."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         if waiting:
             if correction or pattern or right or trigger or same or dismiss:

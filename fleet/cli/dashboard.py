@@ -10,6 +10,7 @@ from typing import Any
 from fleet.app import status
 from fleet.cli import output
 from fleet.cli.output import counted
+from fleet.hosts.calls import root_around
 from fleet.model.errors import FleetError, NoError
 
 _SHOWN = 5
@@ -46,7 +47,7 @@ def show(*, as_json: bool) -> None:
                 with suppress(FleetError):  # who may only read is shown the same again
                     status.note_looked(workspace)
     except NoError:
-        if as_json or output.chosen.directory or os.environ.get("FLEET_DIR") or output.is_inside():
+        if as_json or output.chosen.directory or os.environ.get("FLEET_DIR") or root_around(os.getcwd()):  # noqa: PTH109
             raise
         output.say(_WELCOME)
 

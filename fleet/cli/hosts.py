@@ -43,23 +43,22 @@ def _install(
     plugin_dir: Annotated[
         bool, typer.Option("--plugin-dir", help="Print where the plugin lies, for hosts that load one; change nothing.")
     ] = False,
-    directory: output.Directory = "",
 ) -> None:
     """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
     install.check_host(host)
     if plugin_dir:
         print(install.plugin_folder())
         return
-    path = _path(project=project, user=user, directory=directory)
+    path = _path(project=project, user=user)
     _tell(
         install.install(path, dry_run=dry_run),
         f"{path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
         f"{path} calls fleet already; nothing was changed",
         dry_run=dry_run,
     )
-    _note_others(path, directory)
+    _note_others(path)
     if not dry_run:
-        _ask_to_reflect(host, directory)
+        _ask_to_reflect(host)
     if which("fleet") is None:
         output.note(
             "`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there"
@@ -67,16 +66,10 @@ def _install(
 
 
 @app.command("uninstall")
-def _uninstall(
-    host: Host,
-    project: Project = False,
-    user: User = False,
-    dry_run: DryRun = False,
-    directory: output.Directory = "",
-) -> None:
+def _uninstall(host: Host, project: Project = False, user: User = False, dry_run: DryRun = False) -> None:
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     install.check_host(host)
-    path = _path(project=project, user=user, directory=directory)
+    path = _path(project=project, user=user)
     _tell(
         install.uninstall(path, dry_run=dry_run),
         f"{path} does not call fleet any more; what was learned stays where it is",
@@ -102,7 +95,7 @@ def _completion(
     output.say(get_completion_script(prog_name="fleet", complete_var=output.COMPLETING, shell=shell))
 
 
-def _path(*, project: bool, user: bool, directory: str) -> Path:
+def _path(*, project: bool, user: bool) -> Path:
     """Return the settings file that was chosen.
 
     Raises:
@@ -111,13 +104,13 @@ def _path(*, project: bool, user: bool, directory: str) -> Path:
     """
     if project and user:
         raise UsageError("--project or --user, not both. Nothing was changed")
-    return install.settings_file(None if user else output.find_root(directory))
+    return install.settings_file(None if user else output.find_root())
 
 
-def _ask_to_reflect(host: str, directory: str) -> None:
+def _ask_to_reflect(host: str) -> None:
     """Ask once whether the host's own model may look back on sessions, naming what that may cost."""
     client = {"claude-code": "claude", "codex": "codex", "gemini": "gemini"}.get(host, "")
-    with suppress(NoError), output.opened(directory) as workspace:
+    with suppress(NoError), output.opened() as workspace:
         if not client or not session_end.is_open(workspace):
             return
         cap = session_end.limits(workspace)
@@ -133,10 +126,10 @@ def _ask_to_reflect(host: str, directory: str) -> None:
         session_end.choose(workspace, client if is_yes else session_end.RULES)
 
 
-def _note_others(path: Path, directory: str) -> None:
+def _note_others(path: Path) -> None:
     """Say where fleet is switched on beside this file: one place is enough."""
     try:
-        root = output.find_root(directory)
+        root = output.find_root()
     except NoError:
         root = None
     with suppress(FleetError, OSError):  # the doctor tells of a settings file that cannot be read
@@ -180,13 +173,12 @@ def _config(
     value: Annotated[str, typer.Argument(metavar="[VALUE]", help='Text, or TOML: 3, true, ["a", "b"].')] = "",
     changed: Annotated[bool, typer.Option("--changed", help="Only those that fleet.toml sets.")] = False,
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""
     if (action, bool(name)) not in {("", False), ("get", True), ("set", True)} or (value and action != "set"):
         told = "`fleet config` lists the settings; `fleet config get KEY`, or `set KEY VALUE`"
         raise UsageError(f"{told}. Nothing was changed")
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if action == "set":
             ((name, found),) = setup.configure(workspace, {name: value}).items()
             told = output.cleaned(f"{name} = {config.as_toml(found)}")

@@ -59,10 +59,9 @@ def _inbox(
     answer: Annotated[str, typer.Option("--answer", help="Of a contradiction: which holds, first or second.")] = "",
     agent: output.Agent = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Decide what waits for you: skills, promotions, pairs, observations. Each is shown with evidence and diff."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if not action:
             shown = inbox.listing(workspace, "" if kind == "every" else kind, agent, count=0 if kind else 7)
             _show(workspace, shown, agent, as_json=as_json)

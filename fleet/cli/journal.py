@@ -39,18 +39,15 @@ def _search(
     ] = None,
     by: Annotated[
         str,
-        typer.Option(
-            "--agent", metavar="NAME", help="Only what this agent wrote.", autocompletion=output.COMPLETE_AGENTS
-        ),
+        typer.Option("--agent", metavar="NAME", help="Only what this agent wrote."),
     ] = "",
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only what is of this day or later.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Retired lessons too.")] = False,
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Search lessons, discoveries, corrections and journals."""
     query = " ".join(words)
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         with output.waiting("Searching", workspace):
             agent = ""
             with suppress(DiskError):  # who looks is noted where that can be known
@@ -114,7 +111,6 @@ def _mutate(
     worked: Annotated[bool, typer.Option("--worked", help="Say that the last one declared has worked.")] = False,
     session: output.Session = "",
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Declare another strategy when stuck: written into the journal, and opens a stopped command for one more try."""
@@ -123,7 +119,7 @@ def _mutate(
             'say which mutation, such as fleet mutate M5 --failed "..." --switch "..." --why "...", or one of --list, '
             "--proposed, --drop ID and --worked. Nothing was written"
         )
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if listed:
             _tell_strategies(journal.strategies(workspace), as_json=as_json)
             return
@@ -194,11 +190,10 @@ def _journal(
     state: Annotated[str, typer.Option("--state", metavar="T", help="How it stands now.")] = "",
     agent: output.Agent = "",
     session: output.Session = "",  # noqa: ARG001 - hosts pass it; a journal belongs to a branch
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Add an entry to the journal of this branch: durable before this returns."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         written = Journal(workspace, who).write(title, intent, approach, failed or (), after or (), ok or (), state)
         where = written.path.relative_to(workspace.root).as_posix()
@@ -211,14 +206,9 @@ def _journal(
 
 
 @app.command("handover")
-def _handover(
-    agent: output.Agent = "",
-    session: output.Session = "",
-    directory: output.Directory = "",
-    as_json: output.Json = False,
-) -> None:
+def _handover(agent: output.Agent = "", session: output.Session = "", as_json: output.Json = False) -> None:
     """Show the end of this branch's journal, and what is open."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         left = searching.handover(workspace, who, output.session_named(session))
         where = left.journal.relative_to(workspace.root).as_posix()

@@ -22,14 +22,10 @@ WIDTH_PIPED = 100
 
 _SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
-_Tag = Annotated[
-    str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.", autocompletion=output.COMPLETE_TAGS)
-]
+_Tag = Annotated[str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.")]
 _By = Annotated[
     str,
-    typer.Option(
-        "--agent", metavar="NAME", help="Only those that this agent logged.", autocompletion=output.COMPLETE_AGENTS
-    ),
+    typer.Option("--agent", metavar="NAME", help="Only those that this agent logged."),
 ]
 
 app = output.commands()
@@ -49,12 +45,11 @@ def _gossip(
     by: _By = "",
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only those found since that day.")] = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Show the newest discoveries of the whole clan."""
     if type_ and type_ not in TYPES:
         raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {type_[:40]!r}")
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         found = finding.discovered(workspace, count, type_=type_, tag=tag, agent=by, since=since)
         if as_json:
             output.say_json({"discoveries": output.cleaned(msgspec.to_builtins(found))})
@@ -74,20 +69,17 @@ def _patterns(
     ] = None,
     category: Annotated[
         str,
-        typer.Option(
-            "--category", metavar="NAME", help="Only those of this category.", autocompletion=output.COMPLETE_CATEGORIES
-        ),
+        typer.Option("--category", metavar="NAME", help="Only those of this category."),
     ] = "",
     tag: _Tag = "",
     by: _By = "",
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only those seen since that day.")] = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """List the clan's lessons. Merged ones are one lesson, and so are those that say the same in other words."""
     if count is None and not as_json and sys.stdout.isatty():
         count = ON_A_TERMINAL
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         is_narrowed = any((category, tag, by, since))
         found = finding.listed(
             workspace, None if is_narrowed else count, reflecting.weighed(workspace), everything=everything
@@ -136,14 +128,13 @@ def _show(
         typer.Argument(
             metavar="ID",
             help="The id of a lesson or a discovery; a unique beginning is enough.",
-            autocompletion=output.COMPLETE_ENTRIES,
+            autocompletion=output.COMPLETE_IDS,
         ),
     ],
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Show all that is known of one lesson, or of one discovery (d-...)."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if pattern.startswith("d-"):
             _show_discovery(output.cleaned(learning.show_discovery(workspace, pattern)), as_json=as_json)
             return
@@ -213,17 +204,12 @@ _LABELS = (("right", "correct"), ("category", "category"))
 
 
 @app.command("retire")
-def _retire(
-    pattern: output.PatternId,
-    yes: output.Yes = False,
-    agent: output.Agent = "",
-    directory: output.Directory = "",
-) -> None:
+def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Agent = "") -> None:
     """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
 
     A discovery (d-...) is taken back for good: on a terminal you are asked before.
     """
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         if pattern.startswith("d-"):
             found = output.cleaned(learning.show_discovery(workspace, pattern))
@@ -243,7 +229,7 @@ def _restore(
     pattern: Annotated[
         str,
         typer.Argument(
-            metavar="[ID]", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_RETIRED
+            metavar="[ID]", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_IDS
         ),
     ] = "",
     everything: Annotated[bool, typer.Option("--all", help="All that one writer removed; with --removed-by.")] = False,
@@ -254,14 +240,13 @@ def _restore(
         str, typer.Option("--since", metavar="TIME", help="Only those that the branch did not hold then: 2026-11-20.")
     ] = "",
     agent: output.Agent = "",
-    directory: output.Directory = "",
 ) -> None:
     """Bring a retired lesson back, with its history; or all that one writer removed."""
     if everything != bool(removed_by) or everything == bool(pattern) or (since and not everything):
         raise UsageError(
             "name one lesson: fleet restore ID; or all of a writer's: fleet restore --all --removed-by NAME"
         )
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if everything:
             back = reviewing.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
             output.say(f"{output.counted(len(back), 'lesson')} back that {removed_by} had removed")
@@ -284,10 +269,9 @@ def _edit(
     ] = None,
     agent: output.Agent = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Set fields of a lesson. Without --set: show who set what, and when."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if not said:
             _tell_history(*learning.history(workspace, pattern), as_json=as_json)
             return
@@ -321,23 +305,22 @@ def _merge(
     one: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_LESSONS
+            metavar="A", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_IDS
         ),
     ],
     other: Annotated[
         str,
         typer.Argument(
-            metavar="B", help="The id of the same lesson in other words.", autocompletion=output.COMPLETE_LESSONS
+            metavar="B", help="The id of the same lesson in other words.", autocompletion=output.COMPLETE_IDS
         ),
     ],
     force: Annotated[
         bool, typer.Option("--force", help="Also if the two texts seem to differ in what they say.")
     ] = False,
     agent: output.Agent = "",
-    directory: output.Directory = "",
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         done = learning.merge(workspace, output.agent_in(workspace, agent), one, other, force=force)
         seen = output.counted(done.pattern.count("seen"), "time")
         output.say(
@@ -347,9 +330,9 @@ def _merge(
 
 
 @app.command("unmerge")
-def _unmerge(pattern: output.PatternId, agent: output.Agent = "", directory: output.Directory = "") -> None:
+def _unmerge(pattern: output.PatternId, agent: output.Agent = "") -> None:
     """Undo a merge. Either of the two ids will do."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         done = learning.unmerge(workspace, output.agent_in(workspace, agent), pattern)
         stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
         seen = output.counted(done.pattern.count("seen"), "time")
@@ -365,13 +348,12 @@ def _feedback(
     hurt: Annotated[bool, typer.Option("--hurt", help="The lesson led you astray.")] = False,
     session: output.Session = "",
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Say that a lesson helped, or hurt: what hurts more often than it helps is shown as not working."""
     if helped == hurt:
         raise UsageError("say one of --helped and --hurt; nothing was counted")
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who, named = output.agent_in(workspace, agent), output.session_named(session)
         lesson = learning.feedback(workspace, who, pattern, is_helped=helped, session=named)
         totals = {name: lesson.count(name) for name in ("helped", "hurt", "shown", "relapsed")}
@@ -392,7 +374,7 @@ def _guard(
     pattern: Annotated[
         str,
         typer.Argument(
-            metavar="[ID]", help="A lesson's id; none: list the guards.", autocompletion=output.COMPLETE_LESSONS
+            metavar="[ID]", help="A lesson's id; none: list the guards.", autocompletion=output.COMPLETE_IDS
         ),
     ] = "",
     decision: Annotated[
@@ -405,10 +387,9 @@ def _guard(
     ] = "",
     until: Annotated[str, typer.Option("--until", metavar="DATE", help="The last day of it, YYYY-MM-DD.")] = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Let a lesson stop the step that it is about, or put it to a person. Decided here, and for this machine alone."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if pattern and decision == "off":
             gone = starting.lift_guard(workspace, pattern)
             output.tell({"lifted": gone}, f"{', '.join(gone)} guards nothing any more", as_json=as_json)
@@ -428,14 +409,9 @@ def _guard(
 
 
 @app.command("start")
-def _start(
-    as_json: output.Json = False,
-    agent: output.Agent = "",
-    session: output.Session = "",
-    directory: output.Directory = "",
-) -> None:
+def _start(as_json: output.Json = False, agent: output.Agent = "", session: output.Session = "") -> None:
     """Print what an agent reads when its session starts."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         context = starting.start(workspace, who, session=output.session_named(session))
         output.tell({"context": context}, context, as_json=as_json)
@@ -450,10 +426,9 @@ def _promote(
     ] = None,
     agent: output.Agent = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
         if as_json:
@@ -468,14 +443,9 @@ def _promote(
 
 
 @app.command("demote")
-def _demote(
-    pattern: output.PatternId,
-    agent: output.Agent = "",
-    as_json: output.Json = False,
-    directory: output.Directory = "",
-) -> None:
+def _demote(pattern: output.PatternId, agent: output.Agent = "", as_json: output.Json = False) -> None:
     """Take a lesson out of an agent's memory. It does not come back by itself; `fleet promote` brings it back."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = reflecting.demote(workspace, who, pattern)
         if as_json:
@@ -489,9 +459,9 @@ def _demote(
 
 
 @app.command("stats")
-def _stats(as_json: output.Json = False, directory: output.Directory = "") -> None:
+def _stats(as_json: output.Json = False) -> None:
     """Show whether the fleet learns: corrections per week, relapses, lessons that do not work."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         found, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         if as_json:
             output.say_json(output.cleaned(found.as_found() | {"decisions": {"number": decided, "median_days": days}}))

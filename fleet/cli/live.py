@@ -61,10 +61,9 @@ def _join(
     token_env: Annotated[
         str, typer.Option("--token-env", metavar="NAME", help="The variable FLEET_* with its token.")
     ] = "",
-    directory: output.Directory = "",
 ) -> None:
     """Agree to a live room on this machine: lessons go there as they are logged, and come from there."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         joined = access.join(workspace, url, room, token_env)
         served = ", which the sidecar serves itself" if joined.serve else ""
         say(f"this folder is in room {joined.room} at {access.address(joined)}{served}")
@@ -72,9 +71,9 @@ def _join(
 
 
 @live_app.command("leave")
-def _leave(directory: output.Directory = "") -> None:
+def _leave() -> None:
     """Withdraw the yes to a live room on this machine. What was sent stays with the clan."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if not access.leave(workspace):
             raise NoError("this folder is in no live room. Nothing was changed")
         say("this folder is in no live room any more; what was sent stays with the clan")
@@ -132,10 +131,9 @@ def _who(
     on: Annotated[str | None, typer.Option("--on", metavar="TEXT", help="Say what you are on, for others.")] = None,
     as_json: output.Json = False,
     agent: output.Agent = "",
-    directory: output.Directory = "",
 ) -> None:
     """Show who is online, since when, and on what."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         told_on = "" if on is None else _say_on(workspace, output.agent_in(workspace, agent), on)
         here = {replica.name: replica.agent for replica in workspace.replicas().replicas}
         found = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]

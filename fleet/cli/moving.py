@@ -36,7 +36,6 @@ def _import(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken, and what not.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every piece left out, and why.")] = False,
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Take in what people and other tools wrote: lessons.md, LEARNINGS.md, CLAUDE.md, .cursorrules, JSON lines.
@@ -48,12 +47,12 @@ def _import(
             "name what to import: PATH..., files or folders of them, or --transcripts. Nothing was changed"
         )
     if from_transcripts:
-        with output.opened(directory) as workspace:
+        with output.opened() as workspace:
             who = output.agent_in(workspace, agent)
             found = moving.proposals(workspace, who, paths or [], days)
             _propose(workspace, who, found, "" if dry_run else accepted, asks=not dry_run, as_json=as_json)
         return
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         files = moving.files_in(workspace, paths or [])
         if dry_run:
             done = moving.preview(files)
@@ -187,12 +186,11 @@ def _export(
     as_json: output.Json = False,
     as_page: Annotated[bool, typer.Option("--md", help="One Markdown page for people.")] = False,
     output_file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
-    directory: output.Directory = "",
 ) -> None:
     """Print everything this machine knows. All lessons, retired ones too, and all discoveries; JSON unless told."""
     if as_json and as_page:
         raise UsageError("--json and --md are two forms of one export: name one of them")
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         text = pages.everything(workspace).rstrip("\n") if as_page else _as_json(moving.exported(workspace))
         if output_file is None:
             say(text) if as_page else print(text)
@@ -218,10 +216,9 @@ def _one_part(value: Any) -> str:
 def _backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="A .tar.gz file to write.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace a file that is there.")] = False,
-    directory: output.Directory = "",
 ) -> None:
     """Write a backup file. It holds all that can neither be fetched nor computed again."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         done = moving.backup(workspace, target, overwrite=yes)
         say(f"{counted(done.files, 'file')} in {target}, {done.size:,} bytes; only you can read it")
         for path in done.left:
@@ -234,13 +231,12 @@ def _backup(
 def _restore_backup(
     source: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Made by fleet backup.")],
     yes: output.Yes = False,
-    directory: output.Directory = "",
 ) -> None:
     """Join a backup into the workspace here. Nothing newer is overwritten; an empty folder becomes a workspace."""
-    root = output.root_for(directory)
+    root = output.root_for()
     output.confirm(f"Join {source} into {root}? Nothing that is there will be overwritten.", yes=yes)
     moving.prepare(root, source)
-    with output.opened(str(root)) as workspace:
+    with output.opened() as workspace:
         done = moving.restore_backup(workspace, source)
         parts = ((done.lines, "line"), (done.entries, "correction"), (len(done.files), "file"))
         came = " and ".join(counted(number, one) for number, one in parts if number)
@@ -252,9 +248,9 @@ def _restore_backup(
 
 
 @app.command("upgrade")
-def _upgrade(yes: output.Confirmed = False, directory: output.Directory = "") -> None:
+def _upgrade(yes: output.Confirmed = False) -> None:
     """Convert a workspace that fleet 0.1 made, and its branch. Once; doing it again changes nothing."""
-    with output.opened(directory, of_any_version=True) as workspace:
+    with output.opened(of_any_version=True) as workspace:
         for line in moving.upgrade(workspace, yes=yes):
             say(line)
 
@@ -266,16 +262,15 @@ def _purge(
         typer.Argument(
             metavar="ID",
             help="Of a lesson or a discovery; a beginning is enough.",
-            autocompletion=output.COMPLETE_ENTRIES,
+            autocompletion=output.COMPLETE_IDS,
         ),
     ],
     yes: output.Yes = False,
     agent: output.Agent = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Overwrite a secret that already went out. Reaches as far as a sync does, and tells what is left to do."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
         done = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
         if as_json:

@@ -51,8 +51,8 @@ _OFFERED_MAX = 100
 def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     """Return the function that a shell's completion calls; it never fails, and writes nothing."""
 
-    def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:
-        named = next((str(each) for each in (ctx.params.get("directory"), os.environ.get("FLEET_DIR")) if each), "")
+    def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:  # noqa: ARG001 - what typer calls
+        named = chosen.directory or os.environ.get("FLEET_DIR", "")
         root = named or root_around(os.getcwd())  # noqa: PTH109 - as a shell has it
         workspace = Workspace(Path(root)) if root and (Path(root) / "fleet.toml").is_file() else None
         if workspace is None:
@@ -67,65 +67,35 @@ def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     return complete
 
 
-def _offer_lessons(workspace: Workspace, beginning: str) -> Iterable[Offer]:
-    if "p-".startswith(beginning):
-        return [(each.id, screening.readable(each.text)) for each in workspace.patterns.best("sight", _OFFERED_MAX)]
-    found = workspace.patterns.beginning(beginning)[:_OFFERED_MAX]
-    return [(each.id, screening.readable(each.text)) for each in workspace.patterns.some(found)]
+def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
+    """Offer lessons and discoveries; a retired lesson to whoever knows the beginning of its id."""
+    lessons, is_named = workspace.patterns, len(beginning) > len("p-")
+    found = (
+        lessons.some(lessons.beginning(beginning)[:_OFFERED_MAX]) if is_named else lessons.best("sight", _OFFERED_MAX)
+    )
+    entries = workspace.discoveries.newest(_OFFERED_MAX)[::-1]
+    texts = [*((each.id, each.text) for each in found), *((each.id, each.problem) for each in entries)]
+    return [(each, screening.readable(text)) for each, text in texts]
 
 
-def _offer_retired(workspace: Workspace, beginning: str) -> Iterable[Offer]:
-    found = workspace.patterns.some(workspace.patterns.beginning(beginning if len(beginning) > 2 else "p-"))
-    return [(each.id, screening.readable(each.text)) for each in found if not each.is_present]
-
-
-def _offer_entries(workspace: Workspace) -> Iterable[Offer]:
-    return [(each.id, screening.readable(each.problem)) for each in workspace.discoveries.newest(_OFFERED_MAX)[::-1]]
-
-
-def _offer_all(workspace: Workspace, beginning: str) -> Iterable[Offer]:
-    return [*_offer_lessons(workspace, beginning), *_offer_entries(workspace)]
-
-
-def _offer_writers(workspace: Workspace, _: str) -> Iterable[Offer]:
-    return [(each, "") for each in sorted({*workspace.agents_here(), *map(names.agent_of, workspace.db.newest_by())})]
-
-
-def _offer_categories(workspace: Workspace, _: str) -> Iterable[Offer]:
-    return [(each, "") for each in sorted({each.category for each in workspace.patterns.best("sight", 1_000)} - {""})]
-
-
-def _offer_tags(workspace: Workspace, _: str) -> Iterable[Offer]:
-    used = {tag for each in workspace.patterns.best("sight", 1_000) for tag in each.tags}
-    return [(each, "") for each in sorted(used.union(*(each.tags for each in workspace.discoveries.newest(1_000))))]
-
-
-COMPLETE_LESSONS = completing(_offer_lessons)
-COMPLETE_RETIRED = completing(_offer_retired)
-COMPLETE_ENTRIES = completing(_offer_all)
-COMPLETE_AGENTS = completing(_offer_writers)
-COMPLETE_CATEGORIES = completing(_offer_categories)
-COMPLETE_TAGS = completing(_offer_tags)
+COMPLETE_IDS = completing(_offer_ids)
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
 
-Directory = Annotated[
-    str, typer.Option("--dir", metavar="DIR", help="Workspace; else FLEET_DIR, else the nearest fleet.toml upward.")
-]
 Agent = Annotated[
-    str,
-    typer.Option(
-        "--agent",
-        metavar="NAME",
-        help="Agent to act as; else FLEET_AGENT, else the stored default.",
-        autocompletion=COMPLETE_AGENTS,
-    ),
+    str, typer.Option("--agent", metavar="NAME", help="Agent to act as; else FLEET_AGENT, else the stored default.")
 ]
 Session = Annotated[str, typer.Option("--session", metavar="ID", help="The host's session; else FLEET_SESSION.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
-_A_BEGINNING = "A pattern's id; a unique beginning is enough."
-PatternId = Annotated[str, typer.Argument(metavar="ID", help=_A_BEGINNING, autocompletion=COMPLETE_LESSONS)]
+
+
+def id_of(metavar: str = "ID", what: str = "A pattern's id; a unique beginning is enough.") -> Any:
+    """Return the argument of a command that is an id."""
+    return typer.Argument(metavar=metavar, help=what, autocompletion=COMPLETE_IDS)
+
+
+PatternId = Annotated[str, id_of()]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote that was guessed.")]
 
@@ -149,13 +119,13 @@ def commands() -> typer.Typer:
 
 
 @contextmanager
-def opened(directory: str = "", *, of_any_version: bool = False) -> Iterator[Workspace]:
+def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
     """Open the workspace for one command; afterwards print its warnings.
 
     Raises:
         NoError: there is none here, or it is of another version and ``of_any_version`` is not set.
     """
-    root = find_root(directory)
+    root = find_root()
     if not of_any_version:
         check_version(root)
     workspace = Workspace(root)
@@ -171,13 +141,13 @@ def opened(directory: str = "", *, of_any_version: bool = False) -> Iterator[Wor
         workspace.close()
 
 
-def find_root(directory: str = "") -> Path:
+def find_root() -> Path:
     """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the one around the folder that we are in.
 
     Raises:
         NoError: there is none.
     """
-    if named := directory or chosen.directory or os.environ.get("FLEET_DIR", ""):
+    if named := chosen.directory or os.environ.get("FLEET_DIR", ""):
         root = Path(named).expanduser().absolute()
         if not is_root(str(root)):
             raise NoError(f"{root} is no fleet workspace: it has no {CONFIG}. Run `fleet init` there")
@@ -188,14 +158,9 @@ def find_root(directory: str = "") -> Path:
     return Path(found)
 
 
-def is_inside() -> bool:
-    """Tell whether the folder that we are in is a workspace, or inside one."""
-    return bool(root_around(str(Path.cwd())))
-
-
-def root_for(directory: str) -> Path:
+def root_for() -> Path:
     """Return the folder that a command means which can make a workspace: a named one, the one around, or this one."""
-    if named := directory or chosen.directory or os.environ.get("FLEET_DIR", ""):
+    if named := chosen.directory or os.environ.get("FLEET_DIR", ""):
         return Path(named).expanduser().absolute()
     return Path(root_around(str(Path.cwd())) or Path.cwd())
 

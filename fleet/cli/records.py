@@ -28,14 +28,13 @@ def _records(
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="From this day on, YYYY-MM-DD.")] = "",
     agent: output.Agent = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Show what each reflection and each night's tidying did, what it cost, and why it saved nothing."""
     if since and not _DAY.fullmatch(since):
         raise UsageError(f"--since takes a day, such as 2026-11-20, not {since[:40]!r}")
     if action not in ("", _SHOW) or (action == _SHOW) != (number > 0):
         raise UsageError("say `fleet records`, or `fleet records show N`")
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         passes = Records(workspace, who).passes()
         if number:
@@ -117,12 +116,11 @@ def _undo(
     listing: Annotated[bool, typer.Option("--list", help="List the runs that can be taken back.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --list: all of them.")] = False,
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Take back the last command, or any run of fleet's own. What a person wrote since stays; undo it to redo."""
     if listing and run:
         raise UsageError("--list lists, and takes nothing else; nothing was changed")
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if listing:
             found = undoing.listed(workspace)
             shown = found if everything else found[:_LISTED]

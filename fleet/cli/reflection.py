@@ -44,12 +44,11 @@ def _reflect(
     agrees: Agree = False,
     session: output.Session = "",
     agent: output.Agent = "",
-    directory: output.Directory = "",
     as_json: output.Json = False,
 ) -> None:
     """Look back on a session: lessons, notes, a skill, each where it belongs. `fleet undo` takes it back."""
     wanted = session or output.chosen.session
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         if use or agrees:
             _choose(workspace, use, agrees=agrees)
@@ -72,14 +71,9 @@ def _reflect(
 
 
 @app.command("done")
-def _done(
-    session: output.Session = "",
-    agent: output.Agent = "",
-    directory: output.Directory = "",
-    as_json: output.Json = False,
-) -> None:
+def _done(session: output.Session = "", agent: output.Agent = "", as_json: output.Json = False) -> None:
     """End the session that runs here: reflect on it now, and log it in the day's log. `/done` runs this."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who, named = output.agent_in(workspace, agent), output.session_named(session)
         try:
             path = session_end.transcript_of(workspace, session or output.chosen.session)
@@ -206,13 +200,12 @@ def _tidy(
     ] = "",
     agent: output.Agent = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Put an agent's notebook in order: dates, duplicates, contradictions, what is stale."""
     if mode not in set(Mode):
         raise UsageError(f"--mode is {' or '.join(Mode)}, not {mode[:40]!r}; nothing was changed")
     text = tidying.read_report(report, sys.stdin) if report else ""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         done = tidying.tidy(workspace, output.agent_in(workspace, agent), Mode(mode), is_trial=dry_run, report=text)
         output.tell(
             output.cleaned(_tidied_as_json(done)),
@@ -271,10 +264,9 @@ def _sleep(
     remove_timer: Annotated[bool, typer.Option("--remove-timer", help="Take that timer out.")] = False,
     agent: output.Agent = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Reflect, consolidate, tidy, publish, compact and render what waits, as one run."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         named = output.agent_in(workspace, agent)
         if install_timer or remove_timer:
             (serve.uninstall if remove_timer else serve.install)(serve.timer(workspace, named), dry_run=dry_run)

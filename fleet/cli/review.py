@@ -47,10 +47,9 @@ def _review(
     ] = None,
     agent: output.Agent = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Decide which close lessons are one, and which of two that contradict each other holds: a key for each pair."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         if answers:
             who = output.agent_in(workspace, agent)
             _tell_answered([_answered(workspace, who, each) for each in answers], as_json=as_json)
@@ -188,13 +187,12 @@ def _block(
     ] = False,
     agent: output.Agent = "",
     as_json: output.Json = False,
-    directory: output.Directory = "",
 ) -> None:
     """Leave out here what a writer said: lessons, counts, edits, removes. Memories and pages follow at once.
 
     Nothing that is pushed changes, and `fleet unblock` undoes it. What a person had approved stays, and is listed.
     """
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = reviewing.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
         if as_json:
@@ -205,9 +203,9 @@ def _block(
 
 
 @app.command("unblock")
-def _unblock(name: Name, as_json: output.Json = False, directory: output.Directory = "") -> None:
+def _unblock(name: Name, as_json: output.Json = False) -> None:
     """Let a writer count again that was blocked here."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         done = reviewing.unblock(workspace, name)
         if as_json:
             output.say_json(output.cleaned(_block_as_json(done, dry_run=False)))

@@ -30,10 +30,9 @@ def _poll(
     local: Annotated[bool, typer.Option("--local", help="Only what concerns this machine; no sync.")] = False,
     as_json: output.Json = False,
     agent: output.Agent = "",
-    directory: output.Directory = "",
 ) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         done = schedule.tick(workspace, output.agent_in(workspace, agent)).run(local=local)
     if as_json:
         output.say_json(output.cleaned(msgspec.to_builtins(done)))
@@ -68,31 +67,30 @@ sidecar_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None, name="si
 
 
 @sidecar_app.callback(invoke_without_command=True)
-def _sidecar(context: typer.Context, agent: output.Agent = "", directory: output.Directory = "") -> None:
+def _sidecar(context: typer.Context, agent: output.Agent = "") -> None:
     """Look after a workspace until stopped. Takes in what is written by hand, renders, syncs."""
     if context.invoked_subcommand is not None:
         output.chosen.agent = agent or output.chosen.agent
-        output.chosen.directory = directory or output.chosen.directory
         return
     from fleet.serve.sidecar import run  # with the libraries that look on and wait
 
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         named = output.agent_in(workspace, agent)
         if not run(workspace, named):
             say(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` tells more")
 
 
 @sidecar_app.command("install")
-def _install(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
+def _install(dry_run: DryRun = False, agent: output.Agent = "") -> None:
     """Let the system start this sidecar with every login. A systemd user unit, or a launchd agent."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         install(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
 
 
 @sidecar_app.command("uninstall")
-def _uninstall(dry_run: DryRun = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
+def _uninstall(dry_run: DryRun = False, agent: output.Agent = "") -> None:
     """Take out what `fleet sidecar install` made, and nothing else. No lesson is touched."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         uninstall(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
 
 
@@ -152,9 +150,9 @@ def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:
 
 
 @sidecar_app.command("status")
-def _status(as_json: output.Json = False, agent: output.Agent = "", directory: output.Directory = "") -> None:
+def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
     """Tell whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
-    with output.opened(directory) as workspace:
+    with output.opened() as workspace:
         named = output.agent_in(workspace, agent)
         holder = units.holder(workspace.files, workspace.local, named)
         marks = schedule.Memory(workspace.files, workspace.local).read()
