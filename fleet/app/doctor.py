@@ -280,15 +280,15 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
 
 
 def _embedding(workspace: Workspace) -> Iterator[Finding]:
-    found = searching.embedding(workspace)
-    if found.state == "unagreed":
-        named = redact_url(found.what)
+    state, what = searching.embedding(workspace)
+    if state == "unagreed":
+        named = redact_url(what)
         yield _told("unagreed", f"fleet.toml names {named} for embeddings, and nobody on this machine agreed to that")
-    elif found.state == "missing":
-        what = "no embedding is installed: lessons are found by their words, and not by what they mean"
-        yield _told("semantic", what, do=found.what)
+    elif state == "missing":
+        told = "no embedding is installed: lessons are found by their words, and not by what they mean"
+        yield _told("semantic", told, do=what)
     else:
-        yield Finding("semantic", "ok", f"search by meaning is {found.state}")
+        yield Finding("semantic", "ok", f"search by meaning is {state}")
 
 
 def _online(workspace: Workspace) -> Iterator[Finding]:

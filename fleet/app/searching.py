@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from fleet.app import observing
 from fleet.app.finding import first_stamp
@@ -14,31 +14,22 @@ from fleet.learn.journal import Declared, Journal, Open, Proposal
 from fleet.recall import search as recall
 from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section, render
 from fleet.reflect.exposure import Exposures
-from fleet.store import consent, semantic
+from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
 from fleet.text.dates import WHEN
 
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
 
-__all__ = ["Answer", "Embedding", "Handover", "agree_to_embed", "declare", "embedding", "handover", "render", "search"]
+__all__ = ["Answer", "Handover", "agree_to_embed", "declare", "embedding", "handover", "render", "search"]
 
 _NARROWED = 200
 _ORACLE, _ORACLE_HITS = "M7", 5
 _DAY_CHARS = 10
-INSTALL = "in a checkout of fleet: `uv tool install '.[semantic]'`, or pipx or pip install with the same words"
-
-
-class Embedding(NamedTuple):
-    """How search by meaning stands.
-
-    Attributes:
-        state: on; off by the configuration; unagreed: nobody said yes to its endpoint; missing: not installed.
-        what: the endpoint, or how to install it.
-    """
-
-    state: Literal["on", "off", "unagreed", "missing"]
-    what: str = ""
+_INSTALL = (
+    "in a checkout of fleet `uv tool install '.[semantic]'`; elsewhere `pipx inject fleet-learnings wordllama`, or `pip "
+    "install wordllama` beside fleet"
+)
 
 
 def search(
@@ -79,22 +70,15 @@ def search(
     return found
 
 
-def embedding(workspace: Workspace) -> Embedding:
-    """Return how search by meaning stands here."""
-    settings = workspace.config.semantic
-    if settings.off:
-        return Embedding("off")
-    if settings.url and not workspace.state.agrees(consent.SEMANTIC, semantic.consented(settings)):
-        return Embedding("unagreed", settings.url)
-    if semantic.source(workspace) is None:
-        return Embedding("missing", INSTALL)
-    return Embedding("on")
+def embedding(workspace: Workspace) -> tuple[str, str]:
+    """Return how search by meaning stands, as ``Embeddings.state`` says, and its endpoint or how to install it."""
+    state = Embeddings(workspace).state
+    return state, {"missing": _INSTALL, "unagreed": workspace.config.semantic.url}.get(state, "")
 
 
 def agree_to_embed(workspace: Workspace) -> None:
     """Note a person's yes to the endpoint that the configuration names: lessons are sent there."""
-    wanted = semantic.consented(workspace.config.semantic)
-    workspace.state.agree(consent.SEMANTIC, wanted, workspace.wall(), alone=True)
+    Embeddings(workspace).agree()
 
 
 def _pages(workspace: Workspace) -> list[Page]:

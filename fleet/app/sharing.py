@@ -34,11 +34,12 @@ from fleet.share.remote import Remote
 from fleet.share.sync import Exchanged, Hooks
 from fleet.share.sync import exchange as exchange_with
 from fleet.share.sync import fetch as fetch_from
-from fleet.store import config, consent, git, semantic
+from fleet.store import config, consent, git
 from fleet.store.database import Pause
 from fleet.store.git import Author, is_identity
 from fleet.store.lines import DISCOVERIES, KINDS, Entry, Kind, Read, entries, kind_of
 from fleet.store.runs import Runs
+from fleet.store.semantic import Embeddings
 from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace
 
@@ -304,7 +305,7 @@ def _settled(workspace: Workspace) -> list[str]:
     _take_logs(workspace)
     for agent in workspace.agents_here():
         discoveries.take_waiting(workspace, agent)
-    semantic.embed_new(workspace)  # what is compared for a promotion is compared by its meaning, too
+    Embeddings(workspace).embed_new()  # what is compared for a promotion is compared by its meaning, too
     promoted = [each.text for each in reflecting.promote_all(workspace)]
     if not workspace.is_read_only:
         try:

@@ -41,9 +41,9 @@ from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.rules import Proposal
-from fleet.store import semantic
 from fleet.store.lines import PATTERNS
 from fleet.store.runs import UNDO, Edit, Field, Run, Runs
+from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 
 KIND = "tidy"
@@ -206,7 +206,7 @@ class _Notebook:
         settings, workspace = self._workspace.config.sleep, self._workspace
 
         def cosines(texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
-            return semantic.cosines(workspace, texts, pairs) or {}
+            return Embeddings(workspace).cosines(texts, pairs) or {}
 
         found = housekeeping.plan(
             self.notes,
@@ -214,7 +214,7 @@ class _Notebook:
             _zone(settings.zone),
             keep_words=settings.dates == "add",
             archive_hours=settings.archive_hours,
-            cosines=cosines if semantic.cosines(workspace, (), ()) is not None else None,
+            cosines=cosines if Embeddings(workspace).cosines((), ()) is not None else None,
             apart=Weighing(workspace).decided(),
         )
         # The tags of what is the clan's are the clan's.

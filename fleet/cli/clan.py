@@ -213,14 +213,14 @@ def _tell_found(workspace: Workspace) -> None:
 
 
 def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
-    found = searching.embedding(workspace)
-    if found.state == "missing" and is_new:
-        say(f"optional: lessons are also found by what they mean, with the extra `semantic`; {found.what}")
-    if found.state == "unagreed":
-        question = f"Send the clan's lessons to {found.what}, so that they are found by what they mean?"
+    state, what = searching.embedding(workspace)
+    if state == "missing" and is_new:
+        say(f"optional: lessons are also found by what they mean, with the extra `semantic`; {what}")
+    if state == "unagreed":
+        question = f"Send the clan's lessons to {what}, so that they are found by what they mean?"
         if yes or (sys.stdin.isatty() and typer.confirm(question, default=False)):
             searching.agree_to_embed(workspace)
-            say(f"lessons are embedded by {found.what}")
+            say(f"lessons are embedded by {what}")
 
 
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:

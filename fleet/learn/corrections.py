@@ -22,7 +22,7 @@ from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, Usa
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, fold, united
-from fleet.store import semantic
+from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
@@ -389,7 +389,7 @@ def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:
     patterns = workspace.patterns
     with workspace.snapshot(WAIT_S):
         stands_for = {member: group[0] for member, group in patterns.groups().items()}
-        meaning = dict(semantic.nearest(workspace, text, CANDIDATES_MAX)) if patterns.has_meanings() else {}
+        meaning = dict(Embeddings(workspace).nearest(text, CANDIDATES_MAX)) if patterns.has_meanings() else {}
         known = {each.id: each.text for each in (*patterns.candidates(text), *patterns.some(list(meaning)))}
     found = [(each, said) for each, said in known.items() if each not in ids]
     closest: dict[str, Near] = {}

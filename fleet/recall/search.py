@@ -19,8 +19,8 @@ from fleet.model import names
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import UNREADABLE, day, edits
-from fleet.store import semantic
 from fleet.store.query import Passages, Patterns
+from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import similarity
 from fleet.text.screening import one_line, readable, strip_controls
@@ -289,7 +289,7 @@ class _Lessons:
         by_words = self.matching(expression, count) if expression else []
         by_meaning = [
             found.id
-            for each, _ in semantic.nearest(self._workspace, self._query, count, _MEANT_MIN)
+            for each, _ in Embeddings(self._workspace).nearest(self._query, count, _MEANT_MIN)
             if (found := self._pattern(self._workspace.patterns, each)) and (found.is_listed or self._everything)
         ]
         return similarity.fused(by_words, by_meaning)

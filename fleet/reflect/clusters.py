@@ -25,9 +25,9 @@ from fleet.model.errors import FleetError
 from fleet.model.names import normalise
 from fleet.model.pattern import Pattern, united
 from fleet.reflect.observations import Said, category_of, is_directive, without_label
-from fleet.store import semantic
 from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
+from fleet.store.semantic import EMBEDDED, Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text.similarity import PARTNERS_MAX, Alike, alike, compared, is_stop
 
@@ -246,12 +246,12 @@ class Weighing:
         ``own``: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
         """
         patterns, apart = self._workspace.patterns, self.decided()
-        made_of = [patterns.generation, self._workspace.db.noted(semantic.EMBEDDED), sorted(apart)]
+        made_of = [patterns.generation, self._workspace.db.noted(EMBEDDED), sorted(apart)]
         mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
         kept_mark, found = _kept(self._workspace)
         if kept_mark != mark:
             lessons = _compared(patterns, own)
-            cosines = semantic.alike(self._workspace, [each.id for each in lessons], LIKELY_MIN, PARTNERS_MAX)
+            cosines = Embeddings(self._workspace).alike([each.id for each in lessons], LIKELY_MIN, PARTNERS_MAX)
             found = clustered(lessons, cosines, apart)
             with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
                 set_meta(writing, _META, json.dumps([mark, found]))

@@ -48,164 +48,183 @@ class _Source(NamedTuple):
     load: Callable[[], Vectors]
 
 
-def source(workspace: Workspace) -> _Source | None:
-    """Return the source that is configured, installed and agreed to; None for none."""
-    settings = workspace.config.semantic
-    if settings.off or not all(map(find_spec, LIBRARIES)):
-        return None
-    if settings.url:
-        if not _is_safe(settings.url) or not workspace.state.agrees(consent.SEMANTIC, consented(settings)):
+class Embeddings:
+    """The embeddings of a workspace's lessons, and the source that is configured for them."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._settings = workspace.config.semantic
+
+    @property
+    def state(self) -> str:
+        """How they stand: on; off by the configuration; unagreed: nobody said yes to the endpoint; missing."""
+        if self._settings.off:
+            return "off"
+        if self._settings.url and not self._is_agreed():
+            return "unagreed"
+        return "on" if self.source() else "missing"
+
+    def agree(self) -> None:
+        """Note a person's yes to the endpoint that the configuration names: lessons are sent there."""
+        self._workspace.state.agree(consent.SEMANTIC, self._consented(), self._workspace.wall(), alone=True)
+
+    def _is_agreed(self) -> bool:
+        return self._workspace.state.agrees(consent.SEMANTIC, self._consented())
+
+    def _consented(self) -> str:
+        """Return what somebody agrees to who agrees to the endpoint: its address, and a key of another name."""
+        is_usual = self._settings.key_env == Semantic().key_env
+        return self._settings.url if is_usual else f"{self._settings.url} {self._settings.key_env}"
+
+    def source(self) -> _Source | None:
+        """Return the source that is configured, installed and agreed to; None for none."""
+        settings = self._settings
+        if settings.off or not all(map(find_spec, LIBRARIES)):
             return None
-        name = f"{settings.url} {settings.url_model}"
-        key = consent.variable(settings.key_env)
-        return _Source(name, lambda: lambda texts: _asked(settings.url, settings.url_model, key, texts))
-    files = _files_of(workspace, settings.model)
-    if not all(map(Path.is_file, files)):
-        return None
-    name = _fingerprint(files[0])
-    return _Source(name, lambda: _loaded(*files, name))
+        if settings.url:
+            if not _is_safe(settings.url) or not self._is_agreed():
+                return None
+            key = consent.variable(settings.key_env)
+            name = f"{settings.url} {settings.url_model}"
+            return _Source(name, lambda: lambda texts: _asked(settings.url, settings.url_model, key, texts))
+        files = _files_of(self._workspace.root, settings.model)
+        if not all(map(Path.is_file, files)):
+            return None
+        name = _fingerprint(files[0])
+        return _Source(name, lambda: _loaded(*files, name))
 
+    def embed_new(self, limit: int = TEXTS_MAX) -> int:
+        """Embed the lessons that changed since the last time, at most ``limit``; return how many.
 
-def consented(settings: Semantic) -> str:
-    """Return what somebody agrees to who agrees to the endpoint: its address, and a key of another name."""
-    is_usual = settings.key_env == Semantic().key_env
-    return settings.url if is_usual else f"{settings.url} {settings.key_env}"
-
-
-def _files_of(workspace: Workspace, model: str) -> tuple[Path, Path]:
-    """Return the weights and the tokenizer of a model2vec folder, with "" of the installed package."""
-    if model:
-        folder = (workspace.root / Path(model).expanduser()).resolve()
-        return folder / "model.safetensors", folder / "tokenizer.json"
-    found = find_spec(PACKAGE)
-    folder = Path(found.origin).parent if found and found.origin else Path()
-    weights, tokens = (sorted(folder.glob(each)) for each in ("weights/*.safetensors", "tokenizers/*.json"))
-    return (*weights, folder / "weights")[0], (*tokens, folder / "tokenizers")[0]
-
-
-def embed_new(workspace: Workspace, limit: int = TEXTS_MAX) -> int:
-    """Embed the lessons that changed since the last time, at most ``limit``; return how many.
-
-    For the background: the sidecar's tick, or the end of a sync. What another process writes meanwhile, or an endpoint
-    that does not answer, makes it give up until the next time.
-    """
-    chosen = source(workspace)
-    if chosen is None:
-        return 0
-    generation = workspace.patterns.generation
-    database = workspace.db.database
-    mark = f"{generation} {chosen.name}"
-    with suppress(BusyError, OSError, ValueError, *TROUBLE):
-        connection = database.open()
-        if get_meta(connection, EMBEDDED) == mark:
-            return 0
-        rows = connection.execute(
-            "SELECT p.id, p.text, v.hash FROM pattern p LEFT JOIN vector v ON v.id = p.id AND v.model = ? "
-            "WHERE p.listed",
-            (chosen.name,),
-        )
-        stale = [(each, text, hash_) for each, text, known in rows if (hash_ := _hash(text)) != known]
-        vectors = chosen.load() if stale else None
-        for start in range(0, min(len(stale), limit), _AT_ONCE):
-            some = stale[start : min(start + _AT_ONCE, limit)]
-            matrix = vectors([screened(text) for _, text, _ in some]) if vectors else ()
-            data = [row.astype("float16").tobytes() for row in matrix]
+        For the background: the sidecar's tick, or the end of a sync. What another process writes meanwhile, or an
+        endpoint that does not answer, makes it give up until the next time.
+        """
+        chosen = self.source()
+        mark = f"{self._workspace.patterns.generation} {chosen.name}" if chosen else ""
+        database = self._workspace.db.database
+        with suppress(BusyError, OSError, ValueError, *TROUBLE):
+            if chosen is None or get_meta(database.open(), EMBEDDED) == mark:
+                return 0
+            stale = _stale(database.open(), chosen.name)
+            vectors = chosen.load() if stale else None
+            for start in range(0, min(len(stale), limit), _AT_ONCE):
+                some = stale[start : min(start + _AT_ONCE, limit)]
+                matrix = vectors([screened(text) for _, text, _ in some]) if vectors else ()
+                rows = [(*each[::2], row.astype("float16").tobytes()) for each, row in zip(some, matrix, strict=True)]
+                with database.transaction() as writing:
+                    writing.executemany(_PUT, [(each, chosen.name, hash_, data) for each, hash_, data in rows])
             with database.transaction() as writing:
-                writing.executemany(
-                    "INSERT INTO vector VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET model = excluded.model, "
-                    "hash = excluded.hash, data = excluded.data",
-                    [(each, chosen.name, hash_, row) for (each, _, hash_), row in zip(some, data, strict=True)],
-                )
-        with database.transaction() as writing:
-            writing.execute("DELETE FROM vector WHERE id NOT IN (SELECT id FROM pattern WHERE listed)")
-            if len(stale) <= limit:
-                set_meta(writing, EMBEDDED, mark)
-        return min(len(stale), limit)
-    return 0
+                writing.execute("DELETE FROM vector WHERE id NOT IN (SELECT id FROM pattern WHERE listed)")
+                if len(stale) <= limit:
+                    set_meta(writing, EMBEDDED, mark)
+            return min(len(stale), limit)
+        return 0
 
+    def nearest(self, text: str, count: int, least: float = SIMILAR_MIN) -> list[tuple[str, float]]:
+        """Return (id, cosine) of the lessons that mean much the same as a text, best first, from ``least`` on.
 
-def nearest(workspace: Workspace, text: str, count: int, least: float = SIMILAR_MIN) -> list[tuple[str, float]]:
-    """Return (id, cosine) of the lessons that mean much the same as a text, best first, from a cosine of ``least`` on.
-
-    The first question of a process loads the model. An endpoint that does not answer is as good as none.
-    """
-    chosen = source(workspace)
-    if chosen is None:
+        The first question of a process loads the model. An endpoint that does not answer is as good as none.
+        """
+        chosen = self.source()
+        if chosen is None:
+            return []
+        asked = "SELECT 1 FROM vector WHERE model = ?"
+        if self._workspace.db.ask(lambda it: it.execute(asked, (chosen.name,)).fetchone()):
+            with suppress(OSError, ValueError, *TROUBLE):
+                return _best(self._workspace.db.database.open(), chosen, screened(text), count, least)
         return []
-    asked = "SELECT 1 FROM vector WHERE model = ?"
-    if workspace.db.ask(lambda it: it.execute(asked, (chosen.name,)).fetchone()):
-        with suppress(OSError, ValueError, *TROUBLE):
-            return _best(workspace.db.database.open(), chosen, screened(text), count, least)
-    return []
+
+    def alike(self, ids: Sequence[str], least: float, partners_max: int) -> dict[tuple[str, str], float]:
+        """Return the cosines of the pairs among lessons that mean much the same, by their ids, the smaller first.
+
+        No model is loaded: what is embedded already is compared. Pairs below the cosine ``least`` are left out; a
+        lesson is paired with its ``partners_max`` closest ones.
+        """
+        chosen = self.source()
+        if chosen is None:
+            return {}
+        asked = "SELECT id, data FROM vector WHERE model = ? ORDER BY id"
+        rows = self._workspace.db.ask(lambda it: it.execute(asked, (chosen.name,)).fetchall())
+        wanted, size = set(ids), len(rows[0][1]) if rows else 0
+        rows = [row for row in rows if row[0] in wanted and len(row[1]) == size]
+        if len(rows) < 2:
+            return {}
+        numpy = _library("numpy")
+        matrix = _matrix(rows)
+        cosines = matrix @ matrix.T
+        numpy.fill_diagonal(cosines, -1.0)
+        closest = numpy.argsort(-cosines, axis=1, kind="stable")[:, :partners_max]
+        places = [(at, int(other)) for at, others in enumerate(closest) for other in others]
+        return {
+            (rows[min(pair)][0], rows[max(pair)][0]): round(float(cosines[pair]), 3)
+            for pair in places
+            if cosines[pair] >= least
+        }
+
+    def cosines(self, texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float] | None:
+        """Return the cosines of pairs of texts, by number; None where there is no source, or it does not answer.
+
+        For texts that are this agent's alone: a source that is not on this machine is not asked.
+        """
+        chosen, url = self.source(), self._settings.url
+        if chosen is None or (url and not consent.is_loopback(urlsplit(url).hostname or "")):
+            return None
+        numbers = sorted({each for pair in pairs for each in pair})
+        with suppress(OSError, ValueError):
+            vectors = chosen.load() if numbers else None
+            row: dict[int, Any] = {}
+            for some in (numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)):
+                row |= zip(some, vectors([screened(texts[n]) for n in some]) if vectors else (), strict=True)
+            return {(a, b): float(row[a] @ row[b]) for a, b in pairs}
+        return None
+
+
+_PUT = (
+    "INSERT INTO vector VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET model = excluded.model, "
+    "hash = excluded.hash, data = excluded.data"
+)
+
+
+def _stale(connection: Any, model: str) -> list[tuple[str, str, bytes]]:
+    """Return id, text and hash of the lessons that this model has not embedded as they read now."""
+    rows = connection.execute(
+        "SELECT p.id, p.text, v.hash FROM pattern p LEFT JOIN vector v ON v.id = p.id AND v.model = ? WHERE p.listed",
+        (model,),
+    )
+    return [(each, text, hash_) for each, text, known in rows if (hash_ := _hash(text)) != known]
 
 
 def _best(connection: Any, chosen: _Source, text: str, count: int, least: float) -> list[tuple[str, float]]:
     numpy = _library("numpy")
     wanted = chosen.load()([text])[0]
-    size = 2 * len(wanted)
     rows = connection.execute(
         "SELECT v.id, v.data FROM vector v JOIN pattern p ON p.id = v.id WHERE p.listed AND v.model = ?", (chosen.name,)
     )
     found: list[tuple[str, float]] = []
     while some := rows.fetchmany(_ROWS_AT_ONCE):
-        some = [row for row in some if len(row[1]) == size]
-        matrix = numpy.frombuffer(b"".join(data for _, data in some), dtype="float16").reshape(len(some), len(wanted))
-        cosines = matrix.astype("float32") @ wanted
+        some = [row for row in some if len(row[1]) == 2 * len(wanted)]
+        cosines = _matrix(some) @ wanted if some else numpy.zeros(0)
         found += [(some[at][0], float(cosines[at])) for at in numpy.flatnonzero(cosines >= least)]
         found = sorted(found, key=lambda each: (-each[1], each[0]))[:count]
     return found
 
 
-def alike(workspace: Workspace, ids: Sequence[str], least: float, partners_max: int) -> dict[tuple[str, str], float]:
-    """Return the cosines of the pairs among lessons that mean much the same, by their ids, the smaller first.
-
-    No model is loaded: what is embedded already is compared.
-
-    Pairs below the cosine ``least`` are left out; a lesson is paired with its ``partners_max`` closest ones.
-    """
-    chosen = source(workspace)
-    if chosen is None:
-        return {}
-    asked = "SELECT id, data FROM vector WHERE model = ? ORDER BY id"
-    rows = workspace.db.ask(lambda it: it.execute(asked, (chosen.name,)).fetchall())
-    wanted, size = set(ids), len(rows[0][1]) if rows else 0
-    rows = [row for row in rows if row[0] in wanted and len(row[1]) == size]
-    if len(rows) < 2:
-        return {}
+def _matrix(rows: Sequence[tuple[str, bytes]]) -> Any:
+    """Return the stored embeddings, a row each."""
     numpy = _library("numpy")
-    matrix = numpy.frombuffer(b"".join(data for _, data in rows), dtype="float16").reshape(len(rows), -1)
-    matrix = matrix.astype("float32")
-    cosines = matrix @ matrix.T
-    numpy.fill_diagonal(cosines, -1.0)
-    closest = numpy.argsort(-cosines, axis=1, kind="stable")[:, :partners_max]
-    places = [(at, int(other)) for at, others in enumerate(closest) for other in others]
-    return {
-        (rows[min(pair)][0], rows[max(pair)][0]): round(float(cosines[pair]), 3)
-        for pair in places
-        if cosines[pair] >= least
-    }
+    stored = numpy.frombuffer(b"".join(data for _, data in rows), dtype="float16")
+    return stored.reshape(len(rows), -1).astype("float32")
 
 
-def cosines(
-    workspace: Workspace, texts: Sequence[str], pairs: Sequence[tuple[int, int]]
-) -> dict[tuple[int, int], float] | None:
-    """Return the cosines of pairs of texts, by their numbers; None where there is no source, or it does not answer.
-
-    For texts that are this agent's alone: a source that is not on this machine is not asked.
-    """
-    chosen, url = source(workspace), workspace.config.semantic.url
-    if chosen is None or (url and not consent.is_loopback(urlsplit(url).hostname or "")):
-        return None
-    if not pairs:
-        return {}
-    numbers = sorted({each for pair in pairs for each in pair})
-    with suppress(OSError, ValueError):
-        vectors, numpy = chosen.load(), _library("numpy")
-        some = [[screened(texts[n]) for n in numbers[at : at + _AT_ONCE]] for at in range(0, len(numbers), _AT_ONCE)]
-        matrix = numpy.vstack([vectors(each) for each in some])
-        row = {number: at for at, number in enumerate(numbers)}
-        return {(a, b): float(matrix[row[a]] @ matrix[row[b]]) for a, b in pairs}
-    return None
+def _files_of(root: Path, model: str) -> tuple[Path, Path]:
+    """Return the weights and the tokenizer of a model2vec folder, with "" of the installed package."""
+    if model:
+        folder = (root / Path(model).expanduser()).resolve()
+        return folder / "model.safetensors", folder / "tokenizer.json"
+    found = find_spec(PACKAGE)
+    folder = Path(found.origin).parent if found and found.origin else Path()
+    weights, tokens = (sorted(folder.glob(each)) for each in ("weights/*.safetensors", "tokenizers/*.json"))
+    return (*weights, folder / "weights")[0], (*tokens, folder / "tokenizers")[0]
 
 
 def _library(name: str) -> Any:

@@ -15,6 +15,7 @@ from fleet.model import edits
 from fleet.model.line import Column, Line, encode
 from fleet.recall.search import search
 from fleet.store import config, consent, semantic
+from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,15 +89,15 @@ def stored(workspace: Workspace) -> list[str]:
 def test_without_the_libraries_there_is_no_source_and_nothing_fails(tmp_path, monkeypatch):
     workspace = workspace_in(tmp_path, *LESSONS)
     monkeypatch.setattr(semantic, "find_spec", lambda _: None)
-    assert semantic.source(workspace) is None
-    assert semantic.embed_new(workspace) == 0
-    assert semantic.nearest(workspace, "renew secrets", 3) == []
+    assert Embeddings(workspace).source() is None
+    assert Embeddings(workspace).embed_new() == 0
+    assert Embeddings(workspace).nearest("renew secrets", 3) == []
 
 
 def test_one_key_turns_it_off(tmp_path, model):
     workspace = workspace_in(tmp_path, *LESSONS, toml=with_model(model) + "off = true\n")
-    assert semantic.source(workspace) is None
-    assert semantic.embed_new(workspace) == 0
+    assert Embeddings(workspace).source() is None
+    assert Embeddings(workspace).embed_new() == 0
 
 
 def test_importing_it_imports_no_library_of_the_extra_and_no_network():
@@ -108,9 +109,9 @@ def test_importing_it_imports_no_library_of_the_extra_and_no_network():
 
 def test_what_means_the_same_is_found_without_a_common_word(tmp_path, model):
     workspace = workspace_in(tmp_path, *LESSONS, toml=with_model(model))
-    assert semantic.nearest(workspace, "renew the secret", 3) == []
-    assert semantic.embed_new(workspace) == 3
-    (found,) = semantic.nearest(workspace, "renew the secret", 3)
+    assert Embeddings(workspace).nearest("renew the secret", 3) == []
+    assert Embeddings(workspace).embed_new() == 3
+    (found,) = Embeddings(workspace).nearest("renew the secret", 3)
     assert found[0] == LESSONS[0].id
     assert 0.5 < found[1] <= 1.001
     answer = search(workspace, "renew the secret")
@@ -121,24 +122,24 @@ def test_what_means_the_same_is_found_without_a_common_word(tmp_path, model):
 def test_what_has_the_words_stays_before_what_means_the_same(tmp_path, model):
     more = lesson(4, "Renew secrets: the secret is to renew")
     workspace = workspace_in(tmp_path, *LESSONS, more, toml=with_model(model))
-    semantic.embed_new(workspace)
+    Embeddings(workspace).embed_new()
     assert [hit.id for hit in search(workspace, "renew secret").hits] == [more.id, LESSONS[0].id]
 
 
 def test_only_what_changed_is_embedded_and_what_is_out_is_forgotten(tmp_path, model):
     workspace = workspace_in(tmp_path, *LESSONS, toml=with_model(model))
-    assert [semantic.embed_new(workspace), semantic.embed_new(workspace)] == [3, 0]
+    assert [Embeddings(workspace).embed_new(), Embeddings(workspace).embed_new()] == [3, 0]
     cut = clock.pack(NOW_MS)
     append(tmp_path, edits.set_field(LESSONS[1], "text", "Renew the log", ME, clock.pack(NOW_MS - 10), cut))
     append(tmp_path, edits.retire(LESSONS[2], ME))
-    assert semantic.embed_new(workspace) == 1
+    assert Embeddings(workspace).embed_new() == 1
     assert stored(workspace) == [LESSONS[0].id, LESSONS[1].id]
-    assert [each for each, _ in semantic.nearest(workspace, "log", 3)] == [LESSONS[1].id]
+    assert [each for each, _ in Embeddings(workspace).nearest("log", 3)] == [LESSONS[1].id]
 
 
 def test_a_large_clan_is_embedded_in_several_goes(tmp_path, model):
     workspace = workspace_in(tmp_path, *LESSONS, toml=with_model(model))
-    assert [semantic.embed_new(workspace, limit=2) for _ in range(3)] == [2, 1, 0]
+    assert [Embeddings(workspace).embed_new(limit=2) for _ in range(3)] == [2, 1, 0]
 
 
 def test_another_model_embeds_all_anew(tmp_path, model):
@@ -146,11 +147,11 @@ def test_another_model_embeds_all_anew(tmp_path, model):
     from safetensors.numpy import save_file
 
     workspace = workspace_in(tmp_path, *LESSONS, toml=with_model(model))
-    semantic.embed_new(workspace)
+    Embeddings(workspace).embed_new()
     save_file({"embeddings": numpy.ones((len(WORDS) + 1, 5), dtype="float32")}, model / "model.safetensors")
-    assert semantic.nearest(workspace, "log", 3) == []
-    assert semantic.embed_new(workspace) == 3
-    assert len(semantic.nearest(workspace, "log", 3)) == 3
+    assert Embeddings(workspace).nearest("log", 3) == []
+    assert Embeddings(workspace).embed_new() == 3
+    assert len(Embeddings(workspace).nearest("log", 3)) == 3
 
 
 def test_weights_and_a_mapping_of_tokens_are_minded(tmp_path, model):
@@ -164,7 +165,7 @@ def test_weights_and_a_mapping_of_tokens_are_minded(tmp_path, model):
     }
     save_file(tensors, model / "model.safetensors")
     workspace = workspace_in(tmp_path, *LESSONS, toml=with_model(model))
-    chosen = semantic.source(workspace)
+    chosen = Embeddings(workspace).source()
     renew, secret, both = chosen.load()(["renew", "secret", "rotate credential"])
     assert renew.tolist() == [0, 1, 0]
     assert secret.tolist() == [0, 0, 1]
@@ -173,7 +174,7 @@ def test_weights_and_a_mapping_of_tokens_are_minded(tmp_path, model):
 
 def test_a_folder_that_holds_no_model_is_no_source(tmp_path, libraries):
     workspace = workspace_in(tmp_path, *LESSONS, toml=with_model(tmp_path / "nowhere"))
-    assert semantic.source(workspace) is None
+    assert Embeddings(workspace).source() is None
 
 
 # An endpoint.
@@ -225,15 +226,15 @@ def test_an_endpoint_is_asked_after_a_yes_alone(tmp_path, endpoint, monkeypatch)
     monkeypatch.setenv("FLEET_EMBEDDING_KEY", "k-123")
     secret = lesson(7, "Renew the secret ghp_" + "a1B2" * 10)
     workspace = at_endpoint(tmp_path, endpoint.url, *LESSONS, secret)
-    assert semantic.embed_new(workspace) == 0
+    assert Embeddings(workspace).embed_new() == 0
     assert search(workspace, "renew the secret").hits[0].id == secret.id
     assert endpoint.asked == []
     workspace.state.agree(consent.SEMANTIC, endpoint.url, clock.pack(NOW_MS))
-    assert semantic.embed_new(workspace) == 4
+    assert Embeddings(workspace).embed_new() == 4
     path, key, asked = endpoint.asked[0]
     assert (path, key, asked["model"]) == ("/v1/embeddings", "Bearer k-123", "small")
     assert "ghp_" not in json.dumps(endpoint.asked)
-    assert [each for each, _ in semantic.nearest(workspace, "rotate credentials", 3)] == [LESSONS[0].id, secret.id]
+    assert [each for each, _ in Embeddings(workspace).nearest("rotate credentials", 3)] == [LESSONS[0].id, secret.id]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +253,7 @@ def test_whatever_an_endpoint_answers_search_goes_on(tmp_path, endpoint, answer)
     workspace = at_endpoint(tmp_path, endpoint.url, *LESSONS)
     workspace.state.agree(consent.SEMANTIC, endpoint.url, clock.pack(NOW_MS))
     endpoint.answer = answer
-    assert semantic.embed_new(workspace) == 0
+    assert Embeddings(workspace).embed_new() == 0
     assert stored(workspace) == []
     assert [hit.id for hit in search(workspace, "queue").hits] == [LESSONS[1].id]
 
@@ -261,7 +262,7 @@ def test_an_endpoint_that_sends_elsewhere_is_not_followed(tmp_path, endpoint):
     workspace = at_endpoint(tmp_path, endpoint.url, *LESSONS)
     workspace.state.agree(consent.SEMANTIC, endpoint.url, clock.pack(NOW_MS))
     endpoint.elsewhere, endpoint.answer = f"{endpoint.url}/elsewhere", lambda asked: (302, {})
-    assert semantic.embed_new(workspace) == 0
+    assert Embeddings(workspace).embed_new() == 0
     assert len(endpoint.asked) == 1
 
 
@@ -269,22 +270,22 @@ def test_an_endpoint_that_sends_elsewhere_is_not_followed(tmp_path, endpoint):
 def test_texts_go_to_no_address_that_is_neither_encrypted_nor_this_machine(tmp_path, libraries, url):
     workspace = at_endpoint(tmp_path, url, *LESSONS)
     workspace.state.agree(consent.SEMANTIC, url, clock.pack(NOW_MS))
-    assert semantic.source(workspace) is None or url.startswith("https:")
+    assert Embeddings(workspace).source() is None or url.startswith("https:")
 
 
 def test_the_cosines_of_texts_that_nothing_is_stored_of(model, tmp_path):
     workspace = workspace_in(tmp_path, toml=with_model(model))
-    found = semantic.cosines(workspace, ["Rotate", "Renew", "Drain the queue"], [(0, 1), (0, 2)])
+    found = Embeddings(workspace).cosines(["Rotate", "Renew", "Drain the queue"], [(0, 1), (0, 2)])
     assert found is not None
     assert found[0, 1] == pytest.approx(1.0)
     assert found[0, 2] < 0.5
-    assert semantic.cosines(workspace, [], []) == {}
+    assert Embeddings(workspace).cosines([], []) == {}
     workspace.close()
 
 
 def test_texts_of_an_agent_alone_go_to_no_endpoint_beyond_this_machine(libraries, tmp_path):
     workspace = workspace_in(tmp_path, toml='[semantic]\nurl = "https://embed.example.org/v1"\n')
     workspace.state.agree("semantic", "https://embed.example.org/v1", workspace.wall())
-    assert semantic.source(workspace) is not None
-    assert semantic.cosines(workspace, ["Rotate", "Renew"], [(0, 1)]) is None
+    assert Embeddings(workspace).source() is not None
+    assert Embeddings(workspace).cosines(["Rotate", "Renew"], [(0, 1)]) is None
     workspace.close()
