@@ -27,8 +27,8 @@ _NARROWED = 200
 _ORACLE, _ORACLE_HITS = "M7", 5
 _DAY_CHARS = 10
 _INSTALL = (
-    "in a checkout of fleet `uv tool install '.[semantic]'`; elsewhere `pipx inject fleet-learnings wordllama`, or `pip "
-    "install wordllama` beside fleet"
+    "in a checkout of fleet `uv tool install '.[semantic]'`; elsewhere `pipx inject fleet-learnings wordllama`, or "
+    "`pip install wordllama` beside fleet"
 )
 
 
