@@ -10,8 +10,8 @@ from typing import Any
 from fleet.app import status
 from fleet.cli import output
 from fleet.cli.output import counted
-from fleet.hosts.calls import root_around
 from fleet.model.errors import FleetError, NoError
+from fleet.store.homes import root_around
 
 _SHOWN = 5
 _LABEL = 10
