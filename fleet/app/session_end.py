@@ -253,7 +253,7 @@ def _reflected(workspace: Workspace, agent: str, session: Session, *, by_hand: b
     )
     parsed = reflection.parse(answer.text, workspace.config.reflect.banned)
     told = "; ".join(filter(None, [answer.trouble, parsed.trouble if answer.text else "", note]))
-    if parsed.reflection is None or parsed.banned:
+    if parsed.reflection is None:
         left = msgspec.structs.replace(record, outcome="skipped", why=told, duration_s=time.monotonic() - began)
         return _ended(workspace, agent, left)
     plan, writers = writing.write(workspace, agent, session, parsed.reflection, run, is_trusted=who == RULES)

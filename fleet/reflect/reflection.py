@@ -7,8 +7,11 @@ that breaks off, what was said until then.
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -18,11 +21,12 @@ from fleet.store.config import BANNED
 ANSWER_CHARS_MAX = 512 * 1024
 _OBJECTS_MAX = 60
 _MENDED_MAX = 3
+_CUTS_MAX = 9
 _DEPTH_MAX = 32
 _LIST_MAX = 50
-_NOTE_CHARS_MAX = 500
 _SLUG = re.compile(r"[a-z][a-z0-9-]{1,49}")
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]|"', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],]|"', re.DOTALL)
+_TEXTS = ("what_worked", "what_didnt", "skill_slug", "skill_description", "skill_body")
 _OUTCOMES = ("success", "partial", "failure")
 
 PERSON: Literal["person"] = "person"
@@ -68,16 +72,10 @@ class Reflection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Parsed(NamedTuple):
-    """Outcome of reading an answer.
-
-    Attributes:
-        reflection: None where there is none in it.
-        trouble: why there is none, or what of it was lost; "" where all is well.
-    """
+    """Outcome of reading an answer: the reflection in it, if there is one; why there is none, or what was lost."""
 
     reflection: Reflection | None
     trouble: str = ""
-    banned: str = ""
 
 
 def parse(answer: str, banned: Sequence[str] = BANNED) -> _Parsed:
@@ -85,25 +83,21 @@ def parse(answer: str, banned: Sequence[str] = BANNED) -> _Parsed:
 
     ``banned``: words of which one, anywhere in the reflection, rejects all of it.
     """
-    why = "there is no JSON object in the answer"
-    best: tuple[int, Reflection, str] | None = None
-    if len(answer) > ANSWER_CHARS_MAX:
-        answer = answer[-ANSWER_CHARS_MAX:]
-    for found, size, trouble in _objects(answer):
-        try:
-            reflection = _validated(found)
-        except ValueError as fault:
-            if best is None:
+    answer, why = answer[-ANSWER_CHARS_MAX:], "there is no JSON object in the answer"
+    # The largest whole one; one with commas too many, or that breaks off, only where there is no whole one.
+    for found, trouble in _readings(answer):
+        valid = list[tuple[int, Reflection]]()
+        for size, told in found:
+            try:
+                valid.append((size, _validated(told)))
+            except ValueError as fault:
                 why = str(fault)
-            continue
-        # The largest whole one; one that breaks off only where there is no whole one.
-        if best is None or (not trouble, size) > (not best[2], best[0]):
-            best = (size, reflection, trouble)
-    if best is None:
-        return _Parsed(None, why)
-    if word := _banned_word(best[1], banned):
-        return _Parsed(None, f"the banned word {word!r} is in it: all of it is rejected", word)
-    return _Parsed(best[1], best[2])
+        if valid:
+            _, best = max(valid, key=lambda each: each[0])
+            if word := _banned_word(best, banned):
+                return _Parsed(None, f"the banned word {word!r} is in it: all of it is rejected")
+            return _Parsed(best, trouble)
+    return _Parsed(None, why)
 
 
 def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
@@ -119,86 +113,64 @@ def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for key, each in value.items():
-            yield key
-            yield from _texts(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
+    elif isinstance(value, dict | list | tuple):
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
             yield from _texts(each)
 
 
 # --- recovery ---------------------------------------------------------------------------------------------------------
 
+_Objects = list[tuple[int, dict[str, Any]]]
+"""JSON objects, each with its size."""
 
-def _objects(answer: str) -> Iterator[tuple[dict[str, Any], int, str]]:
-    """Yield the outermost JSON objects of a text, with their sizes, and what was lost of one that breaks off."""
-    at, mending = 0, _MENDED_MAX
+
+def _readings(answer: str) -> Iterator[tuple[_Objects, str]]:
+    """Yield what an answer may hold, the best reading first, and what was lost in it."""
+    yield _objects(answer), ""
+    yield _objects(re.sub(r",(\s*[}\]])", r"\1", answer)), ""  # what models write most
+    begins = islice(re.finditer(r"\{", answer), _MENDED_MAX)
+    broken = [(len(answer) - each.start(), _broken_off(answer[each.start() :])) for each in begins]
+    told = "the answer breaks off; what was said until then was read"
+    yield [(size, found) for size, found in broken if found is not None], told
+
+
+def _objects(answer: str) -> _Objects:
+    """Return the outermost JSON objects of a text."""
+    decoder, found, at = json.JSONDecoder(strict=False), _Objects(), answer.find("{")
     for _ in range(_OBJECTS_MAX):
-        at = answer.find("{", at)
         if at < 0:
-            return
-        end, closers = _span(answer, at)
-        if end:
-            found = _loaded(answer[at:end])
-            if isinstance(found, dict):
-                yield found, end - at, ""
-                at = end
-                continue
-        elif closers and mending:
-            mending -= 1
-            if (mended := _mended(answer[at:], closers)) is not None:
-                yield mended, len(answer) - at, "the answer breaks off; what was said until then was read"
-        at += 1
+            break
+        end = at + 1
+        with suppress(ValueError, RecursionError):
+            told, end = decoder.raw_decode(answer, at)
+            found.append((end - at, told))
+        at = answer.find("{", end)
+    return found
 
 
-def _span(text: str, at: int) -> tuple[int, str]:
-    """Return where the object that begins here ends, 0 if it does not; and what would close it where the text ends."""
-    stack: list[str] = []
-    for found in _TOKEN.finditer(text, at):
+def _broken_off(text: str) -> dict[str, Any] | None:
+    """Return an object that does not end, closed where the text does; else before one of its last members."""
+    stack, cuts = list[str](), deque[tuple[int, str]](maxlen=_CUTS_MAX)
+    closers = ""
+    for found in _TOKEN.finditer(text):
         sign = found[0]
-        if sign == '"':  # of a string that has no end
-            return 0, '"' + "".join(reversed(stack))
         if sign in "{[":
             stack.append("}" if sign == "{" else "]")
             if len(stack) > _DEPTH_MAX:
-                return 0, ""
-        elif sign in "}]":
-            if not stack or stack.pop() != sign:
-                return 0, ""
-            if not stack:
-                return found.end(), ""
-    return 0, "".join(reversed(stack))
-
-
-def _mended(text: str, closers: str) -> dict[str, Any] | None:
-    """Return an object that breaks off, closed where it does; else without its last member."""
-    found = _loaded(text + closers)
-    if isinstance(found, dict):
-        return found
-    cut = text
-    for _ in range(8):
-        at = max(cut.rfind(","), cut.rfind("{"), cut.rfind("["))
-        if at <= 0:
+                return None
+            cuts.append((found.end(), "".join(reversed(stack))))
+        elif sign in "}]" and (not stack or stack.pop() != sign or not stack):
+            return None
+        elif sign == ",":
+            cuts.append((found.start(), "".join(reversed(stack))))
+        elif sign == '"':  # of a string that has no end
+            closers = sign
             break
-        cut = cut[:at] if cut[at] == "," else cut[: at + 1]
-        _, closers = _span(cut, 0)
-        found = _loaded(cut + closers)
-        if isinstance(found, dict):
-            return found or None
-        cut = cut[:at]
+    cuts.append((len(text), closers + "".join(reversed(stack))))
+    for end, closing in reversed(cuts):
+        with suppress(ValueError, RecursionError):
+            return json.loads(text[:end] + closing, strict=False) or None
     return None
-
-
-def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        pass
-    try:  # trailing commas are what models write most
-        return json.loads(re.sub(r",(\s*[}\]])", r"\1", text), strict=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 # --- validation -------------------------------------------------------------------------------------------------------
@@ -210,85 +182,63 @@ def _validated(found: dict[str, Any]) -> Reflection:
     Raises:
         ValueError: it is none.
     """
-    outcome = found.get("outcome")
+    outcome, should_skill = found.get("outcome"), found.get("should_skill", False)
     if outcome not in _OUTCOMES:
         raise ValueError(f"outcome is {str(outcome)[:40]!r}, not one of {', '.join(_OUTCOMES)}")
-    should_skill = found.get("should_skill", False)
     if not isinstance(should_skill, bool):
         raise ValueError(f"should_skill is {str(should_skill)[:40]!r}, neither true nor false")
-    slug = _text(found, "skill_slug")
+    texts = {name: _text(found.get(name), name) for name in _TEXTS}
+    slug = texts["skill_slug"]
     if should_skill and (slug is None or not _SLUG.fullmatch(slug)):
         raise ValueError(f"skill_slug {str(slug)[:60]!r} is none: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
-    return Reflection(
-        outcome=outcome,
-        what_worked=_text(found, "what_worked"),
-        what_didnt=_text(found, "what_didnt"),
-        should_skill=should_skill,
-        skill_slug=slug,
-        skill_description=_text(found, "skill_description"),
-        skill_body=_text(found, "skill_body"),
-        memory_notes=_list(found.get("memory_notes"), "memory_notes"),
-        persona_observations=_list(found.get("persona_observations"), "persona_observations"),
-        next_check_at=_moment(found.get("next_check_at")),
-        user_model_updates=_updates(found.get("user_model_updates")),
-        lessons=tuple(_lessons(found.get("lessons"))),
-    )
+    lists = {name: _list(found.get(name), name) for name in ("memory_notes", "persona_observations")}
+    more = {
+        "next_check_at": _moment(found.get("next_check_at")),
+        "user_model_updates": _updates(found.get("user_model_updates")),
+        "lessons": list(_lessons(found.get("lessons"))),
+    }
+    return msgspec.convert({"outcome": outcome, "should_skill": should_skill, **texts, **lists, **more}, Reflection)
 
 
-def _text(found: dict[str, Any], name: str) -> str | None:
-    value = found.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str):
+def _text(value: Any, name: str) -> str | None:
+    if value is not None and not isinstance(value, str):
         raise ValueError(f"{name} is no text")
-    return _clean(value).strip() or None
+    return _clean(value or "") or None
 
 
-def _list(value: Any, name: str) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+def _list(value: Any, name: str) -> list[str]:
+    if value is not None and (not isinstance(value, list) or not all(isinstance(each, str) for each in value)):
         raise ValueError(f"{name} is no list of texts")
-    return tuple(said for each in value[:_LIST_MAX] if (said := _clean(each).strip()))
+    return [said for each in (value or ())[:_LIST_MAX] if (said := _clean(each))]
 
 
-def _updates(value: Any) -> dict[str, tuple[str, ...]]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
+def _updates(value: Any) -> dict[str, list[str]]:
+    if value is not None and not isinstance(value, dict):
         raise ValueError("user_model_updates is no object")
-    found = {_clean(str(peer)).strip(): _list(said, "user_model_updates") for peer, said in value.items()}
+    found = {_clean(str(peer)): _list(said, "user_model_updates") for peer, said in (value or {}).items()}
     return {peer: said for peer, said in found.items() if peer and said}
 
 
 def _moment(value: Any) -> str | None:
     """Return a moment in ISO 8601, UTC; None for what is none."""
-    if not isinstance(value, str):
-        return None
     try:
         moment = datetime.fromisoformat(value.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, AttributeError):
         return None
 
 
 def _lessons(value: Any) -> Iterator[Lesson]:
     """Yield the lessons of a reflection; one without words is none. The seed knows no such field: nothing rejects."""
     for each in value[:_LIST_MAX] if isinstance(value, list) else ():
-        if isinstance(each, str):
-            each = {"text": each}  # noqa: PLW2901 - a model's short form
-        if not isinstance(each, dict):
-            continue
-        said = {
-            name: _clean(given).strip()
-            for name in ("text", "wrong", "right", "quote")
-            if isinstance(given := each.get(name), str)
-        }
+        told = each if isinstance(each, dict) else {"text": each}  # a model's short form
+        given = {name: told.get(name) for name in ("text", "wrong", "right", "quote")}
+        said = {name: _clean(text) for name, text in given.items() if isinstance(text, str)}
         if said.get("text"):
-            line = each.get("line")
-            by: _By = PERSON if each.get("by") == PERSON else FAILURE if each.get("by") == FAILURE else ""
-            yield Lesson(**said, by=by, line=line if isinstance(line, int) and 0 < line < 10**9 else 0)
+            by, line = told.get("by"), told.get("line")
+            said_by: _By = PERSON if by == PERSON else FAILURE if by == FAILURE else ""
+            yield Lesson(**said, by=said_by, line=line if isinstance(line, int) and 0 < line < 10**9 else 0)
 
 
 def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode().strip()
