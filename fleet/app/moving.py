@@ -43,25 +43,6 @@ _PUSHES_MAX = 5
 # --- in and out -----------------------------------------------------------------------------------------------------
 
 
-def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
-    """Return the files that an import reads: those named, and in folders those of a known ending, in order.
-
-    In a folder what fleet wrote here is passed over: its pages, and the homes of the agents.
-    """
-    own = [workspace.clan, workspace.local, *map(workspace.home, workspace.agents_here())]
-    named = {path for path in paths if not path.is_dir()}
-    return [
-        path
-        for path in importer.files_in(paths)
-        if path in named or not any(path.resolve().is_relative_to(each.resolve()) for each in own)
-    ]
-
-
-def preview(files: list[Path]) -> Imported:
-    """Return what an import of these files would take and what not; nothing is written."""
-    return importer.preview(files)
-
-
 def import_files(
     workspace: Workspace, agent: str, files: list[Path], progress: Callable[[Path], object] = bool
 ) -> Imported:

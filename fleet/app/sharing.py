@@ -329,7 +329,7 @@ def _take_logs(workspace: Workspace) -> None:
             workspace.warn(
                 f"took {number} from {where} that are written there in another form; nothing there was changed"
             )
-        left = importer.left_of(done)
+        left = done.left
         for each in left[:_LEFT_TOLD]:
             workspace.warn(f"not taken: {where}:{each.line}: {each.left}: {each.text[:_LEFT_CHARS]}")
         if len(left) > _LEFT_TOLD:

@@ -10,6 +10,7 @@ import typer
 from fleet.app import moving, pages
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
+from fleet.learn import importer
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
 from fleet.store.files import Files
@@ -53,9 +54,9 @@ def _import(
             _propose(workspace, who, found, "" if dry_run else accepted, asks=not dry_run, as_json=as_json)
         return
     with output.opened() as workspace:
-        files = moving.files_in(workspace, paths or [])
+        files = importer.files_in(workspace, paths or [])
         if dry_run:
-            done = moving.preview(files)
+            done = importer.preview(files)
         else:
             with output.progress("Importing", len(files)) as step:
                 done = moving.import_files(

@@ -1,12 +1,12 @@
 """Reader of what others wrote down: one JSON object a line, one JSON document, or a page of Markdown in any form.
 
-A record that cannot be used becomes ``Bad`` with its reason and its bytes, one that is rightly left out ``Skipped``;
+A record that cannot be used becomes ``Bad`` with its reason and its bytes, one that is rightly left out ``Left``;
 neither stops the others, and nothing raises. The name of a file is a hint, its content decides.
 """
 
 import json
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -41,14 +41,14 @@ class Lesson(msgspec.Struct, frozen=True):
     text: str
     correct: str
     title: str
-    category: str
-    tags: tuple[str, ...]
-    agent: str
-    at_ms: int | None
-    seen: int
-    source: str
-    extra: tuple[tuple[str, str], ...]
     identity: str
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    agent: str = ""
+    at_ms: int | None = None
+    seen: int = 1
+    source: str = ""
+    extra: tuple[tuple[str, str], ...] = ()
     line: int = 0
 
 
@@ -82,14 +82,6 @@ class Finding(msgspec.Struct, frozen=True):
     line: int = 0
 
 
-class Skipped(NamedTuple):
-    """A record that was understood and rightly not taken: on which line, why, and how it begins."""
-
-    line: int
-    reason: str
-    text: str = ""
-
-
 class Bad(NamedTuple):
     """A record that cannot be used: on which line, why, and its bytes, up to ``limits.LINE_BYTES_MAX``."""
 
@@ -98,7 +90,7 @@ class Bad(NamedTuple):
     raw: bytes
 
 
-Item = Lesson | Finding | Bad | Skipped
+Item = Lesson | Finding | Bad | Left
 
 
 class _UnusableError(ValueError):
@@ -109,7 +101,7 @@ SEEN_MAX = 1_000_000
 MINUTES_MAX = 1_000_000
 FINDING_TYPES = frozenset({"discovery", "gotcha", "tip", "workaround"})
 LESSON_TYPES = frozenset({"lesson", "pattern", "correction"})
-LISTS = frozenset({"patterns", "lessons", "discoveries", "corrections", "records"})
+LISTS = ("patterns", "lessons", "discoveries", "corrections", "records")
 """Keys under which a JSON document may hold its records."""
 
 _TO_BE_INFERRED = "its pattern is still to be inferred"
@@ -142,10 +134,11 @@ _BOM = b"\xef\xbb\xbf"
 _CONFLICT = re.compile(rb"^(?:(?:<{7}|>{7}|\|{7})(?: [^\n]*)?|={7})\r?$", re.MULTILINE)
 _HEADING_LINE = re.compile(rb"^ {0,3}#{1,6}[ \t]", re.MULTILINE)
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{", re.MULTILINE)
+_LIST = re.compile(rf'"(?:{"|".join(LISTS)})"\s*:\s*\[(?=\s*[{{\]])')
 _PAGES = (".md", ".markdown", ".mdx", ".mdc", ".cursorrules", ".windsurfrules", ".clinerules")
 _OWN_PAGE = re.compile(rb"<!-- fleet |What I got wrong|User flagged|to be inferred")
 _LINES = (".jsonl", ".ndjson")
-_SPACE = re.compile(r"[ \t\r\n]*")
+_RECORD = re.compile(r"[^ \t\r\n,]")
 # Numbers stay text: this only cuts, and an integer of 5,000 digits must not stop it.
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str)
 
@@ -159,22 +152,17 @@ def read_records(name: str, data: bytes) -> Iterator[Item]:
     """
     base = re.split(r"[\\/]", name)[-1].casefold()
     data = data.removeprefix(_BOM)
-    if _is_page(base, data):
-        yield from _read_page(name, data)
-        return
     # Both sides of a conflict are records. The lines stay, empty, so that each keeps its number.
-    data = _CONFLICT.sub(b"", data)
-    text = _document(base, data)
-    raws = _lines(data) if text is None else _pieces(text)
-    yield from _read_objects(raws, is_discoveries=base.startswith("discover"))
-
-
-# The kind of a file
+    clean = _CONFLICT.sub(b"", data)
+    if _is_page(base, clean):
+        yield from _read_page(name, data)
+    else:
+        yield from _read_objects(_raws(base, clean), is_discoveries=base.startswith("discover"))
 
 
 def _is_page(base: str, data: bytes) -> bool:
-    """Tell a page of Markdown from JSON."""
-    first = _first_line(data)
+    """Tell a page of Markdown from JSON, by its name and its first line that says something."""
+    first = data.lstrip().partition(b"\n")[0]
     if first[:1] in (b"{", b"["):
         return base.endswith(_PAGES) and not _is_json(first) and not _is_json(data)
     if base.endswith(_PAGES) or (_HEADING_LINE.match(first) and not base.endswith((*_LINES, ".json"))):
@@ -182,128 +170,68 @@ def _is_page(base: str, data: bytes) -> bool:
     return _HEADING_LINE.search(data) is not None and _OBJECT_LINE.search(data) is None
 
 
-def _document(base: str, data: bytes) -> str | None:
-    """Return the text of a file that is one document, whole or torn; None when it has one record a line."""
-    if data.lstrip()[:1] not in (b"{", b"["):
-        return None
+def _raws(base: str, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield line and bytes of each record: of a document, whole or torn, else one a line."""
     try:
-        text = data.decode()
+        text = data.decode() if data.lstrip()[:1] in (b"{", b"[") else ""
+        whole = _decoder.decode(text) if text else None
     except UnicodeDecodeError:
-        return None
-    if _is_one_value(text):
-        return text
-    # A first line that is complete in itself does not begin a document of several.
-    is_torn = not base.endswith(_LINES) and not _is_json(_first_line(data)) and _holds_list(text)
-    return text if is_torn else None
-
-
-def _first_line(data: bytes) -> bytes:
-    """Return the first line that says something."""
-    at = 0
-    while at < len(data):
-        end = data.find(b"\n", at)
-        end = len(data) if end < 0 else end
-        line = data[at:end]
-        if line.strip() and not _CONFLICT.fullmatch(line):
-            return line.strip()
-        at = end + 1
-    return b""
+        text, whole = "", None
+    except (ValueError, RecursionError):
+        whole = None
+        # A first line that is complete in itself does not begin a document of several.
+        if base.endswith(_LINES) or _is_json(data.lstrip().partition(b"\n")[0]) or not _starts(text, 0):
+            text = ""
+    if isinstance(whole, dict) and not any(_is_list_of_records(whole.get(key)) for key in LISTS):
+        yield 1 + text[: len(text) - len(text.lstrip())].count("\n"), text.strip().encode()
+    elif text:
+        yield from _pieces(text)
+    else:
+        for number, line in enumerate(data.split(b"\n"), start=1):
+            if raw := line.strip().removeprefix(_BOM):
+                yield number, raw
 
 
 def _is_json(raw: bytes) -> bool:
-    return _is_one_value(raw.decode("utf-8", "replace"))
-
-
-def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if raw := line.strip().removeprefix(_BOM):
-            yield number, raw
-
-
-# A JSON document of many records, cut into the text of each, so that one bad record costs no other
-
-
-def _is_one_value(text: str) -> bool:
     """Tell whether the whole text is one JSON value, and not a value a line."""
     try:
-        _, end = _decoder.raw_decode(text, _skip(text, 0))
+        _decoder.decode(raw.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return False
-    return _skip(text, end) == len(text)
+    return True
 
 
-def _holds_list(text: str) -> bool:
-    """Tell whether a text begins as a list of records or as an object that holds one, even if it is torn later."""
-    start = _skip(text, 0)
-    return text.startswith("[", start) or (text.startswith("{", start) and bool(_lists(text, start)))
+def _is_list_of_records(value: object) -> bool:
+    """Tell a list of records; a list without an object in it is a field like any other."""
+    return isinstance(value, list) and (not value or isinstance(value[0], dict))
 
 
 def _pieces(text: str) -> Iterator[tuple[int, bytes]]:
-    """Yield line and bytes of each record of a document: an object, an array of them, or an object with a list of them.
+    """Yield line and bytes of each record of an array of them, or of an object with lists of them.
 
-    A document that is torn gives the records before the tear, and the rest as one last piece.
+    One bad record costs no other, and of a document that is torn what stands before the tear comes, and the rest as one
+    last piece. A missing or double comma, as a merge leaves it, is forgiven.
     """
-    line, counted = 1, 0
-    for start, end in _spans(text):
-        line += text.count("\n", counted, start)
-        counted = start
-        yield line, text[start:end].encode()
-
-
-def _spans(text: str) -> Iterator[tuple[int, int]]:
-    start = _skip(text, 0)
-    if text.startswith("[", start):
-        yield from _array(text, start)
-    elif text.startswith("{", start) and (lists := _lists(text, start)):
-        for at in lists:
-            yield from _array(text, at)
-    else:
-        yield start, len(text.rstrip())
-
-
-def _array(text: str, start: int) -> Generator[tuple[int, int], None, None]:
-    """Yield where each element stands. A missing or double comma, as a merge leaves it, is forgiven."""
-    at = start + 1
-    while (at := _skip_commas(text, at)) < len(text) and text[at] != "]":
+    line, counted, at = 1, 0, _starts(text, 0)
+    while at and (found := _RECORD.search(text, at)):
+        start = found.start()
+        if text[start] == "]":
+            at = _starts(text, start)
+            continue
         try:
-            _, end = _decoder.raw_decode(text, at)
+            _, at = _decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            yield at, len(text.rstrip())
-            return
-        yield at, end
-        at = end
+            at = len(text)
+        line, counted = line + text.count("\n", counted, start), start
+        yield line, text[start:at].rstrip().encode()
 
 
-def _lists(text: str, start: int) -> list[int]:
-    """Return where an object's lists of records begin; a list without an object in it is a field like any other."""
-    found: list[int] = []
-    at = start + 1
-    try:
-        while (at := _skip_commas(text, at)) < len(text) and text[at] == '"':
-            key, at = _decoder.raw_decode(text, at)
-            at = _skip(text, at)
-            if not text.startswith(":", at):
-                break
-            begin = at = _skip(text, at + 1)
-            is_list = key in LISTS and text.startswith("[", begin)
-            if is_list and text.startswith(("{", "]"), _skip(text, begin + 1)):
-                found.append(begin)
-            _, at = _decoder.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        pass  # torn: what was found up to here is read up to the tear
-    return found
-
-
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
-
-
-def _skip_commas(text: str, at: int) -> int:
-    at = _skip(text, at)
-    while text.startswith(",", at):
-        at = _skip(text, at + 1)
-    return at
+def _starts(text: str, at: int) -> int:
+    """Return behind which bracket the next list of records begins; 0 for none."""
+    if at == 0 and text.lstrip().startswith("["):
+        return text.index("[") + 1
+    found = _LIST.search(text, at)
+    return found.end() if found else 0
 
 
 # One JSON object
@@ -322,7 +250,7 @@ def _read_objects(raws: Iterable[tuple[int, bytes]], *, is_discoveries: bool) ->
         own_ids = (*_texts_of(found.get("id")), *_texts_of(found.get("uuid")))
         is_replaced = any(replaced.get(known_as, -1) > at for known_as in own_ids)
         is_taken = isinstance(item, Lesson | Finding)
-        yield Skipped(line, "superseded by a later record") if is_replaced and is_taken else item
+        yield Left(line, "superseded by a later record") if is_replaced and is_taken else item
 
 
 def _texts_of(value: object) -> list[str]:
@@ -337,9 +265,9 @@ def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[s
             raise _UnusableError(f"nested deeper than {limits.DEPTH_MAX}")
         found = _unwrapped(found)
         if reason := _reason_to_skip(found):
-            return found, Skipped(line, reason)
+            return found, Left(line, reason)
         item = _finding(found) if _is_finding(found, is_discoveries=is_discoveries) else _lesson(found)
-        if isinstance(item, Skipped):
+        if isinstance(item, Left):
             return found, item._replace(line=line)
         return found, msgspec.structs.replace(item, line=line)
     except (BadLineError, _UnusableError) as why:
@@ -411,7 +339,7 @@ def _is_finding(found: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     return {"problem", "solution", "context"}.issubset(found) and {"title", "category"}.isdisjoint(found)
 
 
-def _lesson(found: Mapping[str, Any]) -> Lesson | Skipped:
+def _lesson(found: Mapping[str, Any]) -> Lesson | Left:
     title = _first(found, "title", "name")
     text = _first(found, "pattern", "description")
     correct = _first(found, "solution", "rationale", "correction", "correct", "right")
@@ -420,7 +348,7 @@ def _lesson(found: Mapping[str, Any]) -> Lesson | Skipped:
     wrong = wrong or _other(others, *_WRONGS)
     if not text and (said := _LABEL.sub("", _other(others, *_SAYS), count=1)):
         if advice.is_placeholder(said) or not (title or _is_told(said) or wrong):
-            return Skipped(0, notes.TEMPLATE if advice.is_placeholder(said) else notes.NO_SENTENCE, said[:80])
+            return Left(0, notes.TEMPLATE if advice.is_placeholder(said) else notes.NO_SENTENCE, said[:80])
         text, rest = advice.lead(said, _TEXT_CHARS)
         correct = " ".join(part for part in (rest, correct or _other(others, *_RIGHTS)) if part and part != said)
         title = title or _other(others, "scenario", "situation")
@@ -428,24 +356,27 @@ def _lesson(found: Mapping[str, Any]) -> Lesson | Skipped:
     if not text:
         raise _UnusableError("nothing to read as its text: no pattern, description or title")
     correct = correct or next((said for name in _RIGHTS if (said := _other(others, name)) and said != text), "")
-    at_ms = _time(found)
-    extra = {name: _word(found, name) for name in _EXTRAS} | {"wrong": wrong}
     inner = found.get("metadata")
     more = inner if isinstance(inner, dict) else {}
     kinds = (_word(each, name) for name in ("category", "domain", "area", "topic", "kind") for each in (found, more))
-    return Lesson(
-        text=text,
-        correct=_checked("correct", correct),
-        title=title,
+    return _made(
+        (text, _checked("correct", correct), title, wrong),
+        _time(found),
+        {name: _word(found, name) for name in _EXTRAS},
         category=next((kind for kind in kinds if kind), ""),
         tags=_tags(found.get("tags") or more.get("tags") or found.get("categories")),
         agent=_word(found, "agent"),
-        at_ms=at_ms,
         seen=_seen(found),
         source=_word(found, "source"),
-        extra=tuple(sorted((name, value) for name, value in extra.items() if value)),
-        identity=_identity("lesson", title, text, correct, wrong, at_ms=at_ms),
     )
+
+
+def _made(said: tuple[str, str, str, str], at_ms: int | None, extra: Mapping[str, str], **more: Any) -> Lesson:
+    """Return a lesson of a text, the right way, a title and what went wrong."""
+    text, correct, title, wrong = said
+    others = tuple(sorted((name, value) for name, value in {**extra, "wrong": wrong}.items() if value))
+    identity = _identity("lesson", title, text, correct, wrong, at_ms=at_ms)
+    return Lesson(text, correct, title, identity, at_ms=at_ms, extra=others, **more)
 
 
 def _is_told(said: str) -> bool:
@@ -576,7 +507,7 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
         return
     for note in notes.read_notes(text, name):
         if isinstance(note, Left):
-            yield Skipped(note.line, note.reason, note.text)
+            yield note
             continue
         try:
             yield _from_note(note)
@@ -585,52 +516,36 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
 
 
 def _from_note(note: Note) -> Lesson:
-    text, correct, wrong = (
-        _checked("pattern", note.text),
-        _checked("correct", note.correct),
-        _checked("wrong", note.wrong),
-    )
-    at_ms = dates.to_ms(note.when)
-    return Lesson(
-        text=text,
-        correct=correct,
-        title=_checked("title", note.title),
+    fields = {"pattern": note.text, "correct": note.correct, "title": note.title, "wrong": note.wrong}
+    text, correct, title, wrong = (_checked(name, value) for name, value in fields.items())
+    return _made(
+        (text, correct, title, wrong),
+        dates.to_ms(note.when),
+        {},
         category=note.category,
         tags=note.tags[: limits.TAGS_MAX],
-        agent="",
-        at_ms=at_ms,
-        seen=1,
         source=note.source,
-        extra=(("wrong", wrong),) if wrong else (),
-        identity=_identity("lesson", note.title, text, correct, wrong, at_ms=at_ms),
         line=note.line,
     )
 
 
-def _from_entry(entry: corrections_md.Entry) -> Lesson | Skipped:
+def _from_entry(entry: corrections_md.Entry) -> Lesson | Left:
     """Read an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
     if entry.is_undone:
-        return Skipped(entry.line, _UNDONE, entry.pattern)
+        return Left(entry.line, _UNDONE, entry.pattern)
     is_bare = not (entry.wrong or entry.source or entry.auto)
     text = _checked("pattern", entry.pattern) or (_checked("title", entry.title) if is_bare else "")
     if not text:
-        return Skipped(entry.line, _TO_BE_INFERRED if entry.auto else "it has no pattern yet")
-    wrong, right = _checked("wrong", entry.wrong), _checked("correct", entry.right)
-    at_ms = dates.to_ms(entry.when)
+        return Left(entry.line, _TO_BE_INFERRED if entry.auto else "it has no pattern yet")
     record = entry.record
-    extra = {"wrong": wrong} | ({"record": record.id, "replica": record.replica} if record else {})
-    return Lesson(
-        text=text,
-        correct=right,
-        title=_checked("title", entry.title),
+    return _made(
+        (text, _checked("correct", entry.right), _checked("title", entry.title), _checked("wrong", entry.wrong)),
+        dates.to_ms(entry.when),
+        {"record": record.id, "replica": record.replica} if record else {},
         category=_checked("category", entry.category),
         tags=entry.tags[: limits.TAGS_MAX],
         agent=names.agent_of(record.replica) if record else "",
-        at_ms=at_ms,
-        seen=1,
         source=_checked("source", entry.source),
-        extra=tuple(sorted((name, value) for name, value in extra.items() if value)),
-        identity=_identity("lesson", entry.title, text, right, wrong, at_ms=at_ms),
         line=entry.line,
     )
 

@@ -15,7 +15,8 @@ import msgspec
 from crdt import clock
 from fleet.learn import corrections_md, notes
 from fleet.learn.counting import CountedLog
-from fleet.learn.formats import Bad, Finding, Lesson, Skipped, read_beside, read_records
+from fleet.learn.formats import Bad, Finding, Lesson, read_beside, read_records
+from fleet.learn.notes import Left
 from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery, discovery_id
 from fleet.model.line import BadLineError, Line, Refused, check_value, join
@@ -39,6 +40,9 @@ _OF_A_PROJECT = re.compile(
     re.IGNORECASE,
 )
 """What is read of a project's folder: not every page of it is about what was learned."""
+
+
+_UNTOLD = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -90,6 +94,24 @@ class Imported(msgspec.Struct):
     pieces: list[Piece] = []
     files: dict[str, int] = {}
 
+    def tell(self, item: Lesson | Finding | Bad | Left, path: str) -> None:
+        """Note what becomes of a piece."""
+        if isinstance(item, Lesson):
+            self.pieces.append(Piece(path, item.line, item.text, category=item.category, at_ms=item.at_ms))
+        elif isinstance(item, Finding):
+            self.pieces.append(Piece(path, item.line, item.problem, category=item.type, at_ms=item.at_ms))
+        elif isinstance(item, Left):
+            self.pieces.append(Piece(path, item.line, item.text, item.reason))
+            self.skipped[item.reason] = self.skipped.get(item.reason, 0) + 1
+        else:
+            self.pieces.append(Piece(path, item.line, item.raw[:80].decode("utf-8", "replace"), item.reason))
+            self.refused.append(Refused(Path(path).name, item.line, item.reason, item.raw))
+
+    @property
+    def left(self) -> list[Piece]:
+        """What was left out and ought to be told: headings, templates and remarks on the page are not."""
+        return [each for each in self.pieces if each.left and each.left not in _UNTOLD]
+
     def note(self, noted: Noted) -> None:
         """Note it as a run, which counts and states no more when it is taken back."""
         noted.told, noted.lessons = f"imported {len(self.stated):,} lessons and findings", self.stated
@@ -101,17 +123,19 @@ class _UnusableError(Exception):
     """The reason why a record cannot become a line; turned into a ``Refused`` at once."""
 
 
-def files_in(paths: list[Path]) -> Iterator[Path]:
-    """Yield the files to read: those named, and in folders those of a known ending or name, in order.
+def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
+    """Return the files to read: those named, and in folders those of a known ending or name, in order.
 
-    Of a project's folder only what is about lessons by its name; of no folder what fleet, git or a package manager
-    keeps there.
+    Of a project's folder only what is about lessons by its name; of no folder what fleet wrote here (its pages, and the
+    homes of the agents), nor what git or a package manager keeps there.
     """
+    own = [each.resolve() for each in (workspace.clan, workspace.local, *map(workspace.home, workspace.agents_here()))]
+    found: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            yield from _files_below(path)
-        else:
-            yield path
+        below = _files_below(path) if path.is_dir() else ()
+        found += [each for each in below if not any(each.resolve().is_relative_to(one) for one in own)]
+        found += [] if path.is_dir() else [path]
+    return found
 
 
 def _files_below(root: Path) -> Iterator[Path]:
@@ -132,27 +156,12 @@ def preview(files: list[Path]) -> Imported:
     for path in files:
         done.files[str(path)] = 0
         for item in _items(path, done):
-            _tell(done, item, path)
+            done.tell(item, str(path))
             if isinstance(item, Lesson | Finding):
                 done.files[str(path)] += 1
                 done.patterns += isinstance(item, Lesson)
                 done.discoveries += isinstance(item, Finding)
     return done
-
-
-def _tell(done: Imported, item: Lesson | Finding | Bad | Skipped, path: Path) -> None:
-    """Note what becomes of a piece."""
-    where = str(path)
-    if isinstance(item, Lesson):
-        done.pieces.append(Piece(where, item.line, item.text, category=item.category, at_ms=item.at_ms))
-    elif isinstance(item, Finding):
-        done.pieces.append(Piece(where, item.line, item.problem, category=item.type, at_ms=item.at_ms))
-    elif isinstance(item, Skipped):
-        done.pieces.append(Piece(where, item.line, item.text, item.reason))
-        done.skipped[item.reason] = done.skipped.get(item.reason, 0) + 1
-    else:
-        done.pieces.append(Piece(where, item.line, item.raw[:80].decode("utf-8", "replace"), item.reason))
-        done.refused.append(Refused(path.name, item.line, item.reason, item.raw))
 
 
 def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], object] = bool) -> Imported:
@@ -205,29 +214,21 @@ def take_log(workspace: Workspace, agent: str) -> Imported:
 
 def left_in_log(workspace: Workspace, agent: str) -> list[Piece]:
     """Return what a person wrote into an agent's log that is no lesson."""
-    done = Imported()
-    for item in _beside(workspace.files.read(CountedLog(workspace, agent).log_file())):
-        _tell(done, item, Path(CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()))
-    return left_of(done)
+    done, path = Imported(), CountedLog(workspace, agent).log_file()
+    for item in _beside(workspace.files.read(path)):
+        done.tell(item, path.relative_to(workspace.root).as_posix())
+    return done.left
 
 
-def left_of(done: Imported) -> list[Piece]:
-    """Return what was left out of a log and ought to be told: headings, templates and remarks on the page are not."""
-    return [each for each in done.pieces if each.left and each.left not in _UNTOLD]
-
-
-def _beside(page: bytes) -> Iterator[Lesson | Finding | Bad | Skipped]:
+def _beside(page: bytes) -> Iterator[Lesson | Finding | Bad | Left]:
     for item in read_beside(page):
         if isinstance(item, Lesson) and screening.injected_id(item.text):
-            yield Skipped(item.line, "fleet showed it, and an echo is no new lesson", item.text)
+            yield Left(item.line, "fleet showed it, and an echo is no new lesson", item.text)
         else:
             yield item
 
 
-_UNTOLD = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
-
-
-def _items(path: Path, done: Imported) -> Iterator[Lesson | Finding | Bad | Skipped]:
+def _items(path: Path, done: Imported) -> Iterator[Lesson | Finding | Bad | Left]:
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             done.refused.append(Refused(str(path.name), 0, f"larger than {FILE_BYTES_MAX >> 20} MiB", b""))
@@ -258,7 +259,7 @@ class _Import:
         except OSError:
             self._file_ms = UNDATED_MS
 
-    def take(self, item: Lesson | Finding | Bad | Skipped, path: Path) -> None:
+    def take(self, item: Lesson | Finding | Bad | Left, path: Path) -> None:
         """Sort in one record."""
         done = self.done
         try:
@@ -267,8 +268,8 @@ class _Import:
             elif isinstance(item, Finding):
                 self._finding(item)
         except _UnusableError as why:
-            item = Bad(item.line, str(why), b"" if isinstance(item, Bad | Skipped) else item.identity.encode())
-        _tell(done, item, path)
+            item = Bad(item.line, str(why), b"" if isinstance(item, Bad | Left) else item.identity.encode())
+        done.tell(item, str(path))
         done.files[str(path)] += isinstance(item, Lesson | Finding)
 
     def _lesson(self, item: Lesson) -> None:

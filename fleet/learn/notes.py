@@ -47,12 +47,11 @@ class Note(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A piece of a page that was not taken: its lines, why not, and how it begins."""
+    """A piece that was understood and rightly not taken: on which line, why not, and how it begins."""
 
     line: int
-    end: int
     reason: str
-    text: str
+    text: str = ""
 
 
 # --- what is no lesson
@@ -129,17 +128,17 @@ def read_notes(text: str, name: str) -> Iterator[Note | Left]:
     found = outline(text)
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > BLOCK_CHARS_MAX // 2:
-            yield Left(number, number, TOO_LONG, line[:_SHORT_SAMPLE])
+            yield Left(number, TOO_LONG, line[:_SHORT_SAMPLE])
     is_log = not _pattern("rules").search(name) and any(
         map(_pattern("log").search, (name, *(each.title for each in found.page.sections[:1])))
     )
     page = _Page(found.page, is_log=is_log)
     page.read(found.page, "", is_log=is_log)
     seen: set[str] = set()
-    for item in sorted(page.found, key=lambda each: (each.line, each.end)):
+    for item in sorted(page.found, key=lambda each: each.line):
         said = item.text.casefold()
         if isinstance(item, Note) and (item.text in page.gone or said in seen):
-            yield Left(item.line, item.end, STRUCK if item.text in page.gone else TWICE, item.text)
+            yield Left(item.line, STRUCK if item.text in page.gone else TWICE, item.text)
             continue
         if isinstance(item, Note):
             seen.add(said)
@@ -320,7 +319,7 @@ class _Page:
         elif section.end > section.line and is_log and advice.is_sentence(head.title):  # code shows what it says
             self._put(Note(section.line, section.end, head.title, category=category, when=head.when))
         else:
-            self.found.append(Left(section.line, section.line, HEADING, title))
+            self.found.append(Left(section.line, HEADING, title))
         for each in section.sections:
             if each not in as_fields:
                 self.read(each, category, is_log=is_log)
@@ -356,10 +355,10 @@ class _Page:
             for block in each.blocks:
                 self._leave(block, reason)
             if not each.blocks and each.level:
-                self.found.append(Left(each.line, each.line, reason, each.title))
+                self.found.append(Left(each.line, reason, each.title))
 
     def _leave(self, block: Block, reason: str) -> None:
-        self.found.append(Left(block.line, block.end, reason, block.text[:_SHORT_SAMPLE]))
+        self.found.append(Left(block.line, reason, block.text[:_SHORT_SAMPLE]))
 
     # --- entries with labelled fields
 
@@ -426,7 +425,7 @@ class _Page:
         if not notes and (form.fields or form.lead):
             said = " ".join([*form.lead, *(one.value for one, _ in form.fields)])
             reason = TEMPLATE if advice.is_placeholder(said) else NOTHING_LEARNED
-            self.found.append(Left(form.line, form.end, reason, advice.plain(said)[:_SHORT_SAMPLE]))
+            self.found.append(Left(form.line, reason, advice.plain(said)[:_SHORT_SAMPLE]))
 
     # --- blocks without fields
 
@@ -639,7 +638,7 @@ class _Page:
             category=_category(note.category),
         )
         if reason := _fault(note):
-            self.found.append(Left(note.line, note.end, reason, note.text[:_SHORT_SAMPLE]))
+            self.found.append(Left(note.line, reason, note.text[:_SHORT_SAMPLE]))
         else:
             self.found.append(note)
 
