@@ -138,7 +138,9 @@ def reached(folder: Path, form: Form, said: list[str]) -> tuple[int, int, float]
     workspace = Workspace(here)
     try:
         file = here / "agents/velma/memory.md"
-        shown = (file.read_text() if file.exists() else "") + "".join(g.lesson for g in starting.guards(workspace))
+        shown = (file.read_text() if file.exists() else "") + "".join(
+            g.lesson for g in starting.Guards(workspace).all()
+        )
         flat = " ".join(shown.replace("\\", "").split())
         inside = sum(" ".join(readable(text).split())[:60] in flat for text in said)
         claimed = (workspace.patterns.get(pattern_id(text)) for text in said)

@@ -321,7 +321,7 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[Finding]:
     if not (agent := agent or workspace.replicas().default_agent):
         yield _told("unnamed", "no agent is named here yet")
         return
-    size = len(starting.session_start(workspace, agent).text)
+    size = len(starting.SessionStart(workspace, agent).make().text)
     what = f"{agent} starts a session with {size:,} characters"
     yield _told("context", what) if size > CONTEXT_CHARS_MAX else Finding("context", "ok", what)
 

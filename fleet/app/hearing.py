@@ -195,16 +195,16 @@ def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tupl
     again = "" if since is None else call.session
     try:
         with Alarm(SOON_S):
-            return starting.session_start(workspace, call.agent, may_tidy=True, since=since, session=again), True
+            return starting.SessionStart(workspace, call.agent).make(may_tidy=True, since=since, session=again), True
     except TimeUpError:
-        made = starting.at_once(workspace, call.agent)
+        made = starting.SessionStart(workspace, call.agent).at_once()
         call.log(
             f"the clan's lessons took longer than {SOON_S:g} s: this session starts with the memory alone, and the "
             "rest is made ready meanwhile"
         )
         return made, False
     except Exception as fault:  # noqa: BLE001 - a memory alone is better than nothing
-        made = starting.at_once(workspace, call.agent)
+        made = starting.SessionStart(workspace, call.agent).at_once()
         call.log(f"this session starts with the memory alone: {explained(fault)}")
         return made, True
 

@@ -457,7 +457,7 @@ def _row_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
 
 
 def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    done = starting.guard(workspace, _body(entry, "lesson"), _body(entry, "decision") or "ask")
+    done = starting.Guards(workspace).decide(_body(entry, "lesson"), _body(entry, "decision") or "ask")
     return f"{done.id} guards {done.trigger}: {done.decision}", _latest(workspace, ["guard"])
 
 

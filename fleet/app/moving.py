@@ -193,7 +193,7 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
 
     done = restore.restore(workspace, source, take_local)
     workspace.db.refresh()
-    starting.make_guards_ready(workspace)
+    starting.Guards(workspace).make_ready()
     return done
 
 
@@ -234,7 +234,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
         purging.scrub(workspace, texts)
         Runs(workspace).forget(texts)
     for named in workspace.agents_here():
-        starting.session_start(workspace, named)  # what lay ready held the old words
+        starting.SessionStart(workspace, named).make()  # what lay ready held the old words
     with workspace.locked():
         workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
     shared, why_not = _share(workspace, agent, yes=yes)

@@ -221,7 +221,7 @@ def _follow(workspace: Workspace) -> None:
     workspace.db.refresh()
     for agent in workspace.agents_here():
         reflecting.take_out_retired(workspace, agent)
-    starting.make_guards_ready(workspace)
+    starting.Guards(workspace).make_ready()
     pages.write_page(workspace)
 
 

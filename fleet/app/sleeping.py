@@ -354,9 +354,9 @@ def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     if is_trial:
         return Phase(read="pages", left=("they are rendered when something changed",))
     done = sharing.settle(workspace, agent)
-    made = [each for each in workspace.agents_here() if not starting.is_ready(workspace, each)]
+    made = [each for each in workspace.agents_here() if not starting.SessionStart(workspace, each).is_ready()]
     for each in made:
-        starting.session_start(workspace, each)
+        starting.SessionStart(workspace, each).make()
     said = ["patterns.md"] if done.page else []
     return Phase(read="pages", changed=len(said), told=f"rendered {', '.join(said)}" if said else "")
 
@@ -388,7 +388,7 @@ def make_ready(call: Call) -> str:
                 call.told.note(f"came {came.patterns_in + came.discoveries_in}")
         try:
             with workspace.files.lock(workspace.local / "locks" / "ready.lock", 0):
-                size = len(starting.session_start(workspace, call.agent, may_tidy=True).text)
+                size = len(starting.SessionStart(workspace, call.agent).make(may_tidy=True).text)
         except BusyError:
             return "another process is making the next session's start ready"
     return f"the next session's start is ready: {size:,} characters"
@@ -419,7 +419,7 @@ def work_at_the_end(call: Call) -> str:
                 f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}"
             )
         with call.guarded("the next session's start is not ready"):
-            starting.session_start(workspace, call.agent)
+            starting.SessionStart(workspace, call.agent).make()
     if done is None or why:
         return f"settled; nothing was sent: {why}"
     part = ", in part" if done.is_partial else ""

@@ -64,7 +64,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": inbox.count(workspace, inbox.agents(workspace))._asdict(),
         "trust": reviewing.standing(workspace),
-        "guards": [each._asdict() for each in starting.guards(workspace)],
+        "guards": [each._asdict() for each in starting.Guards(workspace).all()],
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,
         "held": len(workspace.db.late()),

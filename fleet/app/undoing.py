@@ -266,7 +266,7 @@ class _Undoing:
         elif field.name == "apart":
             self._keep_apart(field)
         elif field.name == "guard":
-            starting.put_guard_back(self._workspace, field.id, str(field.after or ""))
+            starting.Guards(self._workspace).put_back(field.id, str(field.after or ""))
             self._did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
         elif field.name in _NOTED:
             self._set_noted(field)

@@ -391,12 +391,12 @@ def _guard(
     """Let a lesson stop the step that it is about, or put it to a person. Decided here, and for this machine alone."""
     with output.opened() as workspace:
         if pattern and decision == "off":
-            gone = starting.lift_guard(workspace, pattern)
+            gone = starting.Guards(workspace).lift(pattern)
             output.tell({"lifted": gone}, f"{', '.join(gone)} guards nothing any more", as_json=as_json)
             return
         if pattern:
-            starting.guard(workspace, pattern, decision, until)
-        found = [output.cleaned(each._asdict()) for each in starting.guards(workspace)]
+            starting.Guards(workspace).decide(pattern, decision, until)
+        found = [output.cleaned(each._asdict()) for each in starting.Guards(workspace).all()]
         rows = [
             f"{each['decision']:<5} {each['until'] or 'no end':<11} {each['trigger']}: "
             f"{each['lesson'] or each['id'] + ' is retired or gone, and guards nothing'}"
@@ -413,7 +413,7 @@ def _start(as_json: output.Json = False, agent: output.Agent = "", session: outp
     """Print what an agent reads when its session starts."""
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
-        context = starting.start(workspace, who, session=output.session_named(session))
+        context = starting.SessionStart(workspace, who).text(output.session_named(session))
         output.tell({"context": context}, context, as_json=as_json)
 
 

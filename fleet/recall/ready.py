@@ -45,6 +45,17 @@ class Start:
     ) -> None:
         self.text, self.news, self.ids, self.new_ids, self.generation = text, news, ids, new_ids, generation
 
+    def rendered(self, delimiter: str, files: dict[str, str]) -> bytes:
+        """Return the content of a ready text's file.
+
+        Args:
+            delimiter: as it stands in the texts, at their two ends alone.
+            files: the ``sums`` of what else the text was made of, taken before anything was read.
+        """
+        told = {"delimiter": delimiter, "generation": self.generation, "files": files}
+        told |= {"ids": self.ids, "new_ids": self.new_ids, "news": self.news}
+        return f"{json.dumps(told, separators=(',', ':'))}\n{self.text}".encode()
+
 
 class Ready:
     """What lies ready for one agent.
@@ -176,19 +187,6 @@ class Ready:
                 return file.read(bytes_max)
         except OSError:
             return b""
-
-
-def rendered(made: Start, delimiter: str, files: dict[str, str]) -> bytes:
-    """Return the content of a ready text's file.
-
-    Args:
-        made: the texts, under ``delimiter``, with the generation of the records, asked before anything was read.
-        delimiter: as it stands in the texts, at their two ends alone.
-        files: the ``sums`` of what else the text was made of, taken before anything was read.
-    """
-    told = {"delimiter": delimiter, "generation": made.generation, "files": files}
-    told |= {"ids": made.ids, "new_ids": made.new_ids, "news": made.news}
-    return f"{json.dumps(told, separators=(',', ':'))}\n{made.text}".encode()
 
 
 def rendered_rows(table: list[list[str]], made_at: str) -> bytes:

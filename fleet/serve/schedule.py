@@ -370,9 +370,9 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
     def work() -> _Worked:
         reflected = session_end.reflect_due(workspace)
         done = sharing.settle(workspace, agent)
-        made = [each for each in workspace.agents_here() if not starting.is_ready(workspace, each)]
+        made = [each for each in workspace.agents_here() if not starting.SessionStart(workspace, each).is_ready()]
         for each in made:
-            starting.session_start(workspace, each)
+            starting.SessionStart(workspace, each).make()
         return _Worked(
             promoted=list(done.promoted), ready=made, page=done.page, reflected=[each.told() for each in reflected]
         )

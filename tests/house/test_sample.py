@@ -47,4 +47,4 @@ def test_the_sample_page_is_what_fleet_renders_today(sample):
 def test_each_agent_has_its_three_files_and_a_session_starts_with_its_memory(sample, agent):
     for name in ("corrections.md", "memory.md", "JOURNAL.md"):
         assert (sample.home(agent) / name).stat().st_size > 200
-    assert "## Notes" in starting.session_start(sample, agent).text
+    assert "## Notes" in starting.SessionStart(sample, agent).make().text

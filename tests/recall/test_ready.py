@@ -11,7 +11,7 @@ import pytest
 
 from fleet.app import starting
 from fleet.app.finding import find
-from fleet.app.starting import session_start
+from fleet.app.starting import SessionStart
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.corrections import Correction, correct
 from fleet.model import limits
@@ -66,7 +66,7 @@ def write(workspace: Workspace, path: str, *lines: Line) -> None:
 
 def test_it_is_what_was_made_under_another_delimiter(workspace):
     assert text(workspace) is None
-    made = session_start(workspace, "velma").text
+    made = SessionStart(workspace, "velma").make().text
     first, second = text(workspace), text(workspace)
     assert bare(first) == bare(second) == bare(made)
     assert "the first lesson" in first
@@ -92,39 +92,39 @@ def test_it_is_what_was_made_under_another_delimiter(workspace):
     ],
 )
 def test_it_is_none_once_a_file_is_another(workspace, path):
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     assert text(workspace)
     file = workspace.root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as handle:
         handle.write(b"\n")
     assert text(workspace) is None
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     assert text(workspace)
 
 
 @pytest.mark.parametrize("path", NEWS)
 def test_it_is_none_once_a_refresh_found_other_records(workspace, path):
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     write(workspace, path)
     workspace.db.refresh()
     assert text(workspace) is None
-    assert "news of tank" in session_start(workspace, "velma").text
+    assert "news of tank" in SessionStart(workspace, "velma").make().text
     assert "news of tank" in text(workspace)
 
 
 @pytest.mark.parametrize("path", NEWS)
 def test_whoever_asks_for_the_start_has_what_was_written_without_a_word(workspace, path):
-    assert "news" not in starting.start(workspace, "velma")
+    assert "news" not in starting.SessionStart(workspace, "velma").text()
     write(workspace, path)
-    assert not starting.is_ready(workspace, "velma")
-    assert "news of tank" in starting.start(workspace, "velma")
-    assert starting.is_ready(workspace, "velma")
+    assert not starting.SessionStart(workspace, "velma").is_ready()
+    assert "news of tank" in starting.SessionStart(workspace, "velma").text()
+    assert starting.SessionStart(workspace, "velma").is_ready()
 
 
 def test_a_line_that_says_nothing_new_makes_nothing_anew(workspace):
     write(workspace, "patterns.jsonl")
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     write(workspace, "patterns.d/tank.00000001.jsonl")
     workspace.db.refresh()
     assert text(workspace)
@@ -132,7 +132,7 @@ def test_a_line_that_says_nothing_new_makes_nothing_anew(workspace):
 
 def test_a_lost_database_is_no_older_than_another(workspace):
     """Deleted, it counts its generations anew: none of them may be taken for one of before."""
-    before = session_start(workspace, "velma").text
+    before = SessionStart(workspace, "velma").make().text
     workspace.close()
     for file in (workspace.root / ".fleet").glob("state-*"):
         file.unlink()
@@ -141,7 +141,7 @@ def test_a_lost_database_is_no_older_than_another(workspace):
     try:
         fresh.db.refresh()
         assert text(fresh) is None
-        assert bare(session_start(fresh, "velma").text) != bare(before)
+        assert bare(SessionStart(fresh, "velma").make().text) != bare(before)
     finally:
         fresh.close()
 
@@ -149,22 +149,22 @@ def test_a_lost_database_is_no_older_than_another(workspace):
 def test_a_mutation_that_worked_is_noticed_and_a_failure_changes_nothing(workspace):
     from fleet.learn.journal import Journal
 
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     AttemptLog(str(workspace.root), "velma").note_failure("s", "ls nowhere", "no such file", 1)
     assert text(workspace)
     Journal(workspace, "velma").record_success(
         {"id": "m-0000000000000001", "code": "M1", "name": "n", "failed": "f"}, ""
     )
     assert text(workspace) is None
-    assert "worked and is no lesson yet" in session_start(workspace, "velma").text
+    assert "worked and is no lesson yet" in SessionStart(workspace, "velma").make().text
     assert text(workspace)
     Journal(workspace, "velma").drop("m-0000000000000001")
     assert text(workspace) is None
-    assert "worked and is no lesson yet" not in session_start(workspace, "velma").text
+    assert "worked and is no lesson yet" not in SessionStart(workspace, "velma").make().text
 
 
 def test_a_file_that_went_away_is_noticed(workspace):
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     (workspace.home("velma") / "memory.md").unlink()
     assert text(workspace) is None
     assert Ready(str(workspace.root), "velma").is_stale()
@@ -179,7 +179,7 @@ def test_what_is_written_while_it_is_made_is_not_missed(workspace, monkeypatch):
         return render(**words)
 
     monkeypatch.setattr(starting, "session_context", late)
-    assert "in between" not in session_start(workspace, "velma").text
+    assert "in between" not in SessionStart(workspace, "velma").make().text
     workspace.db.refresh()
     assert text(workspace) is None
 
@@ -189,7 +189,7 @@ def test_what_is_written_while_it_is_made_is_not_missed(workspace, monkeypatch):
     [b"", b"{}\nx", b"[]\nx", b"rubbish", b'{"files":{},"delimiter":3}\nx', b"\xff\xfe\n", b"[" * 9_000 + b"\nx"],
 )
 def test_a_damaged_file_is_none(workspace, data):
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     for name in (Ready("", "velma").start_file, Ready("", "velma").triggers_file):
         (workspace.root / name).write_bytes(data)
     assert text(workspace) is None
@@ -198,7 +198,7 @@ def test_a_damaged_file_is_none(workspace, data):
 
 
 def test_a_head_that_names_other_files_is_none(workspace):
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     file = workspace.root / Ready("", "velma").start_file
     head, _, made = file.read_text().partition("\n")
     told = json.loads(head)
@@ -208,7 +208,7 @@ def test_a_head_that_names_other_files_is_none(workspace):
 
 
 def test_a_foreign_delimiter_never_stands_in_the_text(workspace):
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     file = workspace.root / Ready("", "velma").start_file
     delimiter = json.loads(file.read_text().splitlines()[0])["delimiter"]
     assert file.read_text().count(delimiter) == 5  # in the head, and at the two ends of text and news
@@ -216,12 +216,12 @@ def test_a_foreign_delimiter_never_stands_in_the_text(workspace):
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(workspace):
     (workspace.root / Ready("", "velma").start_file).mkdir(parents=True)  # a folder where the file belongs
-    assert "the first lesson" in session_start(workspace, "velma").text
+    assert "the first lesson" in SessionStart(workspace, "velma").make().text
 
 
 def test_no_link_is_followed(workspace, tmp_path):
     """A hostile repository may hold a ``.fleet`` of its own."""
-    session_start(workspace, "velma")
+    SessionStart(workspace, "velma").make()
     file = workspace.root / Ready("", "velma").start_file
     file.rename(tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
@@ -234,13 +234,13 @@ def test_the_table_of_triggers_is_each_agents_own_and_goes_when_there_is_none(wo
     write(workspace, "patterns.jsonl", shared)
     workspace.notes_file("velma").write_bytes(PATTERNS.encode(private) + b"\n")
     for agent in ("velma", "slash"):
-        session_start(workspace, agent)
+        SessionStart(workspace, agent).make()
     root = str(workspace.root)
     assert [row[0] for row in Ready(root, "velma").rows()] == [shared.id, private.id]
     assert [row[0] for row in Ready(root, "slash").rows()] == [shared.id]
     out = line(shared.id, {}, rem={"tank.00000001": AT})
     write(workspace, "patterns.jsonl", out)
-    session_start(workspace, "slash")
+    SessionStart(workspace, "slash").make()
     assert Ready(root, "slash").rows() == []
     assert not (workspace.root / Ready("", "slash").triggers_file).exists()
 
@@ -248,8 +248,8 @@ def test_the_table_of_triggers_is_each_agents_own_and_goes_when_there_is_none(wo
 def test_a_private_lesson_is_told_to_its_agent_alone(workspace):
     private = line("p-0000000000000002", {"velma.00000001": 9}, text="Mine alone", scope="private")
     workspace.notes_file("velma").write_bytes(PATTERNS.encode(private) + b"\n")
-    assert "Mine alone" in session_start(workspace, "velma").text
-    assert "Mine alone" not in session_start(workspace, "slash").text
+    assert "Mine alone" in SessionStart(workspace, "velma").make().text
+    assert "Mine alone" not in SessionStart(workspace, "slash").make().text
 
 
 def told(workspace, *agents: str) -> None:
@@ -259,13 +259,13 @@ def told(workspace, *agents: str) -> None:
 
 
 def test_what_is_new_is_new_once_and_a_start_without_news_makes_nothing_anew(workspace):
-    first = session_start(workspace, "velma")
+    first = SessionStart(workspace, "velma").make()
     assert "New since your last session:\n- the first lesson" in first.text
     assert "the first lesson" in first.news
     assert first.new_ids == first.ids
     told(workspace, "velma")
     assert text(workspace) is None
-    second = session_start(workspace, "velma")
+    second = SessionStart(workspace, "velma").make()
     assert (second.news, second.new_ids) == ("", [])
     assert "the first lesson" not in second.text
     assert "1 lesson left out" in second.text
@@ -278,16 +278,16 @@ def test_what_was_shown_at_another_moment_is_not_new_when_it_changes(workspace):
     told(workspace, "velma")
     write(workspace, "patterns.jsonl")
     Exposures(workspace.state).note("velma", "s", ["p-0000000000000001"], 1)
-    assert "news of tank" not in session_start(workspace, "velma").text
-    assert "news of tank" in session_start(workspace, "slash").text
+    assert "news of tank" not in SessionStart(workspace, "velma").make().text
+    assert "news of tank" in SessionStart(workspace, "slash").make().text
 
 
 def test_each_agent_has_news_of_its_own(workspace):
     told(workspace, "velma", "slash")
     write(workspace, "patterns.jsonl")
     told(workspace, "slash")
-    assert "news of tank" in session_start(workspace, "velma").news
-    assert session_start(workspace, "slash").news == ""
+    assert "news of tank" in SessionStart(workspace, "velma").make().news
+    assert SessionStart(workspace, "slash").make().news == ""
 
 
 def test_a_lesson_has_no_place_unless_it_is_new_or_published_or_about_what_is_changed_here(workspace):
@@ -300,7 +300,7 @@ def test_a_lesson_has_no_place_unless_it_is_new_or_published_or_about_what_is_ch
     shard = workspace.clan / f"patterns.d/{next(iter(workspace.mine()))}.jsonl"
     shard.write_bytes(shard.read_bytes() + codec.encode(published) + b"\n")
     told(workspace, "velma")
-    context = session_start(workspace, "velma").text
+    context = SessionStart(workspace, "velma").make().text
     assert "Pushed forward" not in context  # by a word of somebody else's
     assert ["Regenerate" in context, "Seen by two" in context, "Promoted" in context] == [False, False, True]
 
@@ -313,17 +313,17 @@ def test_a_lesson_has_no_place_unless_it_is_new_or_published_or_about_what_is_ch
     (workspace.root / "src/api.ts").write_text("a")
     git("add", "src")
     git("commit", "-qm", "x")
-    assert "Regenerate" not in session_start(workspace, "velma").text
+    assert "Regenerate" not in SessionStart(workspace, "velma").make().text
     (workspace.root / "src/api.ts").write_text("b")
-    assert "Regenerate" in session_start(workspace, "velma").text
+    assert "Regenerate" in SessionStart(workspace, "velma").make().text
 
 
 def test_a_lesson_about_a_command_that_failed_here_has_a_place(workspace):
     write(workspace, "patterns.jsonl", line("p-0000000000000001", {"tank.00000001": 1}, text="`make lint` needs node"))
     told(workspace, "velma")
-    assert "needs node" not in session_start(workspace, "velma").text
+    assert "needs node" not in SessionStart(workspace, "velma").make().text
     AttemptLog(str(workspace.root), "velma").note_failure("s", "cd web && make lint", "node: not found", 127)
-    assert "needs node" in session_start(workspace, "velma").text
+    assert "needs node" in SessionStart(workspace, "velma").make().text
 
 
 def test_of_many_lessons_the_newest_are_shown_and_the_room_is_kept(workspace):
@@ -333,7 +333,7 @@ def test_of_many_lessons_the_newest_are_shown_and_the_room_is_kept(workspace):
         for n, at in enumerate(stamps)
     ]
     write(workspace, "patterns.jsonl", *lessons)
-    context = session_start(workspace, "velma").text
+    context = SessionStart(workspace, "velma").make().text
     assert all(f"Lesson {n:03}" in context for n in range(83, 93))
     assert len(context) < limits.START_REST_CHARS_MAX + 500
 
@@ -341,7 +341,7 @@ def test_of_many_lessons_the_newest_are_shown_and_the_room_is_kept(workspace):
 def test_ids_are_short_and_every_one_is_unique_and_long_enough(workspace):
     alike = line("p-1234567800000000", {"tank.00000001": 1}, text="One"), line("p-1234567900000000", {}, text="Other")
     write(workspace, "patterns.jsonl", *alike, line("p-abcdef0000000000", {"tank.00000001": 1}, text="Else"))
-    context = session_start(workspace, "velma").text
+    context = SessionStart(workspace, "velma").make().text
     assert "- One (tank; p-12345678)" in context
     assert "- Else (tank; p-abcdef)" in context
     assert find(workspace, "p-12345678").text == "One"
@@ -351,7 +351,7 @@ def test_ids_are_short_and_every_one_is_unique_and_long_enough(workspace):
 def test_a_damaged_note_of_what_was_told_costs_a_repetition_at_most(workspace, content):
     told(workspace, "velma")
     (workspace.root / Ready("", "velma").seen_file).write_bytes(content)
-    assert "the first lesson" in session_start(workspace, "velma").text
+    assert "the first lesson" in SessionStart(workspace, "velma").make().text
 
 
 def test_reading_it_takes_no_library():

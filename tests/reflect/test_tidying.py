@@ -197,12 +197,12 @@ def test_an_archived_note_that_is_found_again_is_active_again(workspace, wall):
     each = note(workspace, 1, "Restart the queue worker by hand", START_MS - 9 * DAY_MS)
     tidy(workspace)
     assert housekeeping.resting(workspace, "velma") == {each}
-    assert "Restart the queue worker" not in starting.start(workspace, "velma")
+    assert "Restart the queue worker" not in starting.SessionStart(workspace, "velma").text()
     wall.ms += HOUR_MS
     Exposures(workspace.state).note_found("velma", [each], wall.ms)
     assert housekeeping.resting(workspace, "velma") == set()
     starting.forget(workspace)
-    assert "Restart the queue worker" in starting.start(workspace, "velma")
+    assert "Restart the queue worker" in starting.SessionStart(workspace, "velma").text()
 
 
 # --- importance: "0.5, auto-detected 0.2" ---------------------------------------------------------------------------
