@@ -35,6 +35,7 @@ from fleet.store.workspace import Workspace
 
 _SPARE = 2
 """So many times the lessons of a page are looked at: behind the first wordings of clusters others move up."""
+_BEST_MAX = _SPARE * limits.PAGE_LESSONS_MAX
 _NEWEST_MAX = 20
 
 
@@ -134,46 +135,36 @@ class _Clan:
         self.total = 0
         self.logged = Counter[str]()
         self.last: dict[str, str] = {}
-        self._best: list[Pattern] = []
-        self._newest: list[Pattern] = []
-        pointing: dict[str, Pattern] = {}
-        for each in _folded(lessons):
-            if each.merged_into:
-                pointing[each.id] = each
-            elif each.is_listed:
-                self._count(each, 1)
-                self._best.append(each)
-                self._newest.append(each)
-                self._trim(4)
-        sets = groups({each.id: each.merged_into for each in pointing.values()})
-        ends = {member for group in sets for member in group} - pointing.keys()
-        known = pointing | {each.id: each for each in (_folded(lessons) if ends else ()) if each.id in ends}
-        for each in known.values():
-            if each.id in ends and each.is_listed:
-                self._count(each, -1)
-        whole = [united(here) for group in sets if (here := [known[each] for each in group if each in known])]
-        listed = [each for each in whole if each.is_listed]
-        for each in listed:
-            self._count(each, 1)
-        self._best = [*(each for each in self._best if each.id not in ends), *listed]
-        self._newest = [*(each for each in self._newest if each.id not in ends), *listed]
-        self._trim(0)
-        self.best, self.newest = self._best, self._newest
+        self.best: list[Pattern] = []
+        self.newest: list[Pattern] = []
+        for each in _whole(lessons):
+            self.total += 1
+            self.logged.update(each.loggers)
+            agent = names.agent_of(each.by)
+            self.last[agent] = max(each.at, self.last.get(agent, ""))
+            self.best.append(each)
+            self.newest.append(each)
+            if len(self.best) > 4 * _BEST_MAX:
+                self._trim()
+        self._trim()
 
-    def _count(self, each: Pattern, by: int) -> None:
-        self.total += by
-        for agent in each.loggers:
-            self.logged[agent] += by
-        if by > 0 and each.at > self.last.get(agent := names.agent_of(each.by), ""):
-            self.last[agent] = each.at
+    def _trim(self) -> None:
+        self.best = ranked(self.best, "sight")[:_BEST_MAX]
+        self.newest = sorted(self.newest, key=lambda each: (each.at, each.id), reverse=True)[:_NEWEST_MAX]
 
-    def _trim(self, beyond: int) -> None:
-        """Let go of lessons that are neither among the best nor the newest, once there are so many times too many."""
-        count = _SPARE * limits.PAGE_LESSONS_MAX
-        if len(self._best) > beyond * count:
-            self._best = ranked(self._best, "sight")[: (2 * count if beyond else count)]
-        if len(self._newest) > beyond * _NEWEST_MAX:
-            self._newest = sorted(self._newest, key=lambda each: (each.at, each.id), reverse=True)[:_NEWEST_MAX]
+
+def _whole(lessons: bytes) -> Iterator[Pattern]:
+    """Yield the listed lessons of an edition, merged records as one: these are all that it holds."""
+    has_merged = b'"merged_into"' in lessons
+    sets = groups({each.id: each.merged_into for each in _folded(lessons) if each.merged_into} if has_merged else {})
+    inside: dict[str, Pattern | None] = dict.fromkeys(member for group in sets for member in group)
+    for each in _folded(lessons):
+        if each.id in inside:
+            inside[each.id] = each
+        elif each.is_listed:
+            yield each
+    found = ([known for one in group if (known := inside[one])] for group in sets)
+    yield from (whole for here in found if here and (whole := united(here)).is_listed)
 
 
 def _folded(lessons: bytes) -> Iterator[Pattern]:
