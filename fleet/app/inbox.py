@@ -522,7 +522,7 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
 def _tidy_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
     """Put a notebook in order as it is now, however much that changes: the plan is made anew."""
     done = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
-    return tidying.told(done.report), done.run
+    return done.report.told(), done.run
 
 
 def _note_check(workspace: Workspace, entry: Entry) -> str:

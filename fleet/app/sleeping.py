@@ -29,7 +29,6 @@ from fleet.recall.wording import counted
 from fleet.reflect import consolidation, memory_md, records
 from fleet.reflect import inbox as waiting
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Record, Records, Written
 from fleet.store import changes
 from fleet.store.runs import PART, Field, Run, Runs
@@ -264,26 +263,14 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     if is_trial:
         return Phase(read=read, changed=number, told=shown.told(), diff=diff)
     if number > (most := tidying.cap(workspace, total)):
-        left = _put_aside(workspace, agent, f"Consolidating would change {number:,} topics", most, shown.diff)
-        return Phase(read=read, left=(left,))
+        title = f"Consolidating would change {number:,} topics"
+        put = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
+        return Phase(read=read, left=(f"{title}, more than {most:,}: it waits as {put}, see fleet inbox",))
     try:
         done = consolidating.consolidate(workspace, agent)
     except BusyError as why:
         return Phase(read=read, left=(str(why),))
     return Phase(read=read, changed=number if done.run else 0, told=done.told(), diff=diff)
-
-
-def _put_aside(workspace: Workspace, agent: str, title: str, most: int, diff: str) -> str:
-    item = waiting.Item(
-        kind="plan",
-        title=title,
-        key=f"consolidate {workspace.wall()[:10]}",
-        evidence=(f"a run changes {most:,} at most by itself",),
-        diff="\n".join(diff.splitlines()[:_DIFF_ROWS]),
-        body={"what": "consolidate"},
-    )
-    put = Inbox(workspace, agent).put(item)
-    return f"{title}, more than {most:,}: it waits as {put.id}, see fleet inbox"
 
 
 def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
@@ -293,15 +280,15 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     if done.waits:
         left.append(f"the plan changes too much: it waits as {done.waits}, see fleet inbox")
     if done.report.skipped is not None:
-        left.append(tidying.told(done.report))
+        left.append(done.report.told())
     number = done.report.changes if done.run or is_trial else 0
     read = counted(done.report.total_scanned, "note", "notes")
     return Phase(
         read=read,
         changed=number + done.report.dreamed_accepted,
-        told=tidying.told(done.report),
+        told=done.report.told(),
         left=tuple(left),
-        diff=tuple(done.diff()) if number else (),
+        diff=tuple(done.plan.diff()) if number else (),
     )
 
 

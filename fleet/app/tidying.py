@@ -7,12 +7,12 @@ fleet wrote into its ``memory.md``. A plan that changes too much waits in the in
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -22,7 +22,7 @@ from fleet.hosts import transcripts
 from fleet.learn import private
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
-from fleet.model.errors import BusyError, UsageError
+from fleet.model.errors import BusyError
 from fleet.model.pattern import PRIVATE, Pattern
 from fleet.reflect import housekeeping, inbox, memory_md, rules
 from fleet.reflect.clusters import Weighing
@@ -52,7 +52,6 @@ _NOTE = re.compile(r"- (?P<day>\d{4}-\d{2}-\d{2}): (?P<text>\S.*)")
 _ROUNDS_MAX = 3
 _DAY_MS = 86_400_000
 _DIFF_ROWS = 60
-_REPORT_BYTES_MAX = 256 * 1024
 _MEMORY_BYTES_MAX = 64 * 1024
 _MEMORY_WORTH = 6
 
@@ -65,7 +64,6 @@ class Tidied(NamedTuple):
         plan: what it changed, or would.
         run: id of the run; "" where nothing was changed.
         waits: id of the inbox's item that the plan waits as; "" where it does not.
-        texts: of the notes by id, for whoever shows the plan.
         total: notes in the notebook.
     """
 
@@ -73,12 +71,7 @@ class Tidied(NamedTuple):
     plan: Plan
     run: str = ""
     waits: str = ""
-    texts: Mapping[str, str] = {}
     total: int = 0
-
-    def diff(self) -> list[str]:
-        """Return what changes as lines that a person reads."""
-        return housekeeping.diff(self.plan.changes, self.texts)
 
 
 def tidy(
@@ -116,7 +109,7 @@ def tidy(
             notebook.note_report(dream, report)
         now_ms = workspace.world.wall_ms()
         dream_ms = now_ms if dream is not None else notebook.dream_ms
-        why = housekeeping.skip_reason(mode, now_ms, notebook.last_ms, notebook.new(), dream_ms)
+        why = mode.skip_reason(now_ms, notebook.last_ms, notebook.new(), dream_ms)
         if why is not None:
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
             return Tidied(skipped, Plan(skipped), total=len(notebook.notes))
@@ -132,11 +125,10 @@ def tidy(
 def _planned(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_trial: bool, is_capped: bool) -> Tidied:
     for _ in range(_ROUNDS_MAX):
         plan = notebook.plan()
-        texts = {each.id: each.text for each in notebook.notes}
-        found = Tidied(plan.report, plan, texts=texts, total=len(texts))
+        found = Tidied(plan.report, plan, total=len(notebook.notes))
         if is_trial or not plan.changes:
             return found
-        if is_capped and plan.report.changes > cap(workspace, len(texts)):
+        if is_capped and plan.report.changes > cap(workspace, found.total):
             return found._replace(waits=_put_aside(workspace, agent, found))
         run = _run(workspace, agent, notebook, plan)
         if not Runs(workspace).apply(run):
@@ -240,7 +232,7 @@ class _Notebook:
                 continue
             own, (times, last_ms) = self.own.get(each.id), looked.get(each.id, (0, 0))
             times += _elsewhere(each, agent, here)
-            stage = housekeeping.stage_of(own, last_ms)
+            stage = Stage.of(own, last_ms)
             at_ms = _ms(each.at)
             if stage is Stage.ACTIVE:
                 stage = Stage.PENDING if each.id in waits else stage
@@ -361,7 +353,7 @@ def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> R
         kind=KIND,
         agent=agent,
         at=workspace.wall(),
-        told=told(plan.report),
+        told=plan.report.told(),
         edits=_memory_edits(workspace, agent, notebook, plan),
         fields=tuple(fields),
     )
@@ -411,58 +403,39 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
 def _note(workspace: Workspace, agent: str, done: Tidied) -> None:
     ids = tuple(dict.fromkeys(each.id for each in done.plan.changes))
     written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=done.report.changes)
-    told_ = Record(run=done.run, kind=KIND, outcome="success", why=told(done.report), writers=(written,))
-    Records(workspace, agent).append(told_)
+    told = Record(run=done.run, kind=KIND, outcome="success", why=done.report.told(), writers=(written,))
+    Records(workspace, agent).append(told)
 
 
 def _put_aside(workspace: Workspace, agent: str, found: Tidied) -> str:
     """Put a plan into the inbox that changes too much to be done unasked; return the item's id."""
-    rows = found.diff()
-    more = [f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"]
-    number, total = found.report.changes, found.total
+    number, total, rows = found.report.changes, found.total, found.plan.diff()
+    if len(rows) > _DIFF_ROWS:
+        more = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
+        rows = [*rows[:_DIFF_ROWS], more]
+    title = f"Tidying would change {number:,} of {total:,} notes of {agent}"
+    return put_aside(workspace, agent, KIND, title, (found.report.told(),), cap(workspace, total), rows)
+
+
+def put_aside(
+    workspace: Workspace, agent: str, what: str, title: str, evidence: Iterable[str], most: int, rows: Iterable[str]
+) -> str:
+    """Put a plan into the inbox that changes more than ``most`` things; return the item's id.
+
+    ``rows``: the plan as a diff.
+    """
     item = inbox.Item(
         kind="plan",
-        title=f"Tidying would change {number:,} of {total:,} notes of {agent}",
-        key=f"{KIND} {agent} {workspace.wall()[:10]}",
-        evidence=(told(found.report), f"a run changes {cap(workspace, total):,} at most by itself"),
-        weight=float(number),
-        diff="\n".join(rows[:_DIFF_ROWS] + (more if len(rows) > _DIFF_ROWS else [])),
-        body={"what": KIND},
+        title=title,
+        key=f"{what} {agent} {workspace.wall()[:10]}",
+        evidence=(*evidence, f"a run changes {most:,} at most by itself"),
+        diff="\n".join(rows),
+        body={"what": what},
     )
     return Inbox(workspace, agent).put(item).id
 
 
-def told(report: ReflectionReport) -> str:
-    """Return a pass in one line."""
-    if report.skipped is not None:
-        return f"skipped: {report.skipped.value}"
-    parts = [
-        f"{report.absolutized_dates:,} dates made absolute",
-        f"{report.consolidated:,} consolidated",
-        f"{report.conflicts_resolved:,} conflicts resolved",
-        f"{report.archived:,} archived",
-    ]
-    said = [each for each in parts if not each.startswith("0 ")]
-    looked = f"of {report.total_scanned:,} notes, compared by {report.compared_by}"
-    return f"{', '.join(said)} {looked}" if said else f"nothing to change in {report.total_scanned:,} notes"
-
-
 # --- what the host did by itself --------------------------------------------------------------------------------------
-
-
-def read_report(path: str, given: Any) -> str:
-    """Return the text of a report: of a file, or with ``-`` of a stream.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    try:
-        if path == "-":
-            return str(given.read(_REPORT_BYTES_MAX))
-        with Path(path).expanduser().open("rb") as file:
-            return file.read(_REPORT_BYTES_MAX).decode("utf-8", "replace")
-    except (OSError, UnicodeError) as why:
-        raise UsageError(f"{path}: {getattr(why, 'strerror', None) or why}; nothing was changed") from why
 
 
 def _left_report(workspace: Workspace) -> DreamReport | None:

@@ -1,6 +1,5 @@
 """What looks back: reflect on a session that ended, or on many; end the one that runs; tidy, and sleep."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +21,7 @@ from fleet.text.screening import for_terminal
 app = output.commands()
 
 _ROWS = 40
+_REPORT_CHARS_MAX = 256 * 1024
 
 Reflector = Annotated[
     str, typer.Option("--use", metavar="NAME", help="From now on here: claude, codex, gemini, or rules again.")
@@ -196,15 +196,21 @@ def _tidy(
     ] = Mode.COORDINATED.value,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; change nothing.")] = False,
     report: Annotated[
-        str, typer.Option("--report", metavar="FILE", help="The host's own organization report; - reads it from stdin.")
-    ] = "",
+        typer.FileText | None,
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            errors="replace",
+            help="The host's own organization report; - reads it from stdin.",
+        ),
+    ] = None,
     agent: output.Agent = "",
     as_json: output.Json = False,
 ) -> None:
     """Put an agent's notebook in order: dates, duplicates, contradictions, what is stale."""
     if mode not in set(Mode):
         raise UsageError(f"--mode is {' or '.join(Mode)}, not {mode[:40]!r}; nothing was changed")
-    text = tidying.read_report(report, sys.stdin) if report else ""
+    text = report.read(_REPORT_CHARS_MAX) if report else ""
     with output.opened() as workspace:
         done = tidying.tidy(workspace, output.agent_in(workspace, agent), Mode(mode), is_trial=dry_run, report=text)
         output.tell(
@@ -226,7 +232,7 @@ def _tidied_as_json(done: Tidied) -> dict[str, Any]:
 
 
 def _tidied_rows(done: Tidied, *, is_trial: bool) -> list[str]:
-    rows = [tidying.told(done.report)]
+    rows = [done.report.told()]
     if done.report.dream_report_ingested is not None:
         told = done.report.dream_report_ingested
         rows.append(
@@ -236,7 +242,7 @@ def _tidied_rows(done: Tidied, *, is_trial: bool) -> list[str]:
     if done.report.dreamed_accepted:
         rows.append(f"{counted(done.report.dreamed_accepted, 'fact')} of the host's memory: fleet inbox")
     if is_trial or done.waits:
-        diff = done.diff()
+        diff = done.plan.diff()
         rows += diff[:_ROWS]
         rows += [f"... and {counted(len(diff) - _ROWS, 'line')} more: --json has all"] if len(diff) > _ROWS else []
     for one, other in done.plan.contradictions:

@@ -11,6 +11,7 @@ never all with all.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
@@ -21,6 +22,7 @@ import msgspec
 from crdt import clock
 from fleet.model.pattern import Pattern
 from fleet.reflect.exposure import Exposures
+from fleet.reflect.observations import fitting
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 from fleet.text.similarity import Alike, compared, likely_pairs
@@ -62,16 +64,18 @@ class Stage(StrEnum):
     ARCHIVED = "archived"
     FORGOTTEN = "forgotten"
 
+    @classmethod
+    def of(cls, own: Pattern | None, last_ms: int) -> "Stage":
+        """Return the stage that a private record notes; of an archived one that was looked at since: active again."""
+        said = own.value(STAGE) if own is not None else ""
+        if own is None or said not in set(cls):
+            return cls.ACTIVE
+        set_ms = clock.unpack(own.edited[STAGE][0])[0] if STAGE in own.edited else 0
+        return cls.ACTIVE if said == cls.ARCHIVED and last_ms > set_ms else cls(said)
+
 
 RESTING = frozenset({Stage.CONSOLIDATED, Stage.ARCHIVED, Stage.FORGOTTEN})
 """Stages of notes that are neither shown at a start nor looked at by the pass."""
-
-
-class Mode(StrEnum):
-    """When a pass runs: after a while and with enough to do, beside the host's own one; or now."""
-
-    COORDINATED = "coordinated"
-    ALWAYS = "always"
 
 
 class _SkipReason(StrEnum):
@@ -82,14 +86,27 @@ class _SkipReason(StrEnum):
     DREAM_RAN = "AutoDreamAlreadyRan"
 
 
-def stage_of(own: Pattern | None, last_ms: int) -> Stage:
-    """Return the stage that a private record notes; of an archived one that was looked at since: active again."""
-    said = own.value(STAGE) if own is not None else ""
-    if own is None or said not in set(Stage):
-        return Stage.ACTIVE
-    stage = Stage(said)
-    set_ms = clock.unpack(own.edited[STAGE][0])[0] if STAGE in own.edited else 0
-    return Stage.ACTIVE if stage is Stage.ARCHIVED and last_ms > set_ms else stage
+class Mode(StrEnum):
+    """When a pass runs: after a while and with enough to do, beside the host's own one; or now."""
+
+    COORDINATED = "coordinated"
+    ALWAYS = "always"
+
+    def skip_reason(self, now_ms: int, last_ms: int | None, new: int, dream_ms: int | None) -> _SkipReason | None:
+        """Return why a pass is to be skipped; None where it runs.
+
+        ``last_ms``: when a pass changed something last; None for never.
+        ``dream_ms``: when a report of the host's own housekeeping was read last; None for never.
+        """
+        if self is Mode.ALWAYS:
+            return None
+        # A moment ahead, by a clock that was set back, counts alike.
+        least_ms = COORDINATED_HOURS_MIN * _HOUR_MS
+        if dream_ms is not None and abs(now_ms - dream_ms) < least_ms:
+            return _SkipReason.DREAM_RAN
+        if last_ms is not None and abs(now_ms - last_ms) < least_ms:
+            return _SkipReason.TOO_SOON
+        return _SkipReason.NOT_ENOUGH if new < COORDINATED_NEW_MIN else None
 
 
 def resting(workspace: Workspace, agent: str) -> set[str]:
@@ -98,7 +115,7 @@ def resting(workspace: Workspace, agent: str) -> set[str]:
         return set()
     looked = Exposures(workspace.state).accesses(agent)
     records = workspace.notes(agent).records()
-    return {each.id for each in records if stage_of(each, looked.get(each.id, (0, 0))[1]) in RESTING}
+    return {each.id for each in records if Stage.of(each, looked.get(each.id, (0, 0))[1]) in RESTING}
 
 
 class DreamReport(msgspec.Struct, frozen=True):
@@ -136,6 +153,20 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
     def changes(self) -> int:
         """How many notes another than before."""
         return self.consolidated + self.absolutized_dates + self.archived + self.conflicts_resolved
+
+    def told(self) -> str:
+        """Return it as one line."""
+        if self.skipped is not None:
+            return f"skipped: {self.skipped.value}"
+        parts = {
+            "dates made absolute": self.absolutized_dates,
+            "consolidated": self.consolidated,
+            "conflicts resolved": self.conflicts_resolved,
+            "archived": self.archived,
+        }
+        said = ", ".join(f"{number:,} {what}" for what, number in parts.items() if number)
+        looked = f"of {self.total_scanned:,} notes, compared by {self.compared_by}"
+        return f"{said} {looked}" if said else f"nothing to change in {self.total_scanned:,} notes"
 
 
 class Note(NamedTuple):
@@ -181,11 +212,29 @@ DATES, MERGES, CONFLICTS, ARCHIVE = "dates", "dedup", "conflicts", "archive"
 
 
 class Plan(NamedTuple):
-    """What a pass would do: its report, its changes in order, and the contradictions that it left to a person."""
+    """What a pass would do.
+
+    Attributes:
+        changes: in their order.
+        contradictions: pairs of ids that are left to a person.
+        texts: of the notes by id, as they were.
+    """
 
     report: ReflectionReport
     changes: tuple[_Change, ...] = ()
     contradictions: tuple[tuple[str, str], ...] = ()
+    texts: Mapping[str, str] = {}
+
+    def diff(self) -> list[str]:
+        """Return the changes as lines that a person reads: what goes with a ``-``, what comes with a ``+``."""
+        lines: list[str] = []
+        for each in self.changes:
+            if each.field == "text":
+                lines += [f"{each.sweep} {each.id}", f"- {each.before}", f"+ {each.after}"]
+            elif each.field == STAGE:
+                said = fitting(self.texts.get(each.id, ""), _SAID_CHARS)
+                lines.append(f"{each.sweep} {each.id} {each.before} -> {each.after}: {said} ({each.why})")
+        return lines
 
 
 Cosines = Callable[[Sequence[str], Sequence[tuple[int, int]]], Mapping[tuple[int, int], float]]
@@ -202,38 +251,14 @@ def parse_organization_report(text: str) -> DreamReport | None:
         heading = found
     if heading is None:
         return None
-    keys = {_letters(key): int(value) for key, value in reversed(_KEY.findall(text, heading.end()))}
+    keys = {re.sub(r"[-_ ]", "", key.lower()): int(value) for key, value in reversed(_KEY.findall(text, heading.end()))}
     return DreamReport(*(keys.get(key, 0) for key in DreamReport.__struct_fields__))
-
-
-def _letters(key: str) -> str:
-    return re.sub(r"[-_ ]", "", key.lower())
 
 
 def _effective_importance(importance: float, hours: float, accesses: int) -> float:
     """Return what a note matters now: it fades with the hours since it was last looked at, and gains by each look."""
     faded = importance * math.exp(-_DECAY_AN_HOUR * max(hours, 0.0))
     return min(1.0, faded + _GAIN * math.log(1 + max(accesses, 0)))
-
-
-def skip_reason(mode: Mode, now_ms: int, last_ms: int | None, new: int, dream_ms: int | None) -> _SkipReason | None:
-    """Return why a pass is to be skipped; None where it runs.
-
-    ``last_ms``: when a pass changed something last; None for never.
-    ``dream_ms``: when a report of the host's own housekeeping was read last; None for never.
-    """
-    if mode is Mode.ALWAYS:
-        return None
-    if dream_ms is not None and _hours(now_ms, dream_ms) < COORDINATED_HOURS_MIN:
-        return _SkipReason.DREAM_RAN
-    if last_ms is not None and _hours(now_ms, last_ms) < COORDINATED_HOURS_MIN:
-        return _SkipReason.TOO_SOON
-    return _SkipReason.NOT_ENOUGH if new < COORDINATED_NEW_MIN else None
-
-
-def _hours(now_ms: int, then_ms: int) -> float:
-    """Return the hours since a moment; one ahead, by a clock that was set back, counts alike."""
-    return abs(now_ms - then_ms) / _HOUR_MS
 
 
 def plan(
@@ -254,39 +279,23 @@ def plan(
     ``cosines``: compares by meaning; None: by words.
     ``apart``: pairs of ids, the smaller first, of which somebody said that they are two.
     """
-    known = {each.id: each for each in notes if each.stage not in RESTING}
-    changes: list[_Change] = []
-    dated = _absolutize(known, zone, changes, keep_words=keep_words)
-    pairs = _pairs(list(known.values()), cosines, apart)
-    merged = _consolidate(known, pairs, changes, is_cosine=cosines is not None)
-    solved, contradictions = _resolve(known, pairs, changes)
-    archived = _archive(known, now_ms, archive_hours, changes)
+    found = _Pass([each for each in notes if each.stage not in RESTING])
+    scanned = len(found.notes)
+    found.absolutize(zone, keep_words=keep_words)
+    pairs = found.pairs(cosines, apart)
+    found.consolidate(pairs, is_cosine=cosines is not None)
+    contradictions = found.resolve(pairs)
+    found.archive(now_ms, archive_hours)
+    number = Counter(each.sweep for each in found.changes if each.field in ("text", STAGE))
     report = ReflectionReport(
-        consolidated=merged,
-        absolutized_dates=dated,
-        archived=archived,
-        conflicts_resolved=solved,
-        total_scanned=len(known) + merged + solved + archived,
+        consolidated=number[MERGES],
+        absolutized_dates=number[DATES],
+        archived=number[ARCHIVE],
+        conflicts_resolved=number[CONFLICTS],
+        total_scanned=scanned,
         compared_by="words" if cosines is None else "cosine",
     )
-    return Plan(report, tuple(changes), contradictions)
-
-
-def _absolutize(known: dict[str, Note], zone: tzinfo | None, changes: list[_Change], *, keep_words: bool) -> int:
-    number = 0
-    for each in list(known.values()):
-        if not each.may_change:
-            continue
-        text = dates.absolutize(each.text, _moment(each.at_ms, zone), keep_words=keep_words)
-        if text != each.text:
-            number += 1
-            changes.append(_Change(DATES, each.id, "text", each.text, text))
-            known[each.id] = each._replace(text=text)
-    return number
-
-
-def _moment(at_ms: int, zone: tzinfo | None) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
+    return Plan(report, tuple(found.changes), contradictions, {each.id: each.text for each in notes})
 
 
 class _Pair(NamedTuple):
@@ -298,95 +307,84 @@ class _Pair(NamedTuple):
     found: Alike
 
 
-def _pairs(notes: Sequence[Note], cosines: Cosines | None, apart: Collection[tuple[str, str]]) -> list[_Pair]:
-    texts = [each.text for each in notes]
-    likely = [pair for pair in likely_pairs(texts) if notes[pair[0]].group == notes[pair[1]].group]
-    close = compared(texts, likely)
-    told = cosines(texts, [(each.one, each.other) for each in close]) if cosines is not None else {}
-    found = []
-    for each in close:
-        one, other = notes[each.one], notes[each.other]
-        if (min(one.id, other.id), max(one.id, other.id)) in apart:
-            continue
-        first, second = (one, other) if one.at_ms >= other.at_ms else (other, one)  # a tie: the one scanned first
-        found.append(_Pair(first.id, second.id, told.get((each.one, each.other), 0.0), each))
-    place = {each.id: at for at, each in enumerate(notes)}
-    at_ms = {each.id: each.at_ms for each in notes}
-    return sorted(found, key=lambda pair: (-at_ms[pair.winner], place[pair.winner], place[pair.loser]))
+class _Pass:
+    """Four sweeps over notes: those that are left, by id, and what was changed."""
 
+    def __init__(self, notes: Sequence[Note]) -> None:
+        self.notes = {each.id: each for each in notes}
+        self.changes: list[_Change] = []
 
-def _consolidate(known: dict[str, Note], pairs: Sequence[_Pair], changes: list[_Change], *, is_cosine: bool) -> int:
-    number = 0
-    gained: dict[str, Note] = {}
-    for pair in pairs:
-        close = pair.cosine if is_cosine else pair.found.score
-        if pair.found.differs or pair.found.is_replaced or close < (COSINE_MIN if is_cosine else SCORE_MIN):
-            continue
-        winner, loser = known.get(pair.winner), known.get(pair.loser)
-        if winner is None or loser is None:
-            continue
-        number += 1
-        said = f"{'cosine' if is_cosine else 'words'} {close:.2f}, says the same as {winner.id}"
-        changes.append(_Change(MERGES, loser.id, STAGE, loser.stage.value, Stage.CONSOLIDATED.value, said))
-        gained.setdefault(winner.id, winner)
-        known[winner.id] = winner._replace(
-            accesses=winner.accesses + loser.accesses,
-            tags=tuple(dict.fromkeys([*winner.tags, *loser.tags])),
-            merged=(*winner.merged, loser.id),
-        )
-        del known[loser.id]
-    for before in gained.values():
-        after = known.get(before.id)
-        if after is None:  # it was consolidated in its turn, with all that it is made of
-            continue
-        changes.append(_Change(MERGES, after.id, MERGED_FROM, list(before.merged), list(after.merged)))
-        if after.tags != before.tags:
-            changes.append(_Change(MERGES, after.id, "tags", list(before.tags), list(after.tags)))
-    return number
+    def _rest(self, sweep: str, note: Note, stage: Stage, why: str) -> None:
+        self.changes.append(_Change(sweep, note.id, STAGE, note.stage.value, stage.value, why))
+        del self.notes[note.id]
 
+    def absolutize(self, zone: tzinfo | None, *, keep_words: bool) -> None:
+        """Make the relative dates absolute of what may be changed."""
+        for each in [each for each in self.notes.values() if each.may_change]:
+            written = datetime.fromtimestamp(each.at_ms / 1000, UTC).astimezone(zone)
+            text = dates.absolutize(each.text, written, keep_words=keep_words)
+            if text != each.text:
+                self.changes.append(_Change(DATES, each.id, "text", each.text, text))
+                self.notes[each.id] = each._replace(text=text)
 
-def _resolve(
-    known: dict[str, Note], pairs: Sequence[_Pair], changes: list[_Change]
-) -> tuple[int, tuple[tuple[str, str], ...]]:
-    number = 0
-    left = []
-    for pair in pairs:
-        winner, loser = known.get(pair.winner), known.get(pair.loser)
-        if not pair.found.is_turned or winner is None or loser is None:
-            continue
-        if max(winner.importance, loser.importance) >= LOW_IMPORTANCE:
-            left.append((min(winner.id, loser.id), max(winner.id, loser.id)))
-            continue
-        number += 1
-        said = f"contradicts {winner.id}, which is newer"
-        changes.append(_Change(CONFLICTS, loser.id, STAGE, loser.stage.value, Stage.ARCHIVED.value, said))
-        del known[loser.id]
-    return number, tuple(left)
+    def pairs(self, cosines: Cosines | None, apart: Collection[tuple[str, str]]) -> list[_Pair]:
+        """Return the notes that are close, those of the newest first."""
+        notes = list(self.notes.values())
+        texts = [each.text for each in notes]
+        close = compared(texts, [each for each in likely_pairs(texts) if notes[each[0]].group == notes[each[1]].group])
+        told = cosines(texts, [(each.one, each.other) for each in close]) if cosines is not None else {}
+        place = {each.id: at for at, each in enumerate(notes)}
+        found = []
+        for each in close:
+            one, other = notes[each.one], notes[each.other]
+            if (min(one.id, other.id), max(one.id, other.id)) not in apart:
+                first, second = (one, other) if one.at_ms >= other.at_ms else (other, one)  # a tie: the one first here
+                found.append(_Pair(first.id, second.id, told.get((each.one, each.other), 0.0), each))
+        return sorted(found, key=lambda pair: (-self.notes[pair.winner].at_ms, place[pair.winner], place[pair.loser]))
 
+    def consolidate(self, pairs: Sequence[_Pair], *, is_cosine: bool) -> None:
+        """Make one of two that say the same."""
+        way, least = ("cosine", COSINE_MIN) if is_cosine else ("words", SCORE_MIN)
+        gained: dict[str, Note] = {}
+        for pair in pairs:
+            close = pair.cosine if is_cosine else pair.found.score
+            winner, loser = self.notes.get(pair.winner), self.notes.get(pair.loser)
+            if pair.found.differs or pair.found.is_replaced or close < least or winner is None or loser is None:
+                continue
+            self._rest(MERGES, loser, Stage.CONSOLIDATED, f"{way} {close:.2f}, says the same as {winner.id}")
+            gained.setdefault(winner.id, winner)
+            self.notes[winner.id] = winner._replace(
+                accesses=winner.accesses + loser.accesses,
+                tags=tuple(dict.fromkeys([*winner.tags, *loser.tags])),
+                merged=(*winner.merged, loser.id),
+            )
+        for before in gained.values():
+            after = self.notes.get(before.id)
+            if after is None:  # it was consolidated in its turn, with all that it is made of
+                continue
+            self.changes.append(_Change(MERGES, after.id, MERGED_FROM, list(before.merged), list(after.merged)))
+            if after.tags != before.tags:
+                self.changes.append(_Change(MERGES, after.id, "tags", list(before.tags), list(after.tags)))
 
-def _archive(known: dict[str, Note], now_ms: int, archive_hours: float, changes: list[_Change]) -> int:
-    number = 0
-    for each in list(known.values()):
-        age = (now_ms - each.at_ms) / _HOUR_MS
-        since = (now_ms - max(each.last_ms, each.at_ms)) / _HOUR_MS
-        matters = _effective_importance(each.importance, since, each.accesses)
-        if not each.may_rest or each.accesses or age <= archive_hours or matters >= ARCHIVE_BELOW:
-            continue
-        number += 1
-        said = f"{age / 24:.0f} days old, never looked at, matters {matters:.2f}"
-        changes.append(_Change(ARCHIVE, each.id, STAGE, each.stage.value, Stage.ARCHIVED.value, said))
-        del known[each.id]
-    return number
+    def resolve(self, pairs: Sequence[_Pair]) -> tuple[tuple[str, str], ...]:
+        """Put the older of two contradicting notes to rest where both matter little; return the other pairs."""
+        left = []
+        for pair in pairs:
+            winner, loser = self.notes.get(pair.winner), self.notes.get(pair.loser)
+            if not pair.found.is_turned or winner is None or loser is None:
+                continue
+            if max(winner.importance, loser.importance) < LOW_IMPORTANCE:
+                self._rest(CONFLICTS, loser, Stage.ARCHIVED, f"contradicts {winner.id}, which is newer")
+            else:
+                left.append((min(winner.id, loser.id), max(winner.id, loser.id)))
+        return tuple(left)
 
-
-def diff(changes: Sequence[_Change], texts: Mapping[str, str]) -> list[str]:
-    """Return changes as lines that a person reads: what goes with a ``-``, what comes with a ``+``."""
-    lines: list[str] = []
-    for each in changes:
-        if each.field == "text":
-            lines += [f"{each.sweep} {each.id}", f"- {each.before}", f"+ {each.after}"]
-        elif each.field == STAGE:
-            said = texts.get(each.id, "")
-            said = said if len(said) <= _SAID_CHARS else f"{said[: _SAID_CHARS - 1]}…"
-            lines.append(f"{each.sweep} {each.id} {each.before} -> {each.after}: {said} ({each.why})")
-    return lines
+    def archive(self, now_ms: int, archive_hours: float) -> None:
+        """Put to rest what matters little, is old, and was never looked at."""
+        for each in [each for each in self.notes.values() if each.may_rest and not each.accesses]:
+            age = (now_ms - each.at_ms) / _HOUR_MS
+            since = (now_ms - max(each.last_ms, each.at_ms)) / _HOUR_MS
+            matters = _effective_importance(each.importance, since, each.accesses)
+            if age > archive_hours and matters < ARCHIVE_BELOW:
+                why = f"{age / 24:.0f} days old, never looked at, matters {matters:.2f}"
+                self._rest(ARCHIVE, each, Stage.ARCHIVED, why)

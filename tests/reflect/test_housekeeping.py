@@ -25,7 +25,6 @@ from fleet.reflect.housekeeping import (
     _SkipReason,
     parse_organization_report,
     plan,
-    skip_reason,
 )
 from fleet.text.similarity import compared, likely_pairs
 
@@ -104,10 +103,9 @@ def test_two_records_with_2_accesses_each_dedup_to_4():
         ("b", "tags"): ["actions", "ci", "pin"],
     }
     # Made of both, it has 4 accesses, and so it matters in the next pass.
-    known = {each.id: each for each in notes}
-    pairs = housekeeping._pairs(notes, None, frozenset())
-    housekeeping._consolidate(known, pairs, [], is_cosine=False)
-    assert known["b"].accesses == 4
+    done = housekeeping._Pass(notes)
+    done.consolidate(done.pairs(None, frozenset()), is_cosine=False)
+    assert done.notes["b"].accesses == 4
 
 
 @pytest.mark.parametrize(("cosine", "joined"), [(0.92, True), (0.9199, False)])
@@ -244,29 +242,29 @@ def test_what_rests_is_not_looked_at(stage):
 
 
 def test_3_records_give_not_enough_new_records():
-    assert skip_reason(Mode.COORDINATED, NOW_MS, None, 3, None) is _SkipReason.NOT_ENOUGH
-    assert skip_reason(Mode.COORDINATED, NOW_MS, None, 5, None) is None
+    assert Mode.COORDINATED.skip_reason(NOW_MS, None, 3, None) is _SkipReason.NOT_ENOUGH
+    assert Mode.COORDINATED.skip_reason(NOW_MS, None, 5, None) is None
 
 
 def test_a_coordinated_pass_waits_for_24_hours():
-    assert skip_reason(Mode.COORDINATED, NOW_MS, NOW_MS - 24 * HOUR_MS + 1, 99, None) is _SkipReason.TOO_SOON
-    assert skip_reason(Mode.COORDINATED, NOW_MS, NOW_MS - 24 * HOUR_MS, 99, None) is None
+    assert Mode.COORDINATED.skip_reason(NOW_MS, NOW_MS - 24 * HOUR_MS + 1, 99, None) is _SkipReason.TOO_SOON
+    assert Mode.COORDINATED.skip_reason(NOW_MS, NOW_MS - 24 * HOUR_MS, 99, None) is None
 
 
 def test_a_clock_that_was_set_back_by_days_does_not_stop_the_pass_for_good():
-    assert skip_reason(Mode.COORDINATED, NOW_MS, NOW_MS + 24 * HOUR_MS, 99, None) is None
+    assert Mode.COORDINATED.skip_reason(NOW_MS, NOW_MS + 24 * HOUR_MS, 99, None) is None
 
 
 def test_after_the_hosts_own_pass_a_coordinated_one_is_skipped():
-    assert skip_reason(Mode.COORDINATED, NOW_MS, None, 99, NOW_MS - HOUR_MS) is _SkipReason.DREAM_RAN
-    assert skip_reason(Mode.COORDINATED, NOW_MS, None, 99, NOW_MS - 24 * HOUR_MS) is None
+    assert Mode.COORDINATED.skip_reason(NOW_MS, None, 99, NOW_MS - HOUR_MS) is _SkipReason.DREAM_RAN
+    assert Mode.COORDINATED.skip_reason(NOW_MS, None, 99, NOW_MS - 24 * HOUR_MS) is None
 
 
 def test_run_reflection_pass_runs_unconditionally_in_the_mode_always():
     """ "Back-compat entry point — runs the reflection pass unconditionally (equivalent to
     run_reflection_pass_with_mode(_, _, Always, true))."
     """
-    assert skip_reason(Mode.ALWAYS, NOW_MS, NOW_MS, 0, NOW_MS) is None
+    assert Mode.ALWAYS.skip_reason(NOW_MS, NOW_MS, 0, NOW_MS) is None
 
 
 def test_the_names_are_the_seeds():

@@ -104,7 +104,7 @@ def test_a_pass_that_changes_nothing_says_so_and_moves_no_stamp(workspace):
     note(workspace, 1, PIN)
     before = {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()}
     done = tidy(workspace)
-    assert (done.run, tidying.told(done.report)) == ("", "nothing to change in 1 notes")
+    assert (done.run, done.report.told()) == ("", "nothing to change in 1 notes")
     assert {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()} == before
     assert Runs(workspace).listed() == []
 
@@ -120,7 +120,7 @@ def test_a_dry_run_changes_nothing_and_shows_the_same_plan(workspace):
     note(workspace, 1, "The build broke yesterday")
     shown = tidy(workspace, is_trial=True)
     assert shown.run == ""
-    assert [row[:2] for row in shown.diff()[1:]] == ["- ", "+ "]
+    assert [row[:2] for row in shown.plan.diff()[1:]] == ["- ", "+ "]
     assert workspace.notes("velma").get(f"p-{1:016x}").text == "The build broke yesterday"
     assert tidy(workspace).plan.changes == shown.plan.changes
 
@@ -418,7 +418,7 @@ def test_the_command_reads_a_report_from_a_file_or_its_input(tmp_path):
 def test_bad_words_change_nothing_and_say_so(tmp_path, words):
     stand = Stage(tmp_path)
     stand.run("w", "init", "--agent", "velma")
-    assert "nothing was changed" in stand.run("w", "tidy", *words, expect=2).stderr
+    assert words[1] in stand.run("w", "tidy", *words, expect=2).stderr
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------
