@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from fleet.hosts import local
 from fleet.hosts.calls import AT_THE_END, AT_THE_START, GUEST, Alarm, Call, TimeUpError, explained, is_own
-from fleet.hosts.local import LocalFolder
+from fleet.hosts.local import LocalFolder, Reflog
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn.attempts import AttemptLog
@@ -132,7 +132,7 @@ def _session_start(call: Call, payload: Payload) -> Reply:
     """
     began_ms, lies_ready = local.now_ms(), ready.Ready(call.root, call.agent)
     if call.event == "SessionStart" and payload.source != "compact":
-        LocalFolder(call.root).pass_over_commits(payload.cwd or call.root)
+        Reflog(call.root, payload.cwd or call.root).pass_over()
     if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
         Transcript(call.told, payload.transcript).pass_over()
     told, session = call.told, local.Told(call.root, call.session)  # a subagent is told what was new to its session
@@ -383,7 +383,7 @@ def _after_a_tool(call: Call, payload: Payload) -> Reply:
 
 def _observe(call: Call, payload: Payload) -> None:
     """Note a commit that was made, and a lesson whose command was run after it was shown and succeeded."""
-    if LocalFolder(call.root).has_commits(payload.cwd or call.root):
+    if Reflog(call.root, payload.cwd or call.root).has_grown():
         _observing().committed(call, payload.cwd)
     used = f"use {crc32(payload.command.encode('utf-8', 'replace')):08x} "
     for word in call.told.words() if payload.has_ended else ():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fleet.hosts import local
 from fleet.hosts.calls import Call
-from fleet.hosts.local import LocalFolder
+from fleet.hosts.local import LocalFolder, Reflog
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import daily_log, observations, scratchpad
 from fleet.reflect.daily_log import DailyLog
@@ -132,7 +132,7 @@ def _is_off(call: Call) -> bool:
 
 def committed(call: Call, cwd: str) -> None:
     """Note the commits that the reflog has grown by; a commit that takes another one back is a dead end."""
-    for what, subject in LocalFolder(call.root).new_commits(cwd or call.root):
+    for what, subject in Reflog(call.root, cwd or call.root).commits():
         if what in COMMITTED or what == "revert":
             is_revert = what == "revert" or subject.startswith(_REVERT)
             taken = subject.removeprefix(_REVERT).removesuffix('"')

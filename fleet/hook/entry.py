@@ -20,7 +20,7 @@ from fleet.hosts.calls import (
     explained,
     is_own,
 )
-from fleet.hosts.local import LocalFolder
+from fleet.hosts.local import LocalFolder, Reflog
 from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload, parse
 from fleet.recall.ready import Ready
 from fleet.store.homes import is_root, root_around
@@ -143,7 +143,7 @@ def _has_happened(call: Call, payload: Payload) -> bool:
     """Tell whether a command left a commit, or was one that a lesson told to run."""
     if not payload.command:
         return False
-    if LocalFolder(call.root).has_commits(payload.cwd or call.root):
+    if Reflog(call.root, payload.cwd or call.root).has_grown():
         return True
     return Ready(call.root, call.agent).has_rows() and any(word.startswith("use ") for word in call.told.words())
 

@@ -47,8 +47,6 @@ class Call:
         can_write: whether anything can be written in the workspace.
     """
 
-    __slots__ = ("agent", "can_write", "event", "host", "root", "session", "subagent")
-
     def __init__(self, event: str, root: str = "", agent: str = "", session: str = "", host: str = "") -> None:
         self.event, self.root, self.agent, self.session, self.host = event, root, agent, session, host
         self.subagent = ""

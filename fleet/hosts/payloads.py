@@ -14,43 +14,33 @@ FIELD_CHARS_MAX = 64 * 1024
 ID_CHARS_MAX = 200
 
 EVENTS = {
-    "sessionstart": "SessionStart",
-    "userpromptsubmit": "UserPromptSubmit",
-    "userpromptsubmitted": "UserPromptSubmit",
-    "beforeagent": "UserPromptSubmit",
-    "pretooluse": "PreToolUse",
-    "beforetool": "PreToolUse",
-    "posttooluse": "PostToolUse",
-    "aftertool": "PostToolUse",
-    "posttoolusefailure": "PostToolUseFailure",
-    "subagentstart": "SubagentStart",
-    "subagentstop": "SubagentStop",
-    "stop": "Stop",
-    "agentstop": "Stop",
-    "afteragent": "Stop",
-    "precompact": "PreCompact",
-    "precompress": "PreCompact",
-    "postcompact": "PostCompact",
-    "sessionend": "SessionEnd",
+    word: event
+    for event, words in {
+        "SessionStart": "sessionstart",
+        "UserPromptSubmit": "userpromptsubmit userpromptsubmitted beforeagent",
+        "PreToolUse": "pretooluse beforetool",
+        "PostToolUse": "posttooluse aftertool",
+        "PostToolUseFailure": "posttoolusefailure",
+        "SubagentStart": "subagentstart",
+        "SubagentStop": "subagentstop",
+        "Stop": "stop agentstop afteragent",
+        "PreCompact": "precompact precompress",
+        "PostCompact": "postcompact",
+        "SessionEnd": "sessionend",
+    }.items()
+    for word in words.split()
 }
 """Each host's word for an event, in lower case, to Claude Code's."""
 
 TOOLS = {
-    "bash": "Bash",
-    "shell": "Bash",
-    "shell_command": "Bash",
-    "local_shell": "Bash",
-    "exec_command": "Bash",
-    "run_shell_command": "Bash",
-    "apply_patch": "Edit",
-    "edit": "Edit",
-    "replace": "Edit",
-    "str_replace_editor": "Edit",
-    "create": "Write",
-    "write": "Write",
-    "write_file": "Write",
-    "read_file": "Read",
-    "view": "Read",
+    word: tool
+    for tool, words in {
+        "Bash": "bash shell shell_command local_shell exec_command run_shell_command",
+        "Edit": "apply_patch edit replace str_replace_editor",
+        "Write": "create write write_file",
+        "Read": "read_file view",
+    }.items()
+    for word in words.split()
 }
 """Each host's word for a tool, in lower case, to Claude Code's."""
 EDITING_TOOLS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
@@ -67,17 +57,8 @@ _ENVIRONMENT_OF = (
 
 _MASKS = ("|", ";", "&", "!", "\n")
 _FAILURE_CUES = (
-    "fail",
-    "error",
-    "exit",
-    "panic",
-    "fatal",
-    "traceback",
-    "exception",
-    "problem",
-    "not found",
-    "rc=",
-    "***",
+    *("fail", "error", "exit", "panic", "fatal", "traceback"),
+    *("exception", "problem", "not found", "rc=", "***"),
 )
 
 
@@ -106,28 +87,6 @@ class Payload:
         is_stopping: a stop hook has sent the agent on already.
     """
 
-    __slots__ = (
-        "call",
-        "command",
-        "cwd",
-        "error",
-        "event",
-        "exit_code",
-        "given",
-        "has_ended",
-        "host",
-        "is_stopping",
-        "path",
-        "printed",
-        "prompt",
-        "said",
-        "session",
-        "source",
-        "subagent",
-        "tool",
-        "transcript",
-    )
-
     def __init__(self, event: str, found: dict[str, object], environment: Mapping[str, str]) -> None:
         self.said = event or _text(found, "hook_event_name", "hookName")
         self.host = _host_of(found, environment)
@@ -144,11 +103,8 @@ class Payload:
         self.path = _text(given, "file_path", "notebook_path", "absolute_path", "path")
         self.call = _text(found, "tool_use_id")[:ID_CHARS_MAX]
         answer = _record(found, "tool_response")
-        self.has_ended = True not in (
-            found.get("is_interrupt"),
-            answer.get("interrupted"),
-            given.get("run_in_background"),
-        )
+        stopped = (found.get("is_interrupt"), answer.get("interrupted"), given.get("run_in_background"))
+        self.has_ended = True not in stopped
         self.is_stopping = found.get("stop_hook_active") is True
         self.exit_code, self.error = _failure(found)
         self.printed = _tail("\n".join(filter(None, (_text(answer, "stdout"), _text(answer, "stderr")))))
@@ -290,8 +246,6 @@ class Reply:
         go_on: why it should take one more turn before it stops.
         note: one short line for the person: what was logged, counted, promoted, shown or stopped.
     """
-
-    __slots__ = ("asked", "blocked", "context", "go_on", "note", "runs")
 
     def __init__(
         self, context: str = "", blocked: str = "", go_on: str = "", note: str = "", asked: str = "", runs: str = ""
