@@ -30,6 +30,7 @@ from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 from fleet.text.prompts import Session
+from fleet.text.screening import one_line, screen
 
 KIND = "reflect"
 RULES = "rules"
@@ -39,6 +40,8 @@ _HOST_CHOICE = "reflector"
 """Key in ``local.db`` of the reflector that a person here chose when the hooks were installed."""
 _CHOSEN = ("claude", "codex", "gemini")
 _DRAWN_MAX = 200
+_DRAWN_SHOWN_MAX = 40
+_DRAWN_CHARS_MAX = 600
 _KNOWN_MAX = 20
 _DAY_MS = 86_400_000
 
@@ -474,3 +477,12 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[Old]) -> Ite
         yield came
         if came.is_deferred:
             return
+
+
+def drawn(record: Record) -> list[tuple[int, str]]:
+    """Return the lines of a transcript that a pass was drawn from, numbered, screened; none where it is gone."""
+    told = sessions.read(Path(record.transcript).expanduser()).events if record.drawn else []
+    said = {each.line: each.text or each.about for each in told if each.line in record.drawn}
+    return [(line, one_line(screen(text).text)[:_DRAWN_CHARS_MAX]) for line, text in sorted(said.items())][
+        :_DRAWN_SHOWN_MAX
+    ]

@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from fleet.app import undoing
+from fleet.app import session_end, undoing
 from fleet.app.undoing import Undone
 from fleet.cli import output
 from fleet.model.errors import NoError, UsageError
-from fleet.reflect import records
 from fleet.reflect.records import Pass, Record, Records
 from fleet.store.runs import Run
 from fleet.text.screening import one_line
@@ -82,7 +81,7 @@ def _cost(found: Pass) -> str:
 
 
 def _tell(found: Pass, *, as_json: bool) -> None:
-    record, drawn = found.record, records.drawn(found.record)
+    record, drawn = found.record, session_end.drawn(found.record)
     if as_json:
         lines = [{"line": at, "text": text} for at, text in drawn]
         output.say_json(output.cleaned(_as_json(found) | {"raw": record.raw, "drawn_lines": lines}))

@@ -5,9 +5,8 @@ that was reserved for it or settled, that it was deferred, that it was undone. T
 spent on a day is counted from it, so that no database that is deleted gives anybody a second budget.
 """
 
-import json
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,16 +14,11 @@ import msgspec
 
 from fleet.store.lines import said_in, say_in
 from fleet.store.workspace import Workspace
-from fleet.text.screening import one_line, screen
 
 FILE_NAME = "reflections.jsonl"
 RAN, RESERVED, SETTLED, DEFERRED, UNDONE = "ran", "reserved", "settled", "deferred", "undone"
 
 _LOCK = "reflections"
-_TRANSCRIPTS = (".jsonl", ".json")
-_DRAWN_MAX = 40
-_DRAWN_CHARS_MAX = 600
-_DRAWN_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -125,7 +119,7 @@ class Records:
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
-        self._agent = agent
+        self._path = _file_of(workspace, agent)
 
     def append(self, record: Record) -> Record:
         """Write one line, screened and durable before this returns; return it with the time it was given.
@@ -133,13 +127,20 @@ class Records:
         Raises:
             DiskError: it is not there.
         """
-        with self._workspace.files.lock(self._workspace.local / "locks" / f"{_LOCK}.lock"):
-            return _append(self._workspace, self._agent, record)
+        with self._alone():
+            return self._append(record)
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return self._workspace.files.lock(self._workspace.local / "locks" / "reflections.lock")
+
+    def _append(self, record: Record) -> Record:
+        said = record if record.at else msgspec.structs.replace(record, at=self._workspace.wall())
+        say_in(self._workspace.files, self._path, [said])
+        return said
 
     def read(self, since: str = "") -> list[Record]:
         """Return an agent's lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
-        found = said_in(self._workspace.files, _file_of(self._workspace, self._agent), Record)
-        return [each for each in found if each.at >= since]
+        return [each for each in said_in(self._workspace.files, self._path, Record) if each.at >= since]
 
     def passes(self) -> list[Pass]:
         """Return the passes of an agent, oldest first."""
@@ -161,10 +162,10 @@ class Records:
         Asked and written under one lock, so that two passes at once never share the same dollar. What is reserved is
         settled by the line of the pass, also of one that failed.
         """
-        with self._workspace.files.lock(self._workspace.local / "locks" / f"{_LOCK}.lock"):
+        with self._alone():
             if spent(self._workspace, self._workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
                 return False
-            _append(self._workspace, self._agent, msgspec.structs.replace(record, line="reserved"))
+            self._append(msgspec.structs.replace(record, line="reserved"))
             return True
 
     def defer(self, record: Record) -> None:
@@ -210,65 +211,11 @@ def agents(workspace: Workspace) -> list[str]:
     return [name for name in workspace.homes() if _file_of(workspace, name).is_file()]
 
 
-def _append(workspace: Workspace, agent: str, record: Record) -> Record:
-    said = record if record.at else msgspec.structs.replace(record, at=workspace.wall())
-    say_in(workspace.files, _file_of(workspace, agent), [said])
-    return said
-
-
 def _paid(lines: Iterable[Record]) -> dict[str, tuple[str, float | None]]:
     """Return, by pass, when its money was reserved and what it came to."""
     paid: dict[str, tuple[str, float | None]] = {}
-    for each in _with_money(lines):
-        at, usd = paid.get(each.run, (each.at, None))
-        paid[each.run] = (at, usd if each.usd is None else each.usd)
+    for each in lines:
+        if each.line in (RAN, RESERVED, SETTLED):
+            at, usd = paid.get(each.run, (each.at, None))
+            paid[each.run] = (at, usd if each.usd is None else each.usd)
     return paid
-
-
-def _with_money(lines: Iterable[Record]) -> Iterator[Record]:
-    return (each for each in lines if each.line in (RAN, RESERVED, SETTLED))
-
-
-# --- what it was drawn from -------------------------------------------------------------------------------------------
-
-
-def drawn(record: Record) -> list[tuple[int, str]]:
-    """Return the lines of a transcript that a pass was drawn from, numbered, screened; none where it is gone."""
-    return list(islice(_drawn(record), _DRAWN_MAX))
-
-
-def _drawn(record: Record) -> Iterator[tuple[int, str]]:
-    wanted = set(record.drawn)
-    path = Path(record.transcript).expanduser() if record.transcript else None
-    if not wanted or path is None or path.suffix not in _TRANSCRIPTS or not path.is_file():
-        return
-    with path.open("rb") as file:
-        for number in range(1, max(wanted) + 1):
-            raw = file.readline(_DRAWN_BYTES_MAX)
-            if not raw:
-                return
-            if number in wanted:
-                yield number, one_line(screen(_said(raw)).text)[:_DRAWN_CHARS_MAX]
-
-
-def _said(raw: bytes) -> str:
-    """Return the texts in a line of JSON, else the line itself."""
-    try:
-        return " ".join(_texts(json.loads(raw)))
-    except (ValueError, RecursionError):
-        return raw.decode("utf-8", "replace")
-
-
-_SAYING = ("text", "content", "message", "output", "command", "file_path", "input", "payload", "arguments", "parts")
-
-
-def _texts(found: object) -> Iterator[str]:
-    if isinstance(found, str):
-        yield found
-    elif isinstance(found, list):
-        for each in found:
-            yield from _texts(each)
-    elif isinstance(found, dict):
-        for name in _SAYING:
-            if name in found:
-                yield from _texts(found[name])
