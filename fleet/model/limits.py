@@ -30,7 +30,7 @@ START_REST_CHARS_MAX = 4_000  # of all but the memory
 HOT_CHARS_MAX = 4_000
 
 SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembered
-SHOWN_SPANS_EACH_MAX = 32  # times of one lesson's showings; beyond, the oldest are told as one span
+SHOWN_EXACT_DAYS = 90  # so long the time of each showing is kept; what is older is told as one span
 SHOWN_SPANS_MAX = 50_000  # of all lessons together, 1.7 MB
 
 SESSION_SEEN_MAX = 10  # occurrences that one session explains, where lessons are ranked

@@ -6,14 +6,14 @@ a promotion from what came after it. Exposures measure, they prove nothing: one 
 A row is a *span*: some showings of one lesson, from the first until the last of them. It begins as a single showing.
 Once its day is over (UTC), ``roll_up`` counts it under the agent's replica and writes the new total into that replica's
 column (``n.shown``). The total is in the table before it is in the shard: after a crash the same total is written
-again, and a G-Counter that gets the same total twice stays as it is. The oldest spans of a lesson are joined once it
-has many, never across its promotion as far as that is known: so a promotion that arrives from another machine, days
-late, still finds exact times. Only where one falls inside a joined span is the share before it unknown, and said to be.
+again, and a G-Counter that gets the same total twice stays as it is. Spans that are months old are joined, never across
+the lesson's promotion as far as that is known: so a promotion that arrives from another machine, days late, still finds
+exact times. Only where one falls inside a joined span is the share before it unknown, and said to be.
 """
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdt import clock
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fleet.store.workspace import Writer
 
 _DAY_MS = 86_400_000
-_SPANS_MIN = 2
 _SESSION_CHARS_MAX = 200
 _SEARCHES = " searches"
 """Behind an agent's name in the table: what it found, which is counted apart from what it was shown."""
@@ -176,21 +175,9 @@ def roll_up(writer: "Writer") -> int:
             deltas.append(edits.count(line, "shown", me, missing))
     writer.append(PATTERNS, deltas)
     connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
-    workspace.state.in_one_go(lambda: _shorten(connection, agent, workspace.patterns.get))
+    old = today - limits.SHOWN_EXACT_DAYS * _DAY_MS
+    workspace.state.in_one_go(lambda: _shorten(connection, agent, old, workspace.patterns.get))
     return len(deltas)
-
-
-def _shortened(spans: Sequence[_Span], most: int, cut_ms: int | None) -> list[_Span]:
-    """Return at most so many spans: the oldest are joined, none across ``cut_ms``, the promotion, if it is known."""
-    found = list(spans)
-    at = 0
-    while len(found) > most:
-        one, next_one = found[at : at + 2]
-        if cut_ms is not None and one.last <= cut_ms < next_one.first and at + 2 < len(found):
-            at += 1  # there is one such place at most: what follows is joined instead
-            continue
-        found[at : at + 2] = [_Span(one.first, max(one.last, next_one.last), one.number + next_one.number)]
-    return found
 
 
 def _count(
@@ -209,38 +196,31 @@ def _count(
         connection.execute(changed, (replica, totals[pattern], row))
 
 
-def _shorten(connection: sqlite3.Connection, agent: str, lesson: "Callable[[str], Pattern | None]") -> None:
-    """Join the oldest spans of the lessons that have too many, and forget the lessons not shown for longest."""
-    counts = connection.execute(
-        "SELECT pattern, count(*), max(last_ms) AS newest FROM exposure WHERE agent = ? AND said = 1 GROUP BY pattern "
-        "ORDER BY newest DESC",
-        (agent,),
-    ).fetchall()
-    for pattern, _, _ in counts[limits.SHOWN_REMEMBERED_MAX :]:
-        connection.execute("DELETE FROM exposure WHERE agent = ? AND pattern = ? AND said = 1", (agent, pattern))
-    counts = counts[: limits.SHOWN_REMEMBERED_MAX]
-    each_max = limits.SHOWN_SPANS_EACH_MAX
-    if sum(number for _, number, _ in counts) > limits.SHOWN_SPANS_MAX:
-        each_max = max(_SPANS_MIN, min(each_max, limits.SHOWN_SPANS_MAX // len(counts)))
-    for pattern, number, _ in counts:
-        if number > each_max:
-            _shorten_one(connection, agent, pattern, each_max, promoted_ms(lesson(pattern)))
+def _shorten(
+    connection: sqlite3.Connection, agent: str, old_ms: int, lesson: "Callable[[str], Pattern | None]"
+) -> None:
+    """Join what is old, one span before a lesson's promotion and one after it; forget what was not shown for longest.
 
-
-def _shorten_one(connection: sqlite3.Connection, agent: str, pattern: str, most: int, cut_ms: int | None) -> None:
-    where = (agent, pattern)
-    rows = connection.execute(
-        "SELECT first_ms, last_ms, number, replica, total FROM exposure "
-        "WHERE agent = ? AND pattern = ? AND said = 1 ORDER BY first_ms, last_ms, total",
-        where,
-    ).fetchall()
-    replica, total = rows[-1][3:]
-    spans = _shortened([_Span(*row[:3]) for row in rows], most, cut_ms)
-    connection.execute("DELETE FROM exposure WHERE agent = ? AND pattern = ? AND said = 1", where)
-    connection.executemany(
-        "INSERT INTO exposure VALUES (?, ?, '', ?, ?, ?, ?, ?, 1)",
-        [(*where, *span, replica, total) for span in spans],
-    )
+    ``old_ms``: what ended before it; later, where the table is too large.
+    """
+    forgotten = "SELECT pattern FROM exposure WHERE {} GROUP BY pattern ORDER BY max(last_ms) DESC LIMIT -1 OFFSET ?"
+    said = "agent = ? AND said = 1"
+    gone = f"DELETE FROM exposure WHERE {said} AND pattern IN ({forgotten.format(said)})"  # noqa: S608 - our own words
+    connection.execute(gone, (agent, agent, limits.SHOWN_REMEMBERED_MAX))
+    asked = f"SELECT last_ms FROM exposure WHERE {said} ORDER BY last_ms DESC LIMIT 1 OFFSET ?"  # noqa: S608
+    for (over,) in connection.execute(asked, (agent, limits.SHOWN_SPANS_MAX)).fetchall():
+        old_ms = max(old_ms, over + 1)
+    many = f"SELECT pattern FROM exposure WHERE {said} AND last_ms < ? GROUP BY pattern HAVING count(*) > 2"  # noqa: S608
+    for (pattern,) in connection.execute(many, (agent, old_ms)).fetchall():
+        old = f"FROM exposure WHERE {said} AND last_ms < ? AND pattern = ?"
+        span = "min(first_ms), max(last_ms), sum(number), replica, max(total)"
+        joined = connection.execute(
+            f"SELECT {span} {old} GROUP BY replica, first_ms > ?",
+            (agent, old_ms, pattern, promoted_ms(lesson(pattern)) or 0),
+        ).fetchall()
+        connection.execute(f"DELETE {old}", (agent, old_ms, pattern))
+        put = "INSERT INTO exposure VALUES (?, ?, '', ?, ?, ?, ?, ?, 1)"
+        connection.executemany(put, [(agent, pattern, *each) for each in joined])
 
 
 def _rows(state: "Local", asked: str, *values: object) -> list[tuple[Any, ...]]:
