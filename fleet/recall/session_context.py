@@ -54,13 +54,30 @@ class _Section(NamedTuple):
     noun: tuple[str, str]
     command: str
 
-    def note(self, left_out: int) -> str:
-        """Return the line about what was left out."""
+    def shown(self, room: int) -> str:
+        """Return the section in at most ``room`` characters, which is ``least()`` or more; "" for none.
+
+        What has no row at all has no heading either: its place is not here, whatever the room.
+        """
+        used, shown = len(self.heading) + len(_GAP), list[str]()
+        for row in self.rows:
+            if used + 1 + len(row) <= room:
+                shown.append(row)
+                used += 1 + len(row)
+        left_out = self.total - len(shown)
+        while left_out and shown and used + 1 + len(self._note(left_out)) > room:
+            used -= 1 + len(shown.pop())
+            left_out += 1
+        heading = [self.heading] if self.rows else []
+        rows = [*heading, *shown, *([self._note(left_out)] if left_out else [])]
+        return _GAP + "\n".join(rows) if rows else ""
+
+    def _note(self, left_out: int) -> str:
         return f"{counted(left_out, *self.noun)} left out; `{self.command}`"
 
     def least(self) -> int:
         """Return the room in characters that it takes to say that all of it was left out."""
-        return len(_GAP + self.heading + "\n" + self.note(self.total)) if self.total else 0
+        return len(_GAP + self.heading + "\n" + self._note(self.total)) if self.total else 0
 
     def size(self) -> int:
         """Return the room in characters that all of it takes."""
@@ -139,7 +156,7 @@ def _blocks(lists: Sequence[_Section], room: int) -> Iterator[str]:
         later = lists[at + 1 :]
         mine = max(int(room * share), room - sum(each.size() for each in later))
         mine = max(section.least(), min(mine, room - sum(each.least() for each in later)))
-        block = _block(section, mine)
+        block = section.shown(mine)
         room -= len(block)
         yield block
 
@@ -162,24 +179,6 @@ def _memory_block(memory: str, heading: str, room: int) -> str:
 
 def _goes_on(left_out: int, size: int) -> str:
     return f"\nmemory.md goes on: {left_out:,} of its {size:,} characters left out; read the rest in the file"
-
-
-def _block(section: _Section, room: int) -> str:
-    """Return a section in at most ``room`` characters, which is ``section.least()`` or more."""
-    if not section.total:
-        return ""
-    used = len(_GAP + section.heading)
-    shown: list[str] = []
-    for row in section.rows:
-        if used + 1 + len(row) <= room:
-            shown.append(row)
-            used += 1 + len(row)
-    left_out = section.total - len(shown)
-    while left_out and used + 1 + len(section.note(left_out)) > room:
-        used -= 1 + len(shown.pop())
-        left_out += 1
-    rows = [section.heading, *shown, *([section.note(left_out)] if left_out else [])]
-    return _GAP + "\n".join(rows)
 
 
 def _waiting(lines: Sequence[str]) -> _Section:
