@@ -15,8 +15,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold, groups, united
-from fleet.recall import wording
-from fleet.recall.wording import Share
+from fleet.recall.wording import Pages, Share
 from fleet.reflect.clusters import Clusters, clustered, grouped
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, Read, entries
@@ -58,7 +57,7 @@ def write_page(workspace: Workspace) -> bool:
 def everything(workspace: Workspace) -> str:
     """Return a page with every lesson and every discovery of the clan."""
     lessons, found = list(workspace.patterns.lessons()), workspace.discoveries.shown()
-    return wording.render_all(lessons, found, members=workspace.emoji())
+    return Pages(workspace.emoji()).everything(lessons, found)
 
 
 def _page(
@@ -70,14 +69,17 @@ def _page(
     count: int,
 ) -> bytes:
     shown, opposed = grouped(best, found, look), _opposed(found, look)
-    return wording.render_page(
-        [each.lesson for each in shown],
-        members=members,
-        lessons_max=count,
-        total=total - len({each.id for pair in opposed for each in pair}),
-        wordings={each.lesson.id: each.wordings[1:] for each in shown},
-        opposed=opposed,
-    ).encode()
+    return (
+        Pages(members)
+        .lessons(
+            [each.lesson for each in shown],
+            lessons_max=count,
+            total=total - len({each.id for pair in opposed for each in pair}),
+            wordings={each.lesson.id: each.wordings[1:] for each in shown},
+            opposed=opposed,
+        )
+        .encode()
+    )
 
 
 def _inside(found: Clusters) -> int:
@@ -108,15 +110,18 @@ def of_branch(read: Callable[[str], bytes]) -> Files:
     if lessons:
         pages[PAGE] = _page(clan.best, alike, best.get, total, members, limits.PAGE_LESSONS_MAX)
     if told:
-        pages[DISCOVERIES_PAGE] = wording.render_discoveries(found, members=members).encode()
-    pages[FRONT_PAGE] = wording.render_front(
-        clan.newest,
-        found,
-        _shares(clan, found),
-        total=total,
-        members=members,
-        opposed=_opposed(alike, best.get),
-    ).encode()
+        pages[DISCOVERIES_PAGE] = Pages(members).discoveries(found).encode()
+    pages[FRONT_PAGE] = (
+        Pages(members)
+        .front(
+            clan.newest,
+            found,
+            _shares(clan, found),
+            total=total,
+            opposed=_opposed(alike, best.get),
+        )
+        .encode()
+    )
     return pages
 
 

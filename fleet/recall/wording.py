@@ -162,58 +162,6 @@ _CODE = re.compile(r"\\.|``+|`([^`]+(?:``+[^`]+)*)`(?!`)")
 _BLANK = "\0"
 
 
-def render_page(
-    patterns: Iterable[Pattern],
-    *,
-    members: Mapping[str, str] = {},
-    lessons_max: int = limits.PAGE_LESSONS_MAX,
-    total: int | None = None,
-    wordings: Mapping[str, Sequence[Pattern]] = {},
-    opposed: Sequence[tuple[Pattern, Pattern]] = (),
-) -> str:
-    """Return ``patterns.md``: the best lessons, grouped by category. The same patterns give the same bytes.
-
-    ``patterns``: the clan's lessons; those that are retired or have no text are passed over.
-    ``lessons_max``: so many are shown, published ones first, then the most seen; the page says how many are not.
-    ``total``: how many there are, when ``patterns`` are only those that may be among the best.
-    ``wordings``: the other wordings of a lesson, by its id.
-    ``opposed``: pairs of lessons that say the opposite of each other: shown as what they are, and not as rules.
-    """
-    against = {each.id for pair in opposed for each in pair}
-    listed = ranked((each for each in patterns if each.is_listed and each.id not in against), "sight")
-    shown = listed[: max(lessons_max, 0)]
-    total = len(listed) if total is None else total
-    if not total and not opposed:
-        return _EMPTY
-    contradictions = _contradictions(opposed, members)
-    return "\n".join([_HEADER, _summary(shown, total), _ORIGIN, *_groups(shown, members, wordings), *contradictions])
-
-
-def render_all(
-    patterns: Sequence[Pattern], discoveries: Iterable[Discovery], *, members: Mapping[str, str] = {}
-) -> str:
-    """Return a page with every lesson, and behind them every discovery, newest first, none left out."""
-    page = render_page(patterns, members=members, lessons_max=max(1, len(patterns)))
-    found = newest_first(discoveries)
-    if not found:
-        return page
-    heading = f"\n# What was found out ({counted(len(found), 'discovery', 'discoveries')})\n\n"
-    return page + heading + "".join(_discovery(entry, members) for entry in found)
-
-
-def render_discoveries(
-    discoveries: Iterable[Discovery], *, members: Mapping[str, str] = {}, count_max: int = limits.PAGE_LESSONS_MAX
-) -> str:
-    """Return ``discoveries.md``: the newest discoveries, a list item each, and how many more there are."""
-    found = newest_first(discoveries)
-    told = f"**{counted(len(found), 'discovery', 'discoveries')}**, newest first."
-    if left_out := len(found) - count_max:
-        told += f"\nThe newest {count_max:,} are shown. {left_out:,} more: `fleet gossip`" if left_out > 0 else ""
-    origin = _ORIGIN.replace("patterns.jsonl", "discoveries.jsonl")
-    rows = (_discovery(each, members) for each in found[:count_max])
-    return "\n".join(["# What this clan has found out\n", told + "\n", origin, *rows])
-
-
 class Share(NamedTuple):
     """One agent's part of what a clan knows: how many lessons it logged, how many discoveries, and its newest stamp."""
 
@@ -222,54 +170,158 @@ class Share(NamedTuple):
     newest: str
 
 
-def render_front(
-    newest: Sequence[Pattern],
-    discoveries: Sequence[Discovery],
-    shares: Mapping[str, Share],
-    *,
-    total: int,
-    members: Mapping[str, str] = {},
-    opposed: Sequence[tuple[Pattern, Pattern]] = (),
-) -> str:
-    """Return ``README.md`` of the branch: how to join, the newest of all, what contradicts, and who logged how much."""
-    pages = [f"[{counted(total, 'lesson', 'lessons')}]({PAGE})"] if total else []
-    found = newest_first(discoveries)
-    pages += [f"[{counted(len(found), 'discovery', 'discoveries')}]({DISCOVERIES_PAGE})"] if found else []
-    parts = [_FRONT, f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
-    if newest:
-        parts += ["## Newest lessons\n", *(_item(each, members) for each in newest[:_FRONT_LESSONS_MAX])]
-    if found:
-        parts += ["## Newest discoveries\n", *(_discovery(each, members) for each in found[:_FRONT_DISCOVERIES_MAX])]
-    parts += _contradictions(opposed[:_FRONT_PAIRS_MAX], members)
-    if shares:
-        most = sorted(shares.items(), key=lambda each: (-each[1].lessons, -each[1].discoveries, each[0]))
-        rows = [_share(agent, part, members) for agent, part in most[:_FRONT_AGENTS_MAX]]
-        left = [f"- {len(most) - len(rows):,} more\n"] if len(most) > len(rows) else []
-        parts += ["## By agent\n", "".join([*rows, *left])]
-    return "\n".join(parts)
+class Pages:
+    """Pages of what a clan knows, in Markdown. The same records give the same bytes; nothing in one is a mark.
+
+    Args:
+        members: the agents' emoji by name.
+    """
+
+    def __init__(self, members: Mapping[str, str] = {}) -> None:
+        self._members = members
+
+    def lessons(
+        self,
+        patterns: Iterable[Pattern],
+        *,
+        lessons_max: int = limits.PAGE_LESSONS_MAX,
+        total: int | None = None,
+        wordings: Mapping[str, Sequence[Pattern]] = {},
+        opposed: Sequence[tuple[Pattern, Pattern]] = (),
+    ) -> str:
+        """Return ``patterns.md``: the best lessons, grouped by category.
+
+        ``patterns``: the clan's lessons; those that are retired or have no text are passed over.
+        ``lessons_max``: so many are shown, published ones first, then the most seen; the page says how many are not.
+        ``total``: how many there are, when ``patterns`` are only those that may be among the best.
+        ``wordings``: the other wordings of a lesson, by its id.
+        ``opposed``: pairs of lessons that say the opposite of each other: shown as what they are, and not as rules.
+        """
+        against = {each.id for pair in opposed for each in pair}
+        listed = ranked((each for each in patterns if each.is_listed and each.id not in against), "sight")
+        shown = listed[: max(lessons_max, 0)]
+        total = len(listed) if total is None else total
+        if not total and not opposed:
+            return _EMPTY
+        parts = [_HEADER, _summary(shown, total), _ORIGIN]
+        for heading, grouped in _groups(shown):
+            parts += [heading, *(self._item(each, wordings.get(each.id, ())) for each in grouped)]
+        return "\n".join([*parts, *self._contradictions(opposed)])
+
+    def everything(self, patterns: Sequence[Pattern], discoveries: Iterable[Discovery]) -> str:
+        """Return a page with every lesson, and behind them every discovery, newest first, none left out."""
+        page, found = self.lessons(patterns, lessons_max=max(1, len(patterns))), newest_first(discoveries)
+        if not found:
+            return page
+        heading = f"\n# What was found out ({_discoveries(found)})\n\n"
+        return page + heading + "".join(map(self._discovery, found))
+
+    def discoveries(self, discoveries: Iterable[Discovery], count_max: int = limits.PAGE_LESSONS_MAX) -> str:
+        """Return ``discoveries.md``: the newest discoveries, a list item each, and how many more there are."""
+        found = newest_first(discoveries)
+        told = f"**{_discoveries(found)}**, newest first."
+        if (left_out := len(found) - count_max) > 0:
+            told += f"\nThe newest {count_max:,} are shown. {left_out:,} more: `fleet gossip`"
+        origin = _ORIGIN.replace("patterns.jsonl", "discoveries.jsonl")
+        return "\n".join(
+            ["# What this clan has found out\n", told + "\n", origin, *map(self._discovery, found[:count_max])]
+        )
+
+    def front(
+        self,
+        newest: Sequence[Pattern],
+        discoveries: Sequence[Discovery],
+        shares: Mapping[str, Share],
+        *,
+        total: int,
+        opposed: Sequence[tuple[Pattern, Pattern]] = (),
+    ) -> str:
+        """Return ``README.md`` of the branch: how to join, the newest of all, what contradicts, who logged how much."""
+        found = newest_first(discoveries)
+        pages = [f"[{counted(total, 'lesson', 'lessons')}]({PAGE})"] if total else []
+        pages += [f"[{_discoveries(found)}]({DISCOVERIES_PAGE})"] if found else []
+        parts = [_FRONT, f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
+        if newest:
+            parts += ["## Newest lessons\n", *map(self._item, newest[:_FRONT_LESSONS_MAX])]
+        if found:
+            parts += ["## Newest discoveries\n", *map(self._discovery, found[:_FRONT_DISCOVERIES_MAX])]
+        parts += self._contradictions(opposed[:_FRONT_PAIRS_MAX])
+        if shares:
+            most = sorted(shares.items(), key=lambda each: (-each[1].lessons, -each[1].discoveries, each[0]))
+            rows = [self._share(agent, part) for agent, part in most[:_FRONT_AGENTS_MAX]]
+            left = [f"- {len(most) - len(rows):,} more\n"] if len(most) > len(rows) else []
+            parts += ["## By agent\n", "".join([*rows, *left])]
+        return "\n".join(parts)
+
+    def _share(self, agent: str, part: Share) -> str:
+        told = [counted(part.lessons, "lesson", "lessons")] if part.lessons else []
+        told += [counted(part.discoveries, "discovery", "discoveries")] if part.discoveries else []
+        told += [f"newest of {newest}"] if (newest := day(part.newest)) else []
+        name = "imports" if agent == names.IMPORT else named(agent, self._members)
+        return f"- {markdown_escape(name)}: {', '.join(told)}\n"
+
+    def _discovery(self, entry: Discovery) -> str:
+        """Return a discovery as one list item of one line: whatever it says, it structures nothing."""
+        author = named(entry.by.rpartition(".")[0], self._members)
+        where, problem = _escaped(entry.context), _escaped(entry.problem)
+        parts = [
+            " · ".join(filter(None, [day(entry.at), markdown_escape(author), _escaped(entry.type)])),
+            f"in {where}" if where else "",
+            f"**{problem}**" if problem else "",
+            _escaped(entry.solution),
+        ]
+        tags = ", ".join(filter(None, map(_escaped, entry.tags)))
+        return f"- {': '.join(filter(None, parts))}{f' ({tags})' if tags else ''} · `{entry.id}`\n"
+
+    def _contradictions(self, opposed: Sequence[tuple[Pattern, Pattern]]) -> Iterator[str]:
+        """Yield a heading and the pairs of lessons that contradict each other: two items, and a line between them."""
+        if opposed:
+            yield _heading("Contradictions: `fleet review` decides", len(opposed))
+        for one, other in opposed:
+            yield f"{self._item(one)}{_INDENT}\n{_INDENT}or the opposite:\n"
+            yield self._item(other)
+
+    def _item(self, pattern: Pattern, wordings: Sequence[Pattern] = ()) -> str:
+        """Return one lesson as one list item: the lesson, the right way, its other wordings, the evidence."""
+        text = _words(pattern.text) or UNREADABLE.split()
+        parts = [["**" + text[0], *text[1:]]]
+        parts[0][-1] += "**"
+        if correct := _words(pattern.correct):
+            parts.append(["Right:", *correct])
+        parts += [["Also said:", *words, f"· `{other.id}`"] for other in wordings if (words := _words(other.text))]
+        parts.append(self._evidence(pattern))
+        for part in parts[:-1]:
+            part[-1] += _BREAK
+        rows = [row for number, part in enumerate(parts) for row in _wrapped(part, _INDENT if number else "- ")]
+        return "\n".join(rows) + "\n"
+
+    def _evidence(self, pattern: Pattern) -> list[str]:
+        """Return how often, by whom and since when. A blank inside one of the words is not a place to wrap."""
+        times = pattern.count("seen")
+        words = ["seen", *(("once",) if times == 1 else (f"{times:,}", "times"))] if times else ["logged"]
+        if by := self._authors(pattern):
+            words += ["by", *by]
+        if pattern.is_published:
+            words = ["published", "· " + words[0], *words[1:]]
+        if changed := edits(pattern, self._members):
+            words += ["·", *_words(changed)]
+        if since := day(pattern.at):
+            words.append(f"· since {since}")
+        return [*words, f"· `{pattern.id}`"]
+
+    def _authors(self, pattern: Pattern) -> list[str]:
+        logged_by = pattern.agents()
+        agents = [agent for agent in logged_by if agent != names.IMPORT]
+        shown = [markdown_escape(named(agent, self._members)) for agent in agents[:_NAMES_MAX]]
+        if len(agents) > _NAMES_MAX:
+            shown.append(f"{len(agents) - _NAMES_MAX:,} more")
+        if len(agents) < len(logged_by):
+            shown.append("an import")
+        return [name + "," for name in shown[:-1]] + shown[-1:]
 
 
-def _share(agent: str, part: Share, members: Mapping[str, str]) -> str:
-    told = [counted(part.lessons, "lesson", "lessons")] if part.lessons else []
-    told += [counted(part.discoveries, "discovery", "discoveries")] if part.discoveries else []
-    told += [f"newest of {newest}"] if (newest := day(part.newest)) else []
-    name = "imports" if agent == names.IMPORT else named(agent, members)
-    return f"- {markdown_escape(name)}: {', '.join(told)}\n"
-
-
-def _discovery(entry: Discovery, members: Mapping[str, str]) -> str:
-    """Return a discovery as one list item of one line: whatever it says, it structures nothing."""
-    author = named(entry.by.rpartition(".")[0], members)
-    filed = [day(entry.at), markdown_escape(author), _escaped(entry.type)]
-    where = _escaped(entry.context)
-    parts = [
-        " · ".join(filter(None, filed)),
-        f"in {where}" if where else "",
-        f"**{_escaped(entry.problem)}**" if _escaped(entry.problem) else "",
-        _escaped(entry.solution),
-    ]
-    tags = ", ".join(filter(None, map(_escaped, entry.tags)))
-    return f"- {': '.join(filter(None, parts))}{f' ({tags})' if tags else ''} · `{entry.id}`\n"
+def _discoveries(found: Sequence[Discovery]) -> str:
+    return counted(len(found), "discovery", "discoveries")
 
 
 def _escaped(value: object) -> str:
@@ -287,28 +339,15 @@ def _summary(shown: list[Pattern], total: int) -> str:
     return text + "\n"
 
 
-def _contradictions(opposed: Sequence[tuple[Pattern, Pattern]], members: Mapping[str, str]) -> Iterator[str]:
-    """Yield a heading and the pairs of lessons that contradict each other: two items, and a line between them."""
-    if opposed:
-        yield _heading("Contradictions: `fleet review` decides", len(opposed))
-    for one, other in opposed:
-        yield f"{_item(one, members)}{_INDENT}\n{_INDENT}or the opposite:\n"
-        yield _item(other, members)
-
-
-def _groups(
-    shown: list[Pattern], members: Mapping[str, str], wordings: Mapping[str, Sequence[Pattern]]
-) -> Iterator[str]:
-    """Yield headings and list items. The lessons come best first, so the group of the best one comes first, too."""
+def _groups(shown: list[Pattern]) -> Iterator[tuple[str, list[Pattern]]]:
+    """Yield headings and lessons. The lessons come best first, so the group of the best one comes first, too."""
     groups: dict[str, tuple[str, list[Pattern]]] = {}
     for pattern in shown:
         category = inert(screened(pattern.category)) or _GENERAL
         key = unicodedata.normalize("NFC", category.casefold())
         groups.setdefault(key, (category, []))[1].append(pattern)
     for category, grouped in groups.values():
-        yield _heading(category, len(grouped))
-        for pattern in grouped:
-            yield _item(pattern, members, wordings.get(pattern.id, ()))
+        yield _heading(category, len(grouped)), grouped
 
 
 def _heading(category: str, count: int) -> str:
@@ -318,21 +357,6 @@ def _heading(category: str, count: int) -> str:
     while len(escaped := markdown_escape(kept)) > room:
         kept = kept[:-2].rstrip() + "…"
     return f"## {escaped} ({count})\n"
-
-
-def _item(pattern: Pattern, members: Mapping[str, str], wordings: Sequence[Pattern] = ()) -> str:
-    """Return one lesson as one list item: the lesson, the right way, its other wordings, the evidence, a line each."""
-    text = _words(pattern.text) or UNREADABLE.split()
-    parts = [["**" + text[0], *text[1:]]]
-    parts[0][-1] += "**"
-    if correct := _words(pattern.correct):
-        parts.append(["Right:", *correct])
-    parts += [["Also said:", *words, f"· `{other.id}`"] for other in wordings if (words := _words(other.text))]
-    parts.append(_evidence(pattern, members))
-    for part in parts[:-1]:
-        part[-1] += _BREAK
-    rows = [row for number, part in enumerate(parts) for row in _wrapped(part, _INDENT if number else "- ")]
-    return "\n".join(rows) + "\n"
 
 
 def _words(value: object) -> list[str]:
@@ -349,47 +373,15 @@ def _whole(found: re.Match[str]) -> str:
     return found[0].replace(" ", _BLANK) if found[1] else found[0]
 
 
-def _evidence(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
-    """Return how often, by whom and since when. A blank inside one of the words is not a place to wrap."""
-    times = pattern.count("seen")
-    words = ["seen", *(("once",) if times == 1 else (f"{times:,}", "times"))] if times else ["logged"]
-    if by := _authors(pattern, members):
-        words += ["by", *by]
-    if pattern.is_published:
-        words = ["published", "· " + words[0], *words[1:]]
-    if changed := edits(pattern, members):
-        words += ["·", *_words(changed)]
-    if since := day(pattern.at):
-        words.append(f"· since {since}")
-    return [*words, f"· `{pattern.id}`"]
-
-
-def _authors(pattern: Pattern, members: Mapping[str, str]) -> list[str]:
-    logged_by = pattern.agents()
-    agents = [agent for agent in logged_by if agent != names.IMPORT]
-    shown = [markdown_escape(named(agent, members)) for agent in agents[:_NAMES_MAX]]
-    if len(agents) > _NAMES_MAX:
-        shown.append(f"{len(agents) - _NAMES_MAX:,} more")
-    if len(agents) < len(logged_by):
-        shown.append("an import")
-    return [name + "," for name in shown[:-1]] + shown[-1:]
-
-
 def _wrapped(words: list[str], first: str) -> list[str]:
     """Fill lines of at most ``PAGE_COLUMNS_MAX`` characters; a longer word has a line to itself."""
-    whole = first + " ".join(words)
-    if len(whole) <= limits.PAGE_COLUMNS_MAX:
-        return [whole]
     rows, row = [], first + words[0]
-    room = limits.PAGE_COLUMNS_MAX - len(row)
     for word in words[1:]:
-        room -= 1 + len(word)
-        if room >= 0:
+        if len(row) + 1 + len(word) <= limits.PAGE_COLUMNS_MAX:
             row += " " + word
         else:
             rows.append(row)
             row = _INDENT + _inert(word)
-            room = limits.PAGE_COLUMNS_MAX - len(row)
     return [*rows, row]
 
 

@@ -14,7 +14,7 @@ from fleet.model import limits
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
 from fleet.recall import wording
-from fleet.recall.wording import render_all, render_page
+from fleet.recall.wording import Pages
 from fleet.text import screening
 from fleet.text.screening import one_line, redact, screen, screened
 from tests.records import AT, pattern
@@ -24,6 +24,11 @@ NAUGHTY = SHARED / "corpora/strings/blns.json"
 LESSONS = SHARED / "corpora/lessons/lessons.jsonl"
 COLUMNS = limits.PAGE_COLUMNS_MAX
 MEMBERS = {"popashot": "🎯", "tank": "📡", "velma": "🔍"}
+
+
+def render_page(patterns, *, members=None, **more):
+    return Pages(members or {}).lessons(patterns, **more)
+
 
 GOLDEN = r"""# What this clan has learned
 
@@ -401,7 +406,7 @@ def test_a_lesson_without_a_date_shows_none():
 def test_a_page_of_everything_leaves_no_lesson_and_no_discovery_out():
     lessons = [lesson(n, f"lesson {n}") for n in range(501)]
     found = [Discovery(id=f"d-{n:016x}", at=AT, by="tank.c0ffee42", problem=f"# problem {n}") for n in range(30)]
-    told = render_all(lessons, found, members=MEMBERS)
+    told = Pages(MEMBERS).everything(lessons, found)
     assert len(order(told.partition("# What was found out")[0])) == 501
     assert [row for row in told.splitlines() if "**\\# problem" in row] == [
         f"- 2026-03-15 · 📡 tank: **\\# problem {n}** · `d-{n:016x}`" for n in range(29, -1, -1)
