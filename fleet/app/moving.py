@@ -19,7 +19,6 @@ from fleet.learn.purge import Place
 from fleet.learn.restore import Restored
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.reflect import rules
-from fleet.reflect.exposure import Exposures
 from fleet.reflect.rules import Proposal
 from fleet.share.git import redact_url
 from fleet.share.remote import Moved
@@ -187,11 +186,7 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
     Raises:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
     """
-
-    def take_local(data: bytes) -> None:
-        archive.join_local(workspace.state, data, workspace.world.machine())
-
-    done = restore.restore(workspace, source, take_local)
+    done = restore.restore(workspace, source)
     workspace.db.refresh()
     starting.Guards(workspace).make_ready()
     return done
@@ -328,11 +323,7 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
     done: list[str] = []
     with workspace.files.lock(workspace.local / "locks" / "sync.lock"), workspace.locked():
         if (found := converting.upgrade(workspace)) is not None:
-            done += found.done
-            for agent, rows in found.exposures.items():
-                Exposures(workspace.state).adopt(agent, rows)
-            if found.exposures:
-                done.append("kept in .fleet/local.db: what was shown to whom, and when")
+            done += found
             # The old page may show what is private by now.
             workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
             converting.finish(workspace, done)

@@ -53,10 +53,8 @@ class Restored(msgspec.Struct):
     refused: list[Refused] = []
 
 
-def restore(workspace: Workspace, source: Path, take_local: Callable[[bytes], object]) -> Restored:
+def restore(workspace: Workspace, source: Path) -> Restored:
     """Join a backup into a workspace. Doing it twice changes nothing.
-
-    ``take_local``: is given the rows of the local database.
 
     Raises:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
@@ -66,7 +64,7 @@ def restore(workspace: Workspace, source: Path, take_local: Callable[[bytes], ob
         pass
     done = Restored()
     with workspace.locked():
-        join = _Restore(workspace, done, take_local)
+        join = _Restore(workspace, done)
         for number, member in enumerate(backup.members(source), 1):
             if member.refused:
                 done.refused.append(Refused(f"{source.name}: {member.path[:200]}", number, member.refused, member.data))
@@ -126,7 +124,7 @@ def _move(
     workspace: Workspace, agent: str, home: Path, files: Iterable[Path], renamed: Mapping[str, str] | None = None
 ) -> None:
     """Join files of a home into an agent's, and take them away. The caller holds both locks."""
-    join = _Restore(workspace, Restored(), lambda _: None)
+    join = _Restore(workspace, Restored())
     for file in files:
         data, path = workspace.files.read(file), workspace.own_path(agent, *file.relative_to(home).parts)
         if file.name == corrections_md.FILE_NAME:
@@ -154,9 +152,8 @@ def _in_the_name_of(agent: str, data: bytes, renamed: Mapping[str, str]) -> byte
 class _Restore:
     """One restoring while it runs."""
 
-    def __init__(self, workspace: Workspace, done: Restored, take_local: Callable[[bytes], object]) -> None:
+    def __init__(self, workspace: Workspace, done: Restored) -> None:
         self._workspace = workspace
-        self._take_local = take_local
         self._done = done
         self._joined: dict[tuple[str, str], Line] = {}  # what is here by now, by (agent or "", id)
 
@@ -172,7 +169,7 @@ class _Restore:
         if path == backup.REPLICAS:
             _join_replicas(workspace, member.data)
         elif path == backup.LOCAL:
-            self._take_local(member.data)
+            backup.join_local(workspace.state, backup.local_rows(member.data))
         elif kind is not None:
             self._join_lines(kind, path, member.data, self._covers)
         elif is_own and path.endswith("/notes.jsonl"):

@@ -65,17 +65,6 @@ class Exposures:
             return False
         return True
 
-    def adopt(self, agent: str, rows: Iterable[tuple[str, int, int, int, str, int, bool]]) -> None:
-        """Take in what another version of fleet, or a backup, knew; nothing where the agent has exposures already.
-
-        ``rows``: (pattern, first_ms, last_ms, number, replica, total, said); ``replica`` is "" for what is not counted
-        yet.
-        """
-        told = [(agent, each, "", *rest) for each, *rest in rows if _is_pattern(each)]
-        if told and not _rows(self._state, "SELECT 1 FROM exposure WHERE agent = ? LIMIT 1", agent):
-            put = "INSERT INTO exposure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            self._state.in_one_go(lambda: self._state.connection().executemany(put, told))
-
     def shown(self, agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
         """Return how often each lesson was shown to these agents here, by pattern.
 

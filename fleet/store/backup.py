@@ -4,20 +4,20 @@ The same files give the same bytes. Reading trusts nothing in it: headers are re
 member is a plain file at one of the few places that a backup has, in the old ustar form without extensions, so that no
 link, device, long name or sparse map is ever looked at. Sizes are capped while reading, before anything is believed.
 
-The local database travels as text, ``.fleet/local.jsonl``: a line for each row, and the machine first, since a consent
-holds on the machine on which it was given.
+The local database travels as text, ``.fleet/local.jsonl``, a line for each row. A consent names its machine.
 """
 
 import gzip
+import io
 import json
 import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from fleet.model import limits, names
 from fleet.model.errors import DiskError, NoError, RefusedError
@@ -46,7 +46,6 @@ _BLOCK = tarfile.BLOCKSIZE
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
 _TEMPORARY = re.compile(r"\..+\.tmp", re.DOTALL)
 
-_MACHINE = "machine"
 _TABLES: dict[str, tuple[str, ...]] = {
     "value": ("key", "value"),
     "consent": ("kind", "value", "at"),
@@ -96,26 +95,22 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
             # Nothing of ours is written meanwhile, so that log and shards are of one moment.
             with workspace.locked():
                 taken, left = _collect(workspace)
-                rows = _local_rows(workspace.state, workspace.world.machine())
+                rows = _local_rows(workspace.state)
                 _write(file, taken, {LOCAL: rows} if rows else {})
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
-        _fsync_folder(target.parent)
+        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as why:
         raise DiskError(f"{target} was not written ({why.strerror or why}); no backup was made") from why
     finally:
         with suppress(OSError):
             temporary.unlink()
     return BackedUp(len(taken) + bool(rows), target.stat().st_size, left)
-
-
-def _fsync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # --- what is in it --------------------------------------------------------------------------------------------------
@@ -170,81 +165,70 @@ def _is_plain(path: Path) -> bool:
 
 def _fits(path: str) -> bool:
     try:
-        _header(path, 0)
+        _header(path, 0).tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
     except (ValueError, UnicodeEncodeError):
         return False
     return True
 
 
-def _header(path: str, size: int) -> bytes:
+def _header(path: str, size: int) -> tarfile.TarInfo:
     """Return a header that says nothing of this machine: no owner, no time, no mode of its own."""
     info = tarfile.TarInfo(path)
     info.size, info.mode = size, 0o600
-    return info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+    return info
 
 
 def _write(target: IO[bytes], files: Mapping[str, Path], more: Mapping[str, bytes]) -> None:
     """Write files, and what ``more`` holds by path, in path order: the same content gives the same bytes."""
-    with gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as packed:
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT, encoding="utf-8") as archive,
+    ):
         for path in sorted({*files, *more}):
             data = more[path] if path in more else files[path].read_bytes()
-            packed.write(_header(path, len(data)))
-            packed.write(data)
-            packed.write(b"\0" * (-len(data) % _BLOCK))
-        packed.write(b"\0" * (2 * _BLOCK))
+            archive.addfile(_header(path, len(data)), io.BytesIO(data))
 
 
 # --- the local database ---------------------------------------------------------------------------------------------
 
 
-def _local_rows(state: Local, machine: str) -> bytes:
+def _local_rows(state: Local) -> bytes:
     """Return the rows of a local database that a backup carries, as JSON lines, sorted; b"" for none."""
     if not state.path.exists():
         return b""
-    connection = state.connection()
-    here = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     found = []
     for table, columns in _TABLES.items():
-        if table in here:
-            asked = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - our own names
-            rows = [list(row) for row in connection.execute(asked)]
-            found += [[table, *row] for row in rows if table != "value" or row[0] in _VALUES]
-    lines = sorted(json.dumps(row, ensure_ascii=True) for row in found)
-    return "".join(f"{line}\n" for line in [json.dumps([_MACHINE, machine]), *lines]).encode() if lines else b""
+        asked = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - our own names
+        rows = [list(row) for row in state.connection().execute(asked)]
+        found += [[table, *row] for row in rows if table != "value" or row[0] in _VALUES]
+    return "".join(sorted(f"{json.dumps(row)}\n" for row in found)).encode()
 
 
-def join_local(state: Local, data: bytes, machine: str) -> None:
-    """Put rows of a backup into a local database, where it has none in their place.
+def join_local(state: Local, rows: Iterable[Sequence[str | int]]) -> None:
+    """Put rows, each after the name of its table, into a local database, where it has none in their place.
 
-    A consent is taken up only on the machine on which it was given, and what an archive says beyond the known tables
-    not at all.
+    What names none of the tables that a backup carries is left out.
     """
-    rows = list(_parsed(data))
-    is_ours = [_MACHINE, machine] in rows
     connection = state.connection()
-    here = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def write() -> None:
         for table, *values in rows:
-            if table not in here or len(values) != len(_TABLES.get(table, ())):
+            names_ = _TABLES.get(str(table), ())
+            if len(values) != len(names_) or (table == "value" and values[0] not in _VALUES):
                 continue
-            if (table == "consent" and not is_ours) or (table == "value" and values[0] not in _VALUES):
-                continue
-            columns, marks = ", ".join(_TABLES[table]), ", ".join("?" * len(values))
-            same = " AND ".join(f"{column} = ?" for column in _TABLES[table])
+            columns, marks = ", ".join(names_), ", ".join("?" * len(values))
+            same = " AND ".join(f"{column} = ?" for column in names_)
             unless = f"WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 - our own names
-            came = connection.execute(
-                f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {marks} {unless}",
-                (*values, *values),
-            )
-            if table == "trust" and came.rowcount:  # folds follow
+            put = f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {marks} {unless}"
+            if connection.execute(put, (*values, *values)).rowcount and table == "trust":  # folds follow
                 moved = "INSERT INTO value VALUES ('trust', '1') ON CONFLICT (key) DO UPDATE SET value = value + 1"
                 connection.execute(moved)
 
     state.in_one_go(write)
 
 
-def _parsed(data: bytes) -> Iterator[list[Any]]:
+def local_rows(data: bytes) -> Iterator[list[str | int]]:
+    """Yield the rows that a backup's file of the local database holds; what is no row is left out."""
     for raw in data.split(b"\n"):
         with suppress(ValueError, RecursionError):
             row = json.loads(raw)

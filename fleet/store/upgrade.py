@@ -7,38 +7,22 @@ joins without doubling. What is no line of fleet 0.1 stays byte for byte.
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdt import clock
 from fleet.model import line, names, pattern
 from fleet.model.line import BadLineError, Line
 from fleet.model.version_1 import converted
-from fleet.store import consent, lines
+from fleet.store import backup, consent, lines
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import PATTERNS
 from fleet.store.tree import FORMAT, FORMAT_NUMBER, FORMAT_TEXT
 from fleet.store.workspace import VERSION_1_FILES, Workspace
 
 BACKUP = "upgrade-backup"
-
-
-class _Upgraded(NamedTuple):
-    """Account of an upgrade.
-
-    Attributes:
-        refused: how many lines could not be read before, and stay as they are.
-        exposures: agent to the rows that ``reflect.exposure`` takes.
-    """
-
-    lines: int
-    private: int
-    refused: int
-    done: list[str]
-    exposures: dict[str, list[tuple[str, int, int, int, str, int, bool]]]
 
 
 def _number(data: bytes) -> int:
@@ -50,44 +34,31 @@ def _number(data: bytes) -> int:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-class _Converted(NamedTuple):
-    """Content of a line file after its conversion, and how many of its lines were converted, or cannot be read."""
+def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
+    """Return a file of patterns with its old lines converted, and how many they are.
 
-    data: bytes
-    lines: int
-    refused: int
-
-
-def _converted_file(path: str, data: bytes) -> _Converted:
-    """Return a file of patterns with its old lines converted: an edition joined and sorted, a shard line by line."""
-    read = lines.Read()
-    done, rows = 0, []
-    for _, raw in lines.raw_lines([data], path, read):
-        made = converted(raw)
-        done += made is not None
-        rows.append((raw, made))
-    if not done:
-        return _Converted(data, 0, 0)
-    written = _joined(rows) if "/" not in path else [each for raw, made in rows for each in _written(raw, made)]
-    refused = sum(made is None and _is_refused(raw) for raw, made in rows) + read.count
-    return _Converted(b"".join(raw + b"\n" for raw in written), done, refused)
+    An edition is joined and sorted, and behind it stands what is no line of this version; a shard goes line by line.
+    """
+    rows = [(raw, converted(raw)) for _, raw in lines.raw_lines([data], path, lines.Read())]
+    count = sum(made is not None for _, made in rows)
+    if not count:
+        return data, 0
+    if "/" in path:
+        written = [each for raw, made in rows for each in (line.split(made) if made is not None else [raw])]
+    else:
+        known = [(raw, made or _line(raw)) for raw, made in rows]
+        joined = _joined(found for _, found in known if found is not None)
+        written = [raw for each in sorted(joined) for raw in line.split(joined[each])]
+        written += [raw for raw, found in known if found is None]
+    return b"".join(raw + b"\n" for raw in written), count
 
 
-def _written(raw: bytes, made: Line | None) -> list[bytes]:
-    return [raw] if made is None else line.split(made)
-
-
-def _joined(rows: list[tuple[bytes, Line | None]]) -> list[bytes]:
-    """Return the lines of an edition: one record an id, sorted, and behind them what is no line of this version."""
+def _joined(found: Iterable[Line]) -> dict[str, Line]:
+    """Return lines by their id, those of one id joined."""
     joined: dict[str, Line] = {}
-    rest = []
-    for raw, made in rows:
-        found = made or _line(raw)
-        if found is None:
-            rest.append(raw)
-        else:
-            joined[found.id] = line.join(joined[found.id], found) if found.id in joined else found
-    return [*(raw for each in sorted(joined) for raw in line.split(joined[each])), *rest]
+    for each in found:
+        joined[each.id] = line.join(joined[each.id], each) if each.id in joined else each
+    return joined
 
 
 def _line(raw: bytes) -> Line | None:
@@ -97,20 +68,13 @@ def _line(raw: bytes) -> Line | None:
     return None
 
 
-def _is_refused(raw: bytes) -> bool:
-    try:
-        line.decode(raw)
-    except BadLineError:
-        return True
-    return False
-
-
 def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return what of a branch changes when its lines are converted; nothing where that is done already."""
-    news = {}
+    news: dict[str, bytes] = {}
     for path, data in files.items():
-        if lines.kind_of(path) is PATTERNS and (made := _converted_file(path, data)).lines:
-            news[path] = made.data
+        if lines.kind_of(path) is PATTERNS:
+            made, count = _converted_file(path, data)
+            news |= {path: made} if count else {}
     if files and (news or _number(files.get(FORMAT, b"")) < FORMAT_NUMBER):
         news[FORMAT] = FORMAT_TEXT
     return news
@@ -119,11 +83,14 @@ def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
 # --- a workspace ----------------------------------------------------------------------------------------------------
 
 
-def upgrade(workspace: Workspace) -> _Upgraded | None:
-    """Convert what fleet 0.1 left in a workspace, its lines and what only this machine knows; None for nothing.
+def upgrade(workspace: Workspace) -> list[str] | None:
+    """Convert what fleet 0.1 left in a workspace, its lines and what only this machine knows.
 
-    The old files are copied first. Each file is replaced whole, and the format's number is written last: after a crash
-    the next run goes on, and twice is as good as once. The caller holds the locks of a sync and of writing.
+    The old files are copied first. Each file is replaced whole, and ``finish`` writes the format's number last: after a
+    crash the next run goes on, and twice is as good as once. The caller holds the locks of a sync and of writing.
+
+    Returns:
+        What was done, a sentence each; None where there is nothing to do.
 
     Raises:
         DiskError: something could not be written; what was not converted yet is as it was.
@@ -133,23 +100,25 @@ def upgrade(workspace: Workspace) -> _Upgraded | None:
     done: list[str] = []
     # What was fetched has the old lines, and files here are healed from it: it is unknown until the next fetch.
     workspace.tree.move("")
-    plans = _plan(workspace)
-    is_old = any((workspace.local / name).exists() for name in VERSION_1_FILES)
-    if plans.lines or is_old:
+    clan, count = _converted_clan(workspace)
+    records = _records(clan.values()) if count else {}
+    private = {each: record for each, record in records.items() if pattern.fold(record).scope == "private"}
+    if count or any((workspace.local / name).exists() for name in VERSION_1_FILES):
         _keep_a_copy(workspace, done)
-    for path, data in plans.files.items():
-        _put(workspace, workspace.root / path, data)
-    if plans.lines:
-        count = sum(path.startswith("clan-learnings/patterns") for path in plans.files)
-        done.append(f"{_counted(plans.lines, 'line')} converted in {_counted(count, 'file')} of clan-learnings")
-    if plans.private:
+    if count:
+        # Notes first: what is private stands somewhere at any moment.
+        for path, data in (_notes(workspace, private.values()) | _without_private(workspace, clan, private)).items():
+            if data:
+                workspace.files.replace(path, data)
+            else:
+                workspace.files.remove(path)
+        done.append(f"{_counted(count, 'line')} converted in {_counted(len(clan), 'file')} of clan-learnings")
+    if private:
         told = f"moved to {workspace.place}/*/notes.jsonl, which nothing shared reads"
-        done.append(f"{_counted(plans.private, 'private lesson')} {told}")
-    if plans.refused:
-        done.append(f"{_counted(plans.refused, 'line')} that could not be read before: as they were")
-    exposures = _shown(workspace)
-    _convert_local(workspace, done)
-    return _Upgraded(plans.lines, plans.private, plans.refused, done, exposures)
+        done.append(f"{_counted(len(private), 'private lesson')} {told}")
+    _convert_local(workspace)
+    done.append("kept in .fleet/local.db: what only this machine knew")
+    return done
 
 
 def _counted(number: int, what: str) -> str:
@@ -161,7 +130,7 @@ def _is_unfinished(workspace: Workspace) -> bool:
     if _number(_read(workspace.clan / FORMAT)) < FORMAT_NUMBER:
         return True
     sources = (source for source in clan_sources(workspace.clan) if source.kind is PATTERNS)
-    return any(_converted_file(each.path, workspace.files.read(each.file)).lines for each in sources)
+    return any(_converted_file(each.path, workspace.files.read(each.file))[1] for each in sources)
 
 
 def finish(workspace: Workspace, done: list[str]) -> None:
@@ -173,91 +142,56 @@ def finish(workspace: Workspace, done: list[str]) -> None:
     workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
 
 
-class _Plan(NamedTuple):
-    """New content by path below the root, in the order in which it is written, and the counts to be told."""
-
-    files: dict[str, bytes]
-    lines: int
-    private: int
-    refused: int
-
-
-def _plan(workspace: Workspace) -> _Plan:
-    clan: dict[str, bytes] = {}
-    count = refused = 0
+def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:
+    clan, total = {}, 0
     for source in clan_sources(workspace.clan):
         if source.kind is PATTERNS:
-            made = _converted_file(source.path, workspace.files.read(source.file))
-            clan[source.path] = made.data
-            count += made.lines
-            refused += made.refused
-    if not count:
-        return _Plan({}, 0, 0, 0)
-    records = _records(clan.values())
-    private = {each for each, record in records.items() if pattern.fold(record).scope == "private"}
-    files = _notes(workspace, [records[each] for each in sorted(private)])
-    if private:
-        shared = _shared(workspace, private)
-        clan = {path: _without(data, private, shared if "/" not in path else {}) for path, data in clan.items()}
-        if shared and "patterns.jsonl" not in clan:
-            clan["patterns.jsonl"] = _without(b"", private, shared)
-    files |= {f"clan-learnings/{path}": data for path, data in clan.items()}
-    return _Plan(files, count, len(private), refused)
+            clan[source.path], count = _converted_file(source.path, workspace.files.read(source.file))
+            total += count
+    return clan, total
 
 
 def _records(contents: Iterable[bytes]) -> dict[str, Line]:
-    records: dict[str, Line] = {}
-    for data in contents:
-        for _, entry in lines.entries(PATTERNS, [data], "", lines.Read()):
-            if isinstance(entry, Line):
-                records[entry.id] = line.join(records[entry.id], entry) if entry.id in records else entry
-    return records
+    read = (entry for data in contents for _, entry in lines.entries(PATTERNS, [data], "", lines.Read()))
+    return _joined(entry for entry in read if isinstance(entry, Line))
 
 
-def _notes(workspace: Workspace, private: list[Line]) -> dict[str, bytes]:
+def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
     """Return the notes of each agent here with the private lessons that it logged; nobody's are the default agent's."""
     here = workspace.agents_here()
     fallback = workspace.replicas().default_agent or next(iter(here), "")
-    added: dict[str, list[bytes]] = {}
-    for record in private:
-        owners = pattern.fold(record).loggers & set(here) or {fallback}
-        for owner in sorted(owners):
-            added.setdefault(owner, []).extend(line.split(record))
-    found = {}
-    for agent, rows in added.items():
-        known = workspace.files.read(workspace.notes_file(agent))
-        there = set(known.split(b"\n"))
-        more = b"".join(raw + b"\n" for raw in rows if raw not in there)
-        gap = b"" if not known or known.endswith(b"\n") else b"\n"
-        found[workspace.notes_file(agent).relative_to(workspace.root).as_posix()] = known + gap + more
+    found: dict[Path, bytes] = {}
+    for record in sorted(private, key=lambda each: each.id):
+        for owner in sorted(pattern.fold(record).loggers & set(here) or {fallback}):
+            path = workspace.notes_file(owner)
+            known = found.get(path, workspace.files.read(path))
+            rows = [raw for raw in line.split(record) if raw not in known.split(b"\n")]
+            gap = b"" if not known or known.endswith(b"\n") else b"\n"
+            found[path] = known + gap + b"".join(raw + b"\n" for raw in rows)
     return found
 
 
-def _shared(workspace: Workspace, private: set[str]) -> dict[str, Line]:
-    """Return what the clan already has of private lessons: that stays among its lines."""
-    base = workspace.local / "base"
-    found = _records(_converted_file(s.path, _read(s.file)).data for s in clan_sources(base) if s.kind is PATTERNS)
-    return {each: record for each, record in found.items() if each in private}
+def _without_private(workspace: Workspace, clan: Mapping[str, bytes], private: Mapping[str, Line]) -> dict[Path, bytes]:
+    """Return the clan's files without private lessons, but for what the clan already has of them: in the edition."""
+    if not private:
+        return {workspace.clan / path: data for path, data in clan.items()}
+    base = (s for s in clan_sources(workspace.local / "base") if s.kind is PATTERNS)
+    shared = _records(_converted_file(each.path, _read(each.file))[0] for each in base)
+    rest = [raw for each in sorted(shared.keys() & private.keys()) for raw in line.split(shared[each])]
+    files = dict(clan) if "patterns.jsonl" in clan or not rest else {"patterns.jsonl": b"", **clan}
+    return {
+        workspace.clan / path: _without(data, private.keys(), [] if "/" in path else rest)
+        for path, data in files.items()
+    }
 
 
-def _without(data: bytes, private: set[str], shared: dict[str, Line]) -> bytes:
-    """Return a file without private lessons, but for what is shared already."""
-    kept: list[tuple[str, bytes]] = []
-    for _, raw in lines.raw_lines([data], "", lines.Read()):
-        found = _line(raw)
-        if found is None or found.id not in private:
-            kept.append((found.id if found is not None else "~", raw))
-    kept += [(each, raw) for each, record in shared.items() for raw in line.split(record)]
+def _without(data: bytes, private: Collection[str], shared: list[bytes]) -> bytes:
+    kept = [(raw, _line(raw)) for _, raw in lines.raw_lines([data], "", lines.Read())]
+    kept = [(raw, found) for raw, found in kept if found is None or found.id not in private]
     if shared:
-        kept.sort(key=lambda item: item[0])
-    return b"".join(raw + b"\n" for _, raw in kept)
-
-
-def _put(workspace: Workspace, path: Path, data: bytes) -> None:
-    if data:
-        workspace.files.replace(path, data)
-    else:
-        workspace.files.remove(path)
+        kept += [(raw, _line(raw)) for raw in shared]
+        kept.sort(key=lambda each: each[1].id if each[1] is not None else "~")
+    return b"".join(raw + b"\n" for raw, _ in kept)
 
 
 def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:
@@ -294,9 +228,9 @@ def _remove(path: Path) -> bool:
 # --- what only this machine knows -----------------------------------------------------------------------------------
 
 
-def _convert_local(workspace: Workspace, done: list[str]) -> None:
-    """Put consent, pause, sessions and marks into the local database."""
-    state, meta, told = workspace.state, _meta(workspace), []
+def _convert_local(workspace: Workspace) -> None:
+    """Put consent, pause, sessions, showings and marks into the local database."""
+    state, meta = workspace.state, _meta(workspace)
     said = _read(workspace.local / "consent").decode("utf-8", "replace").split()
     if not said and "confirmed" in meta:
         said = ["agreed", *meta["confirmed"].split()]
@@ -304,23 +238,18 @@ def _convert_local(workspace: Workspace, done: list[str]) -> None:
         said = ["left", meta["left"]]
     if said[:1] == ["agreed"] and len(said) == 3 and said[1] == workspace.world.machine():
         state.agree(consent.REMOTE, said[2], workspace.wall())
-        told.append("your consent to the remote")
     elif said[:1] == ["left"]:
         state.put(left=said[-1])
-        told.append("that this machine left its clan")
     if (pause := workspace.local / "paused").exists():
         until = _read(pause).decode("ascii", "replace").strip()
         state.pause(until if clock.is_stamp(until) else "")
-        told.append("the pause")
-    kept = {key: meta[key] for key in ("last_sync", "pulled", "seen_by") if key in meta and not state.get(key)}
-    state.put(**kept)
+    rows: list[Sequence[Any]] = [["value", key, meta[key]] for key in ("last_sync", "seen_by") if key in meta]
     for agent in workspace.agents_here():
         session, _, last_ms = _read(workspace.local / "sessions" / agent).decode("ascii", "replace").partition(" ")
         if session and last_ms.strip().isdigit():
-            state.session(agent, int(last_ms), 0, partial(str, session))
-            told.append(f"the session of {agent}")
-    if told:
-        done.append(f"kept in .fleet/local.db: {', '.join(told)}")
+            rows.append(["session", agent, session, int(last_ms)])
+        rows += [["exposure", agent, each, "", *rest] for each, *rest in _shown_to(workspace.local / "shown", agent)]
+    backup.join_local(state, rows)
 
 
 def _meta(workspace: Workspace) -> dict[str, str]:
@@ -337,14 +266,8 @@ def _meta(workspace: Workspace) -> dict[str, str]:
     return {str(key): str(value) for key, value in found if value}
 
 
-def _shown(workspace: Workspace) -> dict[str, list[tuple[str, int, int, int, str, int, bool]]]:
-    """Return what was shown to each agent, as rows of the table of exposures."""
-    folder = workspace.local / "shown"
-    agents = {path.name.partition(".")[0] for path in folder.glob("*.json*")} if folder.is_dir() else set()
-    return {agent: rows for agent in sorted(agents) if names.is_agent(agent) and (rows := _shown_to(folder, agent))}
-
-
 def _shown_to(folder: Path, agent: str) -> list[tuple[str, int, int, int, str, int, bool]]:
+    """Return what was shown to an agent: pattern, first and last time, number, replica, its total, is it sent."""
     totals, when = _object(folder / f"{agent}.json"), _object(folder / f"{agent}.when.json")
     through, unsaid = str(totals.get("through", "")), totals.get("unsaid") or []
     counted: dict[str, tuple[str, int]] = {}
