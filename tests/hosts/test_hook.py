@@ -260,7 +260,7 @@ def test_what_takes_too_long_is_cut_short_and_done_meanwhile(remembering, monkey
     from fleet.app import hearing, starting
 
     monkeypatch.setattr(hearing, "SOON_S", 0.2)
-    monkeypatch.setattr(starting, "session_start", lambda *_, **__: time.sleep(30))
+    monkeypatch.setattr(starting.SessionStart, "make", lambda *_, **__: time.sleep(30))
     began = time.monotonic()
     text = first_start(remembering, monkeypatch, capfd)
     assert time.monotonic() - began < 10
@@ -276,7 +276,7 @@ def test_what_goes_wrong_leaves_the_memory(remembering, monkeypatch, capfd):
     def busy(*_, **__):
         raise BusyError("somebody is busy")
 
-    monkeypatch.setattr(starting, "session_start", busy)
+    monkeypatch.setattr(starting.SessionStart, "make", busy)
     assert "- my own words" in first_start(remembering, monkeypatch, capfd)
     assert [line["what"] for line in remembering.log()] == [
         "this session starts with the memory alone: BusyError: somebody is busy"
@@ -1095,7 +1095,7 @@ def test_a_disk_that_cannot_be_written_fails_nothing(place, event):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert ("Lessons of the clan" in done.stdout) == (event == "SessionStart")
+    assert ("left out; `fleet patterns`" in done.stdout) == (event == "SessionStart")
     assert bool(done.stdout) == (event == "SessionStart")
     assert {path: path.stat().st_mtime_ns for path in place.folder.rglob("*")} == before
 
