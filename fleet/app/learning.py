@@ -1,15 +1,14 @@
 """Use cases of learning: log a correction, state a lesson, log a discovery, change a lesson."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from fleet.app import observing
 from fleet.app.finding import find
-from fleet.learn import corrections, counting, discoveries, inputs, private
-from fleet.learn.corrections import Correction, Logged, Stated
+from fleet.learn import corrections, counting, discoveries, inputs
+from fleet.learn.corrections import Correction, Logged
 from fleet.learn.discoveries import Finding
 from fleet.learn.inputs import Change
 from fleet.model import edits
@@ -90,9 +89,8 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
     """
     _check_trigger(told.trigger, "logged")
     known = find(workspace, same).id if same else ""
-    seen = partial(workspace.state.was_shown, agent)
     with Runs(workspace).noting(agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
-        logged = corrections.correct(workspace, agent, told, session=session, same=known, was_shown=seen)
+        logged = corrections.correct(workspace, agent, told, session=session, same=known, is_own=True)
         _promote(workspace, agent, logged)
         _note_logged(noted, logged)
     return logged
@@ -132,7 +130,7 @@ def state_lesson(
     trigger: str = "",
     same: str = "",
     session: str = "",
-) -> Stated:
+) -> Logged:
     """State what a signal teaches, durable before this returns: from then on it counts like any correction.
 
     The entry is named by the beginning of its id, with or without ``c-``. With ``same``, the beginning of an id, it is
@@ -141,14 +139,13 @@ def state_lesson(
     """
     _check_trigger(trigger, "logged")
     known = find(workspace, same).id if same else ""
-    seen = partial(workspace.state.was_shown, agent)
     with Runs(workspace).noting(agent, "learn", [workspace.home(agent) / MEMORY]) as noted:
-        done = corrections.state_lesson(
-            workspace, agent, entry, pattern, right, trigger=trigger, same=known, session=session, was_shown=seen
+        logged = corrections.state_lesson(
+            workspace, agent, entry, pattern, right, trigger=trigger, same=known, session=session, is_own=True
         )
-        _promote(workspace, agent, done.logged)
-        _note_logged(noted, done.logged)
-    return done
+        _promote(workspace, agent, logged)
+        _note_logged(noted, logged)
+    return logged
 
 
 def discover(workspace: Workspace, agent: str, told: Finding, session: str = "") -> tuple[Discovery, bool]:
@@ -313,9 +310,9 @@ def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
     scope = next((each.value for each in wanted if each.field == SCOPE), None)
     was_private = workspace.private(writer.agent, known.id) is not None
     if scope == PRIVATE:
-        private.hide(writer, known)
+        writer.hide(known)
     elif scope is not None and was_private:
-        private.publish(writer, known.id, str(scope))
+        writer.publish(known.id, str(scope))
     rest = [each for each in wanted if each.field != SCOPE or scope != PRIVATE]
     line, stamp = writer.line(known.id), writer.tick()
     writer.say([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])

@@ -19,7 +19,6 @@ import msgspec
 
 from crdt import clock
 from fleet.hosts import transcripts
-from fleet.learn import private
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.errors import BusyError
@@ -389,7 +388,7 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
     """Write the lines of a run: stages beside the private lessons, words where their lesson is kept."""
     with workspace.writing(agent) as writer:
         own = [(each.id, each.name, each.after) for each in run.fields if each.name in (STAGE, MERGED_FROM)]
-        private.set_own(writer, own)
+        writer.set_own(own)
         cut, lines = workspace.policy().cut, []
         for each in run.fields:
             line = workspace.whole(agent, each.id) if each.name not in (STAGE, MERGED_FROM) else None

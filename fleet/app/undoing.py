@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fleet.app import reflecting, starting
 from fleet.app.finding import find
-from fleet.learn import counting, discoveries, private
+from fleet.learn import counting, discoveries
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.errors import NoError
@@ -290,9 +290,9 @@ class _Undoing:
                 writer.say([edit])
                 return
             if field.after == PRIVATE:
-                private.hide(writer, known)
+                writer.hide(known)
             else:
-                private.publish(writer, known.id, str(field.after or ""))
+                writer.publish(known.id, str(field.after or ""))
             counting.recount(writer)
 
     def _set_noted(self, field: Field) -> None:
@@ -302,7 +302,7 @@ class _Undoing:
         now = known.fields.get(field.name) if known is not None else None
         if self._is_due(field, now):
             with self._workspace.writing(self._agent) as writer:
-                private.set_own(writer, [(field.id, field.name, _value(field, now))])
+                writer.set_own([(field.id, field.name, _value(field, now))])
 
     def _is_due(self, field: Field, now: object) -> bool:
         """Tell whether a field still is what the run made it, and is not set back yet; say what becomes of it."""

@@ -347,8 +347,7 @@ def _log(about: _About, planned: Sequence[Planned]) -> tuple[Written, list[Field
             if each.is_logged:
                 logged = _logged_before(workspace, agent, each)
             elif each.entry:
-                stated = corrections.state_lesson(workspace, agent, each.entry, each.lesson.text, right, same=each.same)
-                logged = stated.logged
+                logged = corrections.state_lesson(workspace, agent, each.entry, each.lesson.text, right, same=each.same)
             else:
                 told = Correction(each.lesson.wrong, right, each.lesson.text, source=source)
                 logged = corrections.correct(workspace, agent, told, session=session.id, same=each.same)

@@ -144,7 +144,7 @@ def _learn(
         done = learning.state_lesson(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
         )
-        _tell_logged(done.logged, {"entry": done.entry}, as_json=as_json)
+        _tell_logged(done, {"entry": done.entry}, as_json=as_json)
 
 
 def _unstated(workspace: Workspace) -> list[output.Offer]:

@@ -27,8 +27,6 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
 
-WasShown = Callable[[Collection[str], int], bool]
-"""Tells whether one of some lessons was shown to the agent before a moment, milliseconds since 1970."""
 _SHOWN_MAX = 5
 
 
@@ -87,18 +85,6 @@ class Logged:
         return self._look()
 
 
-class Stated(NamedTuple):
-    """What became of a signal whose lesson was stated: the id of its entry, and the rest as for any correction."""
-
-    entry: str
-    logged: Logged
-
-
-def _never_shown(_ids: Collection[str], _before_ms: int) -> bool:
-    """Return False: for a caller that keeps no exposures."""
-    return False
-
-
 # --- logging --------------------------------------------------------------------------------------------------------
 
 
@@ -109,12 +95,12 @@ def correct(
     *,
     session: str = "",
     same: str = "",
-    was_shown: WasShown = _never_shown,
+    is_own: bool = False,
 ) -> Logged:
     """Log one correction, durable before this returns.
 
     ``same``: id of an existing pattern that this is another occurrence of.
-    ``was_shown``: tells of exposures.
+    ``is_own``: the agent tells it itself: whether it had been shown the lesson makes an echo, or a relapse, of it.
 
     Raises:
         RefusedError: a field is too long.
@@ -124,9 +110,10 @@ def correct(
     entry, secrets = _screened(told)
     target = _target(workspace, agent, entry.pattern, same)
     now_ms = workspace.world.wall_ms()
-    if echo := _echoed(entry, target, was_shown, now_ms):
+    was_shown = is_own and workspace.state.was_shown(agent, target.members, now_ms)
+    if echo := _echoed(entry, target, was_shown=was_shown):
         return _as_echo(workspace, echo, entry.pattern, secrets)
-    extra = (RELAPSED,) if was_shown(target.members, now_ms) else ()
+    extra = (RELAPSED,) if was_shown else ()
     named, trouble = _session(workspace, agent, session)
     writer, missing = _writer_or_why(workspace, agent)
     path = CountedLog(workspace, agent).log_file()
@@ -163,8 +150,8 @@ def state_lesson(
     trigger: str = "",
     same: str = "",
     session: str = "",
-    was_shown: WasShown = _never_shown,
-) -> Stated:
+    is_own: bool = False,
+) -> Logged:
     """State what a signal teaches, durable before this returns: from then on it counts like any correction.
 
     Append-only: the entry stays as it was written. Its lesson goes to the end of the log, with the record that counts
@@ -190,7 +177,7 @@ def state_lesson(
     flagged_in, flagged_ms = signals.origin(first, bound.id)
     # Whether it is a relapse was decided when the mistake was made, not when somebody said what it teaches.
     when_ms = flagged_ms if flagged_ms is not None else workspace.world.wall_ms()
-    extra = (RELAPSED,) if was_shown(target.members, when_ms) else ()
+    extra = (RELAPSED,) if is_own and workspace.state.was_shown(agent, target.members, when_ms) else ()
     named, trouble = (flagged_in, "") if flagged_in else _session(workspace, agent, session)
     writer = _writer(workspace, agent)
     told = (Statement(bound.id, "right", way.text), Statement(bound.id, "trigger", step.text))
@@ -206,7 +193,7 @@ def state_lesson(
     if trouble:
         workspace.warn(f"the correction is logged without a session: {trouble}")
     _count_now(workspace, agent)
-    return Stated(bound.id, _answered(workspace, target, page, text, inputs.kinds([said, way, step]), bound.id))
+    return _answered(workspace, target, page, text, inputs.kinds([said, way, step]), bound.id)
 
 
 class _Target(NamedTuple):
@@ -332,14 +319,13 @@ def _written(entry: Correction, now: str) -> tuple[str, str]:
     return body, parsed[0].content
 
 
-def _echoed(entry: Correction, target: _Target, was_shown: WasShown, now_ms: int) -> str:
+def _echoed(entry: Correction, target: _Target, *, was_shown: bool) -> str:
     """Return the id of the lesson that was shown, and that this correction only repeats; "" for a correction."""
     if copied := injected_id(entry.pattern):
         return copied
-    lesson = target.lesson
-    if lesson is None or not signals.is_echo(entry.wrong, entry.right, entry.pattern, [(lesson.text, lesson.correct)]):
-        return ""
-    return target.id if was_shown([target.id], now_ms) else ""
+    lesson = target.lesson if was_shown else None
+    told = (entry.wrong, entry.right, entry.pattern)
+    return target.id if lesson is not None and signals.is_echo(*told, [(lesson.text, lesson.correct)]) else ""
 
 
 def _as_echo(workspace: Workspace, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:

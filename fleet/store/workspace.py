@@ -17,7 +17,7 @@ from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Line, Refused, join
-from fleet.model.pattern import PRIVATE, Policy, fold
+from fleet.model.pattern import PRIVATE, SCOPE, Pattern, Policy, fold
 from fleet.model.version_1 import is_version_1
 from fleet.model.withheld import Held
 from fleet.store import config, homes, ingest, replica
@@ -472,6 +472,10 @@ class Workspace:
             notes.close()
 
 
+_NO_PART = "0" * 16
+_TAKEN_BACK = ("add", "first", "n", "parts", "rem", "set", "over")
+
+
 class Writer:
     """The right to write, as one replica, while the lock is held.
 
@@ -510,6 +514,56 @@ class Writer:
         is_mine = {each.id: self.workspace.private(self.agent, each.id) is not None for each in deltas}
         self.append_private([each for each in deltas if is_mine[each.id]])
         self.append(PATTERNS, [each for each in deltas if not is_mine[each.id]], is_durable=is_durable)
+
+    def hide(self, known: Pattern) -> None:
+        """Make a lesson private: what did not go out yet leaves the shared files, what did stays with the clan.
+
+        The caller counts the log again afterwards: occurrences that leave with it are parts from now on.
+        """
+        workspace, me = self.workspace, self.name
+        shared = workspace.patterns.line(known.id) or Line(known.id)
+        fields: dict[str, Any] = {field: value for field, value in known.fields.items() if field != SCOPE}
+        stamp = self.tick() if known.is_present else ""
+        made = edits.part(self._own(known.id), known.id, _NO_PART, fields, me, stamp, seen=0, at=known.at)
+        made = join(made, edits.set_field(made, SCOPE, PRIVATE, me, self.tick(), workspace.policy().cut))
+        own = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
+        for name in own:
+            kept = shared.parted(name, ("parts", "rem"))[1]
+            made = join(made, kept) if kept is not None else made
+        self.append_private([made])
+        for name in own:
+            workspace.db.take_back(known.id, name, _TAKEN_BACK)
+
+    def publish(self, pattern: str, scope: str) -> None:
+        """Make a private lesson the clan's: its record is said again in the shared shard, and is private no more."""
+        mine = self.workspace.private(self.agent, pattern)
+        if mine is None:
+            return
+        shared = self.workspace.patterns.line(pattern) or Line(pattern)
+        said = mine.without_field(SCOPE)
+        if fold(mine).is_present:
+            said = join(said, edits.restore(join(shared, said), self.name, self.tick()))
+        self.append(PATTERNS, [said])
+        away = edits.set_field(mine, SCOPE, scope, self.name, self.tick(), self.workspace.policy().cut)
+        self.append_private([join(away, edits.retire(mine, self.name))])
+
+    def set_own(self, deltas: Sequence[tuple[str, str, Any]]) -> None:
+        """Set fields that are this agent's alone, as (id, field, value): of the clan's lessons, too.
+
+        They stand in the private file beside its lessons, on a record without a text where the lesson is the clan's.
+        """
+        cut = self.workspace.policy().cut
+        self.append_private(
+            [
+                edits.set_field(self._own(each) or Line(each), field, value, self.name, self.tick(), cut)
+                for each, field, value in deltas
+            ]
+        )
+
+    def _own(self, each: str) -> Line | None:
+        """Return what the agent's own file says of a lesson, private or not."""
+        workspace = self.workspace
+        return workspace.notes(self.agent).line(each) if workspace.notes_file(self.agent).is_file() else None
 
     def append_private(self, lines: Sequence[Any]) -> None:
         """Add lines to this agent's private lessons."""

@@ -78,10 +78,10 @@ def test_a_filled_entry_counts_like_any_correction(workspace):
     entry = flagged(workspace)
     assert seen(workspace) == {}
     done = state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
-    assert (done.entry, done.logged.text, done.logged.seen) == (entry, LESSON, 1)
+    assert (done.entry, done.text, done.seen) == (entry, LESSON, 1)
     assert seen(workspace) == {LESSON: 1}
     (line,) = workspace.patterns.lessons()
-    assert (line.id, line.correct, line.count("sessions")) == (done.logged.id, "pnpm install", 1)
+    assert (line.id, line.correct, line.count("sessions")) == (done.id, "pnpm install", 1)
     assert CountedLog(workspace, "velma").unfilled() == 0
     assert signals.waiting(workspace, "velma") == []
     counting.reconcile_all(workspace)
@@ -110,7 +110,7 @@ def test_all_four_triggers_count_alike(workspace, wall):
     )
     for number, signal in enumerate(told, 1):
         done = flag(workspace, "velma", signal, session=f"s-{number}")
-        assert state_lesson(workspace, "velma", done.id, LESSON).logged.seen == number
+        assert state_lesson(workspace, "velma", done.id, LESSON).seen == number
     correct(workspace, "velma", Correction("ran npm", "run pnpm", LESSON, source="self"), session="s-5")
     (line,) = workspace.patterns.lessons()
     assert (line.count("seen"), line.count("sessions")) == (5, 5)
@@ -120,13 +120,13 @@ def test_all_four_triggers_count_alike(workspace, wall):
 def test_the_same_lesson_of_another_entry_is_the_same_pattern(workspace):
     correct(workspace, "velma", Correction("w", "r", LESSON))
     done = state_lesson(workspace, "velma", flagged(workspace), f"**{LESSON}**.")
-    assert done.logged.seen == 2
+    assert done.seen == 2
 
 
 def test_same_counts_it_as_an_existing_pattern_with_or_without_words(workspace):
     known = correct(workspace, "velma", Correction("w", "r", LESSON)).id
     done = state_lesson(workspace, "velma", flagged(workspace), "pnpm is what we use", same=known)
-    assert (done.logged.id, done.logged.seen, done.logged.text) == (known, 2, LESSON)
+    assert (done.id, done.seen, done.text) == (known, 2, LESSON)
     state_lesson(workspace, "velma", flagged(workspace, "again", "s-2"), "", same=known)
     assert seen(workspace) == {LESSON: 3}
     assert [bound.entry.pattern for bound in bound_of(workspace)] == [LESSON, "pnpm is what we use", LESSON]
@@ -178,7 +178,7 @@ def test_a_relapse_raises_seen_and_relapsed_at_once_and_neither_twice(workspace,
 
 def test_what_is_filled_is_not_filled_again(workspace):
     entry = flagged(workspace)
-    pattern = state_lesson(workspace, "velma", entry, LESSON).logged.id
+    pattern = state_lesson(workspace, "velma", entry, LESSON).id
     before = log_of(workspace).read_bytes()
     for words, same in ((LESSON, ""), ("Something else", ""), ("", pattern)):
         with pytest.raises(NoError, match=f"is filled already, and counted as {pattern}: {LESSON}.*fleet merge"):
@@ -228,9 +228,9 @@ def test_words_are_screened_and_limited(workspace):
     with pytest.raises(UsageError):
         state_lesson(workspace, "velma", entry, "...")
     done = state_lesson(workspace, "velma", entry, f"Never print\n{token}\x1b[2J 中文", f"hide {token} <!-- -->")
-    assert "github-classic" in done.logged.secrets
+    assert "github-classic" in done.secrets
     assert "a1B2" not in log_of(workspace).read_text()
-    assert done.logged.text == "Never print [REDACTED:github-classic] 中文"
+    assert done.text == "Never print [REDACTED:github-classic] 中文"
     (line,) = workspace.patterns.lessons()
     assert line.correct == "hide [REDACTED:github-classic] <!-- -->"
 
@@ -303,7 +303,7 @@ def test_after_a_torn_write_it_is_said_again_and_counts_once(workspace, cut):
     log_of(workspace).write_bytes(whole[: len(before) + cut])
     assert CountedLog(workspace, "velma").unfilled() == 1
     done = state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
-    assert (done.logged.seen, done.logged.text) == (1, LESSON)
+    assert (done.seen, done.text) == (1, LESSON)
     (line,) = workspace.patterns.lessons()
     assert line.correct == "pnpm install"
 

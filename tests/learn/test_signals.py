@@ -481,7 +481,7 @@ def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
     assert [each.title for each in waiting(ground, "velma", days=7)] == ["stop"]
     assert [CountedLog(ground, "velma").unfilled(days) for days in (7, 0)] == [1, 2]
     assert next(each.id for each in waiting(ground, "velma", everything=True)) == old.id
-    assert corrections.state_lesson(ground, "velma", old.id, "Use pnpm").logged.seen == 1
+    assert corrections.state_lesson(ground, "velma", old.id, "Use pnpm").seen == 1
 
 
 def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
@@ -494,7 +494,7 @@ def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
     assert len(signals.dismiss(ground, "velma", "")) == 1
     assert waiting(ground, "velma") == signals.dismiss(ground, "velma", "") == []
     assert CountedLog(ground, "velma").unfilled() == 0
-    assert corrections.state_lesson(ground, "velma", other.id, "Stop when told").logged.seen == 1
+    assert corrections.state_lesson(ground, "velma", other.id, "Stop when told").seen == 1
 
 
 @pytest.mark.parametrize("prefix", ["c-ffff", "zz", "c-"])
