@@ -22,7 +22,7 @@ from fleet.reflect.inbox import Inbox
 from fleet.reflect.observations import Whose
 from fleet.reflect.records import Records
 from fleet.reflect.reflection import Reflection
-from fleet.reflect.scratchpad import Entry, Scratchpad
+from fleet.reflect.scratchpad import AgentsFile, Entry, Scratchpad
 from fleet.reflect.topics import Migration, Topic
 from fleet.store.runs import Edit, Run, Runs
 from fleet.store.workspace import Workspace
@@ -70,7 +70,7 @@ class Reflected(NamedTuple):
         return "; ".join([*said, *self.left])
 
 
-class Closed(NamedTuple):
+class _Closed(NamedTuple):
     """What a session's end did.
 
     Attributes:
@@ -115,7 +115,7 @@ class Consolidated(NamedTuple):
         return f"consolidated: {len(self.plan.added)} new topics, {len(self.plan.merged)} merged into"
 
 
-class Migrated(NamedTuple):
+class _Migrated(NamedTuple):
     """What a migration did, or would do: the files with what goes into each, the run, and the diff of AGENTS.md."""
 
     told: tuple[str, ...]
@@ -128,14 +128,14 @@ class Migrated(NamedTuple):
 
 def close_session(
     workspace: Workspace, agent: str, session: str, said: Reflection | None = None, told: Told | None = None
-) -> Closed:
+) -> _Closed:
     """Log what a session did, suggest or promote what has come up in several, and consolidate if the gates are open.
 
     To do it twice adds nothing. A session in which nothing happened has no block. What it did is what a reflection said
     of it, or is told as lines of a block; without either what was observed is what there is.
     """
     if workspace.is_read_only:
-        return Closed("", Reflected(scratchpad.SUGGEST))
+        return _Closed("", Reflected(scratchpad.SUGGEST))
     Runs(workspace).recover()
     log = _log_session(workspace, agent, session, Told.of(said) if said is not None else told)
     reflected = reflect(workspace, agent)
@@ -143,13 +143,13 @@ def close_session(
     if check(workspace, agent, session).is_open:
         with suppress(BusyError):
             done = consolidate(workspace, agent, session=session)
-    return Closed(log, reflected, done)
+    return _Closed(log, reflected, done)
 
 
 def _log_session(workspace: Workspace, agent: str, session: str, told: Told | None) -> str:
     """Append a session's block to the day's log; return its path, "" where there is nothing to say."""
     now_ms = workspace.world.wall_ms()
-    whose = Whose.of(agent, session, observing.stamp(now_ms))
+    whose = Whose.of(agent, session, now_ms)
     with _scratchpad_lock(workspace):
         seen = [each for each in Scratchpad(_text(workspace, scratchpad.FILE)).said() if each.session == whose.key]
         since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in seen)])
@@ -231,7 +231,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
     rules = [*pad.promoted_items(), *_taken_back(workspace)]
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
-        rules += scratchpad.agents_rules(_text(workspace, scratchpad.AGENTS_FILE))
+        rules += AgentsFile(_text(workspace, scratchpad.AGENTS_FILE)).rules()
     rows = pad.ready()
     found, matched = recurrences(said, [*rules, *(each.item for each in rows), *_asked(workspace)])
     spoken = [(row, recurrences(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
@@ -319,7 +319,7 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
 
     def plan() -> tuple[list[Edit], str]:
         rules, page = (_File.of(workspace, path) for path in (scratchpad.AGENTS_FILE, scratchpad.FILE))
-        added = scratchpad.with_rule(rules.text, row)
+        added = AgentsFile(rules.text).with_rule(row)
         if added.trouble:
             raise RefusedError(f"{added.trouble}: {row.item!r} waits under {scratchpad.READY}")
         after = Scratchpad(page.text).with_promoted(day, row, added.section, f"{said}; fleet undo {run_id}")
@@ -344,21 +344,15 @@ def _check_agents_file(workspace: Workspace) -> None:
         raise RefusedError(f"{scratchpad.AGENTS_FILE} cannot be written; it is as it was")
 
 
-def accept(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
-    """Promote the row of an inbox item that a person approved; return the run that takes it back.
+def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes: bool) -> str:
+    """Promote the row of an inbox item, or take it out of the scratchpad; return the run, "" where it is gone.
 
     Raises:
-        RefusedError: as ``promote``.
-    """
-    return _promote(workspace, agent, _row_of(workspace, body))
-
-
-def reject(workspace: Workspace, agent: str, body: Mapping[str, Any]) -> str:
-    """Take the row of an inbox item that a person rejected out of the scratchpad; return the run, "" where it is gone.
-
-    It is not suggested again.
+        RefusedError: AGENTS.md cannot take it: it is as it was, and the row waits.
     """
     row = _row_of(workspace, body)
+    if is_yes:
+        return _promote(workspace, agent, row)
 
     def plan() -> tuple[list[Edit], str]:
         page = _File.of(workspace, scratchpad.FILE)
@@ -405,7 +399,7 @@ def check(workspace: Workspace, agent: str, session: str = "") -> Gates:
     last = lock.last_ms if 0 < lock.last_ms <= now_ms else 0
     blocks = _blocks(workspace, _day(last) if last else "")
     own = Whose.of(agent, session).key if session else ""
-    return consolidation.gates(lock, blocks, now_ms, own)
+    return Gates.of(lock, blocks, now_ms, own)
 
 
 def consolidate(
@@ -558,13 +552,13 @@ def _lock(workspace: Workspace) -> Lock:
     path = workspace.root / consolidation.LOCK
     if path.is_symlink():
         return Lock(trouble="is a link")
-    return consolidation.read_lock(workspace.files.read(path))
+    return Lock.read(workspace.files.read(path))
 
 
 # --- migration --------------------------------------------------------------------------------------------------------
 
 
-def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False) -> Migrated:
+def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False) -> _Migrated:
     """Move a monolithic scratchpad to daily logs, topics and an index; the old file is kept beside it first.
 
     Raises:
@@ -586,12 +580,12 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
     if dry_run:
         plan()
-        return Migrated(tuple(told), "", diff)
+        return _Migrated(tuple(told), "", diff)
     with _scratchpad_lock(workspace):
         if run := _applied(workspace, agent, MIGRATED, plan):
             observing.keep_ignored(workspace.files)
             _begin_to_count(workspace)
-    return Migrated(tuple(told), run, diff)
+    return _Migrated(tuple(told), run, diff)
 
 
 def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
@@ -629,7 +623,7 @@ def _backup(workspace: Workspace, data: bytes) -> str:
 def _agents_md_change(workspace: Workspace) -> Edit | None:
     _check_agents_file(workspace)
     rules = _File.of(workspace, scratchpad.AGENTS_FILE)
-    change = rules.to(scratchpad.with_daily_logs(rules.text))
+    change = rules.to(AgentsFile(rules.text).with_daily_logs())
     return None if change.before is None or change.after == change.before else change
 
 

@@ -447,12 +447,12 @@ def _row_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _row_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    run = consolidating.accept(workspace, entry.agent, entry.item.body)
+    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=True)
     return f"{_body(entry, 'item')} is in AGENTS.md", run
 
 
 def _row_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    run = consolidating.reject(workspace, entry.agent, entry.item.body)
+    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=False)
     return f"{_body(entry, 'item')} is suggested no more", run
 
 

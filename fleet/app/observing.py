@@ -37,7 +37,7 @@ _DENIED = re.compile(
 )
 
 
-class Observed(NamedTuple):
+class _Observed(NamedTuple):
     """What was noted.
 
     Attributes:
@@ -53,7 +53,7 @@ class Observed(NamedTuple):
     is_directive: bool
 
 
-def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: int = 0) -> Observed:
+def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: int = 0) -> _Observed:
     """Note one thing of ``observations.KINDS`` that happened now or at ``at_ms``; on the disk when this returns.
 
     Raises:
@@ -84,15 +84,9 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         if pad.is_daily():
             path = DailyLog(day).path
             log = DailyLog(day, files.read(root / path).decode("utf-8", "surrogateescape"))
-            more = log.more_observed(Whose.of(agent, session, stamp(now_ms)), line)
+            more = log.more_observed(Whose.of(agent, session, now_ms), line)
         files.append(root / path, (more or pad.more_for(line)).encode("utf-8", "surrogateescape"))
-    return Observed(path, line, is_cut, observations.is_directive(text))
-
-
-def stamp(now_ms: int) -> str:
-    """Return a moment to the second, as a block of a daily log has it."""
-    seconds = now_ms // 1000 % 60
-    return f"{observations.minute(now_ms)[:-1]}:{seconds:02}Z"
+    return _Observed(path, line, is_cut, observations.is_directive(text))
 
 
 def keep_ignored(files: Files) -> None:

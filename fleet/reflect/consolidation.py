@@ -57,6 +57,26 @@ class Lock(NamedTuple):
     at_ms: int = 0
     trouble: str = ""
 
+    @classmethod
+    def read(cls, data: bytes) -> "Lock":
+        """Return what a lock file says, in every known form: milliseconds or seconds, floats, times, keys left out.
+
+        Never raises. A file that cannot be read is in ``trouble``, and open to nobody who does not force it.
+        """
+        if not data.strip():
+            return cls() if not data else cls(trouble="is empty")
+        try:
+            found = json.loads(data[:_LOCK_BYTES_MAX].decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            return cls(trouble="holds no JSON, or half of it")
+        if not isinstance(found, dict):
+            return cls(trouble="holds no JSON object")
+        last, by, at = (found.get(name) for name in ("last_consolidated_at", "locked_by", "locked_at"))
+        if last is not None and not _ms(last) and last not in (0, ""):
+            return cls(trouble="tells no time of the last consolidation that can be read")
+        holder = by if isinstance(by, str) else "" if by in (None, False, 0) else "somebody"
+        return cls(_ms(last), holder[:120], _ms(at))
+
     @property
     def is_taken(self) -> bool:
         """Whether somebody took it and did not give it back."""
@@ -77,26 +97,6 @@ class Lock(NamedTuple):
             "locked_at": self.at_ms or None,
         }
         return json.dumps(told).encode() + b"\n"
-
-
-def read_lock(data: bytes) -> Lock:
-    """Return what a lock file says, in every known form: milliseconds or seconds, floats, times, keys left out.
-
-    Never raises. A file that cannot be read is in ``trouble``, and open to nobody who does not force it.
-    """
-    if not data.strip():
-        return Lock() if not data else Lock(trouble="is empty")
-    try:
-        found = json.loads(data[:_LOCK_BYTES_MAX].decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        return Lock(trouble="holds no JSON, or half of it")
-    if not isinstance(found, dict):
-        return Lock(trouble="holds no JSON object")
-    last, by, at = (found.get(name) for name in ("last_consolidated_at", "locked_by", "locked_at"))
-    if last is not None and not _ms(last) and last not in (0, ""):
-        return Lock(trouble="tells no time of the last consolidation that can be read")
-    holder = by if isinstance(by, str) else "" if by in (None, False, 0) else "somebody"
-    return Lock(_ms(last), holder[:120], _ms(at))
 
 
 def _ms(value: object) -> int:
@@ -124,6 +124,19 @@ class Gates(NamedTuple):
     holder: str = ""
     trouble: str = ""
 
+    @classmethod
+    def of(cls, lock: Lock, found: Iterable[Block], now_ms: int, own: str = "") -> "Gates":
+        """Return how the gates stand.
+
+        ``own``: the key of the session that asks: it has not ended yet, and does not count.
+        """
+        # A clock that was ahead when it was consolidated must not close the gate until then.
+        last = lock.last_ms if lock.last_ms <= now_ms else 0
+        sessions = {one for each in found if each.ends_ms > last for one in each.sessions if one != own}
+        holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
+        hours = (now_ms - last) / _HOUR_MS if last else None
+        return cls(hours, len(sessions), holder, lock.trouble)
+
     @property
     def is_time(self) -> bool:
         """Whether at least 24 hours have passed."""
@@ -139,19 +152,6 @@ class Gates(NamedTuple):
         hours = "never before" if self.hours is None else f"{self.hours:.1f} of {HOURS_MIN} h"
         lock = f"held by {self.holder}" if self.holder else "free"
         return f"time: {hours}; sessions: {self.sessions} of {SESSIONS_MIN}; lock: {lock}"
-
-
-def gates(lock: Lock, found: Iterable[Block], now_ms: int, own: str = "") -> Gates:
-    """Return how the gates stand.
-
-    ``own``: the key of the session that asks: it has not ended yet, and does not count.
-    """
-    # A clock that was ahead when it was consolidated must not close the gate until then.
-    last = lock.last_ms if lock.last_ms <= now_ms else 0
-    sessions = {one for each in found if each.ends_ms > last for one in each.sessions if one != own}
-    holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
-    hours = (now_ms - last) / _HOUR_MS if last else None
-    return Gates(hours, len(sessions), holder, lock.trouble)
 
 
 # --- the phases -------------------------------------------------------------------------------------------------------
@@ -200,14 +200,13 @@ def planned(
 
     changed = _merged(known, numbered, matched, files)
     merged = tuple(known[path].title for path in changed)
-    added = []
     for each in recurred:
         if not each.is_directive:
-            added.append(title := topics.title_of(each.text))
-            path = topics.free_path(title, {*files, *changed})
-            changed[path] = topics.fresh(each, partial(_dated, each, absolute))
+            path, text = topics.fresh(each, partial(_dated, each, absolute), {*files, *changed})
+            changed[path] = text
 
     known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
+    added = tuple(each.title for path, each in known.items() if path not in files)
     indexed = topics.index(index, [known[path] for path in sorted(known)], _contradicted(known.values()))
     if known and indexed.text != index:
         changed[topics.INDEX] = indexed.text
@@ -220,7 +219,7 @@ def planned(
         "prune and index": [f"{len(indexed.text.splitlines())} lines" if known else "no topics", *dropped, *left],
     }
     told = {name: "; ".join(parts) for name, parts in phases.items()}
-    return Plan(changed, told, tuple(added), merged, flagged)
+    return Plan(changed, told, added, merged, flagged)
 
 
 def _dated(found: Recurrence, absolute: Callable[[str, str], str], text: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fleet.reflect.observations import Row, Said, Whose, observed
 from fleet.reflect.reflection import Reflection
-from fleet.reflect.scratchpad import labelled, parse
+from fleet.reflect.scratchpad import Page, labelled
 from fleet.text import dates
 
 FOLDER = ".agents/logs"
@@ -134,7 +134,7 @@ class DailyLog:
 
     def blocks(self) -> list[Block]:
         """Return the sessions' blocks, in their order."""
-        page = parse(self._text[:BYTES_MAX])
+        page = Page.parse(self._text[:BYTES_MAX])
         found: list[Block] = []
         met = Counter[str]()
         rows = {row.number - 1: row for row in page.rows}

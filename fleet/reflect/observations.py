@@ -50,8 +50,9 @@ class Whose(NamedTuple):
     at: str = ""
 
     @classmethod
-    def of(cls, agent: str, session: str, at: str = "") -> "Whose":
-        """Return what names a session by its agent and its id."""
+    def of(cls, agent: str, session: str, at_ms: int = 0) -> "Whose":
+        """Return what names a session by its agent and its id, and a moment to the second."""
+        at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
         return cls(agent, _session_mark(session), at)
 
     @property

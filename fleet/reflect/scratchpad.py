@@ -89,14 +89,59 @@ class Page(NamedTuple):
     sections: list[Section]
     eol: str = "\n"
 
+    @classmethod
+    def parse(cls, text: str, level_max: int = 2) -> "Page":
+        """Return a page, taken apart: headings in code and in comments are none."""
+        is_plain = "\r" not in text.replace("\r\n", "")
+        lines = text.splitlines(keepends=True) if is_plain else re.findall(r"[^\n]*\n|[^\n]+", text)
+        found = rows(text)
+        heads = [
+            (row.number - 1, len(match[1]), match[2])
+            for row in found
+            if not row.is_code and (match := _HEADING.fullmatch(row.text.rstrip())) and len(match[1]) <= level_max
+        ]
+        sections = []
+        for at, (number, level, title) in enumerate(heads):
+            end = next((later for later, other, _ in heads[at + 1 :] if other <= level or other <= 2), len(lines))
+            sections.append(Section(title, level, number, end))
+        return cls(lines, found, sections, "\r\n" if text.partition("\n")[0].endswith("\r") else "\n")
+
     def inside(self, section: Section) -> list[Row]:
         """Return the rows of a section, without its heading."""
-        first, end = (bisect_right(self.rows, at, key=_number) for at in (section.heading + 1, section.end))
+        first, end = (
+            bisect_right(self.rows, at, key=lambda row: row.number) for at in (section.heading + 1, section.end)
+        )
         return self.rows[first:end]
 
     def named(self, title: str) -> list[Section]:
         """Return the sections of this title; a page may have several."""
         return [each for each in self.sections if _key(each.title) == _key(title)]
+
+    def entries(self, *titles: str) -> list[Entry]:
+        """Return the entries of the sections of these titles, or of the page.
+
+        They are rows of a table, pipe lines, bullets; in a code fence and in brackets or not.
+        """
+        told: list[Entry] = []
+        category = ""
+        found = (self.inside(section) for title in titles for section in self.named(title))
+        listed = [row for part in found for row in part] if titles else self.rows
+        for at, row in enumerate(listed):
+            text = row.text.strip()
+            if heading := _HEADING.fullmatch(text) if not row.is_code else None:
+                category = _category(heading[2])
+                continue
+            after = listed[at + 1].text.strip() if at + 1 < len(listed) else ""
+            if (
+                not text
+                or text.startswith(("```", "~~~"))
+                or _RULE.fullmatch(text)
+                or ("|" in text and "-" in after and _RULE.fullmatch(after))
+            ):
+                continue  # a table's header row is no entry
+            if (entry := _entry(text, category)) is not None:
+                told.append(entry._replace(number=row.number))
+        return told
 
     def content_end(self, section: Section) -> int:
         """Return the line behind the last one of a section that is not blank."""
@@ -126,28 +171,6 @@ class Page(NamedTuple):
         return self.with_lines(at, [*gap, *made, *tail])
 
 
-def _number(row: Row) -> int:
-    return row.number
-
-
-def parse(text: str, level_max: int = 2) -> Page:
-    """Return a page, taken apart: headings in code and in comments are none."""
-    lines = (
-        text.splitlines(keepends=True) if "\r" not in text.replace("\r\n", "") else re.findall(r"[^\n]*\n|[^\n]+", text)
-    )
-    found = rows(text)
-    heads = [
-        (row.number - 1, len(match[1]), match[2])
-        for row in found
-        if not row.is_code and (match := _HEADING.fullmatch(row.text.rstrip())) and len(match[1]) <= level_max
-    ]
-    sections = []
-    for at, (number, level, title) in enumerate(heads):
-        end = next((later for later, other, _ in heads[at + 1 :] if other <= level or other <= 2), len(lines))
-        sections.append(Section(title, level, number, end))
-    return Page(lines, found, sections, "\r\n" if text.partition("\n")[0].endswith("\r") else "\n")
-
-
 def _key(title: str) -> str:
     said = re.sub(r"[^a-z0-9]+", " ", title.casefold()).strip()
     return said.removesuffix(" auto").removesuffix("s")
@@ -175,7 +198,7 @@ class Scratchpad:
 
     def said(self) -> list[Said]:
         """Return what sessions said: observations, and the entries of the session log."""
-        page = parse(self._text)
+        page = Page.parse(self._text)
         seen = [row for section in page.named(OBSERVATIONS) for row in page.inside(section)]
         return [
             *observed(seen),
@@ -184,14 +207,13 @@ class Scratchpad:
 
     def ready(self) -> list[Entry]:
         """Return the rows that wait under ``## Ready to Promote``, in whatever form they stand."""
-        page = parse(self._text)
-        return [each for section in page.named(READY) for each in entries(page.inside(section))]
+        return Page.parse(self._text).entries(READY)
 
     def more_for(self, line: str) -> str:
         """Return what is appended for one more observation; for the first one, the page itself."""
         if not self._text:
             return f"{TEMPLATE}{line}\n"
-        page = parse(self._text)
+        page = Page.parse(self._text)
         more = "" if page.lines[-1].endswith("\n") else page.eol
         if not any(each.end == len(page.lines) for each in page.named(OBSERVATIONS)):
             gap = page.eol if page.lines[-1].strip() else ""
@@ -205,10 +227,9 @@ class Scratchpad:
 
     def without(self, entry: Entry) -> str:
         """Return the page without one row of ``## Ready to Promote``; as it is where the row is not there."""
-        page = parse(self._text)
+        page = Page.parse(self._text)
         wanted = entry._replace(number=0)
-        listed = (each for section in page.named(READY) for each in entries(page.inside(section)))
-        gone = next((each.number - 1 for each in listed if each._replace(number=0) == wanted), None)
+        gone = next((each.number - 1 for each in page.entries(READY) if each._replace(number=0) == wanted), None)
         return self._text if gone is None else page.without([gone])
 
     def with_promoted(self, day: str, entry: Entry, section: str, evidence: str) -> str:
@@ -218,7 +239,7 @@ class Scratchpad:
 
     def promoted_items(self) -> list[str]:
         """Return the items of the rows under ``## Auto-Promoted``."""
-        page = parse(self._text)
+        page = Page.parse(self._text)
         listed = [
             row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")
         ]
@@ -230,7 +251,7 @@ class Scratchpad:
 
         Only lines whose comment says that fleet wrote them: a person's own stay.
         """
-        page = parse(self._text)
+        page = Page.parse(self._text)
         if len(page.lines) <= LINES_MAX:
             return self._text, []
         ours = [
@@ -279,29 +300,6 @@ def labelled(line: str) -> tuple[str, str]:
     text = (match["text"] if match else line).strip()
     label = _LABEL.fullmatch(text)
     return (_KINDS.get(label["label"].casefold(), "failed"), (label["rest"] or "").strip()) if label else ("", text)
-
-
-def entries(found: Iterable[Row]) -> list[Entry]:
-    """Return the rows of a section: of a table, pipe lines, bullets; in a code fence and in brackets or not."""
-    told: list[Entry] = []
-    category = ""
-    listed = list(found)
-    for at, row in enumerate(listed):
-        text = row.text.strip()
-        if heading := _HEADING.fullmatch(text) if not row.is_code else None:
-            category = _category(heading[2])
-            continue
-        after = listed[at + 1].text.strip() if at + 1 < len(listed) else ""
-        if (
-            not text
-            or text.startswith(("```", "~~~"))
-            or _RULE.fullmatch(text)
-            or ("|" in text and "-" in after and _RULE.fullmatch(after))
-        ):
-            continue  # a table's header row is no entry
-        if (entry := _entry(text, category)) is not None:
-            told.append(entry._replace(number=row.number))
-    return told
 
 
 def _entry(text: str, category: str) -> Entry | None:
@@ -362,12 +360,12 @@ def _as_row(*cells: str) -> str:
 
 def _with_section(text: str, title: str, before: Iterable[str] = (SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS)) -> Page:
     """Return the page with a section of this title: where it has none, before the first of others, else at the end."""
-    page = parse(text)
+    page = Page.parse(text)
     if page.named(title):
         return page
     at = min((section.heading for name in before for section in page.named(name)), default=len(page.lines))
     gap = [""] if at and page.lines[at - 1].strip() else []
-    return parse(page.with_lines(at, [*gap, f"## {title}", "", *([""] if at < len(page.lines) else [])]))
+    return Page.parse(page.with_lines(at, [*gap, f"## {title}", "", *([""] if at < len(page.lines) else [])]))
 
 
 def _with_rows(text: str, title: str, head: Sequence[str], made: Sequence[str]) -> str:
@@ -399,34 +397,50 @@ class _Added(NamedTuple):
     trouble: str = ""
 
 
-def with_rule(text: str, rule: Entry) -> _Added:
-    """Return the file with one rule more in the section of its category; one that it lacks is added at the end."""
-    if _CONFLICT.search(text):
-        return _Added(text, trouble=f"{AGENTS_FILE} holds a merge conflict")
-    if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
-        return _Added(text, trouble=f"{AGENTS_FILE} is no UTF-8 text")
-    page, title = parse(text or f"# {AGENTS_FILE}\n", level_max=6), _TITLES[rule.category]
-    made = [f"- {' — '.join(filter(None, (rule.item, rule.detail)))}"]
-    section = next((each for each in page.sections if _is_for(each.title, title)), None)
-    if section is None:
-        kin = [each for each in page.sections if any(_is_for(each.title, other) for other in _TITLES.values())]
-        last = kin[-1] if kin else Section("", 3, -1, len(page.lines))
-        heading = f"{'#' * last.level} {title}"
-        whole = page.inserted(last, ["", heading, "", *made], _end_of_own(page, last) if kin else 0)
-    else:
-        heading, end = f"{'#' * section.level} {section.title}", _end_of_own(page, section)
-        last_line = page.lines[page.content_end(section._replace(end=end)) - 1].lstrip()
-        gap = [] if last_line[:1] in ("-", "*", "+", "#") else [""]  # else it would go on what stands there
-        whole = page.inserted(section, [*gap, *made], end)
-    if (lines := len(whole.splitlines())) > AGENTS_LINES_MAX:
-        most = f"{AGENTS_LINES_MAX} is the most that it may have"
-        return _Added(text, trouble=f"{AGENTS_FILE} would have {lines} lines, and {most}")
-    return _Added(whole, heading)
+class AgentsFile:
+    """The text of ``AGENTS.md``: its rules, and what it becomes."""
 
+    def __init__(self, text: str) -> None:
+        self._text = text
 
-def agents_rules(text: str) -> list[str]:
-    """Return what the rules of the file say, to know them again."""
-    return [f"{each.item} {each.detail}".strip() for each in entries(parse(text).rows)]
+    def with_rule(self, rule: Entry) -> _Added:
+        """Return the file with one rule more in the section of its category; one that it lacks is added at the end."""
+        text = self._text
+        if _CONFLICT.search(text):
+            return _Added(text, trouble=f"{AGENTS_FILE} holds a merge conflict")
+        if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
+            return _Added(text, trouble=f"{AGENTS_FILE} is no UTF-8 text")
+        page, title = Page.parse(text or f"# {AGENTS_FILE}\n", level_max=6), _TITLES[rule.category]
+        made = [f"- {' — '.join(filter(None, (rule.item, rule.detail)))}"]
+        section = next((each for each in page.sections if _is_for(each.title, title)), None)
+        if section is None:
+            kin = [each for each in page.sections if any(_is_for(each.title, other) for other in _TITLES.values())]
+            last = kin[-1] if kin else Section("", 3, -1, len(page.lines))
+            heading = f"{'#' * last.level} {title}"
+            whole = page.inserted(last, ["", heading, "", *made], _end_of_own(page, last) if kin else 0)
+        else:
+            heading, end = f"{'#' * section.level} {section.title}", _end_of_own(page, section)
+            last_line = page.lines[page.content_end(section._replace(end=end)) - 1].lstrip()
+            gap = [] if last_line[:1] in ("-", "*", "+", "#") else [""]  # else it would go on what stands there
+            whole = page.inserted(section, [*gap, *made], end)
+        if (lines := len(whole.splitlines())) > AGENTS_LINES_MAX:
+            most = f"{AGENTS_LINES_MAX} is the most that it may have"
+            return _Added(text, trouble=f"{AGENTS_FILE} would have {lines} lines, and {most}")
+        return _Added(whole, heading)
+
+    def rules(self) -> list[str]:
+        """Return what the rules of the file say, to know them again."""
+        return [f"{each.item} {each.detail}".strip() for each in Page.parse(self._text).entries()]
+
+    def with_daily_logs(self) -> str:
+        """Return the file with the daily log named wherever its memory section names the scratchpad.
+
+        What is about the directive, about rows that wait, or about git stays: those are in the scratchpad still.
+        """
+        return "".join(
+            line if any(each in line.casefold() for each in _STAYS) else _NAME.sub(DAILY_LOG_NAME, line)
+            for line in self._text.splitlines(keepends=True)
+        )
 
 
 def _is_for(heading: str, title: str) -> bool:
@@ -438,14 +452,3 @@ def _end_of_own(page: Page, section: Section) -> int:
     """Return the line where a section's own rows end: at its first heading below."""
     below = [each.heading for each in page.sections if section.heading < each.heading < section.end]
     return min([*below, section.end])
-
-
-def with_daily_logs(text: str) -> str:
-    """Return the file with the daily log named wherever its memory section names the scratchpad.
-
-    What is about the directive, about rows that wait, or about git stays: those are in the scratchpad still.
-    """
-    return "".join(
-        line if any(each in line.casefold() for each in _STAYS) else _NAME.sub(DAILY_LOG_NAME, line)
-        for line in text.splitlines(keepends=True)
-    )

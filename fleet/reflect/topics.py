@@ -13,7 +13,7 @@ from fleet.reflect import scratchpad
 from fleet.reflect.clusters import Recurrence
 from fleet.reflect.daily_log import DailyLog
 from fleet.reflect.observations import BOUNDARY, GOTCHA, Said, fitting, observed, rows, says
-from fleet.reflect.scratchpad import Page, Scratchpad, Section, entries, parse
+from fleet.reflect.scratchpad import Page, Scratchpad, Section
 
 FOLDER = ".agents/topics"
 INDEX = ".agents/local.md"
@@ -67,10 +67,10 @@ class Topic(NamedTuple):
         fields, body = _front_matter(text)
         if fields is None:
             return cls(path, trouble="has front matter that cannot be read")
-        page = parse(body, level_max=6)
+        page = Page.parse(body, level_max=6)
         title = next((m[1] for row in page.rows if not row.is_code and (m := _TITLE.fullmatch(row.text.rstrip()))), "")
         what = [row for section in page.named("What") for row in page.inside(section)]
-        listed = [" ".join(filter(None, (each.item, each.detail))) for each in entries(what)]
+        listed = [" ".join(filter(None, (each.item, each.detail))) for each in page.entries("What")]
         prose = " ".join(row.text.strip() for row in what if row.text.strip())
         return cls(
             path,
@@ -95,9 +95,9 @@ class Topic(NamedTuple):
         fresh = {session: day for session, day in firsts.items() if session not in {*map(_mark, self.sessions)}}
         if not fresh:
             return text
-        page = parse(text, level_max=6)
+        page = Page.parse(text, level_max=6)
         if not page.named("History"):
-            page = parse(page.with_lines(len(page.lines), ["", "## History", ""]), level_max=6)
+            page = Page.parse(page.with_lines(len(page.lines), ["", "## History", ""]), level_max=6)
         made = [_merged(day, session) for session, day in fresh.items()]
         whole = page.inserted(page.named("History")[-1], made).splitlines(keepends=True)
         return "".join(_with_updated(whole, max(fresh.values())))
@@ -129,7 +129,7 @@ def _sessions(page: Page) -> list[str]:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def free_path(title: str, taken: Collection[str]) -> str:
+def _free_path(title: str, taken: Collection[str]) -> str:
     """Return the path of a new topic file, which none of the others has."""
     words = re.sub(r"[^\w]+", "-", title.casefold()).strip("-_")
     name = words if len(words) <= _SLUG_CHARS_MAX else words[:_SLUG_CHARS_MAX].rpartition("-")[0] or words[:20]
@@ -139,7 +139,7 @@ def free_path(title: str, taken: Collection[str]) -> str:
     return path
 
 
-def title_of(text: str) -> str:
+def _title_of(text: str) -> str:
     """Return the title of what a text says: its first clause."""
     first = re.split(r"\s[—–]\s|;\s", text, maxsplit=1)[0].strip().rstrip(".")
     return fitting(first[:1].upper() + first[1:] if "`" not in first[:2] else first, _TITLE_CHARS_MAX)
@@ -154,19 +154,20 @@ def _type_of(found: Recurrence) -> str:
     return "gotcha" if found.category in (GOTCHA, BOUNDARY) else "pattern"
 
 
-def fresh(found: Recurrence, absolute: Callable[[str], str]) -> str:
-    """Return a new topic file about something that recurred.
+def fresh(found: Recurrence, absolute: Callable[[str], str], taken: Collection[str]) -> tuple[str, str]:
+    """Return the path and the text of a new topic file about something that recurred.
 
     ``absolute``: returns a wording with its relative dates made absolute.
+    ``taken``: paths of the others.
     """
     said, *others = map(absolute, (found.text, *found.others))
     spans = dict.fromkeys(span[0] for each in (found.text, *found.others) for span in _SPAN.finditer(each))
     first, *later = found.sessions
     days = {each.session: each.at[:10] for each in reversed(found.said)}
-    return "\n".join(
+    text = "\n".join(
         [
             *_front(_type_of(found), days[first], max(days[each] for each in found.sessions)),
-            *(f"# {title_of(said)}", "", "## What", "", said, ""),
+            *(f"# {_title_of(said)}", "", "## What", "", said, ""),
             *("## Where", "", ", ".join([*spans][:_WHERE_MAX]) or "Not said.", ""),
             *("## Why", "", f"It came up in {len(found.sessions)} separate sessions.", ""),
             *("## Example", "", *([f"- {each}" for each in others] or ["None in other words."]), ""),
@@ -175,6 +176,7 @@ def fresh(found: Recurrence, absolute: Callable[[str], str]) -> str:
             "",
         ]
     )
+    return _free_path(_title_of(found.text), taken), text
 
 
 def _front(kind: str, created: str, updated: str) -> list[str]:
@@ -271,10 +273,10 @@ def _pointer(topic: Topic) -> str:
 
 def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
     title = _SECTIONS.get(topic.type, _SECTIONS["pattern"])
-    page = parse("".join(lines))
+    page = Page.parse("".join(lines))
     if not page.named(title):
         gap = [""] if lines and lines[-1].strip() else []
-        page = parse(page.with_lines(len(lines), [*gap, f"## {title}", ""]))
+        page = Page.parse(page.with_lines(len(lines), [*gap, f"## {title}", ""]))
     return page.inserted(page.named(title)[0], [_pointer(topic)]).splitlines(keepends=True)
 
 
@@ -307,7 +309,7 @@ class Migration:
 
         ``now``: path to text of the daily logs, the topic files and the index that are there.
         """
-        self._page, self._now, self._today = parse(text), now, today
+        self._page, self._now, self._today = Page.parse(text), now, today
         self.files: dict[str, str] = {}
         self.told: list[str] = []
         first = self._page.sections[0].heading if self._page.sections else len(self._page.lines)
@@ -350,7 +352,7 @@ class Migration:
         title = section.title or "Notes"
         pointer = f"- [Daily logs](logs/) — {min(days)} to {max(days)}" if days else "- nothing was in here"
         if any(line.strip() for line in rest):
-            path = free_path(title, {*self._now, *self.files})
+            path = _free_path(title, {*self._now, *self.files})
             self._put(path, _as_it_stood(title, rest, self._today))
             pointer = f"- [{title}]({path.removeprefix('.agents/')}#what) — as it stood in {scratchpad.FILE}"
         return f"\n{lines[0].strip()}\n\n{pointer}"
@@ -399,10 +401,10 @@ def _as_it_stood(title: str, lines: list[str], today: str) -> str:
 def _short(text: str, eol: str) -> str:
     """Return the scratchpad that stays: the directive, the rows that wait, and those that were promoted."""
     if not Scratchpad(text).is_daily():
-        page = parse(text)
+        page = Page.parse(text)
         at = next((at for at, line in enumerate(page.lines) if not line.lstrip().startswith("<!--")), len(page.lines))
         text = page.with_lines(at, [scratchpad.DAILY])
     for title in _STAYS:
-        if not parse(text).named(title):
+        if not Page.parse(text).named(title):
             text = f"{text}{'' if text.endswith(eol * 2) else eol}## {title}{eol}"
     return text

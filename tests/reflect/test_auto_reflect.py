@@ -528,7 +528,7 @@ def test_what_a_person_writes_while_it_runs_wins_and_it_is_planned_anew(project,
 
         monkeypatch.setattr(module, name, act)
 
-    written_meanwhile(scratchpad, "with_rule", "AGENTS.md")
+    written_meanwhile(scratchpad.AgentsFile, "with_rule", "AGENTS.md")
     written_meanwhile(scratchpad.Scratchpad, "with_promoted", ".agents.local.md")
     three_sessions(project)
     assert sorted(written) == [".agents.local.md", "AGENTS.md"]

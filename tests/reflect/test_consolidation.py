@@ -13,7 +13,7 @@ import pytest
 
 from fleet.model.errors import BusyError, RefusedError
 from fleet.reflect import consolidation, topics
-from fleet.reflect.consolidation import STALE_MINUTES, Lock, _skip_reason, read_lock
+from fleet.reflect.consolidation import STALE_MINUTES, Lock, _skip_reason
 from fleet.reflect.daily_log import DailyLog, Told
 from fleet.reflect.observations import Said
 from fleet.reflect.reflection import Reflection
@@ -163,7 +163,7 @@ def test_a_session_of_the_minute_of_a_consolidation_is_not_lost(project):
     ],
 )
 def test_every_known_lock_is_read(text, last, taken):
-    found = read_lock(text.encode())
+    found = Lock.read(text.encode())
     assert not found.trouble
     assert (found.last_ms, found.is_taken) == (last, taken)
 
@@ -199,7 +199,7 @@ def test_what_we_write_is_the_documented_object(project):
     project.consolidate()
     assert lock(project) == {"last_consolidated_at": project.now_ms, "locked_by": None, "locked_at": None}
     held = Lock(1774952228616, "x", 1774952228617)
-    assert read_lock(held.render()) == held
+    assert Lock.read(held.render()) == held
 
 
 @pytest.mark.parametrize(
