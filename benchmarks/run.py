@@ -65,7 +65,7 @@ def _of(group: Group, bench: Bench) -> list[Row]:
         found = list(group.measure(bench))
     except (UnmeasuredError, subprocess.SubprocessError, OSError) as why:
         found = [unmeasured(work, "", str(why)) for work in group.works]
-    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    print(f"{time.monotonic() - began:.0f} s", *render(found)[2:], sep="\n", file=sys.stderr, flush=True)
     return found
 
 
