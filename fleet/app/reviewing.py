@@ -19,7 +19,7 @@ from fleet.model.line import Line
 from fleet.model.pattern import Pattern, Policy, fold, is_blocked
 from fleet.model.withheld import BULK, OWN, Held
 from fleet.reflect import inbox, promotion
-from fleet.reflect.clusters import Pair, Weighing
+from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
 from fleet.reflect.promotion import AgentMemory
 from fleet.store.lines import PATTERNS, Read, entries, kind_of
@@ -31,7 +31,7 @@ from fleet.text.screening import readable
 LIKELY, CONTRADICTION = "likely", "contradiction"
 SAME, DIFFERENT, FIRST, SECOND, BOTH, ASK = "same", "different", "first", "second", "both", "ask"
 ANSWERS = {LIKELY: (SAME, DIFFERENT), CONTRADICTION: (FIRST, SECOND, BOTH)}
-"""Answers that a pair can be given; ``ask`` takes back what was said of it, and of what is left out."""
+"""Answers that a pair can be given; `fleet undo` takes one back."""
 TAKE, LEAVE = "take", "leave"
 ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)
 SHOWN_MAX = 5
@@ -411,34 +411,27 @@ def asked(workspace: Workspace) -> list[Asked]:
     """Return the pairs that nobody decided yet: contradictions first, then the closest."""
     found = reflecting.weighed(workspace)
     pairs = [*((CONTRADICTION, each) for each in found.opposed), *((LIKELY, each) for each in found.likely)]
-    return [known for kind, each in pairs if (known := _known(workspace, kind, each)) is not None]
-
-
-def _known(workspace: Workspace, kind: str, pair: Pair) -> Asked | None:
-    """Return a pair with its lessons; None where one of them is gone since."""
-    one, other = (workspace.patterns.lesson(each) for each in pair.ids)
-    return Asked(kind, one, other, pair.differs) if one is not None and other is not None else None
+    known = ((kind, each.differs, [workspace.patterns.lesson(id_) for id_ in each.ids]) for kind, each in pairs)
+    return [Asked(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
 
 
 def answer(workspace: Workspace, agent: str, pair: str, said: str) -> Answered:
-    """Decide a pair; ``ask`` takes an earlier answer back.
+    """Decide a pair, or what is left out here.
 
     Args:
         workspace: where.
         agent: who says so.
         pair: both ids, or unique beginnings of them, with a colon between; or the name of a question about what is
             left out here.
-        said: one of ``ANSWERS``, or ``ask``.
+        said: one of ``ANSWERS``, or of ``ANSWERS_TO_LEFT_OUT``.
 
     Raises:
-        UsageError: there is no such answer to that pair.
-        NoError: there is no such pair, or nothing to take back.
+        UsageError: there is no such answer to that.
+        NoError: there is no such pair.
     """
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
         return Answered(pair, said, _answer_left_out(workspace, pair, said))
     one, other = _ids(workspace, pair)
-    if said == ASK:
-        return Answered(f"{one}{_SEPARATOR}{other}", said, _taken_back(workspace, agent, one, other))
     found = next((each for each in asked(workspace) if {each.one.id, each.other.id} == {one, other}), None)
     if found is None:
         raise NoError(f"{pair[:80]} is no pair that waits for an answer; nothing was changed. `fleet review --json`")
@@ -471,22 +464,7 @@ def _done(workspace: Workspace, agent: str, one: str, other: str, said: str) -> 
         Weighing(workspace).keep_apart([(one, other)])
         noted.told = f"{one} and {other} are two lessons"
         noted.fields = [Field(" ".join(sorted((one, other))), "apart", None, "apart")]
-    return f"two lessons; `fleet review --answer {one}:{other}=ask` undoes it"
-
-
-def _taken_back(workspace: Workspace, agent: str, one: str, other: str) -> str:
-    if _in_order(one, other) in Weighing(workspace).decided():
-        Weighing(workspace).forget_apart((one, other))
-        return "the pair is asked about again, if it is still close"
-    if other in workspace.patterns.group(one):
-        learning.unmerge(workspace, agent, one if find(workspace, one).merged_into else other)
-        Weighing(workspace).forget_apart((one, other))
-        return f"{one} and {other} are two lessons again"
-    for each in (one, other):
-        if not find(workspace, each).is_present:
-            learning.restore(workspace, agent, each)
-            return f"{each} is back"
-    raise NoError(f"nothing was said of {one} and {other} that could be taken back")
+    return f"two lessons; `fleet undo {noted.run}` undoes it"
 
 
 def _in_order(one: str, other: str) -> tuple[str, str]:

@@ -1,6 +1,11 @@
 """Command about everything that waits for a person's decision: ``fleet inbox``."""
 
+import os
 import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -8,7 +13,6 @@ import typer
 from fleet.app import inbox
 from fleet.app.inbox import Decided, Listing
 from fleet.cli import output
-from fleet.cli.review import key_by_key, read_key
 from fleet.model.errors import FleetError, UsageError
 from fleet.reflect.inbox import KINDS, Entry, agents, waiting
 from fleet.store.workspace import Workspace
@@ -129,8 +133,7 @@ def _show(workspace: Workspace, shown: Listing, agent: str, *, as_json: bool) ->
     if not shown.entries:
         output.say(_CAUGHT_UP)
     elif sys.stdin.isatty() and sys.stdout.isatty():
-        with key_by_key():
-            _ask(workspace, output.agent_in(workspace, agent), list(shown.entries), shown.total)
+        decide_each(workspace, output.agent_in(workspace, agent), list(shown.entries))
     else:
         for each in shown.entries:
             output.say("\n".join(_rows(workspace, each)))
@@ -172,15 +175,32 @@ def _rows(workspace: Workspace, entry: Entry, diff_lines: int = _DIFF_LINES) -> 
     return [str(output.cleaned(row))[:_ROW_CHARS_MAX] for row in rows]
 
 
-def _ask(workspace: Workspace, agent: str, entries: list[Entry], total: int) -> None:
+@contextmanager
+def _key_by_key() -> Iterator[None]:
+    """Let the terminal hand over each key without a line end; one that was pressed early is kept."""
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin, termios.TCSADRAIN)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _read_key() -> str:
+    """Return the key that a person presses; the end of the input quits."""
+    return os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"
+
+
+@_key_by_key()
+def decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
     """Ask about one after the other, a key each. What was decided stays, whenever they stop."""
     done: list[tuple[int, Decided]] = []
     at, diff_lines = 0, _DIFF_LINES
     while at < len(entries):
         entry = entries[at]
         keys, question = (_HOLDS, _WHICH) if entry.item.kind == "contradiction" else (_KEYS, _QUESTION)
-        output.say("\n".join([f"{at + 1} of {total:,}", *_rows(workspace, entry, diff_lines), question]))
-        pressed, diff_lines = read_key(), _DIFF_LINES
+        output.say("\n".join([f"{at + 1} of {len(entries):,}", *_rows(workspace, entry, diff_lines), question]))
+        pressed, diff_lines = _read_key(), _DIFF_LINES
         if pressed in _END:
             break
         if pressed == "u" and done:
@@ -199,5 +219,5 @@ def _ask(workspace: Workspace, agent: str, entries: list[Entry], total: int) -> 
         elif pressed in (" ", "\r", "\n"):
             at += 1
     output.say(f"{output.counted(len(done), 'decision')} made")
-    if len(done) == total:
+    if not waiting(workspace, agents(workspace)):
         output.say(_CAUGHT_UP)

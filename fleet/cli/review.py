@@ -1,37 +1,22 @@
 """Commands about which words count: pairs of lessons (``fleet review``), and writers who are blocked here."""
 
-import os
 import sys
-import termios
-import tty
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from fleet.app import reviewing
+from fleet.app import inbox, reviewing
 from fleet.app.reviewing import Answered, Asked, Changes, Waiting
 from fleet.cli import output
+from fleet.cli.inbox import decide_each
 from fleet.cli.output import counted
-from fleet.model.errors import NoError, UsageError
+from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import author, edits
+from fleet.reflect.inbox import PAIRS
 from fleet.store.workspace import Workspace
 
 app = output.commands()
-
-_KEYS: Mapping[str, Mapping[str, str]] = {
-    reviewing.LIKELY: {"s": reviewing.SAME, "d": reviewing.DIFFERENT},
-    reviewing.CONTRADICTION: {"1": reviewing.FIRST, "2": reviewing.SECOND, "b": reviewing.BOTH},
-}
-_QUESTIONS = {
-    reviewing.LIKELY: "one lesson?  s same   d different   space skip   u undo   q quit",
-    reviewing.CONTRADICTION: (
-        "which holds?  1 the first   2 the second   b both, each in its own context   space skip   u undo   q quit"
-    ),
-}
-_END = frozenset(("q", "\x03", "\x04", "\x1b"))
 
 
 @app.command("review")
@@ -41,8 +26,8 @@ def _review(
         typer.Option(
             "--answer",
             metavar="PAIR=ANSWER",
-            help="same or different; of a contradiction first, second or both; of what others did take or leave; "
-            "ask takes it back. May be repeated.",
+            help="same or different; of a contradiction first, second or both; of what others did take, leave "
+            "or ask again. May be repeated.",
         ),
     ] = None,
     agent: output.Agent = "",
@@ -64,8 +49,10 @@ def _review(
         if held and not pairs:
             return
         if pairs and sys.stdin.isatty() and sys.stdout.isatty():
-            with key_by_key():
-                _ask(workspace, output.agent_in(workspace, agent), pairs)
+            shown = inbox.listing(workspace, count=0).entries
+            decide_each(
+                workspace, output.agent_in(workspace, agent), [each for each in shown if each.item.kind in PAIRS]
+            )
         else:
             _list(pairs)
 
@@ -128,46 +115,6 @@ def _rows(asked: Asked) -> list[str]:
 def _filed(each: Pattern) -> str:
     told = [author(each.by, {}), f"seen {each.count('seen'):,}", edits(each, {})]
     return str(output.cleaned(", ".join(filter(None, told))))
-
-
-@contextmanager
-def key_by_key() -> Iterator[None]:
-    """Let the terminal hand over each key without a line end; one that was pressed early is kept."""
-    before = termios.tcgetattr(sys.stdin)
-    tty.setcbreak(sys.stdin, termios.TCSADRAIN)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-def read_key() -> str:
-    """Return the key that a person presses; the end of the input quits."""
-    return os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"
-
-
-def _ask(workspace: Workspace, agent: str, pairs: list[Asked]) -> None:
-    """Ask a person about one pair after the other, a key each. What was answered stays, whenever they stop."""
-    done: list[tuple[int, Answered]] = []
-    at = 0
-    while at < len(pairs):
-        output.say("\n".join([f"{at + 1} of {len(pairs)}", *_rows(pairs[at]), f"  {_QUESTIONS[pairs[at].kind]}"]))
-        key = read_key()
-        if key in _END:
-            break
-        if key == "u" and done:
-            at, last = done.pop()
-            output.say(f"  {reviewing.answer(workspace, agent, last.pair, reviewing.ASK).told}")
-        elif said := _KEYS[pairs[at].kind].get(key):
-            try:
-                done.append((at, reviewing.answer(workspace, agent, pairs[at].pair, said)))
-                output.say(f"  {done[-1][1].told}")
-            except NoError as why:  # an answer before it decided this pair, too
-                output.say(f"  {why}")
-            at += 1
-        elif key in (" ", "\r", "\n"):
-            at += 1
-    output.say(f"{counted(len(done), 'pair')} decided")
 
 
 # --- blocking ---------------------------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ APPROVED: Literal["approved"] = "approved"
 REJECTED: Literal["rejected"] = "rejected"
 WITHDRAWN, ELSEWHERE, REOPENED = "withdrawn", "elsewhere", "reopened"
 _DECIDED = (APPROVED, REJECTED, ELSEWHERE)
-_PAIRS = frozenset(("merge", "contradiction"))
+PAIRS = frozenset(("merge", "contradiction"))
+"""Kinds of items that are about two lessons."""
 _DAY_CHARS, _MINUTE_CHARS = 10, 16
 _ID_CHARS = 12
 _NAMED_MIN = 0.8
@@ -359,7 +360,7 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
 
 def _is_mirrored(item: Item) -> bool:
     """Tell whether an item is about lessons that are asked about elsewhere, by their ids and not by its words."""
-    return item.kind in _PAIRS or (item.kind == "promotion" and "lesson" in item.body)
+    return item.kind in PAIRS or (item.kind == "promotion" and "lesson" in item.body)
 
 
 def _words(item: Item) -> str:

@@ -177,7 +177,7 @@ def test_a_pair_is_in_the_inbox_and_an_answer_to_the_review_decides_it_there(w):
     [asked] = json.loads(w.run("w", "review", "--json").stdout)["pairs"]
     w.run("w", "review", "--answer", f"{asked['pair']}=both")
     assert waiting(w) == []
-    w.run("w", "review", "--answer", f"{asked['pair']}=ask")
+    w.run("w", "undo")
     assert [each["id"] for each in waiting(w)] == [shown["id"]]
 
 
