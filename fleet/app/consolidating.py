@@ -452,7 +452,14 @@ def consolidate(
                 for name, ids in (("topics", plan.added), ("merged", plan.merged))
             )
             Records(workspace, agent).append(
-                records.Record(run=run, kind="consolidation", session=session, outcome="success", writers=written),
+                records.Record(
+                    run=run,
+                    kind="consolidation",
+                    session=session,
+                    outcome="success",
+                    why=Consolidated(gates, plan).told(),
+                    writers=written,
+                )
             )
     return Consolidated(gates, plan, run, diff)
 

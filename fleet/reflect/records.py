@@ -87,7 +87,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(each.count for each in self.writers)
 
     def told(self) -> str:
-        """Return what came of the pass in a sentence; where it saved nothing, why."""
+        """Return what came of the pass in a sentence, as it said itself; where it saved nothing, why."""
+        if self.kind != "reflection" and self.why:
+            return self.why
         if saved := [f"{each.count} {each.name}" for each in self.writers if each.count]:
             failed = [f"{each.name} failed: {each.error}" for each in self.writers if each.error]
             return "; ".join([f"saved {', '.join(saved)}", *failed])
