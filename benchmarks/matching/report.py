@@ -88,7 +88,7 @@ def ask(chosen: Sequence[Pair], source: Source) -> list[Asked]:
     for pair in chosen:
         candidates = source(pair.a)
         shown = similarity.near(pair.a, candidates)
-        differs = similarity.differences(pair.a, pair.b)
+        differs = similarity.alike((pair.a, pair.b), also=((0, 1),))[0].differs
         found.append(Asked(pair, shown, differs, any(each == pair.b for each, _ in candidates)))
     return found
 

@@ -29,7 +29,7 @@ from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
 from fleet.store.semantic import EMBEDDED, Embeddings
 from fleet.store.workspace import Workspace
-from fleet.text.similarity import PARTNERS_MAX, Alike, alike, compared, is_stop
+from fleet.text.similarity import PARTNERS_MAX, Alike, alike, is_stop
 
 LESSONS_MAX = 2_000
 MEMBERS_MAX = 24
@@ -106,7 +106,7 @@ def clustered(
     number = {each: at for at, each in enumerate(ids)}
     also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
     sure, likely, opposed = list[Pair](), list[Pair](), list[Pair]()
-    for each in alike([known[each].text for each in ids], also):
+    for each in alike(tuple(known[each].text for each in ids), tuple(also)):
         pair = Pair(ids[each.one], ids[each.other], each.score, each.differs)
         if pair.ids in apart:
             continue
@@ -125,7 +125,7 @@ def clustered(
 
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
     """Return the number of the text that surely says the same as another one, by their words; None for none."""
-    pairs = compared([*texts, text], ((at, len(texts)) for at in range(len(texts))), COUNTED_MIN)
+    pairs = alike((*texts, text), least=COUNTED_MIN, among=tuple((at, len(texts)) for at in range(len(texts))))
     sure = [each for each in pairs if _say_the_same(each, 0.0)]
     return max(sure, key=lambda each: (each.score, -each.one)).one if sure else None
 
@@ -392,7 +392,7 @@ def _is_telling(text: str) -> bool:
 
 def _in_like_words(texts: Sequence[str]) -> list[list[str]]:
     """Return texts with those together that say the same in other words, by their words alone."""
-    close = alike(texts, least=JOIN_MIN)
+    close = alike(tuple(texts), least=JOIN_MIN)
     sure = [Pair(texts[each.one], texts[each.other], each.score) for each in close if _say_the_same(each, 0.0)]
     groups = _linked(sorted(sure, key=_closest_first))
     inside = set().union(*groups)

@@ -247,7 +247,7 @@ def _contradicted(known: Iterable[Topic]) -> set[str]:
     """Return the paths of the topics that a newer one says the opposite of."""
     single = [each for each in known if 0 < len(each.texts) <= 2]
     found = set()
-    for pair in similarity.alike([each.texts[-1] for each in single]):
+    for pair in similarity.alike(tuple(each.texts[-1] for each in single)):
         if pair.is_turned:
             old, new = sorted((single[pair.one], single[pair.other]), key=lambda each: (each.updated, each.path))
             found |= {old.path} if old.updated < new.updated else set()

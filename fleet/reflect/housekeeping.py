@@ -25,7 +25,7 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.observations import fitting
 from fleet.store.workspace import Workspace
 from fleet.text import dates
-from fleet.text.similarity import Alike, compared, likely_pairs
+from fleet.text.similarity import Alike, alike, likely_pairs
 
 COORDINATED_HOURS_MIN = 24
 """So long a coordinated pass waits after the last one: the host's own housekeeping has that cadence."""
@@ -331,7 +331,8 @@ class _Pass:
         """Return the notes that are close, those of the newest first."""
         notes = list(self.notes.values())
         texts = [each.text for each in notes]
-        close = compared(texts, [each for each in likely_pairs(texts) if notes[each[0]].group == notes[each[1]].group])
+        likely = (each for each in likely_pairs(texts) if notes[each[0]].group == notes[each[1]].group)
+        close = alike(tuple(texts), among=tuple(likely))
         told = cosines(texts, [(each.one, each.other) for each in close]) if cosines is not None else {}
         place = {each.id: at for at, each in enumerate(notes)}
         found = []

@@ -202,7 +202,13 @@ class Alike(NamedTuple):
     is_turned: bool
 
 
-def alike(texts: Sequence[str], also: Iterable[tuple[int, int]] = (), least: float = NEAR_MIN) -> list[Alike]:
+@lru_cache(maxsize=2)  # one sync compares a small clan's lessons for its memories and its pages
+def alike(
+    texts: tuple[str, ...],
+    also: tuple[tuple[int, int], ...] = (),
+    least: float = NEAR_MIN,
+    among: tuple[tuple[int, int], ...] | None = None,
+) -> tuple[Alike, ...]:
     """Return the pairs among texts that share enough of their words, in the order of their numbers.
 
     A text is compared with the ``PARTNERS_MAX`` that share most of its words: texts that are all alike cost no more
@@ -210,41 +216,19 @@ def alike(texts: Sequence[str], also: Iterable[tuple[int, int]] = (), least: flo
 
     ``also``: pairs to be compared whatever their words are, each as (smaller number, larger).
     ``least``: score below which a pair of the first kind is left out.
+    ``among``: the pairs that are looked at; None: any that share a third of the words of one.
     """
-    return list(_alike(tuple(texts), tuple(dict.fromkeys(also)), least))
-
-
-@lru_cache(maxsize=2)
-def _alike(texts: tuple[str, ...], also: tuple[tuple[int, int], ...], least: float) -> tuple[Alike, ...]:
-    """Return what ``alike`` does. Kept: one sync compares a small clan's lessons for its memories and its pages."""
-    read = dict(enumerate(_read(texts)))
-    asked = dict.fromkeys(also)
-    return tuple(_compared(read, sorted({*_partners(list(read.values())), *asked}), asked, least))
-
-
-def compared(texts: Sequence[str], pairs: Iterable[tuple[int, int]], least: float = NEAR_MIN) -> list[Alike]:
-    """Return those of some pairs of texts, as (smaller number, larger), that share enough of their words."""
-    wanted = sorted(set(pairs))
-    numbers = sorted({each for pair in wanted for each in pair})
+    numbers = range(len(texts)) if among is None else sorted({each for pair in among for each in pair})
     read = dict(zip(numbers, _read([texts[each] for each in numbers]), strict=True))
-    return _compared(read, wanted, {}, least)
-
-
-def _compared(
-    read: "Mapping[int, _Wording]",
-    pairs: Iterable[tuple[int, int]],
-    asked: Mapping[tuple[int, int], None],
-    least: float,
-) -> list[Alike]:
-    found = []
-    for one, other in pairs:
-        mine, theirs = read[one], read[other]
-        score = _score(mine, theirs, 0.0 if (one, other) in asked else least)
-        if score >= least or (one, other) in asked:
+    asked, found = frozenset(also), list[Alike]()
+    for pair in sorted({*(_partners(list(read.values())) if among is None else among), *asked}):
+        mine, theirs = read[pair[0]], read[pair[1]]
+        score = _score(mine, theirs, 0.0 if pair in asked else least)
+        if score >= least or pair in asked:
             differs = _differences(mine, theirs)
             is_turned = _is_turned(mine, theirs, differs)
-            found.append(Alike(one, other, score, differs, _is_replaced(mine, theirs), is_turned))
-    return found
+            found.append(Alike(pair[0], pair[1], score, differs, _is_replaced(mine, theirs), is_turned))
+    return tuple(found)
 
 
 def likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:
@@ -277,7 +261,7 @@ def likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:
         mine = frozenset(own)
         for each in heapq.nlargest(PARTNERS_MAX, shared, key=lambda each: (shared[each], -each)):
             if 2 * len(mine.intersection(words[each])) >= max(len(own), len(words[each])):
-                found.add((min(at, each), max(at, each)))
+                found.add(_pair(at, each))
     return sorted(found)
 
 
@@ -322,12 +306,11 @@ def _partners(read: Sequence["_Wording"]) -> Iterator[tuple[int, int]]:
             room -= len(holders[stem])
         del shared[at]
         best = heapq.nlargest(PARTNERS_MAX, shared, key=lambda each: (shared[each], -each))
-        yield from ((min(at, each), max(at, each)) for each in best if 3 * shared[each] >= len(wording.told))
+        yield from (_pair(at, each) for each in best if 3 * shared[each] >= len(wording.told))
 
 
-def differences(one: str, other: str) -> tuple[str, ...]:
-    """Return what differs between two lessons that read alike, of ``DIFFERENCES``."""
-    return _differences(*_read([one, other]))
+def _pair(one: int, other: int) -> tuple[int, int]:
+    return min(one, other), max(one, other)
 
 
 def _score(mine: "_Wording", theirs: "_Wording", least: float = 0.0) -> float:

@@ -26,7 +26,7 @@ from fleet.reflect.housekeeping import (
     parse_organization_report,
     plan,
 )
-from fleet.text.similarity import compared, likely_pairs
+from fleet.text.similarity import alike, likely_pairs
 
 ROOT = Path(__file__).resolve().parents[2]
 HOUR_MS = 3_600_000
@@ -168,7 +168,7 @@ def test_words_alone_are_at_least_as_precise_as_the_cosine_on_the_labelled_pairs
     """
     rows = [json.loads(line) for line in (ROOT / "benchmarks/matching/pairs.jsonl").read_text("utf-8").splitlines()]
     texts = [text for row in rows for text in (row["a"], row["b"])]
-    found = compared(texts, [(2 * at, 2 * at + 1) for at in range(len(rows))], 0.0)
+    found = alike(tuple(texts), least=0.0, among=tuple((2 * at, 2 * at + 1) for at in range(len(rows))))
     joined = [
         rows[each.one // 2]["label"]
         for each in found
