@@ -125,15 +125,15 @@ def read_notes(text: str, name: str) -> Iterator[Note | Left]:
         text: of the page.
         name: of the file, without its folder: a page of instructions holds more than lessons, so there only advice is.
     """
-    found = outline(text)
+    top = outline(text)
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > BLOCK_CHARS_MAX // 2:
             yield Left(number, TOO_LONG, line[:_SHORT_SAMPLE])
     is_log = not _pattern("rules").search(name) and any(
-        map(_pattern("log").search, (name, *(each.title for each in found.page.sections[:1])))
+        map(_pattern("log").search, (name, *(each.title for each in top.sections[:1])))
     )
-    page = _Page(found.page, is_log=is_log)
-    page.read(found.page, "", is_log=is_log)
+    page = _Page(top, is_log=is_log)
+    page.read(top, "", is_log=is_log)
     seen: set[str] = set()
     for item in sorted(page.found, key=lambda each: each.line):
         said = item.text.casefold()

@@ -1,14 +1,17 @@
 """Outline of a Markdown page: its sections, and in each the paragraphs, list items and tables, with their lines.
 
-Enough of CommonMark to tell what belongs to what in pages that people and tools write by hand: an item with the lines
-that go on with it and the items below it; a paragraph; a table with its header; code as a part of what stands before.
+CommonMark with tables, read by markdown-it. Besides, as people and tools write by hand: a line of a paragraph that has
+a date, a label, a sign or a bullet of another kind begins a block of its own.
 """
 
 import re
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
-from fleet.text import markdown
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 Kind = Literal["paragraph", "item", "table", "quote"]
 
@@ -21,16 +24,15 @@ class Block:
         line: on which it begins, from 1.
         end: on which it ends; an item ends where the last one below it does.
         lines: its text, line by line, without marks of lists and quotations; of a table the rows.
-        items: the items below an item, or the list that follows a line which ends with a colon.
+        items: the items below an item.
         is_task: an item with a box to tick.
     """
 
-    def __init__(self, kind: Kind, line: int, text: str, *, indent: int = 0, is_task: bool = False) -> None:
-        self.kind, self.line, self.end = kind, line, line
-        self.lines = [text]
-        self.chars = len(text)
+    def __init__(self, kind: Kind, line: int, *lines: str) -> None:
+        self.kind, self.line, self.end = kind, line, line + max(0, len(lines) - 1)
+        self.lines = list(lines)
         self.items: list[Block] = []
-        self.indent, self.is_task = indent, is_task
+        self.is_task = False
 
     @property
     def text(self) -> str:
@@ -45,14 +47,13 @@ class Section:
         level: 1 to 6; 0 is the page itself.
         title: of the heading, without marks.
         line: of the heading; 0 for the page.
-        end: line of the last thing in it.
+        end: line of the last thing under the heading itself.
         blocks: what stands under the heading itself.
         sections: those below it.
-        above: the one that it stands in.
     """
 
-    def __init__(self, level: int, title: str, line: int, above: "Section | None") -> None:
-        self.level, self.title, self.line, self.end, self.above = level, title, line, line, above
+    def __init__(self, level: int, title: str, line: int) -> None:
+        self.level, self.title, self.line, self.end = level, title, line, line
         self.blocks: list[Block] = []
         self.sections: list[Section] = []
 
@@ -63,165 +64,127 @@ class Section:
             yield from each.walk()
 
 
-class Outline(NamedTuple):
-    """A page: what its front matter says, and its sections."""
-
-    front: dict[str, str]
-    page: Section
-
-
-_HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?:[ \t]+(?P<text>.*?))?(?:[ \t]+#+)?[ \t]*")
-_ITEM = re.compile(r"(?P<indent>[ \t]*)(?:[-*+•▪◦–]|\(?\d{1,3}[.)])[ \t]+(?P<task>\[[ xX]\][ \t]+)?(?P<text>\S.*)")
-_SIGN = re.compile(r"(?P<indent>[ \t]*)(?P<task>)(?P<text>(?:❌|✅|🚫|⛔|✗|✔|SUPERSEDES:?\s).*)")
-_TABLE_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*")
-_RULE = re.compile(r" {0,3}(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}")
-_FRONT_FIELD = re.compile(r"(?P<name>[A-Za-z_][\w-]{0,40}):[ \t]*(?P<value>.*)")
-_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
+BLOCK_CHARS_MAX = 8_192
+"""What is longer than this is no text that anybody wrote as one: it is cut, and a line of half of it left out."""
+_FRONT = re.compile(r"---[ \t]*\n(?:(?:[A-Za-z_][\w-]{0,40}:.*|[ \t#-].*|[ \t]*)\n){0,60}?(?:---|\.\.\.)[ \t]*(?:\n|$)")
+_CONFLICT = re.compile(r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}")
+_ITEM = re.compile(
+    r"[ \t]*(?:(?:[•▪◦–]|\(?\d{1,3}[.)])[ \t]+(?=\S)|(?=(?:❌|✅|🚫|⛔|✗|✔|SUPERSEDES:?\s)))(?P<text>.*)"
+)
+_TASK = re.compile(r"\[[ xX]\][ \t]+")
 _DATED_LINE = re.compile(r"\W{0,4}\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b")
 _LABELLED_LINE = re.compile(r"\s{0,3}(?:[^\w\s*]{1,3}\s*)?\*\*[^*\n]{1,40}?(?::\*\*|：\*\*|\*\*\s?[:：])")
-_FRONT_LINES_MAX = 60
-DEPTH_MAX = 8
-"""Items stand in each other no deeper than this."""
-BLOCK_CHARS_MAX = 8_192
-"""What is longer than this is no text that anybody wrote as one: it is cut, and a longer line left out."""
 
 
-def outline(text: str) -> Outline:
-    """Return the outline of a page. Never raises; linear in its size."""
-    front, skipped = _front_matter(text)
-    page = Section(0, "", 0, None)
-    reader = _Reader(page)
-    for row in markdown.rows(text):
-        if row.number > skipped:
-            reader.take(row)
-    return Outline(front, page)
+def outline(text: str) -> Section:
+    """Return the sections of a page. Never raises; linear in its size."""
+    front = _FRONT.match(text)
+    lines = text.split("\n")
+    for at in range(text.count("\n", 0, front.end()) if front else 0):
+        lines[at] = ""
+    # A line keeps its number where nothing of it is read.
+    lines = ["" if len(each) > BLOCK_CHARS_MAX // 2 or _CONFLICT.fullmatch(each.rstrip()) else each for each in lines]
+    page = Section(0, "", 0)
+    reader = _Reader(page, lines)
+    for token in _parser().parse("\n".join(lines)):
+        reader.take(token)
+    return page
 
 
-def _front_matter(text: str) -> tuple[dict[str, str], int]:
-    """Return what stands between two lines ``---`` at the very start, and on which line that ends."""
-    lines = text.split("\n", _FRONT_LINES_MAX)[:_FRONT_LINES_MAX]
-    if not lines or lines[0].rstrip() != "---":
-        return {}, 0
-    found: dict[str, str] = {}
-    for number, line in enumerate(lines[1:], 2):
-        if line.rstrip() in ("---", "..."):
-            return found, number
-        if field := _FRONT_FIELD.fullmatch(line.rstrip()):
-            found[field["name"].casefold()] = field["value"].strip().strip("\"'")
-        elif line.strip() and not line.startswith((" ", "\t", "-", "#")):
-            return {}, 0
-    return {}, 0
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # 20 ms, which only a page costs
+
+    # What is indented is text of somebody who indents, and a line of dashes below a text no heading of it.
+    unwanted = ["code", "lheading", "reference", "inline", "text_join"]
+    return MarkdownIt("commonmark").enable("table").disable(unwanted)
 
 
 class _Reader:
     """The outline while it is being read."""
 
-    def __init__(self, page: Section) -> None:
-        self._section = page
-        self._block: Block | None = None  # that the next line may go on with
-        self._stack: list[Block] = []  # items that stand open, the innermost last
-        self._is_after_blank = False
-        self._is_code = False
+    def __init__(self, page: Section, lines: list[str]) -> None:
+        self._sections, self._lines = [page], lines  # that stand open, the innermost last
+        self._items: list[Block] = []  # likewise
+        self._quotes = self._level = 0
+        self._is_table = False
 
-    def take(self, row: markdown.Row) -> None:
-        line = row.text
-        if row.kind == "comment" or len(line) > BLOCK_CHARS_MAX // 2:
-            return
-        if row.kind == "literal" or self._is_code or _FENCE.match(line):
-            if row.kind != "literal" and _FENCE.match(line):
-                self._is_code = not self._is_code
-            self._extend_to(row.number)
-            return
-        if not line.strip():
-            self._is_after_blank = True
-            return
-        if heading := _HEADING.fullmatch(line):
-            self._open_section(len(heading["level"]), _unmarked(heading["text"] or ""), row.number)
-        elif _RULE.fullmatch(line):
-            self._close()
-        elif item := _ITEM.fullmatch(line) or _SIGN.fullmatch(line):
-            self._open_item(item, row.number)
-        elif _TABLE_ROW.fullmatch(line):
-            self._table_row(line, row.number)
-        else:
-            self._text(line, row.number)
-        self._is_after_blank = False
+    def take(self, token: "Token") -> None:
+        """Take the next token of the page."""
+        first, last = token.map or (0, 0)
+        if token.type in ("blockquote_open", "blockquote_close"):
+            self._quotes += token.nesting
+        elif token.type in ("table_open", "table_close"):
+            self._is_table = token.nesting > 0
+            if self._is_table:
+                self._add(Block("table", first + 1, *self._lines[first:last]))
+        elif token.type == "list_item_open" and not self._quotes:
+            self._open_item(Block("item", first + 1))
+        elif token.type == "list_item_close" and not self._quotes:
+            self._items.pop()
+        elif token.type in ("heading_open", "heading_close"):
+            self._level = int(token.tag[1]) if token.nesting > 0 else 0
+        elif token.type == "inline" and not self._is_table:
+            self._text(token.content, first + 1)
+        elif token.type == "html_block" and not token.content.lstrip().startswith("<!--"):
+            self._text(token.content.rstrip("\n"), first + 1)
+        elif token.type == "fence":
+            self._extend_to(last)
 
-    def _close(self) -> None:
-        self._block, self._stack = None, []
-
-    def _extend_to(self, number: int) -> None:
-        for block in (*self._stack, *([self._block] if self._block else [])):
-            block.end = number
-        section: Section | None = self._section
-        while section is not None:
-            section.end, section = number, section.above
-
-    def _open_section(self, level: int, title: str, number: int) -> None:
-        self._close()
-        above = self._section
-        while above.level >= level and above.above is not None:
-            above = above.above
-        self._section = Section(level, title, number, above)
-        above.sections.append(self._section)
-        self._extend_to(number)
+    def _extend_to(self, line: int) -> None:
+        for block in (*self._items, *self._sections[-1].blocks[-1:]):
+            block.end = line
+        self._sections[-1].end = line
 
     def _add(self, block: Block) -> None:
-        self._section.blocks.append(block)
-        self._block = block
+        self._sections[-1].blocks.append(block)
         self._extend_to(block.end)
 
-    def _open_item(self, found: re.Match[str], number: int) -> None:
-        indent = len(found["indent"].expandtabs(4))
-        block = Block("item", number, found["text"], indent=indent, is_task=bool(found["task"]))
-        while self._stack and (self._stack[-1].indent >= indent or len(self._stack) >= DEPTH_MAX):
-            self._stack.pop()
-        if self._stack:
-            self._stack[-1].items.append(block)
-            self._block = block
+    def _open_item(self, block: Block) -> None:
+        (self._items[-1].items if self._items else self._sections[-1].blocks).append(block)
+        self._items.append(block)
+
+    def _text(self, text: str, line: int) -> None:
+        lines = text.split("\n") if len(text) <= BLOCK_CHARS_MAX else text[:BLOCK_CHARS_MAX].split("\n")
+        if self._items and not self._quotes:
+            self._item_text(lines, line)
+        elif self._level and not self._quotes:
+            self._open_section(_unmarked(text), line)
         else:
-            self._section.blocks.append(block)
-            self._block = block
-        self._stack.append(block)
-        self._extend_to(number)
+            self._paragraph("quote" if self._quotes else "paragraph", lines, line)
 
-    def _table_row(self, line: str, number: int) -> None:
-        self._stack = []
-        if self._block is not None and self._block.kind == "table" and not self._is_after_blank:
-            self._go_on(self._block, line, number)
-        else:
-            self._add(Block("table", number, line))
+    def _open_section(self, title: str, line: int) -> None:
+        while self._sections[-1].level >= self._level:
+            self._sections.pop()
+        section = Section(self._level, title, line)
+        self._sections[-1].sections.append(section)
+        self._sections.append(section)
 
-    def _text(self, line: str, number: int) -> None:
-        indent = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
-        is_quote = line.lstrip().startswith(">")
-        text = re.sub(r"^(?:\s*>\s?)+", "", line) if is_quote else line
-        if not text.strip():
-            self._is_after_blank = True
-            return
-        if self._stack and not is_quote and (not self._is_after_blank or indent > self._stack[-1].indent):
-            if self._is_after_blank:
-                while len(self._stack) > 1 and self._stack[-1].indent >= indent:
-                    self._stack.pop()
-            self._go_on(self._stack[-1], text.strip(), number)
-            return
-        if self._stack:
-            self._close()
-        kind: Kind = "quote" if is_quote else "paragraph"
-        if self._block is None or self._is_after_blank or self._block.kind != kind or self._begins_anew(text):
-            self._add(Block(kind, number, text))
-        else:
-            self._go_on(self._block, text, number)
+    def _item_text(self, lines: list[str], line: int) -> None:
+        item = self._items[-1]
+        if not item.lines and (task := _TASK.match(lines[0])):
+            item.is_task, lines = True, [lines[0][task.end() :], *lines[1:]]
+        for at, each in enumerate(lines, line):
+            if (found := _ITEM.fullmatch(each)) and item.lines:
+                item.items.append(Block("item", at, found["text"]))
+            elif item.items and item.items[-1].line == at - 1:
+                item.items[-1].lines.append(each)
+            else:
+                item.lines.append(each)
+        self._extend_to(line + len(lines) - 1)
 
-    def _go_on(self, block: Block, text: str, number: int) -> None:
-        block.chars += len(text)
-        if block.chars <= BLOCK_CHARS_MAX:
-            block.lines.append(text)
-        self._extend_to(number)
-
-    def _begins_anew(self, text: str) -> bool:
-        """Tell whether a line of a paragraph is an entry of its own: it has a date or a label, as the one before."""
-        return _DATED_LINE.match(text) is not None or _LABELLED_LINE.match(text) is not None
+    def _paragraph(self, kind: Kind, lines: list[str], line: int) -> None:
+        block: Block | None = None
+        for at, each in enumerate(lines, line):
+            if kind == "paragraph" and (found := _ITEM.fullmatch(each)):
+                block = Block("item", at, found["text"])
+                self._add(block)
+            elif block is None or _DATED_LINE.match(each) or _LABELLED_LINE.match(each):
+                block = Block(kind, at, each)
+                self._add(block)
+            else:
+                block.lines.append(each)
+                self._extend_to(at)
 
 
 def _unmarked(title: str) -> str:
