@@ -27,11 +27,16 @@ from fleet.text.similarity import Near, near
 
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
     """Return the clan's records and the private ones, of one agent or of every agent here."""
-    try:
-        agents = [agent] if agent else workspace.agents_here()
-    except FleetError:  # nobody knows who writes here: what the clan has can be read all the same
-        agents = []
+    agents = [agent] if agent else _with_notes(workspace)
     return [workspace.patterns, *(workspace.notes(each) for each in agents if workspace.notes_file(each).is_file())]
+
+
+def _with_notes(workspace: Workspace) -> list[str]:
+    """Return the agents here that have a private notebook."""
+    try:
+        return [each for each in workspace.agents_here() if workspace.notes_file(each).is_file()]
+    except FleetError:  # nobody knows who writes here: what the clan has can be read all the same
+        return []
 
 
 def find(workspace: Workspace, prefix: str) -> Pattern:
@@ -90,7 +95,33 @@ def nearest(root: Path, said: Sequence[str], count: int) -> list[Near]:
         workspace.close()
 
 
-class Listing(NamedTuple):
+class Wanted(NamedTuple):
+    """What is listed of many: "" for any. A lesson's kind is its category, a discovery's its type."""
+
+    kind: str = ""
+    tag: str = ""
+    agent: str = ""
+    since: str = ""
+
+    def admits(self, each: Pattern | Discovery) -> bool:
+        """Tell whether it is of that kind, has that tag, and was met by that agent since that day.
+
+        Raises:
+            UsageError: the day is none.
+        """
+        if isinstance(each, Pattern):
+            kind, agents, last = each.category, each.agents(), each.last_seen
+        else:
+            kind, agents, last = each.type, [names.agent_of(each.by)], each.at
+        return (
+            self.kind.casefold() in ("", kind.casefold())
+            and self.tag.casefold() in ("", *map(str.casefold, each.tags))
+            and self.agent in ("", *agents)
+            and last >= first_stamp(self.since)
+        )
+
+
+class _Listing(NamedTuple):
     """The lessons that were asked for.
 
     Attributes:
@@ -103,49 +134,55 @@ class Listing(NamedTuple):
     total: int
     refused: int
 
+    def as_found(self) -> dict[str, Any]:
+        """Return them as ``--json`` shows them, each with what says the same in other words, or the opposite."""
+        rows = []
+        for each, into in self.lessons:
+            said = [{"id": one.id, "text": screened(one.text), "seen": one.count("seen")} for one in each.wordings]
+            more = {"wordings": said, "contradicts": list(each.opposites)}
+            shown = lesson_as_json(each.lesson) | {name: value for name, value in more.items() if value}
+            rows.append(shown | ({"state": "merged"} if into else {}))
+        return {"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": self.refused}
+
 
 def listed(
-    workspace: Workspace, count: int | None, clusters: Clusters = NOT_COMPARED, *, everything: bool = False
-) -> Listing:
+    workspace: Workspace,
+    count: int | None,
+    wanted: Wanted,
+    clusters: Clusters = NOT_COMPARED,
+    *,
+    everything: bool = False,
+) -> _Listing:
     """Return the best lessons, each cluster as one, or all; with ``everything`` retired ones and each record, too.
 
     What the logs owe is counted first, where anything may be written.
+
+    Raises:
+        UsageError: the day since which they were seen is none.
     """
     with suppress(FleetError):
         reconcile_all(workspace)
     patterns, mine, refused = workspace.patterns, _private(workspace), workspace.db.refused_count()
+    is_narrowed = any(wanted)
     if everything:
-        into = {each.id: (each, other) for each, other in _everything(patterns)} | {
-            id_: (mine[id_], "") for id_ in mine
-        }
-        lessons = [into[each.id] for each in ranked((each for each, _ in into.values()), "sight")]
-        return Listing([(Wordings(each), other) for each, other in lessons[:count]], len(lessons), refused)
-    mine = {each: own for each, own in mine.items() if own.value(STAGE) != Stage.CONSOLIDATED}
-    spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
-    shared = patterns.lessons() if count is None else patterns.best("sight", count + len(mine) + spare)
-    own = [each for each in mine.values() if each.is_listed]
-    found = ranked([*(each for each in shared if each.id not in mine), *own], "sight")
-    shown = grouped(found, clusters, patterns.lesson)
-    total = _count(patterns, mine) - spare + len(clusters.groups)
-    return Listing([(each, "") for each in shown[:count]], total, refused)
-
-
-def narrowed(listing: Listing, *, category: str, tag: str, agent: str, since: str, count: int | None) -> Listing:
-    """Return those of a list that have this category and tag, that this agent logged, and that were seen since a day.
-
-    Raises:
-        UsageError: the day is none.
-    """
-    first = first_stamp(since)
-    kept = [
-        (each, into)
-        for each, into in listing.lessons
-        if (not category or each.lesson.category.casefold() == category.casefold())
-        and (not tag or tag.casefold() in {word.casefold() for word in each.lesson.tags})
-        and (not agent or agent in each.lesson.agents())
-        and (not since or each.lesson.last_seen >= first)
-    ]
-    return listing._replace(lessons=kept[:count], total=len(kept))
+        into = {each.id: (each, other) for each, other in _everything(patterns)}
+        into |= {each: (own, "") for each, own in mine.items()}
+        best = ranked((each for each, _ in into.values()), "sight")
+        shown = [(Wordings(each), into[each.id][1]) for each in best]
+        total = len(shown)
+    else:
+        mine = {each: own for each, own in mine.items() if own.value(STAGE) != Stage.CONSOLIDATED}
+        spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
+        is_all = count is None or is_narrowed
+        shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(mine) + spare)
+        own = [each for each in mine.values() if each.is_listed]
+        found = ranked([*(each for each in shared if each.id not in mine), *own], "sight")
+        shown = [(each, "") for each in grouped(found, clusters, patterns.lesson)]
+        total = _count(patterns, mine) - spare + len(clusters.groups)
+    if is_narrowed:
+        shown = [row for row in shown if wanted.admits(row[0].lesson)]
+        total = len(shown)
+    return _Listing(shown[:count], total, refused)
 
 
 def first_stamp(since: str) -> clock.Stamp:
@@ -160,22 +197,14 @@ def first_stamp(since: str) -> clock.Stamp:
     return clock.pack(since_ms)
 
 
-def discovered(workspace: Workspace, count: int, *, type_: str, tag: str, agent: str, since: str) -> list[Discovery]:
-    """Return the newest discoveries of a type, with a tag, of an agent, since a day; "" for any. Newest first.
+def discovered(workspace: Workspace, count: int, wanted: Wanted) -> list[Discovery]:
+    """Return the newest discoveries, newest first.
 
     Raises:
-        UsageError: the day is none.
+        UsageError: the day since which they were found is none.
     """
-    first, is_narrowed = first_stamp(since), any((type_, tag, agent, since))
-    kept = (
-        each
-        for each in reversed(workspace.discoveries.shown() if is_narrowed else workspace.discoveries.newest(count))
-        if (not type_ or each.type == type_)
-        and (not tag or tag.casefold() in {word.casefold() for word in each.tags})
-        and (not agent or names.agent_of(each.by) == agent)
-        and (not since or each.at >= first)
-    )
-    return list(islice(kept, count))
+    found = workspace.discoveries.shown() if any(wanted) else workspace.discoveries.newest(count)
+    return list(islice(filter(wanted.admits, reversed(found)), count))
 
 
 def counted(workspace: Workspace) -> int:
@@ -191,15 +220,10 @@ def _count(patterns: Patterns, mine: Mapping[str, Pattern]) -> int:
 def _private(workspace: Workspace) -> dict[str, Pattern]:
     """Return the private lessons of the agents here, with what the clan knows of them."""
     found = {}
-    try:
-        agents = workspace.agents_here()
-    except FleetError:  # nobody knows who writes here: what the clan has can be read all the same
-        return {}
-    for agent in agents:
-        if workspace.notes_file(agent).is_file():
-            for each in workspace.notes(agent).records():
-                if each.scope == PRIVATE and (whole := workspace.whole(agent, each.id)) is not None:
-                    found[each.id] = fold(whole, workspace.policy())
+    for agent in _with_notes(workspace):
+        for each in workspace.notes(agent).records():
+            if each.scope == PRIVATE and (whole := workspace.whole(agent, each.id)) is not None:
+                found[each.id] = fold(whole, workspace.policy())
     return found
 
 
@@ -220,17 +244,7 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
             yield each, lesson.id
 
 
-def wordings_as_json(found: Wordings, *, is_merged: bool = False) -> dict[str, Any]:
-    """Return a lesson as ``--json`` shows it, with what says the same in other words, and what says the opposite."""
-    said = [{"id": each.id, "text": screened(each.text), "seen": each.count("seen")} for each in found.wordings]
-    return (
-        lesson_as_json(found.lesson, is_merged=is_merged)
-        | ({"wordings": said} if said else {})
-        | ({"contradicts": list(found.opposites)} if found.opposites else {})
-    )
-
-
-def lesson_as_json(lesson: Pattern, *, is_merged: bool = False) -> dict[str, Any]:
+def lesson_as_json(lesson: Pattern) -> dict[str, Any]:
     """Return a lesson as ``--json`` shows it: the same on every machine that has the same lines."""
     state = (screened(lesson.state) or "candidate") if lesson.is_present else "retired"
     return {
@@ -242,7 +256,7 @@ def lesson_as_json(lesson: Pattern, *, is_merged: bool = False) -> dict[str, Any
         "seen": lesson.count("seen"),
         "sessions": lesson.count("sessions"),
         "agents": lesson.agents(),
-        "state": "merged" if is_merged else state,
+        "state": state,
         "first": lesson.at,
         "last": lesson.last_seen,
         **_moment(lesson),
@@ -252,18 +266,13 @@ def lesson_as_json(lesson: Pattern, *, is_merged: bool = False) -> dict[str, Any
 
 def details_as_json(lesson: Pattern) -> dict[str, Any]:
     """Return what ``fleet show`` knows besides: counts per replica, who set what, and every other field."""
-    counts = {name: dict(sorted(totals.items())) for name, totals in sorted(lesson.totals.items())}
-    parts = {name: sum(found.values()) for name, found in sorted(lesson.parts.items())}
-    edited = {field: {"at": at, "by": by} for field, (at, by) in sorted(lesson.edited.items())}
     usual = ("text", "correct", "category", "tags", "state", "trigger")
-    others = {name: value for name, value in sorted(lesson.fields.items()) if name not in usual and value != ""}
-    seen_last = dict(sorted(lesson.adds.items()))
     return {
-        "counts": counts,
-        "imported": parts,
-        "last_by": seen_last,
-        "edited": edited,
-        "fields": others,
+        "counts": {name: dict(sorted(totals.items())) for name, totals in sorted(lesson.totals.items())},
+        "imported": {name: sum(found.values()) for name, found in sorted(lesson.parts.items())},
+        "last_by": dict(sorted(lesson.adds.items())),
+        "edited": {field: {"at": at, "by": by} for field, (at, by) in sorted(lesson.edited.items())},
+        "fields": {name: value for name, value in sorted(lesson.fields.items()) if name not in usual and value != ""},
         "by": lesson.by,
     }
 

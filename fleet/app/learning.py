@@ -88,7 +88,10 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         DiskError: it did not reach the disk.
     """
     _check_trigger(told.trigger, "logged")
-    known = find(workspace, same).id if same else ""
+    known = ""
+    if same:
+        lesson = find(workspace, same)
+        known, told = lesson.id, told._replace(pattern=told.pattern or lesson.text)
     with Runs(workspace).noting(agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
         logged = corrections.correct(workspace, agent, told, session=session, same=known, is_own=True)
         _promote(workspace, agent, logged)

@@ -16,13 +16,19 @@ from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.store.workspace import Workspace
 
+_Type = Annotated[
+    str,
+    typer.Option("--type", metavar="TYPE", help="discovery, gotcha, tip or workaround.", autocompletion=lambda: TYPES),
+]
+_Confidence = Annotated[str, typer.Option("--confidence", metavar="LEVEL", help="low, medium or high.")]
+_STATE_IT = "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
+
 app = output.commands()
 
 Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, so that it helps elsewhere.")]
 Right = Annotated[str, typer.Option("--right", help="The correct approach.")]
 Same = Annotated[
-    str,
-    typer.Option("--same", metavar="ID", help="Count it as this existing pattern.", autocompletion=output.COMPLETE_IDS),
+    str, typer.Option("--same", metavar="ID", help="Count it as this lesson.", autocompletion=output.COMPLETE_IDS)
 ]
 Trigger = Annotated[
     str, typer.Option("--trigger", metavar="STEP", help="Show it before this: 'Bash:git push*', 'Edit:*.sql'.")
@@ -34,7 +40,7 @@ Tag = Annotated[list[str] | None, typer.Option("--tag", help="May be given sever
 def _correct(
     wrong: Annotated[str, typer.Option("--wrong", help="What went wrong.")],
     right: Right,
-    pattern: Pattern,
+    pattern: Pattern = "",
     title: Annotated[str, typer.Option("--title", help="A heading; else the beginning of --wrong.")] = "",
     source: Annotated[str, typer.Option("--source", help="Who or what told: a person, a build, yourself.")] = "",
     told_by: Annotated[str, typer.Option("--from", metavar="AGENT", help="The agent that corrected you.")] = "",
@@ -47,6 +53,8 @@ def _correct(
     as_json: output.Json = False,
 ) -> None:
     """Log one correction: durable before this returns."""
+    if not pattern and not same:
+        raise UsageError(_STATE_IT)
     if told_by and not names.is_agent(told_by):
         raise UsageError(f"--from {told_by[:40]!r} is no agent's name; nothing was logged")
     heard = " — ".join(filter(None, [told_by, source]))
@@ -62,24 +70,8 @@ def _discover(
     problem: Annotated[str, typer.Option("--problem", help="What was found.")],
     solution: Annotated[str, typer.Option("--solution", help="What to do about it.")],
     context: Annotated[str, typer.Option("--context", help="Where it holds.")] = "",
-    type_: Annotated[
-        str,
-        typer.Option(
-            "--type",
-            metavar="TYPE",
-            help="discovery, gotcha, tip or workaround.",
-            autocompletion=lambda: TYPES,
-        ),
-    ] = "discovery",
-    confidence: Annotated[
-        str,
-        typer.Option(
-            "--confidence",
-            metavar="LEVEL",
-            help="low, medium or high.",
-            autocompletion=lambda: ["low", "medium", "high"],
-        ),
-    ] = "medium",
+    type_: _Type = "discovery",
+    confidence: _Confidence = "medium",
     minutes: Annotated[int | None, typer.Option("--minutes", help="What it cost; a workaround needs over 15.")] = None,
     tag: Tag = None,
     session: output.Session = "",
@@ -137,9 +129,7 @@ def _learn(
         if not correction:
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
         if not pattern and not same:
-            raise UsageError(
-                "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
-            )
+            raise UsageError(_STATE_IT)
         session = output.session_named(session)
         done = learning.state_lesson(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session

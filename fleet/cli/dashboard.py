@@ -1,6 +1,5 @@
 """Output of ``fleet`` alone: a dashboard of the workspace here, or how to begin where there is none."""
 
-import os
 import sys
 import time
 from calendar import timegm
@@ -9,9 +8,8 @@ from typing import Any
 
 from fleet.app import status
 from fleet.cli import output
-from fleet.cli.output import counted
-from fleet.model.errors import FleetError, NoError
-from fleet.store.homes import root_around
+from fleet.cli.output import NoWorkspaceError, counted
+from fleet.model.errors import FleetError
 
 _SHOWN = 5
 _LABEL = 10
@@ -46,8 +44,8 @@ def show(*, as_json: bool) -> None:
             if sys.stdout.isatty():
                 with suppress(FleetError):  # who may only read is shown the same again
                     status.note_looked(workspace)
-    except NoError:
-        if as_json or output.chosen.directory or os.environ.get("FLEET_DIR") or root_around(os.getcwd()):  # noqa: PTH109
+    except NoWorkspaceError:
+        if as_json:
             raise
         output.say(_WELCOME)
 

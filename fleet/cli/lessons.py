@@ -13,20 +13,22 @@ from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import author, edits, not_working, render_gossip
+from fleet.reflect.clusters import Wordings
 from fleet.text.screening import one_line, readable
 
-ON_A_TERMINAL = 100
+_ON_A_TERMINAL = 100
 """So many lessons a person is shown who asked for no number of them; into a pipe all of them go."""
 
-WIDTH_PIPED = 100
-
+_WIDTH_PIPED = 100
 _SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
-_Tag = Annotated[str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.")]
-_By = Annotated[
-    str,
-    typer.Option("--agent", metavar="NAME", help="Only those that this agent logged."),
+_Category = Annotated[str, typer.Option("--category", metavar="NAME", help="Only those of this category.")]
+_Type = Annotated[
+    str, typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=lambda: TYPES)
 ]
+_Tag = Annotated[str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.")]
+_By = Annotated[str, typer.Option("--agent", metavar="NAME", help="Only those that this agent logged.")]
+_Since = Annotated[str, typer.Option("--since", metavar="DATE", help="Only those met since that day.")]
 
 app = output.commands()
 
@@ -37,23 +39,20 @@ app = output.commands()
 @app.command("gossip")
 def _gossip(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 20,
-    type_: Annotated[
-        str,
-        typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=lambda: TYPES),
-    ] = "",
+    type_: _Type = "",
     tag: _Tag = "",
     by: _By = "",
-    since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only those found since that day.")] = "",
+    since: _Since = "",
     as_json: output.Json = False,
 ) -> None:
     """Show the newest discoveries of the whole clan."""
     if type_ and type_ not in TYPES:
         raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {type_[:40]!r}")
     with output.opened() as workspace:
-        found = finding.discovered(workspace, count, type_=type_, tag=tag, agent=by, since=since)
+        found = finding.discovered(workspace, count, wanted := finding.Wanted(type_, tag, by, since))
         if as_json:
             output.say_json({"discoveries": output.cleaned(msgspec.to_builtins(found))})
-        elif not found and any((type_, tag, by, since)):
+        elif not found and any(wanted):
             output.say("no discovery is like that; without the filters there may be some")
         else:
             for row in render_gossip(found, members=workspace.emoji()).rstrip().splitlines():
@@ -64,48 +63,48 @@ def _gossip(
 def _patterns(
     everything: Annotated[bool, typer.Option("--all", help="Retired ones and each merged record, too.")] = False,
     count: Annotated[
-        int | None,
-        typer.Option("-n", "--count", min=1, help=f"The first so many. On a terminal {ON_A_TERMINAL} unless told."),
+        int | None, typer.Option("-n", "--count", min=1, help=f"The first so many; on a terminal {_ON_A_TERMINAL}.")
     ] = None,
-    category: Annotated[
-        str,
-        typer.Option("--category", metavar="NAME", help="Only those of this category."),
-    ] = "",
+    category: _Category = "",
     tag: _Tag = "",
     by: _By = "",
-    since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only those seen since that day.")] = "",
+    since: _Since = "",
     as_json: output.Json = False,
 ) -> None:
     """List the clan's lessons. Merged ones are one lesson, and so are those that say the same in other words."""
     if count is None and not as_json and sys.stdout.isatty():
-        count = ON_A_TERMINAL
+        count = _ON_A_TERMINAL
     with output.opened() as workspace:
-        is_narrowed = any((category, tag, by, since))
-        found = finding.listed(
-            workspace, None if is_narrowed else count, reflecting.weighed(workspace), everything=everything
-        )
-        if is_narrowed:
-            found = finding.narrowed(found, category=category, tag=tag, agent=by, since=since, count=count)
+        wanted, weighed = finding.Wanted(category, tag, by, since), reflecting.weighed(workspace)
+        found = finding.listed(workspace, count, wanted, weighed, everything=everything)
         if as_json:
-            rows = [finding.wordings_as_json(each, is_merged=bool(into)) for each, into in found.lessons]
-            output.say_json({"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": found.refused})
+            output.say_json(found.as_found())
             return
         for each, into in found.lessons:
-            output.say_row(*_as_row(each.lesson, into))
-            for other in each.wordings[1:]:
-                said = f"also said: {output.cleaned(other.text)} ({other.id})"
-                output.say_row((f"{'':<18}  {other.count('seen'):>3}x  ", ""), (said, "dim"))
-            for against in each.opposites:
-                output.say_row((f"{'':<18}        ", ""), (f"contradicts {against}: `fleet review` decides", "yellow"))
-        if found.total > len(found.lessons):
-            more = found.total - len(found.lessons)
+            _tell_lesson(each, into)
+        if (more := found.total - len(found.lessons)) > 0:
             output.note(f"{more:,} more: -n {found.total} lists all of them, `fleet search` looks for some")
-        if not found.lessons and is_narrowed:
-            output.say("no lesson is like that; without the filters there may be some")
-        elif not found.lessons:
-            output.say("no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first")
+        if not found.lessons:
+            is_retired = not everything and next(workspace.patterns.records(), None) is not None
+            output.say(_NONE["narrowed" if any(wanted) else "retired" if is_retired else "new"])
         if found.refused:
             output.note(f"{output.counted(found.refused, 'line')} could not be read; `fleet status` tells why")
+
+
+_NONE = {
+    "narrowed": "no lesson is like that; without the filters there may be some",
+    "retired": "no lesson stands: all were retired, or merged. `fleet patterns --all` lists them",
+    "new": "no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first",
+}
+
+
+def _tell_lesson(each: Wordings, into: str) -> None:
+    output.say_row(*_as_row(each.lesson, into))
+    for other in each.wordings[1:]:
+        said = f"also said: {output.cleaned(other.text)} ({other.id})"
+        output.say_row((f"{'':<18}  {other.count('seen'):>3}x  ", ""), (said, "dim"))
+    for against in each.opposites:
+        output.say_row((f"{'':<26}", ""), (f"contradicts {against}: `fleet review` decides", "yellow"))
 
 
 def _as_row(each: Pattern, into: str) -> tuple[tuple[str, str], ...]:
@@ -123,14 +122,7 @@ def _as_row(each: Pattern, into: str) -> tuple[tuple[str, str], ...]:
 
 @app.command("show")
 def _show(
-    pattern: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID",
-            help="The id of a lesson or a discovery; a unique beginning is enough.",
-            autocompletion=output.COMPLETE_IDS,
-        ),
-    ],
+    pattern: Annotated[str, output.id_of("ID", "The id of a lesson or a discovery; a unique beginning is enough.")],
     as_json: output.Json = False,
 ) -> None:
     """Show all that is known of one lesson, or of one discovery (d-...)."""
@@ -226,12 +218,7 @@ def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Ag
 
 @app.command("restore")
 def _restore(
-    pattern: Annotated[
-        str,
-        typer.Argument(
-            metavar="[ID]", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_IDS
-        ),
-    ] = "",
+    pattern: Annotated[str, output.id_of("[ID]")] = "",
     everything: Annotated[bool, typer.Option("--all", help="All that one writer removed; with --removed-by.")] = False,
     removed_by: Annotated[
         str, typer.Option("--removed-by", metavar="AGENT|REPLICA", help="Whose removes are taken back.")
@@ -302,18 +289,8 @@ def _tell_history(pattern: str, fields: dict[str, Any], *, as_json: bool) -> Non
 
 @app.command("merge")
 def _merge(
-    one: Annotated[
-        str,
-        typer.Argument(
-            metavar="A", help="A pattern's id; a unique beginning is enough.", autocompletion=output.COMPLETE_IDS
-        ),
-    ],
-    other: Annotated[
-        str,
-        typer.Argument(
-            metavar="B", help="The id of the same lesson in other words.", autocompletion=output.COMPLETE_IDS
-        ),
-    ],
+    one: Annotated[str, output.id_of("A")],
+    other: Annotated[str, output.id_of("B", "The id of the same lesson in other words.")],
     force: Annotated[
         bool, typer.Option("--force", help="Also if the two texts seem to differ in what they say.")
     ] = False,
@@ -371,20 +348,8 @@ def _feedback(
 
 @app.command("guard")
 def _guard(
-    pattern: Annotated[
-        str,
-        typer.Argument(
-            metavar="[ID]", help="A lesson's id; none: list the guards.", autocompletion=output.COMPLETE_IDS
-        ),
-    ] = "",
-    decision: Annotated[
-        str,
-        typer.Argument(
-            metavar="ask|deny|off",
-            help="What its step needs from now on.",
-            autocompletion=lambda: ["ask", "deny", "off"],
-        ),
-    ] = "",
+    pattern: Annotated[str, output.id_of("[ID]", "A lesson's id; none: list the guards.")] = "",
+    decision: Annotated[str, typer.Argument(metavar="ask|deny|off", help="What its step needs from now on.")] = "",
     until: Annotated[str, typer.Option("--until", metavar="DATE", help="The last day of it, YYYY-MM-DD.")] = "",
     as_json: output.Json = False,
 ) -> None:
@@ -475,4 +440,4 @@ def _stats(as_json: output.Json = False) -> None:
 
 def _width() -> int:
     """Return the terminal's width; into a pipe the same everywhere."""
-    return min(shutil.get_terminal_size().columns, output.WIDTH_MAX) if sys.stdout.isatty() else WIDTH_PIPED
+    return min(shutil.get_terminal_size().columns, output.WIDTH_MAX) if sys.stdout.isatty() else _WIDTH_PIPED

@@ -102,6 +102,10 @@ Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote t
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]")
 
 
+class NoWorkspaceError(NoError):
+    """No workspace was named, and there is none around."""
+
+
 class _Chosen(msgspec.Struct):
     """Options that stand before the command; the same ones behind it win."""
 
@@ -153,9 +157,13 @@ def find_root() -> Path:
             raise NoError(f"{root} is no fleet workspace: it has no {CONFIG}. Run `fleet init` there")
         return root
     start = Path.cwd()
-    if not (found := root_around(str(start))):
-        raise NoError(f"there is no {CONFIG} in {start} or above. Run `fleet init` in your project's folder")
-    return Path(found)
+    if found := root_around(str(start)):
+        return Path(found)
+    for folder in (start, *start.parents):
+        if (folder / ".fleet/replica.toml").exists():
+            told = "Put it back, or run `fleet init` there: what was logged is kept"
+            raise NoError(f"{folder} is a workspace without its {CONFIG}: .fleet is there. {told}")
+    raise NoWorkspaceError(f"there is no {CONFIG} in {start} or above. Run `fleet init` in your project's folder")
 
 
 def root_for() -> Path:

@@ -320,3 +320,21 @@ def test_any_file_keeps_all_else_that_it_says(text, name, value):
     for comment in ("# 2", "# so", "# travels"):
         assert (comment in text) == (comment in after)
     assert ("\r\n" in text) == ("\r\n" in after)
+
+
+def test_a_workspace_whose_settings_file_is_gone_is_named(w):
+    lesson = w.correct("w", LESSON)
+    (w.folder / "w/fleet.toml").unlink()
+    for words in ((), ("status",)):
+        assert ".fleet is there" in w.run("w", *words, expect=1).stderr
+    w.run("w", "init")
+    assert LESSON in w.run("w", "show", lesson).stdout
+
+
+def test_what_is_known_may_be_counted_again_without_its_words_and_a_retired_one_is_not_forgotten(w):
+    lesson = w.correct("w", LESSON)
+    done = w.run("w", "correct", "--wrong", "w", "--right", "r", "--same", lesson, "--json").stdout
+    assert (json.loads(done)["id"], json.loads(done)["seen"]) == (lesson, 2)
+    assert "Nothing was logged" in w.run("w", "correct", "--wrong", "w", "--right", "r", expect=2).stderr
+    w.run("w", "retire", lesson)
+    assert "all were retired" in w.run("w", "patterns").stdout

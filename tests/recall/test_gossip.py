@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet import RELEASED_MS
-from fleet.app.finding import discovered
+from fleet.app.finding import Wanted, discovered
 from fleet.model.discovery import Discovery, discovery_id, retraction_id
 from fleet.recall.wording import in_one_line, render_gossip
 from fleet.store.lines import DISCOVERIES
@@ -59,7 +59,7 @@ def workspace(tmp_path):
 
 
 def shown(workspace: Workspace) -> str:
-    return render_gossip(discovered(workspace, 20, type_="", tag="", agent="", since=""))
+    return render_gossip(discovered(workspace, 20, Wanted()))
 
 
 def log(workspace: Workspace, *entries: Discovery) -> None:
