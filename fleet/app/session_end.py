@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from fleet.app import writing
 from fleet.hosts import sessions
@@ -44,15 +45,6 @@ _DRAWN_SHOWN_MAX = 40
 _DRAWN_CHARS_MAX = 600
 _KNOWN_MAX = 20
 _DAY_MS = 86_400_000
-
-
-class Limits(NamedTuple):
-    """What reflections may cost and when they begin: the environment first, then ``[reflect]``."""
-
-    max_usd: float
-    daily_usd: float
-    idle_min: float
-    is_off: bool
 
 
 class Reflected(NamedTuple):
@@ -102,78 +94,74 @@ class History(NamedTuple):
     troubles: list[str]
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
+# --- who is asked -----------------------------------------------------------------------------------------------------
 
 
-def limits(workspace: Workspace) -> Limits:
-    """Return what holds here."""
-    set_ = workspace.config.reflect
-    off = os.environ.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
-    return Limits(
-        config.amount(os.environ.get("REFLECTION_MAX_BUDGET_USD", ""), set_.max_usd),
-        config.amount(os.environ.get("REFLECTION_DAILY_CAP_USD", ""), set_.daily_usd),
-        config.amount(os.environ.get("REFLECTION_IDLE_MIN", ""), set_.idle_min),
-        off or set_.off,
-    )
+class Choice:
+    """Who reflects here, and what it may cost: what ``fleet.toml`` and the environment say, and a person's yes.
 
+    Attributes:
+        settings: ``[reflect]``, where the environment does not say otherwise.
+        named: who is to be asked: what ``fleet.toml`` names, else the host's model that a person here said yes to.
+    """
 
-def chosen(workspace: Workspace) -> str:
-    """Return who reflects here: what ``fleet.toml`` names, else the host's model that a person here said yes to."""
-    named: str = workspace.config.reflect.reflector
-    if named != RULES:
-        return named
-    mine = workspace.state.get(_HOST_CHOICE)
-    return mine if mine in _CHOSEN else RULES
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        set_ = workspace.config.reflect
+        is_off = os.environ.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+        self.settings = replace(
+            set_,
+            max_usd=config.amount(os.environ.get("REFLECTION_MAX_BUDGET_USD", ""), set_.max_usd),
+            daily_usd=config.amount(os.environ.get("REFLECTION_DAILY_CAP_USD", ""), set_.daily_usd),
+            idle_min=config.amount(os.environ.get("REFLECTION_IDLE_MIN", ""), set_.idle_min),
+            off=is_off or set_.off,
+        )
+        mine = workspace.state.get(_HOST_CHOICE)
+        self.named: str = set_.reflector if set_.reflector != RULES else mine if mine in _CHOSEN else RULES
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody was asked yet, here or by ``fleet.toml``, who is to reflect."""
+        return self.settings.reflector == RULES and not self._workspace.state.get(_HOST_CHOICE)
 
-def is_open(workspace: Workspace) -> bool:
-    """Tell whether nobody was asked yet, here or by ``fleet.toml``, who is to reflect."""
-    return workspace.config.reflect.reflector == RULES and not workspace.state.get(_HOST_CHOICE)
+    def choose(self, reflector: str) -> None:
+        """Note a person's choice of a host's own model, for this machine; ``rules`` takes it back."""
+        if reflector not in (*_CHOSEN, RULES):
+            raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(_CHOSEN)}, or {RULES}")
+        self._workspace.state.put(**{_HOST_CHOICE: reflector})
+        if reflector != RULES:
+            self._workspace.state.agree(consent.REFLECT, self._consented(reflector), self._workspace.wall())
 
+    def unagreed(self) -> str:
+        """Return the reflector that is named and that nobody on this machine agreed to, as it is shown; "" for none."""
+        told = self._consented(self.named)
+        return "" if self.named == RULES or self._workspace.state.agrees(consent.REFLECT, told) else told
 
-def choose(workspace: Workspace, reflector: str) -> None:
-    """Note a person's choice of a host's own model, for this machine; ``rules`` takes it back."""
-    if reflector not in (*_CHOSEN, RULES):
-        raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(_CHOSEN)}, or {RULES}")
-    workspace.state.put(**{_HOST_CHOICE: reflector})
-    if reflector != RULES:
-        workspace.state.agree(consent.REFLECT, _consented(workspace, reflector), workspace.wall())
+    def agree(self) -> list[str]:
+        """Note a person's yes to the reflector that is named, and to Honcho where it is; return what is new in that."""
+        state, honcho = self._workspace.state, writing.honcho_consented(self._workspace)
+        named = [self._consented(self.named)] * (self.named != RULES) + [honcho] * bool(self.settings.honcho)
+        fresh = [each for each in named if not state.agrees(consent.REFLECT, each)]
+        for each in fresh:
+            state.agree(consent.REFLECT, each, self._workspace.wall())
+        return fresh
 
-
-def unagreed(workspace: Workspace) -> str:
-    """Return the reflector that is named and that nobody on this machine agreed to, as it is shown; "" for none."""
-    named = chosen(workspace)
-    if named == RULES or workspace.state.agrees(consent.REFLECT, _consented(workspace, named)):
-        return ""
-    return _consented(workspace, named)
-
-
-def agree(workspace: Workspace) -> list[str]:
-    """Note a person's yes to the reflector that is named, and to Honcho where it is; return what is new in that."""
-    named = [_consented(workspace, chosen(workspace))] if chosen(workspace) != RULES else []
-    named += [writing.honcho_consented(workspace)] if workspace.config.reflect.honcho else []
-    fresh = [each for each in named if not workspace.state.agrees(consent.REFLECT, each)]
-    for each in fresh:
-        workspace.state.agree(consent.REFLECT, each, workspace.wall())
-    return fresh
-
-
-def _consented(workspace: Workspace, reflector: str) -> str:
-    """Return what is agreed to: who is asked, and all that decides where a session goes."""
-    set_ = workspace.config.reflect
-    if reflector == "command":
-        return f"command {json.dumps(set_.command)}"
-    if reflector == "endpoint":
-        return f"endpoint {set_.api} {set_.url} {set_.key_env}"
-    return reflector
+    def _consented(self, reflector: str) -> str:
+        """Return what is agreed to: who is asked, and all that decides where a session goes."""
+        if reflector == "command":
+            return f"command {json.dumps(self.settings.command)}"
+        if reflector == "endpoint":
+            return f"endpoint {self.settings.api} {self.settings.url} {self.settings.key_env}"
+        return reflector
 
 
 def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
-    """Yield what ``fleet doctor`` tells of reflection: a level, what was found, what it means and what to do."""
-    allowed, named = limits(workspace), unagreed(workspace)
+    """Yield what ``fleet doctor`` tells of reflection: who is asked, what was spent today, what came to nothing."""
+    choice = Choice(workspace)
+    allowed, named = choice.settings, choice.unagreed()
     spent = records.spent(workspace, workspace.wall()[:10])
-    told = f"by {chosen(workspace)}; today ${spent:.2f} of ${allowed.daily_usd:g}"
-    if allowed.is_off:
+    told = f"by {choice.named}; today ${spent:.2f} of ${allowed.daily_usd:g}"
+    if allowed.off:
         yield "note", "turned off", "no session is reflected on by itself"
         return
     if named:
@@ -219,77 +207,72 @@ def reflect(
         raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
 
 
+def _read(workspace: Workspace, session: Session, run: str, reflector: str) -> tuple[digest.Digest, Record]:
+    """Return what a reflector reads of a session, and the record of the pass so far."""
+    made = digest.digest(session.events, workspace.config.reflect.tokens)
+    left_out = "; ".join(filter(None, [made.left_out.rstrip("."), session.trouble]))
+    why = "" if session.events else f"not read: {session.trouble or 'the transcript tells of nothing'}"
+    return made, Record(
+        run=run,
+        session=session.id,
+        host=session.host,
+        transcript=session.path,
+        reflector=reflector,
+        left_out=left_out,
+        why=why,
+    )
+
+
 def _reflected(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> Reflected:
-    began = time.monotonic()
+    began, key = time.monotonic(), _key(session)
     lines = Records(workspace, agent).read()
-    key = _key(session)
-    if why := _done_already(workspace, agent, lines, key, by_hand=by_hand):
+    if why := _done_already(workspace, agent, key, by_hand=by_hand):
         return Reflected(session.id, why=why)
-    left = _answered(lines, key)
-    day = workspace.wall()[:10].replace("-", "")
-    run = left.run if left is not None else f"{KIND}-{day}-{key}{_again(lines, key)}"
-    who, note = chosen(workspace), ""
-    if named := unagreed(workspace):
+    choice, left, note = Choice(workspace), _answered(lines, key), ""
+    run = left.run if left is not None else f"{KIND}-{workspace.wall()[:10].replace('-', '')}-{key}{_again(lines, key)}"
+    who = choice.named
+    if named := choice.unagreed():
         who = RULES
         note = f"nobody on this machine agreed to {named[:200]}: the rules were asked. `fleet reflect --agree` does"
-    record = Record(run=run, session=session.id, host=session.host, transcript=session.path, reflector=who)
+    made, record = _read(workspace, session, run, who)
     if not session.events:
-        why = session.trouble or "the transcript tells of nothing"
-        return _ended(workspace, agent, msgspec.structs.replace(record, outcome="skipped", why=f"not read: {why}"))
-    made = digest.digest(session.events, workspace.config.reflect.tokens)
-    record = msgspec.structs.replace(
-        record, left_out="; ".join(filter(None, [made.left_out.rstrip("."), session.trouble]))
-    )
+        return _ended(workspace, agent, replace(record, outcome="skipped"))
     if left is not None:
         answer = Answer(left.raw, "", left.usd, left.tokens_in, left.tokens_out, left.model)
+    elif deferred := _reserved(workspace, agent, choice, record, lines):
+        return deferred
     else:
-        if deferred := _reserved(workspace, agent, record, lines):
-            return deferred
         answer = _asked(workspace, agent, session, made, record)
-    record = msgspec.structs.replace(
+    parsed = reflection.parse(answer.text, workspace.config.reflect.banned)
+    record = replace(
         record,
         model=answer.model,
         usd=answer.usd,
         tokens_in=answer.tokens_in or (made.tokens if who != RULES else 0),
         tokens_out=answer.tokens_out,
         raw=answer.text,
+        outcome="skipped" if parsed.reflection is None else parsed.reflection.outcome,
+        why="; ".join(filter(None, [answer.trouble, parsed.trouble if answer.text else "", note])),
     )
-    parsed = reflection.parse(answer.text, workspace.config.reflect.banned)
-    told = "; ".join(filter(None, [answer.trouble, parsed.trouble if answer.text else "", note]))
-    if parsed.reflection is None:
-        left = msgspec.structs.replace(record, outcome="skipped", why=told, duration_s=time.monotonic() - began)
-        return _ended(workspace, agent, left)
-    plan, writers = writing.write(workspace, agent, session, parsed.reflection, run, is_trusted=who == RULES)
-    done = msgspec.structs.replace(
-        record,
-        outcome=parsed.reflection.outcome,
-        writers=writers,
-        drawn=tuple(sorted({each.line for each in plan.reflection.lessons if each.line}))[:_DRAWN_MAX],
-        why=told,
-        duration_s=round(time.monotonic() - began, 3),
-    )
-    return _ended(workspace, agent, done, plan)
+    plan = None
+    if parsed.reflection is not None:
+        plan, writers = writing.write(workspace, agent, session, parsed.reflection, run, is_trusted=who == RULES)
+        drawn_from = sorted({each.line for each in plan.reflection.lessons if each.line})
+        record = replace(record, writers=writers, drawn=tuple(drawn_from[:_DRAWN_MAX]))
+    return _ended(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
 
 
 def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
     """Return what a pass would read, and what the rules would write of it."""
-    made = digest.digest(session.events, workspace.config.reflect.tokens)
-    who = chosen(workspace)
-    record = Record(
-        run="",
-        session=session.id,
-        host=session.host,
-        transcript=session.path,
-        reflector=who,
-        left_out="; ".join(filter(None, [made.left_out.rstrip("."), session.trouble])),
-        tokens_in=made.tokens,
-        usd=0.0 if who == RULES else limits(workspace).max_usd,
-    )
+    choice = Choice(workspace)
+    made, record = _read(workspace, session, "", choice.named)
+    usd = 0.0 if choice.named == RULES else choice.settings.max_usd
+    record = replace(record, tokens_in=made.tokens, usd=usd)
     if not session.events:
-        return Reflected(session.id, record, why=f"not read: {session.trouble or 'the transcript tells of nothing'}")
+        return Reflected(session.id, record, why=record.why)
     said = rules.reflect(session)
     plan = writing.plan(workspace, agent, session, said, "trial", is_trusted=True)
-    return Reflected(session.id, msgspec.structs.replace(record, outcome=said.outcome), plan)
+    return Reflected(session.id, replace(record, outcome=said.outcome), plan)
 
 
 def _ended(workspace: Workspace, agent: str, record: Record, plan: writing.Plan | None = None) -> Reflected:
@@ -315,15 +298,12 @@ def _key(session: Session) -> str:
     return blake2b(f"{session.id}\0{session.digest}".encode(), digest_size=6).hexdigest()
 
 
-def _done_already(workspace: Workspace, agent: str, lines: Sequence[Record], key: str, *, by_hand: bool) -> str:
-    passes = [each for each in lines if each.line == RAN and _is_of(each.run, key)]
-    if not passes:
+def _done_already(workspace: Workspace, agent: str, key: str, *, by_hand: bool) -> str:
+    passes = [each for each in Records(workspace, agent).passes() if _is_of(each.record.run, key)]
+    if not passes or (by_hand and (passes[-1].undone or passes[-1].record.outcome == "skipped")):
         return ""
-    last = passes[-1]
-    is_undone = any(each.undone for each in Records(workspace, agent).passes() if each.record.run == last.run)
-    if by_hand and (is_undone or last.outcome == "skipped"):
-        return ""
-    return f"this session was reflected on already, as {last.run}{', which was undone' if is_undone else ''}"
+    undone = ", which was undone" if passes[-1].undone else ""
+    return f"this session was reflected on already, as {passes[-1].record.run}{undone}"
 
 
 def _is_of(run: str, key: str) -> bool:
@@ -342,46 +322,35 @@ def _answered(lines: Sequence[Record], key: str) -> Record | None:
     return next((each for each in known if each.run not in ended), None)
 
 
-def _reserved(workspace: Workspace, agent: str, record: Record, lines: Sequence[Record]) -> Reflected | None:
+def _reserved(
+    workspace: Workspace, agent: str, choice: Choice, record: Record, lines: Sequence[Record]
+) -> Reflected | None:
     """Reserve what the pass may cost; return None, or that it waits for a later day."""
-    if record.reflector == RULES:
-        return None
-    allowed = limits(workspace)
-    if Records(workspace, agent).reserve(msgspec.structs.replace(record, usd=allowed.max_usd), allowed.daily_usd):
+    max_usd, daily_usd = choice.settings.max_usd, choice.settings.daily_usd
+    kept = Records(workspace, agent)
+    if record.reflector == RULES or kept.reserve(replace(record, usd=max_usd), daily_usd):
         return None
     today = workspace.wall()[:10]
-    why = (
-        f"the day's cap of ${allowed.daily_usd:g} leaves no room for ${allowed.max_usd:g}: it runs on a later day (UTC)"
-    )
-    known = any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines)
-    if not known:
-        Records(workspace, agent).defer(msgspec.structs.replace(record, usd=None, why=why))
+    why = f"the day's cap of ${daily_usd:g} leaves no room for ${max_usd:g}: it runs on a later day (UTC)"
+    if not any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines):
+        kept.append(replace(record, line=DEFERRED, usd=None, why=why))
     return Reflected(record.session, why=f"deferred: {why}", is_deferred=True)
 
 
 def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Digest, record: Record) -> Answer:
     """Ask the reflector, and have the answer on record, with what it cost, before anything is made of it."""
     if record.reflector == RULES:
-        said = rules.reflect(session)
-        return Answer(msgspec.json.encode(said).decode(), usd=0.0)
-    mark = f"session-{workspace.world.entropy(8).hex()}"
+        return Answer(msgspec.json.encode(rules.reflect(session)).decode(), usd=0.0)
+    settings, mark = Choice(workspace).settings, f"session-{workspace.world.entropy(8).hex()}"
     known = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
     answer = Answer(trouble="it was not asked")
     try:
         asked = reflectors.prompt(made.text, mark, known)
-        answer = reflectors.ask(record.reflector, workspace.config.reflect, asked, limits(workspace).max_usd)
+        answer = reflectors.ask(record.reflector, settings, asked)
     finally:
-        settled = msgspec.structs.replace(
-            record,
-            line=SETTLED,
-            usd=answer.usd,
-            model=answer.model,
-            tokens_in=answer.tokens_in,
-            tokens_out=answer.tokens_out,
-            raw=answer.text,
-            why=answer.trouble,
-        )
-        Records(workspace, agent).append(settled)
+        told = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
+        read, written = answer.tokens_in, answer.tokens_out
+        Records(workspace, agent).append(replace(record, line=SETTLED, tokens_in=read, tokens_out=written, **told))
     return answer
 
 
@@ -390,11 +359,12 @@ def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Dige
 
 def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
     """Reflect on what ended here, or on one session that just did; of several, one failing hinders no other."""
-    if limits(workspace).is_off or workspace.is_read_only:
+    settings = Choice(workspace).settings
+    if settings.off or workspace.is_read_only:
         return []
     root, done = os.fspath(workspace.root), list[Reflected]()
     mine = [each for each in LocalFolder(root).heard() if each.session == only] if only else []
-    for each in mine or LocalFolder(root).due(limits(workspace).idle_min * 60_000):
+    for each in mine or LocalFolder(root).due(settings.idle_min * 60_000):
         if workspace.is_guest(each.agent):
             continue
         try:
@@ -461,10 +431,9 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         else:
             made = digest.digest(session.events, workspace.config.reflect.tokens)
             waiting.append(Old(Path(session.path), session.id, made.tokens, at))
-    costs = chosen(workspace) != RULES and not unagreed(workspace)
-    return History(
-        sorted(waiting, key=lambda each: each.at), done, len(waiting) * limits(workspace).max_usd * costs, troubles
-    )
+    choice = Choice(workspace)
+    usd = 0.0 if choice.named == RULES or choice.unagreed() else len(waiting) * choice.settings.max_usd
+    return History(sorted(waiting, key=lambda each: each.at), done, usd, troubles)
 
 
 def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[Old]) -> Iterator[Reflected]:

@@ -111,9 +111,9 @@ def _ask_to_reflect(host: str) -> None:
     """Ask once whether the host's own model may look back on sessions, naming what that may cost."""
     client = {"claude-code": "claude", "codex": "codex", "gemini": "gemini"}.get(host, "")
     with suppress(NoError), output.opened() as workspace:
-        if not client or not session_end.is_open(workspace):
+        if not client or not session_end.Choice(workspace).is_open:
             return
-        cap = session_end.limits(workspace)
+        cap = session_end.Choice(workspace).settings
         told = (
             f"When a session ends, fleet writes down what it taught, by rules of its own, for nothing. {client}'s own "
             f"model would find more, for at most ${cap.max_usd:g} a session and ${cap.daily_usd:g} a day; it is given "
@@ -123,7 +123,7 @@ def _ask_to_reflect(host: str) -> None:
             output.note(f"{told}. A person says yes with `fleet reflect --use {client}`")
             return
         is_yes = typer.confirm(f"{told}. May it?", default=False)
-        session_end.choose(workspace, client if is_yes else session_end.RULES)
+        session_end.Choice(workspace).choose(client if is_yes else session_end.RULES)
 
 
 def _note_others(path: Path) -> None:

@@ -97,12 +97,12 @@ def _close(workspace: Workspace, agent: str, session: str, said: Reflection | No
 
 def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
     if use:
-        session_end.choose(workspace, use)
-        cap = session_end.limits(workspace)
+        session_end.Choice(workspace).choose(use)
+        cap = session_end.Choice(workspace).settings
         costs = f", for at most ${cap.max_usd:g} a session and ${cap.daily_usd:g} a day" if use != "rules" else ""
         say(f"{use} reflects on this machine from now on{costs}")
     if agrees:
-        named = session_end.agree(workspace)
+        named = session_end.Choice(workspace).agree()
         say(f"agreed: {for_terminal('; '.join(named))}" if named else "nothing waits for a yes")
 
 
@@ -120,7 +120,7 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     tokens = sum(each.tokens for each in found.waiting)
     told = (
         f"{counted(len(found.waiting), 'session')} to reflect on, {found.done:,} reflected on earlier; about "
-        f"{tokens:,} tokens, at most ${found.usd:.2f} with {session_end.chosen(workspace)}"
+        f"{tokens:,} tokens, at most ${found.usd:.2f} with {session_end.Choice(workspace).named}"
     )
     if dry_run:
         rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in found.waiting]

@@ -170,10 +170,6 @@ class Records:
             self._append(msgspec.structs.replace(record, line="reserved"))
             return True
 
-    def defer(self, record: Record) -> None:
-        """Say that a session waits for a later day, and why (``record.why``)."""
-        self.append(msgspec.structs.replace(record, line="deferred"))
-
     def deferred(self) -> list[Record]:
         """Return what was deferred and has not been reflected on since, oldest first, each session once."""
         waiting: dict[str, Record] = {}

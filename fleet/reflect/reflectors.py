@@ -81,7 +81,7 @@ def prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
     return f"{_SHAPE}{told}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
 
 
-def ask(reflector: str, settings: Reflect, asked: str, max_usd: float) -> Answer:
+def ask(reflector: str, settings: Reflect, asked: str) -> Answer:
     """Return what a reflector says to a prompt; whatever goes wrong with it is its trouble. Never raises for it."""
     if reflector == "endpoint":
         return _from_endpoint(settings, asked)
@@ -90,7 +90,7 @@ def ask(reflector: str, settings: Reflect, asked: str, max_usd: float) -> Answer
         if not words:
             return Answer(trouble="[reflect] command in fleet.toml is empty: there is nobody to ask")
         return _priced(_run(words, f"{SYSTEM}\n\n{asked}", settings.wait_s, _plain), settings)
-    words, read = _CLIENTS[reflector](max_usd)
+    words, read = _CLIENTS[reflector](settings.max_usd)
     if not shutil.which(words[0]):
         return Answer(trouble=f"{words[0]} is not on the PATH")
     said = asked if reflector == "claude" else f"{SYSTEM}\n\n{asked}"

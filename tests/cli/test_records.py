@@ -85,7 +85,9 @@ def test_records_are_filtered_by_day_and_bear_their_numbers(w):
 
 def test_a_session_that_waits_for_the_next_day_is_listed(w):
     workspace = Workspace(w.folder / "w")
-    Records(workspace, "velma").defer(Record(run="r1", session="s9", why="the day's cap of $5.00 is reached"))
+    Records(workspace, "velma").append(
+        Record(run="r1", line="deferred", session="s9", why="the day's cap of $5.00 is reached")
+    )
     workspace.close()
     assert "deferred: session s9" in w.run("w", "records").stdout
     assert "cap of $5.00" in w.run("w", "records").stdout

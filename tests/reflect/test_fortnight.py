@@ -69,7 +69,7 @@ def test_a_fortnight_stays_within_its_caps_loses_no_session_and_is_undone_to_the
     w = Workspace(root, World(durable=False, wall_ms=clock))
     with w.locked():
         w.mint("velma")
-    session_end.agree(w)
+    session_end.Choice(w).agree()
     home = w.home("velma")
     home.mkdir(parents=True)
     (home / "memory.md").write_text(

@@ -95,9 +95,9 @@ def test_two_that_reserve_at_once_never_share_the_same_dollar(w, tmp_path):
 
 
 def test_a_session_that_was_deferred_waits_until_it_was_reflected_on(w):
-    Records(w, "velma").defer(Record(run="r1", session="s1", why="the day's cap is reached"))
-    Records(w, "velma").defer(Record(run="r2", session="s1", why="the day's cap is reached"))
-    Records(w, "velma").defer(Record(run="r3", session="s2", why="the day's cap is reached"))
+    Records(w, "velma").append(Record(run="r1", line="deferred", session="s1", why="the day's cap is reached"))
+    Records(w, "velma").append(Record(run="r2", line="deferred", session="s1", why="the day's cap is reached"))
+    Records(w, "velma").append(Record(run="r3", line="deferred", session="s2", why="the day's cap is reached"))
     assert [each.session for each in Records(w, "velma").deferred()] == ["s1", "s2"]
     Records(w, "velma").append(Record(run="r4", session="s1"))
     assert [each.session for each in Records(w, "velma").deferred()] == ["s2"]

@@ -83,7 +83,7 @@ def scripted(w: Workspace, tmp_path, answer: str, *, cost: float | None = 0.1) -
     if cost is not None and answer.startswith("{"):
         body.write_text(json.dumps({**json.loads(answer), "cost_usd": cost}))
     settings(w, reflector="command", command=[str(program)])
-    session_end.agree(w)
+    session_end.Choice(w).agree()
 
 
 def answer(**more: object) -> str:
@@ -316,7 +316,7 @@ def program(w: Workspace, tmp_path, text: str, **more: object) -> None:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     settings(w, reflector="command", command=[str(path)], **more)
-    session_end.agree(w)
+    session_end.Choice(w).agree()
 
 
 @pytest.mark.parametrize(
@@ -368,9 +368,9 @@ def test_nothing_that_is_named_by_a_tracked_file_is_asked_without_a_yes_on_this_
     assert times_asked(tmp_path) == 0
     assert done.record.reflector == "rules"
     assert "nobody on this machine agreed" in done.record.why
-    session_end.agree(w)
+    session_end.Choice(w).agree()
     settings(w, reflector="command", command=["/bin/cat"])
-    assert session_end.unagreed(w), "another command is another question"
+    assert session_end.Choice(w).unagreed(), "another command is another question"
 
 
 # --- money, days and crashes ----------------------------------------------------------------------------------------
@@ -415,14 +415,14 @@ def test_money_counts_for_the_day_on_which_it_was_reserved_however_the_clock_jum
 def test_an_endpoint_without_its_sdk_is_a_record_that_says_how_to_get_it(w, talk, monkeypatch, api):
     monkeypatch.setitem(sys.modules, api, None)
     settings(w, reflector="endpoint", api=api, url="http://127.0.0.1:9/v1", model="m")
-    session_end.agree(w)
+    session_end.Choice(w).agree()
     done = session_end.reflect(w, "velma", talk.path)
     assert f"fleet-learnings[{api}]" in done.record.why
 
 
 def test_an_endpoint_beyond_this_machine_is_asked_by_https_alone(w, talk):
     settings(w, reflector="endpoint", url="http://example.org/v1", model="m")
-    session_end.agree(w)
+    session_end.Choice(w).agree()
     assert "no address that lessons may go to" in session_end.reflect(w, "velma", talk.path).record.why
 
 
