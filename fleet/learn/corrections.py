@@ -300,17 +300,7 @@ def _written(entry: Correction, now: str) -> tuple[str, str]:
     Raises:
         RefusedError: it would not be read as one.
     """
-    body = corrections_md.format_entry(
-        when=f"{now[:10]} {now[11:16]}Z",
-        title=entry.title,
-        wrong=entry.wrong,
-        right=entry.right,
-        source=entry.source,
-        pattern=entry.pattern,
-        category=entry.category,
-        tags=entry.tags,
-        trigger=entry.trigger,
-    )
+    body = corrections_md.format_entry(when=f"{now[:10]} {now[11:16]}Z", **entry._asdict())
     parsed = corrections_md.parse_log(body).entries
     if len(parsed) != 1:
         raise RefusedError(

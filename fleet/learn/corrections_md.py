@@ -374,7 +374,7 @@ def format_record(record: Record) -> str:
 
 
 _MARK = re.compile(
-    r"\s*fleet (?:(?P<undone>undone)|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+(?: n=(?P<number>\d{1,6}))?\s*",
+    r"\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(?P<number>\d{1,6})\s*",
     re.ASCII,
 )
 
@@ -384,11 +384,7 @@ def _read_mark(comment: str, marks: dict[str, int]) -> None:
     found = _MARK.fullmatch(comment)
     if found is None:
         return
-    known, is_undone = marks.get(found["id"], 0), found["undone"] is not None
-    number = int(found["number"] or 0)
-    if number % 2 != is_undone or not number:  # marks of fleet 0.2 have none: each follows the one above it
-        number = known + (known % 2 != is_undone)
-    marks[found["id"]] = max(known, number)
+    marks[found["id"]] = max(marks.get(found["id"], 0), int(found["number"]))
 
 
 def format_mark(entry: str, number: int, at: str) -> str:
@@ -585,19 +581,6 @@ def _bind_mended(entries: Sequence[Entry], found: list[Record | None], left: dic
     for head, places in open_.items():
         for at, record in zip(places, by_head.get(head, [])[-len(places) :], strict=False):
             found[at] = left.pop(record.id)
-    # The heading was mended, too: the last lesson above a record has it, unless another one there could.
-    known, open_above, last = {*heads}, dict[int, str](), -1
-    for at, (entry, behind) in enumerate((each, each.record) for each in entries):
-        if entry.pattern:
-            last = at
-            if found[at] is None:
-                open_above[at] = pattern_id(entry.pattern)
-        if behind is not None and behind.id in left and last in open_above and _head(behind) not in known:
-            alike = [place for place, lesson in open_above.items() if lesson == behind.pattern]
-            if alike or len(open_above) == 1:
-                place = (alike or [last])[0]
-                found[place] = left.pop(behind.id)
-                del open_above[place]
 
 
 def _head(record: Record) -> str:

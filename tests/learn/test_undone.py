@@ -255,13 +255,3 @@ def test_another_writer_takes_nothing_back_of_mine():
     mine = codec.Column(add=stamp, n={"seen": 2})
     theirs = codec.Column(parts={"seen.undone": {"0" * 16: 1, "1" * 16: 1}})
     assert fold(Line("p-3f9c1a2b7d4e5f60", {"a.11111111": mine, "b.22222222": theirs})).count("seen") == 2
-
-
-def test_marks_of_an_earlier_version_have_no_number():
-    from fleet.learn.corrections_md import parse_log
-
-    mark = "<!-- fleet {} c-0123456789abcdef at=2026-11-20T22:30:00.123Z -->\n"
-    page = "# Corrections\n"
-    for number, said in enumerate(["undone", "undone", "stated-again", "undone"]):
-        page += mark.format(said)
-        assert parse_log(page).marks == {"c-0123456789abcdef": [1, 1, 2, 3][number]}
