@@ -196,7 +196,7 @@ def _tell_next(workspace: Workspace) -> None:
 def _tell_found(workspace: Workspace) -> None:
     """Ask the clan what it knows, and say what to do next. Without an answer the workspace stands all the same."""
     try:
-        with output.waiting("Fetching", workspace):
+        with output.waiting("Fetching"):
             done = sharing.fetch(workspace, workspace.agent())
     except FleetError as why:
         note(f"the clan's lessons are not here yet: {why}")
@@ -255,7 +255,7 @@ def _sync(
             return
         if _is_paused(workspace, "synced"):
             return
-        with output.waiting("Syncing", workspace):
+        with output.waiting("Syncing"):
             done = _synced(workspace, who, yes=yes)
         _tell_synced(done)
         for line in reflecting.to_review(reflecting.weighed(workspace)):
@@ -337,7 +337,7 @@ def _compact(yes: output.Confirmed = False, agent: output.Agent = "", as_json: o
         if _is_paused(workspace, "compacted"):
             return
         before = sharing.sizes(workspace)
-        with output.waiting("Compacting", workspace):
+        with output.waiting("Compacting"):
             done = _synced(workspace, who, yes=yes, compact=True)
         after = sharing.sizes(workspace)
         if as_json:

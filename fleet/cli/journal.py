@@ -48,7 +48,7 @@ def _search(
     """Search lessons, discoveries, corrections and journals."""
     query = " ".join(words)
     with output.opened() as workspace:
-        with output.waiting("Searching", workspace):
+        with output.waiting("Searching"):
             agent = ""
             with suppress(DiskError):  # who looks is noted where that can be known
                 agent = output.agent_in(workspace, or_guest=True)

@@ -341,8 +341,8 @@ def progress(what: str, total: int) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def waiting(what: str, workspace: Workspace) -> Iterator[None]:
-    """Draw a line that moves while the block waits for somebody, and how much of the clan's lessons is indexed.
+def waiting(what: str) -> Iterator[None]:
+    """Draw a line that moves while the block waits for somebody.
 
     On stderr, on a terminal only.
     """
@@ -350,18 +350,8 @@ def waiting(what: str, workspace: Workspace) -> Iterator[None]:
         yield
         return
     with _bar() as bar:
-        task = bar.add_task(what, total=None)
-
-        def step(done: int, total: int) -> None:
-            bar.update(task, description="Indexing the clan's lessons", completed=done, total=total)
-            if done >= total:
-                bar.update(task, description=what, completed=0, total=None)
-
-        before, workspace.db.progress = workspace.db.progress, step
-        try:
-            yield
-        finally:
-            workspace.db.progress = before
+        bar.add_task(what, total=None)
+        yield
 
 
 def _bar() -> "Progress":

@@ -9,7 +9,7 @@ on to another tree and brings the files here in step with it. The rules (docs/ad
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -114,9 +114,6 @@ class Ingest:
         changed: is told the generation after each change.
         withhold: keeps what a person is asked about before it counts, and in whose files columns came; returns the
             policy that leaves the former out. None for lines that nobody else writes.
-
-    Attributes:
-        progress: is told how many bytes of how many are read, while files are.
     """
 
     def __init__(
@@ -137,7 +134,6 @@ class Ingest:
     ) -> None:
         self.database = database
         self.tree = tree
-        self.progress: Callable[[int, int], object] = lambda *_: None
         self._files = files
         self._sources = sources
         self._policy = policy
@@ -150,7 +146,6 @@ class Ingest:
         self._withhold = withhold
         self._generation = 0
         self._is_snapshot = False
-        self._done_bytes = self._all_bytes = 0
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -257,7 +252,7 @@ class Ingest:
         """Make the database in a second file, and put it into its place: nobody ever reads half of it."""
         path = self.database.path
         assert path is not None  # noqa: S101 - one in memory always exists
-        if wait_s < BUSY_S and _bytes(self._sources()) > _WAITED_BYTES_MAX:
+        if wait_s < BUSY_S and sum(_size(source.file) for source in self._sources()) > _WAITED_BYTES_MAX:
             return False
         try:
             with self._files.lock(self._locks / f"{path.stem}.lock", wait_s):
@@ -342,7 +337,6 @@ class Ingest:
         """Join all that is new into the rows. The caller holds the transaction."""
         fold = self._rows(connection)
         sources = self._sources()
-        self._done_bytes, self._all_bytes = 0, _bytes(sources)
         fold.refold()
         if self.tree is not None and self._head() != get_meta(connection, "head"):
             # Whoever took this tree has asked about it, before the ref went there. These rows are older than that.
@@ -398,15 +392,9 @@ class Ingest:
                 file.seek(0)
                 reader = _Reader(file)
             fold.forget_refused(source.path, behind=count)
-            fold.join(source.kind, source.path, self._told_of(reader.chunks()), first=count + 1)
+            fold.join(source.kind, source.path, reader.chunks(), first=count + 1)
         oid = oid if reader.size == size else ""
         _note_file(fold.connection, source.path, fingerprint(seen), reader.size, reader.rows, reader.hash, oid)
-
-    def _told_of(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        for chunk in chunks:
-            yield chunk
-            self._done_bytes += len(chunk)
-            self.progress(min(self._done_bytes, self._all_bytes), self._all_bytes)
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
@@ -737,11 +725,6 @@ def _kind(path: str) -> Kind:
     found = kind_of(path)
     assert found is not None, path  # noqa: S101 - paths were sorted before
     return found
-
-
-def _bytes(sources: Iterable[Source]) -> int:
-    """Return how many bytes these files have together."""
-    return sum(_size(source.file) for source in sources)
 
 
 def _size(file: Path) -> int:

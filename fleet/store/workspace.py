@@ -261,10 +261,7 @@ class Workspace:
 
     def current_replicas(self) -> list[str]:
         """Return the ids under which agents write here now; those of a folder we are a copy of are not among them."""
-        register, folder = self.replicas(), replica.folder_fingerprint(self.root)
-        found = (
-            register.current(agent, self.world.machine(), folder) for agent in {r.agent for r in register.replicas}
-        )
+        found = (self._current(agent) for agent in {r.agent for r in self.replicas().replicas})
         # Until the first pull of this folder, what an earlier job wrote under our lease is news to us.
         lease = [name for name in [self.lease()] if name and self.state.get("pulled")]
         return sorted({*lease, *(r.name for r in found if r is not None)})
@@ -405,11 +402,14 @@ class Workspace:
         """Return the id that the agent writes under here; "" where one must be minted first, or a lease read."""
         if lease := self.lease():
             return lease if names.agent_of(lease) == agent and self.state.get("pulled") else ""
-        register = self.replicas()
-        if register.ephemeral or self.clock.is_ahead():
+        if self.replicas().ephemeral or self.clock.is_ahead():
             return ""
-        found = register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
+        found = self._current(agent)
         return found.name if found is not None else ""
+
+    def _current(self, agent: str) -> Replica | None:
+        """Return the agent's replica that belongs to this machine and this folder."""
+        return self.replicas().current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
 
     def writer(self, agent: str) -> "Writer":
         """Return the right to write as one agent's replica. The caller holds the write lock, or the log's.
@@ -428,8 +428,7 @@ class Workspace:
             )
         if self.clock.is_ahead():
             self._start_again_after_running_ahead()
-            register = self.replicas()
-        found = register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
+        found = self._current(agent)
         if found is None:
             if any(r.agent == agent and not r.is_lease for r in register.replicas):
                 self.warn(

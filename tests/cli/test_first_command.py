@@ -199,12 +199,6 @@ def test_a_disk_that_can_only_be_read(large, tmp_path):
 # --- on a terminal ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [("sync",), ("search", "twice")], ids=" ".join)
-def test_a_bar_tells_that_lessons_are_indexed(unindexed, words):
-    assert "Indexing the clan's lessons" in unindexed.on_a_terminal(*words, stream="stderr")
-    assert "Indexing" not in unindexed.on_a_terminal(*words, stream="stderr")
-
-
 def test_a_terminal_is_not_flooded(large):
     shown = large.on_a_terminal("patterns", NO_COLOR="1")
     assert len(shown.splitlines()) == 100
