@@ -224,7 +224,7 @@ def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *,
     def rights() -> Mapping[str, str]:
         return CountedLog(writer.workspace, writer.agent).rights()
 
-    witness = evidence.witness(writer.workspace)
+    witness = evidence.Witnesses(writer.workspace).vouching()
     return promotion.promote_due(writer, looked, lessons, rights=rights, is_all=is_all, witness=witness)
 
 
@@ -244,7 +244,7 @@ def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Patte
     """Tell whether a lesson of a memory would not have entered it, had some writer not said what it said."""
     if not after.is_listed:
         return before.is_listed
-    settings, who = workspace.config.promotion, evidence.witness(workspace)
+    settings, who = workspace.config.promotion, evidence.Witnesses(workspace).vouching()
     stood, stands = (bool(evidence.due([each], agent, settings, set(), who)) for each in (before, after))
     return stood and not stands
 

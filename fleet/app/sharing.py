@@ -228,7 +228,7 @@ def synced(
                 workspace.warn(warning)
         _note_answer(workspace, last_sync=workspace.wall())
         policy.note_seen(workspace, done.came, done.lost)
-        evidence.look_up(workspace)
+        evidence.Witnesses(workspace).look_up()
     pages.write_page(workspace)
     return Synced(
         remote=remote.name if remote is not None else "",

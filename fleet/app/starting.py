@@ -243,7 +243,7 @@ class SessionStart:
 
 def _by(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:
     """Return who said each of some lessons, those of this folder apart: whoever pushed it, else the agent."""
-    groups, brought = evidence.known_groups(workspace), workspace.trust.brought()
+    groups, brought = evidence.Witnesses(workspace).known(), workspace.trust.brought()
     found = {}
     for each in lessons:
         if each.by and each.by not in each.mine:

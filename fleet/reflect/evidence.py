@@ -38,6 +38,9 @@ Witness = Callable[[str, str], str]
 OWN, CLAN, PERSON = "own", "clan", "person"
 RETIRED = "retired"
 
+_NOTE = "witnesses"
+_HERE, _UNKNOWN = "here", "unknown"
+_FOLDER = "patterns.d"
 _NO_WORDS = "*_`~#-=|<>[](){}.,;:!?'\" "
 _DUE_MAX = 50
 
@@ -137,11 +140,8 @@ def _independent(pattern: Pattern, witness: Witness = by_agent) -> _Independent:
 
 
 def _is_enough(found: _Independent, settings: Promotion) -> bool:
-    return (
-        found.seen >= settings.clan_seen
-        and found.agents >= settings.clan_agents
-        and found.sessions >= settings.clan_sessions
-    )
+    pairs = zip(found, (settings.clan_seen, settings.clan_agents, settings.clan_sessions), strict=True)
+    return all(number >= least for number, least in pairs)
 
 
 def can_be_promoted(pattern: Pattern) -> bool:
@@ -199,68 +199,52 @@ def _editor(pattern: Pattern, field: str) -> str:
     return pattern.edited[field][1] if field in pattern.edited else ""
 
 
-_NOTE = "witnesses"
-_HERE, _UNKNOWN = "here", "unknown"
-_FOLDER = "patterns.d"
+class Witnesses:
+    """Who is one with whom, by who committed to whose file: looked up once for each fetched tree."""
 
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
-def witness(workspace: Workspace) -> Witness:
-    """Return who vouches for what a writer says of a lesson. Looked for where others' evidence may be enough alone."""
-    if workspace.config.promotion.others != "auto":
-        return by_agent
-    groups, brought = _groups(workspace), workspace.trust.brought()
+    def vouching(self) -> Witness:
+        """Return who vouches for what a writer says. Looked for where others' evidence may be enough alone."""
+        if self._workspace.config.promotion.others != "auto":
+            return by_agent
+        groups, brought = self.look_up(), self._workspace.trust.brought()
+        return lambda each, writer: groups.get(brought.get((each, writer), writer), _UNKNOWN)
 
-    def of(each: str, writer: str) -> str:
-        carrier = brought.get((each, writer), writer)
-        return groups.get(carrier, _UNKNOWN)
-
-    return of
-
-
-def known_groups(workspace: Workspace) -> dict[str, str]:
-    """Return writer to the name of its group, as it was looked up last: for who cannot wait."""
-    return _kept(workspace)[1]
-
-
-def look_up(workspace: Workspace) -> None:
-    """Look up who is one with whom, as of the fetched tree."""
-    _groups(workspace)
-
-
-def _kept(workspace: Workspace) -> tuple[str, dict[str, str]]:
-    try:
-        mark, found = json.loads(workspace.db.noted(_NOTE) or "[]")
-        return str(mark), {str(writer): str(group) for writer, group in found.items()}
-    except (ValueError, AttributeError):
-        return "", {}  # none was kept yet, or by another version
-
-
-def _groups(workspace: Workspace) -> dict[str, str]:
-    """Return writer to the name of its group, as of the fetched tree."""
-    mark = json.dumps([workspace.tree.head(), sorted(workspace.mine())])
-    kept, groups = _kept(workspace)
-    if kept == mark:
+    def look_up(self) -> dict[str, str]:
+        """Return writer to the name of its group, as of the fetched tree."""
+        mine = self._workspace.mine()
+        mark = json.dumps([self._workspace.tree.head(), sorted(mine)])
+        kept, groups = self._kept()
+        if kept != mark:
+            groups = _grouped(self._pushers(), mine)
+            self._workspace.db.note(_NOTE, json.dumps([mark, groups]))
         return groups
-    groups = _grouped(_pushers(workspace), workspace.mine())
-    workspace.db.note(_NOTE, json.dumps([mark, groups]))
-    return groups
 
+    def known(self) -> dict[str, str]:
+        """Return writer to the name of its group, as it was looked up last: for who cannot wait."""
+        return self._kept()[1]
 
-def _pushers(workspace: Workspace) -> dict[str, set[str]]:
-    """Return who committed to each writer's file; nothing where the history is not here."""
-    try:
-        found = workspace.tree.pushers(_FOLDER)
-    except TreeGoneError:
-        return {}
-    shards = ((path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl"), who) for path, who in found.items())
-    return {writer: who for writer, who in shards if names.is_replica(writer)}
+    def _kept(self) -> tuple[str, dict[str, str]]:
+        try:
+            mark, found = json.loads(self._workspace.db.noted(_NOTE) or "[]")
+            return str(mark), {str(writer): str(group) for writer, group in found.items()}
+        except (ValueError, AttributeError):
+            return "", {}  # none was kept yet, or by another version
+
+    def _pushers(self) -> dict[str, set[str]]:
+        """Return who committed to each writer's file; nothing where the history is not here."""
+        try:
+            found = self._workspace.tree.pushers(_FOLDER)
+        except TreeGoneError:
+            return {}
+        shards = ((path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl"), who) for path, who in found.items())
+        return {writer: who for writer, who in shards if names.is_replica(writer)}
 
 
 def _grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:
-    """Return writer to the name of its group.
-
-    ``pushers``: writer to those who committed to its file: all whose files one of them committed to are one.
-    """
+    """Return writer to the name of its group: all whose files one person committed to are one, and so are ours."""
     root: dict[str, str] = {}
 
     def find(each: str) -> str:
@@ -269,17 +253,8 @@ def _grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str
             each = root[each]
         return each
 
-    def join(one: str, other: str) -> None:
-        a, b = find(one), find(other)
-        root[max(a, b)] = min(a, b)
-
-    for writer, who in pushers.items():
-        for author in who:
-            join(f"w {writer}", f"a {author}")
-    for writer in mine:
-        join(f"w {writer}", _HERE)
-    members: dict[str, str] = defaultdict(str)
-    for each in sorted(root):
-        if each.startswith("w "):
-            members[each.removeprefix("w ")] = find(each)
-    return dict(members)
+    pairs = [(f"w {writer}", f"a {author}") for writer, who in pushers.items() for author in who]
+    for one, other in (*pairs, *((f"w {writer}", _HERE) for writer in mine)):
+        a, b = sorted((find(one), find(other)))
+        root[b] = a
+    return {each.removeprefix("w "): find(each) for each in list(root) if each.startswith("w ")}
