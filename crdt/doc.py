@@ -207,17 +207,9 @@ def _merged(updates: list[bytes]) -> bytes:
 
 
 def _clocks(state: bytes) -> dict[int, int]:
-    """Return how far each client's writes go, from a state vector.
-
-    Raises:
-        TruncatedError: it is none.
-    """
-    count, at = decode(state)
-    found: dict[int, int] = {}
-    for _ in range(count):
-        client, at = decode(state, at)
-        found[client], at = decode(state, at)
-    return found
+    """Return how far each client's writes go, from a state vector."""
+    reader = Reader(state)
+    return {reader.number(): reader.number() for _ in range(reader.number())}
 
 
 def _text(change: Mapping[str, object], which: str) -> str | None:
@@ -267,38 +259,55 @@ def encode(number: int) -> bytes:
     return bytes(found)
 
 
-def decode(data: bytes, at: int = 0) -> tuple[int, int]:
-    """Return (number, where it ends).
-
-    Raises:
-        TruncatedError: there is none there.
-    """
-    number, shift = 0, 0
-    while True:
-        if at >= len(data) or shift >= _BITS_MAX:
-            raise TruncatedError("no whole number here")
-        byte = data[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return number, at
-
-
 def encode_bytes(data: bytes) -> bytes:
     """Return bytes with their length before them."""
     return encode(len(data)) + data
 
 
-def decode_bytes(data: bytes, at: int = 0) -> tuple[bytes, int]:
-    """Return (bytes, where they end).
+class Reader:
+    """Numbers and bytes of a message, one after the other. Each read raises ``TruncatedError`` where there is none.
 
-    Raises:
-        TruncatedError: fewer are there than are announced.
+    Attributes:
+        at: how far it is read.
     """
-    length, at = decode(data, at)
-    if at + length > len(data):
-        raise TruncatedError("fewer bytes than announced")
-    return data[at : at + length], at + length
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def byte(self) -> int:
+        """Read one byte."""
+        if self.at >= len(self._data):
+            raise TruncatedError("it ends too early")
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def number(self) -> int:
+        """Read a number."""
+        data, at, number, shift = self._data, self.at, 0, 0
+        while at < len(data) and shift < _BITS_MAX:
+            byte = data[at]
+            number |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                self.at = at
+                return number
+        raise TruncatedError("no whole number here")
+
+    def chunk(self) -> bytes:
+        """Read bytes with their length before them."""
+        length = self.number()
+        if self.at + length > len(self._data):
+            raise TruncatedError("fewer bytes than announced")
+        self.at += length
+        return self._data[self.at - length : self.at]
+
+    def counted(self, bytes_each: int) -> int:
+        """Read how many things are announced, each of so many bytes at least."""
+        count = self.number()
+        if count * bytes_each > len(self._data) - self.at:
+            raise TruncatedError("more is announced than there are bytes")
+        return count
 
 
 class _Struct(NamedTuple):
@@ -335,11 +344,12 @@ def _check_state(state: bytes) -> None:
     Raises:
         TruncatedError: it is none, or says more than its bytes hold.
     """
-    count, at = decode(state)
-    if count > CLIENTS_MAX or 2 * count > len(state) - at:
-        raise TruncatedError("a state of more clients than there are bytes")
+    reader = Reader(state)
+    count = reader.counted(2)
+    if count > CLIENTS_MAX:
+        raise TruncatedError("a state of too many clients")
     for _ in range(2 * count):
-        _, at = decode(state, at)
+        reader.number()
 
 
 def _pieces(update: bytes, bytes_max: int) -> Iterator[bytes]:
@@ -403,16 +413,11 @@ def _in_order(runs: list[_Run]) -> Iterator[_Run]:
             return
 
 
-class _Walk:
-    """One walk over an update.
-
-    Attributes:
-        at: how far it went; after ``runs``, where the deletions begin.
-    """
+class _Walk(Reader):
+    """One walk over an update. After ``runs`` it is where the deletions begin."""
 
     def __init__(self, update: bytes) -> None:
-        self._data = update
-        self.at = 0
+        super().__init__(update)
         self._rivals: Counter[_Place] = Counter()
         self._nested = self._structs = 0
 
@@ -422,7 +427,7 @@ class _Walk:
         Raises:
             TruncatedError: it is no update, or none that may be taken in.
         """
-        count = self._number()
+        count = self.number()
         if count > CLIENTS_MAX and not is_kept:
             raise TruncatedError("writes of too many clients")
         return [self._run(is_kept=is_kept) for _ in range(count)]
@@ -433,20 +438,13 @@ class _Walk:
         Raises:
             TruncatedError: it announces more than its bytes hold.
         """
-        for _ in range(self._counted(2)):
-            self._number()
-            for _ in range(self._counted(2)):
-                self._number(), self._number()
-
-    def _counted(self, bytes_each: int) -> int:
-        """Return how many things are announced, each of so many bytes at least."""
-        count = self._number()
-        if count * bytes_each > len(self._data) - self.at:
-            raise TruncatedError("more is announced than there are bytes")
-        return count
+        for _ in range(self.counted(2)):
+            self.number()
+            for _ in range(self.counted(2)):
+                self.number(), self.number()
 
     def _run(self, *, is_kept: bool) -> _Run:
-        count, client, clock = self._number(), self._number(), self._number()
+        count, client, clock = self.number(), self.number(), self.number()
         self._structs += count
         if self._structs > STRUCTS_MAX and not is_kept:
             raise TruncatedError("too many writes")
@@ -459,11 +457,11 @@ class _Walk:
 
     def _struct(self) -> _Struct:
         start = self.at
-        info = self._byte()
+        info = self.byte()
         kind = info & 0x1F
         after: list[tuple[int, int]] = []
         if kind in (_GC, _SKIP):
-            length = self._number()
+            length = self.number()
         else:
             after = self._place(info, kind)
             length = self._content(kind)
@@ -474,21 +472,21 @@ class _Walk:
         after: list[tuple[int, int]] = []
         place: _Place
         if info & _HAS_ORIGIN:
-            after.append((self._number(), self._number()))
+            after.append((self.number(), self.number()))
         if info & _HAS_RIGHT:
-            after.append((self._number(), self._number()))
+            after.append((self.number(), self.number()))
         is_in_root = False
         if after:
             place = after[0]
         else:
-            is_in_root = self._number() == 1
+            is_in_root = self.number() == 1
             if is_in_root:
-                place = (self._text(),)
+                place = (self.chunk(),)
             else:
-                place = (self._number(), self._number(), "")
+                place = (self.number(), self.number(), "")
                 after.append((int(str(place[0])), int(str(place[1]))))
             if info & _HAS_SUB:
-                place = (*place, self._text())
+                place = (*place, self.chunk())
         self._rivals[place] += 1
         if self._rivals[place] > RIVALS_MAX:
             raise TruncatedError("too many writes at one place")
@@ -501,23 +499,23 @@ class _Walk:
     def _content(self, kind: int) -> int:
         """Pass over what a write says; return how many clocks it takes."""
         if kind == _DELETED:
-            return self._number()
+            return self.number()
         if kind == _STRING:
-            return len(self._text().decode("utf-8", "replace").encode("utf-16-le")) // 2
+            return len(self.chunk().decode("utf-8", "replace").encode("utf-16-le")) // 2
         if kind in (_JSON, _ANY):
-            count = self._number()
+            count = self.number()
             for _ in range(count):
-                self._text() if kind == _JSON else self._any()
+                self.chunk() if kind == _JSON else self._any()
             return count
         if kind in (_BINARY, _EMBED):
-            self._text()
+            self.chunk()
         elif kind == _FORMAT:
-            self._text(), self._text()
+            self.chunk(), self.chunk()
         elif kind == _TYPE:
-            if self._number() in _NAMED_TYPES:
-                self._text()
+            if self.number() in _NAMED_TYPES:
+                self.chunk()
         elif kind == _DOC:
-            self._text()
+            self.chunk()
             self._any()
         else:
             raise TruncatedError("a kind of write that is not known")
@@ -532,32 +530,18 @@ class _Walk:
                 continue
             open_[-1][0] -= 1
             if open_[-1][1]:
-                self._text()
-            kind = self._byte()
+                self.chunk()
+            kind = self.byte()
             if kind in (_TEXT, _BYTES):
-                self._text()
+                self.chunk()
             elif kind == _INTEGER:
-                while self._byte() & 0x80:
+                while self.byte() & 0x80:
                     pass
             elif kind in (_LIST, _MAP):
                 if len(open_) > DEPTH_MAX:
                     raise TruncatedError("a value that is nested too deeply")
-                open_.append([self._number(), kind == _MAP])
+                open_.append([self.number(), kind == _MAP])
             elif kind in _FIXED:
                 self.at += _FIXED[kind]
             else:
                 raise TruncatedError("a kind of value that is not known")
-
-    def _number(self) -> int:
-        number, self.at = decode(self._data, self.at)
-        return number
-
-    def _byte(self) -> int:
-        if self.at >= len(self._data):
-            raise TruncatedError("it ends too early")
-        self.at += 1
-        return self._data[self.at - 1]
-
-    def _text(self) -> bytes:
-        text, self.at = decode_bytes(self._data, self.at)
-        return text

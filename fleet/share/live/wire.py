@@ -81,15 +81,14 @@ def decode(data: bytes) -> _Message | None:
     Raises:
         TruncatedError: it is none.
     """
-    kind, at = doc.decode(data)
+    reader = doc.Reader(data)
+    kind = reader.number()
     if kind == QUERY_AWARENESS:
         return _Message(kind, 0, b"")
     if kind == AWARENESS:
-        return _Message(kind, 0, doc.decode_bytes(data, at)[0])
-    if kind == SYNC:
-        step, at = doc.decode(data, at)
-        return _Message(kind, step, doc.decode_bytes(data, at)[0]) if step <= UPDATE else None
-    return None
+        return _Message(kind, 0, reader.chunk())
+    step = reader.number() if kind == SYNC else UPDATE + 1
+    return _Message(kind, step, reader.chunk()) if step <= UPDATE else None
 
 
 class _Known(NamedTuple):
@@ -136,12 +135,10 @@ class Presence:
         Raises:
             TruncatedError: it is no such update.
         """
-        count, at = doc.decode(update)
+        reader = doc.Reader(update)
         news: list[int] = []
-        for _ in range(count):
-            client, at = doc.decode(update, at)
-            clock, at = doc.decode(update, at)
-            raw, at = doc.decode_bytes(update, at)
+        for _ in range(reader.number()):
+            client, clock, raw = reader.number(), reader.number(), reader.chunk()
             if self._is_news(client, clock, raw):
                 self._known[client] = _Known(clock, raw.decode("utf-8", "replace"), self._now_s())
                 news.append(client)
