@@ -32,10 +32,8 @@ _CLOSES = re.compile(r"<!--[ \t]*/fleet:hot[ \t]*-->[ \t]*")
 _PROMOTED = re.compile(r"<!-- fleet:promoted((?: p-[0-9a-f]{16})*) -->[ \t]*")
 _EVIDENCE = re.compile(r"; (p-[0-9a-f]{16})\)[ \t]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
-_NOTES = re.compile(r" {0,3}#{1,6}[ \t]+Notes[ \t]*#*[ \t]*", re.IGNORECASE)
-_BLANKS = re.compile(r"\s*")
-_FRONT_MATTER_ENDS = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?$\n?", re.MULTILINE)
-_TITLE = re.compile(r"# .*")
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n)*(?:---|\.\.\.)[ \t]*\r?(?:\n|$)")
+_TITLE = re.compile(r"\s*# .*\n?")
 _BOM = "\ufeff"
 _TAG = re.compile(r"<([/!?]?[A-Za-z-][^<>]*)>")
 _TAG_BEGINS = re.compile(r"<(?=[/!?A-Za-z])")
@@ -141,7 +139,8 @@ class Memory(NamedTuple):
             head += eol
         if head.strip(_BOM) and not head.endswith((f"{eol}{eol}", "\n\n")):
             head += eol
-        return Memory(head, OPENING + eol, (), CLOSING + eol, (eol if tail.strip() else "") + tail, eol)
+        gap = eol if tail.strip() and tail[:1] not in "\r\n" else ""
+        return Memory(head, OPENING + eol, (), CLOSING + eol, gap + tail, eol)
 
 
 def hot(text: str) -> str:
@@ -221,31 +220,15 @@ def _fence_after(fence: str, row: str) -> str:
 
 
 def _place(text: str) -> int:
-    """Return where a first block goes: before the notes, else behind the title, else at the top.
+    """Return where a first block goes: behind the front matter and the title, else at the top.
 
     Never where a comment is open: the block's own marks would end it, and hide from the agent what is between.
     """
-    for found in re.finditer(r"(?m)^.*", text):
-        if _NOTES.fullmatch(found[0].rstrip("\r")):
-            head = text[: found.start()]
-            if not _is_in_code(head) and not _opens_comment(head):
-                return found.start()
-            break
-    top = _behind_front_matter(text, len(_BOM) if text.startswith(_BOM) else 0)
-    title = _BLANKS.match(text, top)
-    begin = title.end() if title else top
-    end = _line_end(text, begin)
-    if _TITLE.match(text, begin) and not _opens_comment(text[:end]):
-        return end
-    return top
-
-
-def _behind_front_matter(text: str, at: int) -> int:
-    first = _line_end(text, at)
-    if text[at:first].rstrip() != "---":
-        return at
-    found = _FRONT_MATTER_ENDS.search(text, first)
-    return found.end() if found and not _opens_comment(text[: found.end()]) else at
+    top = len(_BOM) if text.startswith(_BOM) else 0
+    if (matter := _FRONT_MATTER.match(text, top)) and not _opens_comment(matter[0]):
+        top = matter.end()
+    title = _TITLE.match(text, top)
+    return title.end() if title and not _opens_comment(text[: title.end()]) else top
 
 
 def lesson_row(said: str, right: str, evidence: str, pattern: str) -> str:
