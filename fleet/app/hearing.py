@@ -20,7 +20,8 @@ from fleet.hosts.local import LocalFolder, Reflog
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn.attempts import AttemptLog
-from fleet.recall import ready, triggers
+from fleet.recall import triggers
+from fleet.recall.ready import Ready, Start
 from fleet.store import homes
 from fleet.store.homes import CONFIG
 
@@ -46,6 +47,9 @@ _ASKED_OF_AGENTS = frozenset(
 
 _ABOUT_S = 0.3
 """Limit of the search for what is known about a prompt, seconds."""
+_CANNOT_WRITE = (
+    "fleet cannot write in .fleet here: nothing of this session is logged, and nothing that is there is lost"
+)
 _LOGGING = frozenset(("learn", "correct", "discover"))
 PROMOTED, _SAID = "promoted", "said"
 """Words of what an agent's memory took in when its sessions ended, and of what a person was told of it."""
@@ -59,272 +63,379 @@ TWICE_MS = 3_000
 
 def answer(call: Call, payload: Payload) -> Reply:
     """Do what an event calls for; return what the agent is told, and the person beside it."""
-    reply = _answered(call, payload)
+    hearing = _Hearing(call, payload)
+    reply = hearing.answered()
     if payload.event == "SessionStart" and payload.source != "compact":
-        reply.note = _before_anything_is_logged(call) or _promoted_since(call) or reply.note
+        reply.note = hearing.before_anything_is_logged() or hearing.promoted_since() or reply.note
     if reply.note and call.sets("hook") and _config(call).hook.quiet:
         reply.note = ""
     return reply
 
 
-def _before_anything_is_logged(call: Call) -> str:
-    """Return what a person should know of this workspace when a session starts in it, "" for nothing."""
-    if not call.can_write:
-        return "fleet cannot write in .fleet here: nothing of this session is logged, and nothing that is there is lost"
-    if call.agent != GUEST or LocalFolder(call.root).marked_ms(GUEST):
-        return ""
-    LocalFolder(call.root).mark(GUEST, word=call.session or "-")
-    return (
-        "fleet: no agent is named in this clone. What is logged stays on this machine, as guest's, until "
-        "`fleet init --agent NAME` names one, who takes it over"
-    )
+class _Hearing:
+    """One event of a host's, and what it touches here."""
 
+    def __init__(self, call: Call, payload: Payload) -> None:
+        self._call, self._payload = call, payload
+        self._told = call.told
+        self._folder = LocalFolder(call.root)
+        self._ready = Ready(call.root, call.agent)
+        self._attempts = AttemptLog(call.root, call.agent)
 
-def _promoted_since(call: Call) -> str:
-    """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
-    told = local.Told(call.root, f"{PROMOTED}-{call.agent}")
-    words = told.words()
-    new = [word[len(PROMOTED) + 1 :] for word in words[_after_last(words, _SAID) :] if word.startswith(f"{PROMOTED} ")]
-    if not new:
-        return ""
-    told.note(_SAID)
-    more = f" and {len(new) - 1} more" if len(new) > 1 else ""
-    return f"fleet promoted {json.loads(new[-1])!r}{more}: every session starts with it"
+    def answered(self) -> Reply:
+        """Return what the agent is told of this event."""
+        event = self._payload.event
+        if event in ("SessionStart", "SubagentStart"):
+            return self._session_start()
+        if event == "PreToolUse":
+            return self._before_a_tool()
+        if event == "PostToolUse":
+            return self._after_a_tool()
+        if event == "Stop":
+            return self._stop()
+        if event == "SessionEnd":
+            _leave(self._call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer
+            return Reply()
+        from fleet.app import flagging
 
-
-def _after_last(words: Sequence[str], word: str) -> int:
-    """Return the place behind the last time that a word was noted."""
-    return next((at for at in range(len(words), 0, -1) if words[at - 1] == word), 0)
-
-
-def _answered(call: Call, payload: Payload) -> Reply:
-    if payload.event in ("SessionStart", "SubagentStart"):
-        return _session_start(call, payload)
-    if payload.event == "PreToolUse":
-        return _before_a_tool(call, payload)
-    if payload.event == "PostToolUse":
-        return _after_a_tool(call, payload)
-    if payload.event == "Stop":
-        return _stop(call, payload)
-    if payload.event == "SessionEnd":
-        _leave(call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer
-        return Reply()
-    from fleet.app import flagging
-
-    if payload.event == "UserPromptSubmit":
-        reply = flagging.heard(call, payload)
-        with call.guarded("what the clan knows was not shown"):
-            news, (about, note) = _news(call), _lessons_about(call, payload)
+        if event != "UserPromptSubmit":
+            return flagging.ended(self._call, self._payload, is_error=True)[1]
+        reply = flagging.heard(self._call, self._payload)
+        with self._call.guarded("what the clan knows was not shown"):
+            news, (about, note) = self._news(), self._lessons_about()
             reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
             reply.note = reply.note or note
         return reply
-    return flagging.ended(call, payload, is_error=True)[1]
 
+    # --- a session's start --------------------------------------------------------------------------------------------
 
-# --- a session's start ----------------------------------------------------------------------------------------------
-
-
-def _session_start(call: Call, payload: Payload) -> Reply:
-    """At a start, a resume, a clear, and after a compaction.
-
-    A resumed session holds what it was given first, and gets what is new. After a compaction that may be gone: it gets
-    all of it again, and what was new to it then is new to it still.
-    """
-    began_ms, lies_ready = local.now_ms(), ready.Ready(call.root, call.agent)
-    if call.event == "SessionStart" and payload.source != "compact":
-        Reflog(call.root, payload.cwd or call.root).pass_over()
-    if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
-        Transcript(call.told, payload.transcript).pass_over()
-    told, session = call.told, local.Told(call.root, call.session)  # a subagent is told what was new to its session
-    since = next(
-        (int(word[6:]) for word in session.words() if word.startswith("since ") and word[6:].lstrip("-").isdigit()),
-        None,
-    )
-    is_lost = since is not None and since != lies_ready.seen() and payload.source not in ("startup", "resume")
-    made, is_whole = None if is_lost else lies_ready.start(), True
-    if made is None:
-        with opened(call) as workspace:
-            made, is_whole = _made_in_time(call, workspace, since if is_lost else None)
-    # Asked last: of two calls at once each can answer, should the other one fail.
-    if payload.session and not told.is_first(f"start {payload.source or '-'}", began_ms, TWICE_MS):
-        LocalFolder(call.root).mark(local.TWICE, word=call.event)
-        return Reply()
-    if since is None:
-        session.note(f"since {lies_ready.seen()}")
-    if made.news and not call.subagent:
-        lies_ready.note_seen(made.generation)
-    if not is_whole or (call.event == "SessionStart" and _may_ask(call)):
-        _leave(call, AT_THE_START)
-    holds_the_rest = payload.source == "resume" and since is not None
-    shown = made.new_ids if holds_the_rest else made.ids
-    _told(call, shown)
-    note = _at_hand(payload.source, len(shown), len(made.new_ids))
-    text = made.news if holds_the_rest else made.text
-    changed = "" if call.subagent or payload.source == "compact" else _memory_changed(call)
-    return Reply("\n\n".join(filter(None, [text, changed])), note=note)
-
-
-def _memory_changed(call: Call) -> str:
-    """Return that the agent's memory is not as its last session found it, by whomever; "" where it is."""
-    name = f"{homes.current(call.root)}/{call.agent}/memory.md"
-    try:
-        now = f"{zlib.crc32((_root(call) / name).read_bytes()):08x}"
-    except OSError:
-        now = "none"
-    before = LocalFolder(call.root).read(_MEMORY_SEEN, call.agent, bytes_max=80).decode("ascii", "replace").split()
-    if before[:1] != [now]:
-        LocalFolder(call.root).mark(_MEMORY_SEEN, call.agent, word=now)
-    return f"{name} changed since the last session." if before and before[0] != now else ""
-
-
-def _at_hand(source: str, shown: int, new: int) -> str:
-    """Return the line that tells the person what the agent was given at a start, "" for what it had before."""
-    if not shown or source == "compact":
-        return ""
-    return f"fleet gave this session {_counted(shown, 'lesson')}, {new:,} of them new"
-
-
-def _made_in_time(call: Call, workspace: "Workspace", since: int | None) -> tuple[ready.Start, bool]:
-    """Return what this session starts with, and whether it is all of it.
-
-    A host gives up on a hook that takes too long, and then the agent starts with nothing: part of it is better.
-    ``since`` is the generation from which on lessons were new to this very session, where its context is lost.
-    """
-    from fleet.app import starting
-
-    again = "" if since is None else call.session
-    try:
-        with Alarm(SOON_S):
-            return starting.SessionStart(workspace, call.agent).make(may_tidy=True, since=since, session=again), True
-    except TimeUpError:
-        made = starting.SessionStart(workspace, call.agent).at_once()
-        call.log(
-            f"the clan's lessons took longer than {SOON_S:g} s: this session starts with the memory alone, and the "
-            "rest is made ready meanwhile"
+    def before_anything_is_logged(self) -> str:
+        """Return what a person should know of this workspace when a session starts in it, "" for nothing."""
+        call = self._call
+        if not call.can_write:
+            return _CANNOT_WRITE
+        if call.agent != GUEST or self._folder.marked_ms(GUEST):
+            return ""
+        self._folder.mark(GUEST, word=call.session or "-")
+        return (
+            "fleet: no agent is named in this clone. What is logged stays on this machine, as guest's, until "
+            "`fleet init --agent NAME` names one, who takes it over"
         )
-        return made, False
-    except Exception as fault:  # noqa: BLE001 - a memory alone is better than nothing
-        made = starting.SessionStart(workspace, call.agent).at_once()
-        call.log(f"this session starts with the memory alone: {explained(fault)}")
-        return made, True
 
+    def promoted_since(self) -> str:
+        """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
+        told, new = local.Told(self._call.root, f"{PROMOTED}-{self._call.agent}"), list[str]()
+        for word in told.words():
+            if word == _SAID:
+                new = []
+            elif word.startswith(f"{PROMOTED} "):
+                new.append(word[len(PROMOTED) + 1 :])
+        if not new:
+            return ""
+        told.note(_SAID)
+        more = f" and {len(new) - 1} more" if len(new) > 1 else ""
+        return f"fleet promoted {json.loads(new[-1])!r}{more}: every session starts with it"
 
-def _may_ask(call: Call) -> bool:
-    """Tell whether the clan's remote may be asked now: a person here agreed to it, and nobody asked a moment ago."""
-    if local.now_ms() - LocalFolder(call.root).marked_ms(_ASKED) < _ASK_AGAIN_MS:
-        return False
-    with call.guarded("the clan was not asked for news"):
-        with _local(call) as state:
-            may = bool(state.agreed("remote"))
-        if may:
-            LocalFolder(call.root).mark(_ASKED, word=call.event)
+    def _session_start(self) -> Reply:
+        """At a start, a resume, a clear, and after a compaction.
+
+        A resumed session holds what it was given first, and gets what is new. After a compaction that may be gone: it
+        gets all of it again, and what was new to it then is new to it still.
+        """
+        call, payload, began_ms = self._call, self._payload, local.now_ms()
+        if call.event == "SessionStart" and payload.source != "compact":
+            Reflog(call.root, payload.cwd or call.root).pass_over()
+        if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
+            Transcript(self._told, payload.transcript).pass_over()
+        session = local.Told(call.root, call.session)  # a subagent is told what was new to its session
+        sinces = (word[6:] for word in session.words() if word.startswith("since "))
+        since = next((int(word) for word in sinces if word.lstrip("-").isdigit()), None)
+        is_lost = since is not None and since != self._ready.seen() and payload.source not in ("startup", "resume")
+        made, is_whole = None if is_lost else self._ready.start(), True
+        if made is None:
+            with opened(call) as workspace:
+                made, is_whole = self._made_in_time(workspace, since if is_lost else None)
+        # Asked last: of two calls at once each can answer, should the other one fail.
+        if payload.session and not self._told.is_first(f"start {payload.source or '-'}", began_ms, TWICE_MS):
+            self._folder.mark(local.TWICE, word=call.event)
+            return Reply()
+        if since is None:
+            session.note(f"since {self._ready.seen()}")
+        if made.news and not call.subagent:
+            self._ready.note_seen(made.generation)
+        if not is_whole or (call.event == "SessionStart" and self._may_ask()):
+            _leave(call, AT_THE_START)
+        return self._started(made, holds_the_rest=payload.source == "resume" and since is not None)
+
+    def _started(self, made: Start, *, holds_the_rest: bool) -> Reply:
+        """Return what a session is told of what was made, and the line for the person."""
+        source, text, shown = self._payload.source, made.text, made.ids
+        if holds_the_rest:
+            text, shown = made.news, made.new_ids
+        self._was_told(shown)
+        note = ""
+        if shown and source != "compact":
+            lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
+            note = f"fleet gave this session {lessons}, {len(made.new_ids):,} of them new"
+        changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
+        return Reply("\n\n".join(filter(None, [text, changed])), note=note)
+
+    def _memory_changed(self) -> str:
+        """Return that the agent's memory is not as its last session found it, by whomever; "" where it is."""
+        call = self._call
+        name = f"{homes.current(call.root)}/{call.agent}/memory.md"
+        try:
+            now = f"{zlib.crc32((_root(call) / name).read_bytes()):08x}"
+        except OSError:
+            now = "none"
+        before = self._folder.read(_MEMORY_SEEN, call.agent, bytes_max=80).decode("ascii", "replace").split()
+        if before[:1] != [now]:
+            self._folder.mark(_MEMORY_SEEN, call.agent, word=now)
+        return f"{name} changed since the last session." if before and before[0] != now else ""
+
+    def _made_in_time(self, workspace: "Workspace", since: int | None) -> tuple[Start, bool]:
+        """Return what this session starts with, and whether it is all of it.
+
+        A host gives up on a hook that takes too long, and then the agent starts with nothing: part of it is better.
+        ``since`` is the generation from which on lessons were new to this very session, where its context is lost.
+        """
+        from fleet.app.starting import SessionStart
+
+        start, again = SessionStart(workspace, self._call.agent), "" if since is None else self._call.session
+        try:
+            with Alarm(SOON_S):
+                return start.make(may_tidy=True, since=since, session=again), True
+        except TimeUpError:
+            why, is_whole = f"its lessons took longer than {SOON_S:g} s, and are made ready meanwhile", False
+        except Exception as fault:  # noqa: BLE001 - a memory alone is better than nothing
+            why, is_whole = explained(fault), True
+        self._call.log(f"this session starts with the memory alone: {why}")
+        return start.at_once(), is_whole
+
+    def _may_ask(self) -> bool:
+        """Tell whether the clan's remote may be asked now: a person here agreed, and nobody asked a moment ago."""
+        may = False
+        if local.now_ms() - self._folder.marked_ms(_ASKED) >= _ASK_AGAIN_MS:
+            with self._call.guarded("the clan was not asked for news"):
+                with _local(self._call) as state:
+                    may = bool(state.agreed("remote"))
+                if may:
+                    self._folder.mark(_ASKED, word=self._call.event)
         return may
-    return False
 
+    # --- a prompt -----------------------------------------------------------------------------------------------------
 
-# --- a prompt ---------------------------------------------------------------------------------------------------------
+    def _news(self) -> str:
+        """Return what a pull of this session's start brought, once; "" where it is not known yet, or nothing came."""
+        if not any(word.startswith("came ") for word in self._told.words()):
+            return ""
+        made = self._ready.start()
+        if made is None or not made.news or not self._told.claim("news"):
+            return ""
+        self._was_told(made.new_ids)
+        self._ready.note_seen(made.generation)
+        return made.news
 
+    def _lessons_about(self) -> tuple[str, str]:
+        """Return the lessons that are about what a person wrote, each once a session and none of those of its start.
 
-def _news(call: Call) -> str:
-    """Return what a pull of this session's start brought, once; "" where it is not known yet, or nothing came."""
-    told = call.told
-    if not any(word.startswith("came ") for word in told.words()):
-        return ""
-    made = ready.Ready(call.root, call.agent).start()
-    if made is None or not made.news or not told.claim("news"):
-        return ""
-    _told(call, made.new_ids)
-    ready.Ready(call.root, call.agent).note_seen(made.generation)
-    return made.news
+        Beside them the line that tells the person; "" and "" for none.
+        """
+        from fleet.store.relevant import databases, relevant
+        from fleet.text.prompts import own_words
 
+        call = self._call
+        sender, said = own_words(self._payload.prompt)
+        most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
+        if sender or not said or not most:
+            return "", ""
+        until, known = time.monotonic() + _ABOUT_S, self._known()
+        found = [
+            hit
+            for path in databases(_root(call), call.agent)
+            for hit in relevant(path, said, until - time.monotonic())
+            if hit.id not in known
+        ]
+        best = sorted(found, key=lambda hit: -hit.score)[:most]
+        shown = [hit for hit in best if self._told.claim(f"lesson {hit.id}")]
+        if not shown:
+            return "", ""
+        from fleet.app import finding
 
-def _lessons_about(call: Call, payload: Payload) -> tuple[str, str]:
-    """Return the lessons that are about what a person wrote, each once a session and none of those of its start.
+        _note_shown(call, [hit.id for hit in shown])
+        return _framed(finding.rows(shown, local.now_ms()))
 
-    Beside them the line that tells the person; "" and "" for none.
-    """
-    from fleet.store.relevant import databases, relevant
-    from fleet.text.prompts import own_words
+    def _known(self) -> set[str]:
+        """Return the ids of the lessons that this session has been shown at any moment."""
+        words = (word.split() for word in self._told.words())
+        return {each for first, *ids in filter(None, words) if first in ("lesson", "seen") for each in ids}
 
-    sender, said = own_words(payload.prompt)
-    most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
-    if sender or not said or not most:
-        return "", ""
-    until = time.monotonic() + _ABOUT_S
-    known = {id_ for word in call.told.words() if word.startswith(("lesson ", "seen ")) for id_ in word.split()[1:]}
-    found = [
-        hit
-        for path in databases(_root(call), call.agent)
-        for hit in relevant(path, said, until - time.monotonic())
-        if hit.id not in known
-    ]
-    best = sorted(found, key=lambda hit: -hit.score)[:most]
-    shown = [hit for hit in best if call.told.claim(f"lesson {hit.id}")]
-    if not shown:
-        return "", ""
-    from fleet.app import finding
+    def _was_told(self, ids: Sequence[str]) -> None:
+        """Note what a session was given whole lists of: a prompt does not repeat it, a step that it is about does."""
+        if ids:
+            self._told.note(f"seen {' '.join(ids)}")
+        _note_shown(self._call, ids)
 
-    _note_shown(call, [hit.id for hit in shown])
-    rows = finding.rows(shown, local.now_ms())
-    return triggers.framed(rows, f"fleet-{os.urandom(8).hex()}"), _shown(rows)
+    # --- tools --------------------------------------------------------------------------------------------------------
 
+    def _before_a_tool(self) -> Reply:
+        call, payload = self._call, self._payload
+        if payload.command:
+            with call.guarded("whether this is a fourth try is not known"):
+                blocked = self._attempts.verdict(call.thread, payload.command, payload.cwd)
+                if blocked is not None:
+                    from fleet.learn import journal
 
-def _shown(rows: Sequence[str]) -> str:
-    """Return the line that tells the person which lessons the agent was just shown."""
-    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    return f"fleet showed the agent: {rows[0].removeprefix('- ')}{more}"
+                    tried = blocked.tried.command
+                    call.log(f"a try was blocked: {tried}")
+                    note = f"fleet stopped try {blocked.streak.count + 1} of `{tried}`: nothing has changed since"
+                    return Reply(blocked=journal.message(blocked), note=note)
+        with call.guarded("whether a lesson guards this step is not known"):
+            if guarded := self._guarded():
+                return guarded
+        reply = Reply()
+        with call.guarded("the lessons for this step were not shown"):
+            reply.context, reply.note = self._lessons_for()
+        if is_own(payload.command) and payload.tool == "Bash":
+            with call.guarded("a command of fleet's own waits for a person's yes"):
+                reply.runs = _run_by_path(payload.command)
+        return reply
 
+    def _guarded(self) -> Reply | None:
+        """Return what the lessons say that a person here made guards of such a step; None where none does."""
+        decided = self._ready.guards(time.strftime("%Y-%m-%d", time.gmtime()))
+        for decision in ("deny", "ask"):
+            found = self._due(decided.get(decision), ())
+            if not found:
+                continue
+            ids, lessons = [pattern for pattern, _ in found], [lesson for _, lesson in found]
+            _note_shown(self._call, ids)
+            self._call.log(f"{decision}: a step that {', '.join(ids)} guards")
+            lift = f"`fleet guard {ids[0]} off` lifts it, and is the person's to type"
+            if decision == "ask":
+                return Reply(asked=f"a lesson guards this step: {'; '.join(lessons)}. {lift}")
+            shown, _ = _framed([f"- {lesson}" for lesson in lessons])
+            said = f"Stopped by a person's decision on this machine: a lesson guards this step. {lift}.\n{shown}"
+            return Reply(blocked=said, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
+        return None
 
-def _told(call: Call, ids: Sequence[str]) -> None:
-    """Note what a session was given whole lists of: a prompt does not repeat it, but a step that it is about does."""
-    if ids:
-        call.told.note(f"seen {' '.join(ids)}")
-    _note_shown(call, ids)
+    def _due(self, rows: object, known: Sequence[str]) -> list[tuple[str, str]]:
+        return triggers.due(rows, known, self._payload.tool, self._payload.command, self._payload.path)
 
-
-# --- tools ----------------------------------------------------------------------------------------------------------
-
-
-def _before_a_tool(call: Call, payload: Payload) -> Reply:
-    if payload.command:
-        with call.guarded("whether this is a fourth try is not known"):
-            blocked = AttemptLog(call.root, call.agent).verdict(call.thread, payload.command, payload.cwd)
-            if blocked is not None:
-                from fleet.learn import journal
-
-                tried = blocked.tried.command
-                call.log(f"a try was blocked: {tried}")
-                note = f"fleet stopped try {blocked.streak.count + 1} of `{tried}`: nothing has changed since"
-                return Reply(blocked=journal.message(blocked), note=note)
-    with call.guarded("whether a lesson guards this step is not known"):
-        if guarded := _guarded(call, payload):
-            return guarded
-    reply = Reply()
-    with call.guarded("the lessons for this step were not shown"):
-        reply.context, reply.note = _lessons_for(call, payload)
-    if is_own(payload.command) and payload.tool == "Bash":
-        with call.guarded("a command of fleet's own waits for a person's yes"):
-            reply.runs = _run_by_path(payload.command)
-    return reply
-
-
-def _guarded(call: Call, payload: Payload) -> Reply | None:
-    """Return what the lessons say that a person here made guards of such a step; None where none does."""
-    decided = ready.Ready(call.root, call.agent).guards(time.strftime("%Y-%m-%d", time.gmtime()))
-    for decision in ("deny", "ask"):
-        found = triggers.due(decided.get(decision), (), payload.tool, payload.command, payload.path)
+    def _lessons_for(self) -> tuple[str, str]:
+        """Return the lessons that this very step is due, each once a session, and the line for the person."""
+        rows = self._ready.rows()
+        if not rows:
+            return "", ""
+        with self._call.guarded("whether a lesson is used is not known"):
+            self._note_use(rows)
+        known = [word.split()[1] for word in self._told.words() if word.startswith("lesson ")]
+        found = [each for each in self._due(rows, known) if self._told.claim(f"lesson {each[0]}")]
         if not found:
-            continue
-        ids, lessons = [pattern for pattern, _ in found], [lesson for _, lesson in found]
-        _note_shown(call, ids)
-        call.log(f"{decision}: a step that {', '.join(ids)} guards")
-        lift = f"`fleet guard {ids[0]} off` lifts it, and is the person's to type"
-        if decision == "ask":
-            return Reply(asked=f"a lesson guards this step: {'; '.join(lessons)}. {lift}")
-        shown = triggers.framed((f"- {lesson}" for lesson in lessons), f"fleet-{os.urandom(8).hex()}")
-        said = f"Stopped by a person's decision on this machine: a lesson guards this step. {lift}.\n{shown}"
-        return Reply(blocked=said, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
-    return None
+            return "", ""
+        _note_shown(self._call, [pattern for pattern, _ in found])
+        return _framed([row for _, row in found])
+
+    def _note_use(self, rows: object) -> None:
+        """Note that a command is about to run which a lesson says to run that this session has been shown before."""
+        command = self._payload.command
+        known = self._known() if command else ()
+        about = [each for each in _listed(rows) if each[0] in known]
+        for pattern, row in self._due(about, ()):
+            if _observing().recommends(row, command):
+                self._told.note(f"{_use_of(command)} {pattern}")
+
+    def _after_a_tool(self) -> Reply:
+        reply = self._judged()
+        if self._payload.command:
+            with self._call.guarded("what happened is not noted"):
+                self._observe()
+            reply.note = reply.note or _logged_by(self._payload)
+        return reply
+
+    def _observe(self) -> None:
+        """Note a commit that was made, and a lesson whose command was run after it was shown and succeeded."""
+        call, payload = self._call, self._payload
+        if Reflog(call.root, payload.cwd or call.root).has_grown():
+            _observing().committed(call, payload.cwd)
+        used = f"{_use_of(payload.command)} "
+        for word in self._told.words() if payload.has_ended else ():
+            pattern = word.removeprefix(used)
+            if pattern != word and self._told.claim(f"used {pattern}"):
+                row = next((str(each[2]) for each in _listed(self._ready.rows()) if each[0] == pattern), "")
+                _observing().note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
+
+    def _judged(self) -> Reply:
+        """Note how a command ended, or that a file was edited: what the streaks of failures are made of."""
+        call, payload, attempts = self._call, self._payload, self._attempts
+        if not payload.command or not payload.has_ended or payload.host == CODEX:  # Codex does not tell how it ended
+            if payload.path and payload.tool in EDITING_TOOLS:
+                attempts.note_edit(call.thread, payload.path)
+            return Reply()
+        if not attempts.has_any(call.thread) and not payload.may_have_failed:
+            return Reply()
+        from fleet.app import flagging
+
+        is_ok, reply = flagging.ended(call, payload, is_error=False)
+        if is_ok is None:
+            attempts.note_unknown(call.thread, payload.command)
+        elif is_ok:
+            red = attempts.turned_green(call.thread, payload.command, payload.cwd)
+            won = attempts.note_success(call.thread, payload.command)
+            if red:
+                with call.guarded("what was fixed is not noted"):
+                    _observing().note(call, "fix", f"Fixed: {red}")
+            if won:
+                from fleet.learn.journal import Journal
+
+                with opened(call) as workspace:
+                    for mutation in won:
+                        Journal(workspace, call.agent).record_success(mutation, payload.command)
+        return reply
+
+    # --- the end of a turn --------------------------------------------------------------------------------------------
+
+    def _stop(self) -> Reply:
+        """The agent is done for now: what needs its attention is named, else what it starts with next is made ready."""
+        call, payload, note = self._call, self._payload, ""
+        with call.guarded("what was refused in this turn was not heard"):
+            if payload.has_transcript and Transcript(self._told, payload.transcript).unread().has_objection():
+                from fleet.app import flagging
+
+                note = flagging.objected(call, payload)
+        reason = "" if payload.is_stopping or payload.subagent else self._unstated()
+        if not reason and self._ready.is_stale():
+            _leave(call, AT_THE_START)
+        return Reply(go_on=reason, note=note)
+
+    def _unstated(self) -> str:
+        """Name what was logged in this session and teaches nothing yet, each once."""
+        known = self._told.words()
+        asked = {word.split()[1] for word in known if word.startswith("stop ")}
+        if all(word.split()[1] in asked for word in known if word.startswith("flag ")):
+            return ""
+        from fleet.app import flagging
+
+        return flagging.unstated(self._call)
+
+
+# --- what they share --------------------------------------------------------------------------------------------------
+
+
+def _framed(rows: Sequence[str]) -> tuple[str, str]:
+    """Return lessons as the agent is shown them, and the line that tells the person which ones."""
+    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    note = f"fleet showed the agent: {rows[0].removeprefix('- ')}{more}"
+    return triggers.framed(rows, f"fleet-{os.urandom(8).hex()}"), note
+
+
+def _listed(rows: object) -> list[list[object]]:
+    """Return the rows of a table as it was read from its file: anything may stand there."""
+    return [each for each in rows if isinstance(each, list) and len(each) == 3] if isinstance(rows, list) else []
+
+
+def _use_of(command: str) -> str:
+    return f"use {crc32(command.encode('utf-8', 'replace')):08x}"
 
 
 def _run_by_path(command: str) -> str:
@@ -354,68 +465,11 @@ def _program() -> str:
     return str(found) if found.is_absolute() and found.samefile(sys.argv[0]) else ""
 
 
-def _lessons_for(call: Call, payload: Payload) -> tuple[str, str]:
-    """Return the lessons that this very step is due, each once a session, and the line for the person; "" for none."""
-    rows = ready.Ready(call.root, call.agent).rows()
-    if not rows:
-        return "", ""
-    known = [word.split()[1] for word in call.told.words() if word.startswith("lesson ")]
-    with call.guarded("whether a lesson is used is not known"):
-        _note_use(call, payload, rows, known)
-    found = triggers.due(rows, known, payload.tool, payload.command, payload.path)
-    found = [each for each in found if call.told.claim(f"lesson {each[0]}")]
-    if not found:
-        return "", ""
-    _note_shown(call, [pattern for pattern, _ in found])
-    shown = [row for _, row in found]
-    return triggers.framed(shown, f"fleet-{os.urandom(8).hex()}"), _shown(shown)
-
-
-def _after_a_tool(call: Call, payload: Payload) -> Reply:
-    reply = _judged(call, payload)
-    if payload.command:
-        with call.guarded("what happened is not noted"):
-            _observe(call, payload)
-    if payload.command and not reply.note:
-        reply.note = _logged_by(payload)
-    return reply
-
-
-def _observe(call: Call, payload: Payload) -> None:
-    """Note a commit that was made, and a lesson whose command was run after it was shown and succeeded."""
-    if Reflog(call.root, payload.cwd or call.root).has_grown():
-        _observing().committed(call, payload.cwd)
-    used = f"use {crc32(payload.command.encode('utf-8', 'replace')):08x} "
-    for word in call.told.words() if payload.has_ended else ():
-        if word.startswith(used) and call.told.claim(f"used {word.split()[2]}"):
-            known = ready.Ready(call.root, call.agent).rows()
-            listed = known if isinstance(known, list) else []
-            row = next(
-                (str(each[2]) for each in listed if isinstance(each, list) and each[:1] == [word.split()[2]]), ""
-            )
-            _observing().note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
-
-
 def _observing() -> "ModuleType":
     """Return the module that notes what happened in a session; most calls need none of it."""
     from fleet.app import observing
 
     return observing
-
-
-def _note_use(call: Call, payload: Payload, rows: object, known: Sequence[str]) -> None:
-    """Note that a command is about to run which a lesson says to run that this session has been shown before."""
-    shown = {*known, *(id_ for word in call.told.words() if word.startswith("seen ") for id_ in word.split()[1:])}
-    if not payload.command or not shown:
-        return
-    about = (
-        [each for each in rows if isinstance(each, list) and each[:1] and each[0] in shown]
-        if isinstance(rows, list)
-        else []
-    )
-    for pattern, row in triggers.due(about, (), payload.tool, payload.command, payload.path):
-        if _observing().recommends(row, payload.command):
-            call.told.note(f"use {crc32(payload.command.encode('utf-8', 'replace')):08x} {pattern}")
 
 
 def _logged_by(payload: Payload) -> str:
@@ -427,69 +481,6 @@ def _logged_by(payload: Payload) -> str:
         return ""
     promoted = "; promoted into its memory" if "\n  promoted: " in payload.printed else ""
     return f"fleet: {told}{promoted}"
-
-
-def _judged(call: Call, payload: Payload) -> Reply:
-    if payload.command and payload.has_ended and payload.host != CODEX:  # Codex does not tell how a command ended
-        if not AttemptLog(call.root, call.agent).has_any(call.thread) and not payload.may_have_failed:
-            return Reply()
-        from fleet.app import flagging
-
-        is_ok, reply = flagging.ended(call, payload, is_error=False)
-        if is_ok is None:
-            AttemptLog(call.root, call.agent).note_unknown(call.thread, payload.command)
-        elif is_ok:
-            red = AttemptLog(call.root, call.agent).turned_green(call.thread, payload.command, payload.cwd)
-            won = AttemptLog(call.root, call.agent).note_success(call.thread, payload.command)
-            if red:
-                with call.guarded("what was fixed is not noted"):
-                    _observing().note(call, "fix", f"Fixed: {red}")
-            if won:
-                from fleet.learn.journal import Journal
-
-                with opened(call) as workspace:
-                    for mutation in won:
-                        Journal(workspace, call.agent).record_success(mutation, payload.command)
-        return reply
-    if payload.path and payload.tool in EDITING_TOOLS:
-        AttemptLog(call.root, call.agent).note_edit(call.thread, payload.path)
-    return Reply()
-
-
-# --- the end of a turn, and of a session ------------------------------------------------------------------------------
-
-
-def _stop(call: Call, payload: Payload) -> Reply:
-    """The agent is done for now: what needs its attention is named, else what it will start with next is made ready."""
-    note = ""
-    with call.guarded("what was refused in this turn was not heard"):
-        if payload.has_transcript and Transcript(call.told, payload.transcript).unread().has_objection():
-            from fleet.app import flagging
-
-            note = flagging.objected(call, payload)
-    reason = "" if payload.is_stopping or payload.subagent else _unstated(call)
-    if not reason and ready.Ready(call.root, call.agent).is_stale():
-        _leave(call, AT_THE_START)
-    return Reply(go_on=reason, note=note)
-
-
-def _unstated(call: Call) -> str:
-    """Name what was logged in this session and teaches nothing yet, each once."""
-    known = call.told.words()
-    asked = {word.split()[1] for word in known if word.startswith("stop ")}
-    if all(word.split()[1] in asked for word in known if word.startswith("flag ")):
-        return ""
-    from fleet.app import flagging
-
-    return flagging.unstated(call)
-
-
-# --- what they share --------------------------------------------------------------------------------------------------
-
-
-def _counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _leave(call: Call, which: str) -> None:
