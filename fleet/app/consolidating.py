@@ -18,7 +18,7 @@ from fleet.reflect import consolidation, daily_log, inbox, observations, records
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence, recurrences, text_id
 from fleet.reflect.consolidation import Gates, Lock, Plan
 from fleet.reflect.daily_log import Block, DailyLog, Told
-from fleet.reflect.inbox import Inbox
+from fleet.reflect.inbox import Inbox, Inboxes
 from fleet.reflect.observations import Whose
 from fleet.reflect.records import Records
 from fleet.reflect.reflection import Reflection
@@ -241,7 +241,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
 
 def _asked(workspace: Workspace) -> list[str]:
     """Return every row that the inbox ever asked about: what a person took out of the scratchpad does not come back."""
-    entries = (each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).entries())
+    entries = Inboxes(workspace).entries()
     return [str(each.item.body.get("item")) for each in entries if each.item.body.get("what") == WHAT]
 
 
@@ -332,7 +332,7 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
     except DiskError as why:
         raise RefusedError(f"{scratchpad.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
     if found is not None:
-        inbox.settle(workspace, inbox.agents(workspace), "promotion", _key(row), told)
+        Inboxes(workspace).settle("promotion", _key(row), told)
     return done
 
 

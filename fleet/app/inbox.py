@@ -24,7 +24,7 @@ from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
 from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Inbox, Item
+from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Inbox, Inboxes, Item
 from fleet.reflect.promotion import AgentMemory
 from fleet.share import notices
 from fleet.share.notices import Notice
@@ -92,12 +92,12 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
     if kind and kind not in KINDS:
         raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
     expired = [] if workspace.is_read_only else gather(workspace)
-    agents = [agent] if agent else inbox.agents(workspace)
-    waiting = inbox.waiting(workspace, agents, kind)
+    agents = [agent] if agent else Inboxes(workspace).agents
+    waiting = Inboxes(workspace, agents).waiting(kind)
     shown = tuple(waiting[:count] if count else waiting)
     if not workspace.is_read_only:
-        inbox.show(workspace, shown)
-    return Listing(shown, len(waiting), inbox.count(workspace, agents).since, tuple(expired))
+        Inboxes(workspace).show(shown)
+    return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, tuple(expired))
 
 
 def diff_of(workspace: Workspace, entry: Entry) -> str:
@@ -113,7 +113,7 @@ def gather(workspace: Workspace) -> list[Entry]:
         return []
     _finish(workspace)
     owner = workspace.replicas().default_agent or here[0]
-    waits = inbox.waiting(workspace, inbox.agents(workspace))
+    waits = Inboxes(workspace).waiting()
 
     def mirrored(agent: str, *kinds: str) -> list[Entry]:
         own = [each for each in waits if each.agent == agent and each.item.kind in kinds]
@@ -127,7 +127,7 @@ def gather(workspace: Workspace) -> list[Entry]:
         _mirror(workspace, agent, said, mirrored(agent, "promotion"))
     rows = [each for each in waits if each.item.body.get("what") == consolidating.WHAT]
     _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
-    gone = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).expire()]
+    gone = [each for agent in Inboxes(workspace).agents for each in Inbox(workspace, agent).expire()]
     for each in gone:
         if (handler := _handler(each.item)) is not None and handler.reject is not None and each.item.kind == "skill":
             handler.reject(workspace, each)
@@ -136,9 +136,9 @@ def gather(workspace: Workspace) -> list[Entry]:
 
 def keep_up(workspace: Workspace) -> list[Entry]:
     """Bring the inbox up to date, and tell whoever listens of what waits since; return what was dropped."""
-    before = inbox.count(workspace, inbox.agents(workspace)).number
+    before = Inboxes(workspace).count().number
     gone = gather(workspace)
-    now = inbox.count(workspace, inbox.agents(workspace))
+    now = Inboxes(workspace).count()
     if now.number > before:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
         notices.send(workspace, Notice("inbox.waiting", f"{now.number} wait for you", now.told(), data))
@@ -148,7 +148,7 @@ def keep_up(workspace: Workspace) -> list[Entry]:
 def _finish(workspace: Workspace) -> None:
     """Write down what was decided by a run that a crash came after: the run says what it decided."""
     Runs(workspace).recover()
-    waiting = {each.item.id: each for each in inbox.waiting(workspace, inbox.agents(workspace))}
+    waiting = {each.item.id: each for each in Inboxes(workspace).waiting()}
     if not waiting:
         return
     gone = Runs(workspace).undone()
@@ -224,7 +224,7 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
         NoError: there is none, or several.
     """
     wanted = prefix if prefix.startswith("i-") else f"i-{prefix}"
-    every = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).entries()]
+    every = Inboxes(workspace).entries()
     found = [each for each in every if each.item.id.startswith(wanted)] if len(wanted) > len("i-") else []
     waiting = [each for each in found if each.waits]
     if len(waiting) == 1:

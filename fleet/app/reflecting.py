@@ -10,10 +10,11 @@ from fleet.model import edits, limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import counted, not_working
-from fleet.reflect import clusters, evidence, exposure, inbox, promotion
+from fleet.reflect import clusters, evidence, exposure, promotion
 from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.evidence import Due
 from fleet.reflect.exposure import Exposures
+from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Standing
 from fleet.reflect.stats import Happened, Stats, measure
@@ -89,7 +90,7 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
             done = promotion.promote(writer, lesson, lessons, right=lesson.correct, instead_of=leaving)
             noted.told = f"promoted {done.id} into {agent}'s memory"
             noted.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
-    inbox.settle(workspace, [agent], "promotion", done.id, f"{done.id} was promoted")
+    Inboxes(workspace, [agent]).settle("promotion", done.id, f"{done.id} was promoted")
     return Decided(done.id, AgentMemory(workspace, agent).standing(), done.text, done.reason, done.evidence, leaving)
 
 
@@ -114,7 +115,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
             published = [each for each, state in before.items() if state == edits.PUBLISHED]
             noted.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
-        inbox.settle(workspace, [agent], "promotion", each, f"{first} was demoted, and stays out")
+        Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out")
     return Decided(first, AgentMemory(workspace, agent).standing())
 
 
@@ -308,4 +309,4 @@ def stats(workspace: Workspace) -> Stats:
 
 def decisions(workspace: Workspace) -> tuple[int, float]:
     """Return how many decisions were made in the inboxes here, and the median days that one took."""
-    return inbox.days_to_decide(workspace, inbox.agents(workspace))
+    return Inboxes(workspace).days_to_decide()

@@ -18,9 +18,10 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, Policy, fold, is_blocked
 from fleet.model.withheld import BULK, OWN, Held
-from fleet.reflect import inbox, promotion
+from fleet.reflect import promotion
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
+from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.store.lines import PATTERNS, Read, entries, kind_of
 from fleet.store.runs import Field, Runs
@@ -441,7 +442,7 @@ def answer(workspace: Workspace, agent: str, pair: str, said: str) -> Answered:
         )
     told = _done(workspace, agent, one, other, said)
     kind = CONTRADICTION if found.kind == CONTRADICTION else "merge"
-    inbox.settle(workspace, inbox.agents(workspace), kind, _SEPARATOR.join(_in_order(one, other)), told)
+    Inboxes(workspace).settle(kind, _SEPARATOR.join(_in_order(one, other)), told)
     return Answered(found.pair, said, told)
 
 

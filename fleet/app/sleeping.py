@@ -29,6 +29,7 @@ from fleet.recall.wording import counted
 from fleet.reflect import consolidation, memory_md, records
 from fleet.reflect import inbox as waiting
 from fleet.reflect.housekeeping import Mode
+from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Record, Records, Written
 from fleet.store import changes
 from fleet.store.runs import PART, Field, Run, Runs
@@ -319,10 +320,10 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
     """Group what says the same, and ask about what may, or what contradicts."""
     found = reflecting.weighed(workspace)
     waits = tuple(reflecting.to_review(found))
-    before = {each.item.id for each in waiting.waiting(workspace, workspace.agents_here())}
+    before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
     if not is_trial:
         inbox.gather(workspace)
-    fresh = {each.item.id for each in waiting.waiting(workspace, workspace.agents_here())} - before
+    fresh = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
     more = f"{counted(len(fresh), 'thing', 'things')} more to decide: fleet inbox" if fresh else ""
     read = counted(len(found.groups), "cluster", "clusters")
     return Phase(read=read, changed=len(fresh), told=more, left=waits)

@@ -29,9 +29,10 @@ from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, author, counted, edits
-from fleet.reflect import evidence, housekeeping, inbox, memory_md, promotion
+from fleet.reflect import evidence, housekeeping, memory_md, promotion
 from fleet.reflect.clusters import Clusters, Weighing, grouped
 from fleet.reflect.exposure import Exposures
+from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store import git, trust
@@ -231,7 +232,7 @@ class SessionStart:
         span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
         lines += [each.in_one_line() for each in self._memory.waiting()]
-        asked = inbox.count(workspace, [agent])
+        asked = Inboxes(workspace, [agent]).count()
         lines += [asked.told()] if asked.number else []
         if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
             lines += trust.sentences(each for each in workspace.trust.held() if each.is_asked)

@@ -18,9 +18,10 @@ from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION, counted
-from fleet.reflect import clusters, inbox
+from fleet.reflect import clusters
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
+from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.share import outgoing, policy
 from fleet.store import trust
@@ -62,7 +63,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         ],
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
-        "inbox": inbox.count(workspace, inbox.agents(workspace))._asdict(),
+        "inbox": Inboxes(workspace).count()._asdict(),
         "trust": reviewing.standing(workspace),
         "guards": [each._asdict() for each in starting.Guards(workspace).all()],
         "refused": workspace.db.refused_count(),
@@ -177,7 +178,7 @@ def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
 
 def _waits(workspace: Workspace) -> dict[str, Any]:
     agents = workspace.agents_here()
-    compared, decisions = _compared(workspace), inbox.count(workspace, inbox.agents(workspace))
+    compared, decisions = _compared(workspace), Inboxes(workspace).count()
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
     left_out = [] if is_asked else trust.sentences(each for each in workspace.trust.held() if each.is_asked)
     return {

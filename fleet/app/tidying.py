@@ -36,7 +36,7 @@ from fleet.reflect.housekeeping import (
     ReflectionReport,
     Stage,
 )
-from fleet.reflect.inbox import Inbox
+from fleet.reflect.inbox import Inbox, Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.rules import Proposal
@@ -224,7 +224,7 @@ class _Notebook:
         looked = Exposures(workspace.state).accesses(agent)
         now_ms = workspace.world.wall_ms()
         here, hot = set(workspace.current_replicas()), set(AgentMemory(workspace, agent).standing().lessons)
-        waits = {each.item.key for each in inbox.waiting(workspace, [agent])}
+        waits = {each.item.key for each in Inboxes(workspace, [agent]).waiting()}
         notes = []
         for each in (*hidden.values(), *shared):
             if not each.is_listed:

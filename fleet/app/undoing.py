@@ -19,9 +19,9 @@ from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
 from fleet.model.pattern import PRIVATE, SCOPE, Pattern, fold
-from fleet.reflect import housekeeping, inbox, records
+from fleet.reflect import housekeeping, records
 from fleet.reflect.clusters import Weighing
-from fleet.reflect.inbox import Inbox
+from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
 from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs, TakenBack
 from fleet.store.workspace import Workspace
@@ -77,7 +77,7 @@ def _last(workspace: Workspace) -> Run:
         NoError: there is none.
     """
     found = listed(workspace)
-    every = [each for agent in inbox.agents(workspace) for each in Inbox(workspace, agent).entries()]
+    every = Inboxes(workspace).entries()
     decided = {each.decision.run for each in every if each.decision is not None and each.decision.by}
     parts = {field.id for run, _ in found for field in run.fields if field.name == PART}
     stand = [run for run, undone_by in found if not undone_by]
@@ -350,7 +350,7 @@ class _Undoing:
                 Records(self._workspace, of.agent).undo(of.id, why, again=again)
                 state = "stands again" if again else "was undone"
                 self._did.append(f"{records.FILE_NAME} says that {of.id} {state}")
-        for each in inbox.undo(self._workspace, of.id, why, again=again):
+        for each in Inboxes(self._workspace).undo(of.id, why, again=again):
             waits = "waits again" if each.decision is not None else "waits no longer"
             self._did.append(f"{each.item.id} {waits}: {each.item.title}")
 

@@ -14,7 +14,7 @@ from fleet.app import inbox
 from fleet.app.inbox import Decided, Listing
 from fleet.cli import output
 from fleet.model.errors import FleetError, UsageError
-from fleet.reflect.inbox import KINDS, Entry, agents, waiting
+from fleet.reflect.inbox import KINDS, Entry, Inboxes
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line
 
@@ -91,7 +91,7 @@ def _inbox(
 
 
 def _offers(workspace: Workspace) -> list[output.Offer]:
-    found = waiting(workspace, agents(workspace))
+    found = Inboxes(workspace).waiting()
     return [(each.item.id, output.cleaned(each.item.title)) for each in found]
 
 
@@ -219,5 +219,5 @@ def decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
         elif pressed in (" ", "\r", "\n"):
             at += 1
     output.say(f"{output.counted(len(done), 'decision')} made")
-    if not waiting(workspace, agents(workspace)):
+    if not Inboxes(workspace).waiting():
         output.say(_CAUGHT_UP)

@@ -7,9 +7,9 @@ What is decided elsewhere is decided here: a pair that ``fleet review`` answered
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import date, timedelta
 from hashlib import blake2b
-from pathlib import Path
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
@@ -152,17 +152,13 @@ class _Waiting(NamedTuple):
         return f"{self.number} {thing} {verb} for a person's decision since {self.since} ({kinds}): fleet inbox"
 
 
-def _file_of(workspace: Workspace, agent: str) -> Path:
-    """Return the path of an agent's inbox."""
-    return workspace.home(agent) / FILE_NAME
-
-
 class Inbox:
     """One agent's inbox."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
         self._agent = agent
+        self._path = workspace.home(agent) / FILE_NAME
 
     def put(self, item: Item) -> _Put:
         """Put an item in, unless it waits already, was approved, or a person rejected it, in these words or in others.
@@ -174,7 +170,7 @@ class Inbox:
 
     def put_all(self, items: Sequence[Item]) -> list[_Put]:
         """Put items in, all in one write; return what became of each."""
-        with _locked(self._workspace, self._agent):
+        with self._locked():
             known = {each.item.id: each for each in self.entries()}
             done, fresh = list[_Put](), list[Item]()
             for each in items:
@@ -187,36 +183,104 @@ class Inbox:
                 known[named.id] = Entry(self._agent, named)
                 fresh.append(named)
                 done.append(_Put(named.id, is_new=True))
-            say_in(self._workspace.files, _file_of(self._workspace, self._agent), fresh)
+            self._say(fresh)
         return done
 
     def entries(self) -> list[Entry]:
         """Return everything that was ever in an agent's inbox, as it stands now, oldest first."""
         found: dict[str, Entry] = {}
-        for line in said_in(self._workspace.files, _file_of(self._workspace, self._agent), Item | Decision | _Shown):  # type: ignore[arg-type]
+        for line in said_in(self._workspace.files, self._path, Item | Decision | _Shown):  # type: ignore[arg-type]
             _read_in(found, self._agent, line)
         return list(found.values())
 
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Write decisions down, in one write that is on the disk when this returns."""
         at = self._workspace.wall()
-        with _locked(self._workspace, self._agent):
-            say_in(
-                self._workspace.files,
-                _file_of(self._workspace, self._agent),
-                [msgspec.structs.replace(each, at=at) for each in decisions],
-            )
+        with self._locked():
+            self._say([msgspec.structs.replace(each, at=at) for each in decisions])
+
+    def show(self, ids: Iterable[str]) -> None:
+        """Note that a person was shown these items, with evidence and diff."""
+        at = self._workspace.wall()
+        with self._locked():
+            self._say([_Shown(id=each, at=at) for each in ids])
 
     def expire(self) -> list[Entry]:
         """Drop what was shown and whose last day has passed; return it, for whoever says so."""
         today = self._workspace.wall()[:_DAY_CHARS]
-        gone = [each for each in waiting(self._workspace, [self._agent]) if (day := each.last_day()) and day < today]
+        gone = [each for each in self.entries() if each.waits and (day := each.last_day()) and day < today]
         if gone:
-            said = [
-                Decision(id=each.item.id, said="expired", why=f"its last day was {each.last_day()}") for each in gone
-            ]
-            self.decide(said)
+            why = [(each.item.id, f"its last day was {each.last_day()}") for each in gone]
+            self.decide([Decision(id=id_, said="expired", why=text) for id_, text in why])
         return gone
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return self._workspace.files.lock(self._workspace.local / "locks" / f"inbox-{self._agent}.lock")
+
+    def _say(self, lines: Sequence[msgspec.Struct]) -> None:
+        say_in(self._workspace.files, self._path, lines)
+
+
+class Inboxes:
+    """The inboxes of all agents here, or of some.
+
+    Attributes:
+        agents: whose.
+    """
+
+    def __init__(self, workspace: Workspace, agents: Sequence[str] | None = None) -> None:
+        self._workspace = workspace
+        here = workspace.homes() if agents is None else ()
+        self.agents = agents or [name for name in here if (workspace.home(name) / FILE_NAME).is_file()]
+
+    def entries(self) -> list[Entry]:
+        """Return everything that was ever in them, as it stands now."""
+        return [each for agent in self.agents for each in Inbox(self._workspace, agent).entries()]
+
+    def waiting(self, kind: str = "") -> list[Entry]:
+        """Return what waits, of a kind if it is named, the best-evidenced first; of equals the oldest."""
+        found = [each for each in self.entries() if each.waits and kind in ("", each.item.kind)]
+        return sorted(found, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
+
+    def count(self) -> _Waiting:
+        """Return how many things wait, by kind, and since when."""
+        found = self.waiting()
+        kinds = {kind: sum(each.item.kind == kind for each in found) for kind in KINDS}
+        since = min((each.item.at[:_DAY_CHARS] for each in found), default="")
+        return _Waiting(len(found), since, {kind: number for kind, number in kinds.items() if number})
+
+    def show(self, shown: Iterable[Entry]) -> None:
+        """Note of items that a person was shown them. Only the first time counts; nothing is written after that."""
+        fresh = [(each.agent, each.item.id) for each in shown if not each.shown]
+        for agent in dict.fromkeys(agent for agent, _ in fresh):
+            Inbox(self._workspace, agent).show(id_ for whose, id_ in fresh if whose == agent)
+
+    def settle(self, kind: str, key: str, did: str) -> None:
+        """Close what waits under a key, since it was decided elsewhere."""
+        wanted = item_id(kind, key)
+        for each in self.waiting(kind):
+            if each.item.id == wanted:
+                Inbox(self._workspace, each.agent).decide([Decision(id=wanted, said="elsewhere", did=did)])
+
+    def undo(self, run: str, why: str, *, again: bool = False) -> list[Entry]:
+        """Follow a run that was taken back: what it put in waits no longer, and what was decided by it waits again.
+
+        With ``again`` the run stands once more, and so does all that. Returned is what changed, as it was before.
+        """
+        changed = []
+        for agent in self.agents:
+            box = Inbox(self._workspace, agent)
+            found = [(each, said) for each in box.entries() if (said := _following(each, run, again=again))]
+            if found:
+                box.decide([msgspec.structs.replace(said, why=why) for _, said in found])
+            changed += [each for each, _ in found]
+        return changed
+
+    def days_to_decide(self) -> tuple[int, float]:
+        """Return how many items were decided, and the median days that it took."""
+        decided = ((each.item.at, each.decision) for each in self.entries() if each.decision is not None)
+        took = [_days(at, decision.at) for at, decision in decided if decision.said in _DECIDED]
+        return len(took), round(median(took), 1) if took else 0.0
 
 
 def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown) -> None:
@@ -234,55 +298,6 @@ def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown
         found[line.id] = known._replace(decision=line)
 
 
-def waiting(workspace: Workspace, agents: Iterable[str], kind: str = "") -> list[Entry]:
-    """Return what waits in these inboxes, the best-evidenced first; of equals the oldest."""
-    found = [each for agent in agents for each in Inbox(workspace, agent).entries() if each.waits]
-    wanted = [each for each in found if kind in ("", each.item.kind)]
-    return sorted(wanted, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
-
-
-def count(workspace: Workspace, agents: Iterable[str]) -> _Waiting:
-    """Return how many things wait in these inboxes, by kind, and since when."""
-    found = waiting(workspace, agents)
-    kinds = {kind: sum(each.item.kind == kind for each in found) for kind in KINDS}
-    since = min((each.item.at[:_DAY_CHARS] for each in found), default="")
-    return _Waiting(len(found), since, {kind: number for kind, number in kinds.items() if number})
-
-
-def show(workspace: Workspace, shown: Iterable[Entry]) -> None:
-    """Note of items that a person was shown them. Only the first time counts; nothing is written after that."""
-    fresh = [each for each in shown if not each.shown]
-    for agent in sorted({each.agent for each in fresh}):
-        lines = [_Shown(id=each.item.id, at=workspace.wall()) for each in fresh if each.agent == agent]
-        with _locked(workspace, agent):
-            say_in(workspace.files, _file_of(workspace, agent), lines)
-
-
-def settle(workspace: Workspace, agents: Iterable[str], kind: str, key: str, did: str) -> list[Entry]:
-    """Close what waits under a key, since it was decided elsewhere; return it."""
-    wanted = item_id(kind, key)
-    found = [each for each in waiting(workspace, agents, kind) if each.item.id == wanted]
-    for each in found:
-        Inbox(workspace, each.agent).decide([Decision(id=wanted, said="elsewhere", did=did)])
-    return found
-
-
-def undo(workspace: Workspace, run: str, why: str, *, again: bool = False) -> list[Entry]:
-    """Follow a run that was taken back: what it put in waits no longer, and what was decided by it waits again.
-
-    With ``again`` the run stands once more, and so does all that. Returned is what changed, as it was before.
-    """
-    changed = []
-    for agent in agents(workspace):
-        found = [
-            (each, said) for each in Inbox(workspace, agent).entries() if (said := _following(each, run, again=again))
-        ]
-        if found:
-            Inbox(workspace, agent).decide([msgspec.structs.replace(said, why=why) for _, said in found])
-        changed += [each for each, _ in found]
-    return changed
-
-
 def _following(entry: Entry, run: str, *, again: bool) -> Decision | None:
     """Return what becomes of an item when a run is taken back, or stands again; None for nothing."""
     by, id_ = entry.decision, entry.item.id
@@ -294,22 +309,6 @@ def _following(entry: Entry, run: str, *, again: bool) -> Decision | None:
     if by is not None:
         return Decision(id=id_, said="reopened") if is_its_own and by.said == WITHDRAWN else None
     return entry.was if entry.was is not None and entry.was.run == run and entry.was.said != WITHDRAWN else None
-
-
-def days_to_decide(workspace: Workspace, agents: Iterable[str]) -> tuple[int, float]:
-    """Return how many items were decided, and the median days that it took."""
-    took = [
-        _days(each.item.at, each.decision.at)
-        for agent in agents
-        for each in Inbox(workspace, agent).entries()
-        if each.decision is not None and each.decision.said in _DECIDED
-    ]
-    return len(took), round(median(took), 1) if took else 0.0
-
-
-def agents(workspace: Workspace) -> list[str]:
-    """Return the agents that have an inbox here, sorted."""
-    return [name for name in workspace.homes() if _file_of(workspace, name).is_file()]
 
 
 def item_id(kind: str, key: str) -> str:
@@ -382,7 +381,3 @@ def _later(stamp: str, days: int) -> str:
         return (date.fromisoformat(stamp[:_DAY_CHARS]) + timedelta(days=days)).isoformat()
     except (ValueError, OverflowError):
         return ""
-
-
-def _locked(workspace: Workspace, agent: str) -> Any:
-    return workspace.files.lock(workspace.local / "locks" / f"inbox-{agent}.lock")

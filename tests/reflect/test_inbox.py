@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.reflect import inbox
-from fleet.reflect.inbox import Decision, Inbox, Item
+from fleet.reflect.inbox import Decision, Inbox, Inboxes, Item
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
 
@@ -37,7 +37,7 @@ def put(w: Workspace, title: str, kind: str = "skill", **more) -> inbox._Put:
 
 
 def waits(w: Workspace) -> list[str]:
-    return [each.item.title for each in inbox.waiting(w, ["velma"])]
+    return [each.item.title for each in Inboxes(w, ["velma"]).waiting()]
 
 
 def decide(w: Workspace, id_: str, said: str, **more) -> None:
@@ -125,7 +125,7 @@ def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
     put(w, "Run the migrations before the tests", until="2026-11-22")
     clock.now += 30 * DAY
     assert Inbox(w, "velma").expire() == []
-    inbox.show(w, inbox.waiting(w, ["velma"]))
+    Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
     clock.now += 7 * DAY
     assert Inbox(w, "velma").expire() == []
     clock.now += DAY
@@ -136,18 +136,18 @@ def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
 
 def test_a_second_look_writes_nothing(w):
     put(w, "Run the migrations before the tests")
-    inbox.show(w, inbox.waiting(w, ["velma"]))
-    before = inbox._file_of(w, "velma").read_bytes()
-    inbox.show(w, inbox.waiting(w, ["velma"]))
-    assert inbox._file_of(w, "velma").read_bytes() == before
+    Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
+    before = (w.home("velma") / inbox.FILE_NAME).read_bytes()
+    Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
+    assert (w.home("velma") / inbox.FILE_NAME).read_bytes() == before
 
 
 def test_it_tells_how_many_wait_since_when_and_how_long_decisions_take(w, clock):
-    assert inbox.count(w, ["velma"]).told() == ""
+    assert Inboxes(w, ["velma"]).count().told() == ""
     ids = [put(w, title).id for title in ("Quote every variable", "Pin the version of every action", "Lint first")]
     clock.now += 2 * DAY
     put(w, "Prefers short answers", "persona")
-    found = inbox.count(w, ["velma"])
+    found = Inboxes(w, ["velma"]).count()
     assert (found.number, found.since, found.kinds) == (4, "2026-11-21", {"skill": 3, "persona": 1})
     assert "4 things wait" in found.told()
     decide(w, ids[0], "approved")
@@ -155,12 +155,12 @@ def test_it_tells_how_many_wait_since_when_and_how_long_decisions_take(w, clock)
     decide(w, ids[1], "rejected")
     clock.now += 6 * DAY
     decide(w, ids[2], "elsewhere")
-    assert inbox.days_to_decide(w, ["velma"]) == (3, 4.0)
+    assert Inboxes(w, ["velma"]).days_to_decide() == (3, 4.0)
 
 
 def test_no_secret_is_kept_in_it(w):
     put(w, "Use the token", body={"note": f"it is {TOKEN}", "more": [{"deep": TOKEN}]}, evidence=(TOKEN,))
-    said = inbox._file_of(w, "velma").read_text()
+    said = (w.home("velma") / inbox.FILE_NAME).read_text()
     assert TOKEN not in said
     assert said.count("[REDACTED:") == 3
 
@@ -170,7 +170,7 @@ def test_no_secret_is_kept_in_it(w):
 )
 def test_a_spoiled_line_harms_no_other(w, spoil):
     first = put(w, "Quote every variable")
-    with inbox._file_of(w, "velma").open("ab") as file:
+    with (w.home("velma") / inbox.FILE_NAME).open("ab") as file:
         file.write(spoil)
     put(w, "Pin the version of every action")
     decide(w, first.id, "rejected")
@@ -181,11 +181,11 @@ def test_an_undone_run_takes_out_what_it_put_in_and_brings_back_what_was_decided
     put(w, "Quote every variable", run="reflection-1")
     mine = put(w, "Pin the version of every action").id
     decide(w, mine, "approved", run="decide-1")
-    inbox.undo(w, "reflection-1", "undone")
+    Inboxes(w).undo("reflection-1", "undone")
     assert waits(w) == []
-    inbox.undo(w, "reflection-1", "again", again=True)
+    Inboxes(w).undo("reflection-1", "again", again=True)
     assert waits(w) == ["Quote every variable"]
-    inbox.undo(w, "decide-1", "undone")
+    Inboxes(w).undo("decide-1", "undone")
     assert len(waits(w)) == 2
-    inbox.undo(w, "decide-1", "again", again=True)
+    Inboxes(w).undo("decide-1", "again", again=True)
     assert waits(w) == ["Quote every variable"]

@@ -13,7 +13,8 @@ from fleet.app import inbox as deciding
 from fleet.app import session_end, undoing
 from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError, DiskError
-from fleet.reflect import inbox, records
+from fleet.reflect import records
+from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
 from fleet.store import config
 from fleet.store.files import Files
@@ -161,7 +162,7 @@ def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_bac
     assert (home / "skills" / "publish-branch" / "SKILL.md").read_text().startswith("---\nname: publish-branch\n")
     assert "## dev1\n- 2026-05-09: never wants" in (home / "user-model.md").read_text()
     assert "- 2026-05-12T09:00:00Z: " in (home / "checks.md").read_text()
-    waits = {each.item.kind for each in inbox.waiting(w, ["velma"])}
+    waits = {each.item.kind for each in Inboxes(w, ["velma"]).waiting()}
     assert waits == {"skill", "persona"}
     assert {each.name: each.count for each in done.record.writers} == {
         "lessons": 1, "notes": 1, "skill": 1, "persona": 1, "user-model": 1, "next-check": 1
@@ -171,7 +172,7 @@ def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_bac
     assert pages(w) == before
     assert not w.patterns.get(lesson.id).is_present
     assert Records(w, "velma").passes()[0].undone
-    assert not inbox.waiting(w, ["velma"])
+    assert not Inboxes(w, ["velma"]).waiting()
 
 
 def test_what_a_person_wrote_since_stays_when_a_run_is_undone(w, talk, tmp_path):
@@ -305,7 +306,7 @@ def test_what_a_document_wants_remembered_reaches_no_memory_and_no_clan_without_
     assert not [each for each in w.patterns.lessons() if "mirror.example" in each.text]
     assert not [each for each in w.notes("velma").lessons() if "mirror.example" in each.text]
     assert all(b"mirror.example" not in data for data in pages(w).values())
-    assert any("mirror.example" in each.item.title for each in inbox.waiting(w, ["velma"])), "it waits for a person"
+    assert any("mirror.example" in each.item.title for each in Inboxes(w, ["velma"]).waiting()), "it waits for a person"
 
 
 # --- reflectors that misbehave --------------------------------------------------------------------------------------
@@ -507,7 +508,7 @@ def test_a_reflection_that_is_killed_at_any_write_is_whole_when_it_runs_again(w,
         again = reopened(w.root, clock)
         session_end.reflect(again, "velma", talk.path)
         (run,) = [each.id for each in Runs(again).listed()]
-        kinds = sorted(each.item.kind for each in inbox.waiting(again, ["velma"]))
+        kinds = sorted(each.item.kind for each in Inboxes(again, ["velma"]).waiting())
         seen = {each.text: each.count("seen") for each in again.patterns.lessons()}
         found = (pages(again), kinds, seen, [each.record.saved for each in Records(again, "velma").passes()])
         wanted = wanted or found

@@ -12,9 +12,10 @@ from fleet.app import inbox as inboxes
 from fleet.app import learning, starting, tidying, undoing
 from fleet.learn.corrections import Correction
 from fleet.model.line import Column, Line, encode
-from fleet.reflect import housekeeping, inbox, records
+from fleet.reflect import housekeeping, records
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import Mode, _SkipReason
+from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
 from fleet.store import config
 from fleet.store.runs import Run, Runs
@@ -284,7 +285,7 @@ def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_
     done = tidy(told)
     assert done.report.dreamed_accepted == 1
     assert done.report.dream_report_ingested == housekeeping.DreamReport(4, 1, 9)
-    assert [each.item.title for each in inbox.waiting(told, ["velma"], "candidate")] == ["Pin actions by digest"]
+    assert [each.item.title for each in Inboxes(told, ["velma"]).waiting("candidate")] == ["Pin actions by digest"]
     again = tidy(told).report
     assert (again.dreamed_accepted, again.dream_report_ingested) == (0, None)
     told.close()
@@ -342,7 +343,7 @@ def test_a_plan_that_changes_too_much_waits_in_the_inbox(workspace):
         note(workspace, number, f"It broke yesterday, for the {number}th time")
     done = tidy(workspace)
     assert done.run == ""
-    (waiting,) = inbox.waiting(workspace, ["velma"], "plan")
+    (waiting,) = Inboxes(workspace, ["velma"]).waiting("plan")
     assert waiting.item.id == done.waits
     assert waiting.item.title == "Tidying would change 21 of 21 notes of velma"
     assert "yesterday" in waiting.item.diff
