@@ -407,16 +407,6 @@ def waiting(workspace: Workspace) -> int:
     return outgoing.waiting(workspace).count
 
 
-def sizes(workspace: Workspace) -> dict[str, dict[str, int]]:
-    """Return how many bytes and files the editions and the shards here have."""
-    editions = [file for kind in KINDS if (file := workspace.clan / kind.edition).is_file()]
-    shards = [file for kind in KINDS for file in (workspace.clan / f"{kind.name}.d").glob("*.jsonl")]
-    return {
-        name: {"files": len(files), "bytes": sum(file.stat().st_size for file in files)}
-        for name, files in (("editions", editions), ("shards", shards))
-    }
-
-
 # --- whom with ------------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """What people type about their clan: make a workspace, sync it, see how it stands, keep its files in order."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +22,8 @@ from fleet.store import config, homes
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace, check_version
 
-QUARANTINED_SHOWN = 20
-WAITING_SHOWN = 20
-LEFT_SHOWN = 5
+_SHOWN = 20
+_FILES_SHOWN = 5
 _LABEL = 12
 _LEVELS = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 
@@ -159,8 +159,8 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
     there = importer.preview(importer.files_in(workspace, [workspace.root]) if take_in is not False else [])
     kept = [Path(path) for path, number in there.files.items() if number]
     if kept:
-        told = ", ".join(each.relative_to(workspace.root).as_posix() for each in kept[:LEFT_SHOWN])
-        more = f" and {len(kept) - LEFT_SHOWN} more" if len(kept) > LEFT_SHOWN else ""
+        told = ", ".join(each.relative_to(workspace.root).as_posix() for each in kept[:_FILES_SHOWN])
+        more = f" and {len(kept) - _FILES_SHOWN} more" if len(kept) > _FILES_SHOWN else ""
         lessons = counted(there.patterns + there.discoveries, "lesson")
         if take_in or typer.confirm(f"Take in {lessons} from {told}{more}?", default=True):
             done = moving.import_files(workspace, agent, kept)
@@ -217,25 +217,27 @@ def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
     state, what = searching.embedding(workspace)
     if state == "missing" and is_new:
         say(f"optional: lessons are also found by what they mean, with the extra `semantic`; {what}")
-    if state == "unagreed":
-        question = f"Send the clan's lessons to {what}, so that they are found by what they mean?"
-        if yes or (sys.stdin.isatty() and typer.confirm(question, default=False)):
-            searching.agree_to_embed(workspace)
-            say(f"lessons are embedded by {what}")
+    question = f"Send the clan's lessons to {what}, so that they are found by what they mean?"
+    if state == "unagreed" and _is_agreed(question, yes=yes):
+        searching.agree_to_embed(workspace)
+        say(f"lessons are embedded by {what}")
 
 
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
     if not (host := notices.unagreed(workspace)):
         return
-    question = f"Send a message to {host} whenever a reflection is done or something waits for you?"
-    if yes or (sys.stdin.isatty() and typer.confirm(question, default=False)):
-        try:
-            notices.agree(workspace)
-            say(f"messages go to {host}")
-        except UsageError as why:
-            note(f"[notify] webhook: {why}")
-    else:
+    if not _is_agreed(f"Send a message to {host} whenever a reflection is done or something waits for you?", yes=yes):
         say(f"{host} gets no messages until somebody agrees to it here: `fleet init` asks on a terminal")
+        return
+    try:
+        notices.agree(workspace)
+        say(f"messages go to {host}")
+    except UsageError as why:
+        note(f"[notify] webhook: {why}")
+
+
+def _is_agreed(question: str, *, yes: bool) -> bool:
+    return yes or (sys.stdin.isatty() and typer.confirm(question, default=False))
 
 
 # --- sync -----------------------------------------------------------------------------------------------------------
@@ -336,18 +338,12 @@ def _compact(yes: output.Confirmed = False, agent: output.Agent = "", as_json: o
         who = output.agent_in(workspace, agent)
         if _is_paused(workspace, "compacted"):
             return
-        before = sharing.sizes(workspace)
         with output.waiting("Compacting"):
             done = _synced(workspace, who, yes=yes, compact=True)
-        after = sharing.sizes(workspace)
-        if as_json:
-            output.say_json({"before": before, "after": after, "edition": done.edition, "sent": done.out})
-        else:
-            say(f"{'wrote a new edition' if done.edition else 'the edition is whole already'}")
-            for name in before:
-                say(f"  {name + ':':<10}{_size(before[name])} before, {_size(after[name])} now")
-            if not done.remote:
-                say("the shards stay as they are: no remote is named that would hold what they say")
+        told = "wrote a new edition" if done.edition else "the edition is whole already"
+        if not done.remote:
+            told += "\nthe shards stay as they are: no remote is named that would hold what they say"
+        output.tell({"edition": done.edition, "sent": done.out}, told, as_json=as_json)
         if done.is_partial:
             note("something was held back or could not be read: `fleet status` tells what and why")
             raise typer.Exit(EXIT_REFUSED)
@@ -360,10 +356,6 @@ def _render_patterns(as_json: output.Json = False) -> None:
         pages.write_page(workspace)
         path = str(workspace.clan / PAGE)
         output.tell({"page": path}, f"wrote {path}", as_json=as_json)
-
-
-def _size(size: dict[str, int]) -> str:
-    return f"{size['bytes']:,} bytes in {counted(size['files'], 'file')}"
 
 
 @app.command("pause")
@@ -423,80 +415,74 @@ def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
         if as_json:
             output.say_json(found)
         else:
-            for row in _as_rows(found):
-                output.say_row((row[:_LABEL], "bold"), (row[_LABEL:], ""))
+            for label, lines in _sections(found):
+                for at, line in enumerate(filter(None, lines)):
+                    output.say_row((f"{'' if at else label:<{_LABEL}}", "bold"), (line, ""))
 
 
-def _as_rows(found: dict[str, Any]) -> list[str]:
-    remote = f"{found['remote']}, branch {found['branch']}" if found["remote"] else "none named; works offline"
-    discoveries = counted(found["discoveries"], "discovery", "discoveries")
-    rows = [
-        f"workspace   {found['workspace']}",
-        f"agent       {found['agent'] or 'none yet: fleet init --agent NAME'}"
-        + (f" ({found['replica']})" if found["replica"] else ""),
-        f"remote      {remote}",
-        f"last sync   {output.when(found['last_sync']) or _never(found)}",
-        *([f"failed      {found['sync_failed']}"] if found["sync_failed"] else []),
-        *([f"stale       {found['stale']}"] if found["stale"] else []),
-        *([f"paused      {found['paused']}: nothing is shared"] if found["paused"] else []),
-        f"known       {counted(found['patterns'], 'lesson')}, {discoveries}",
-        f"to go out   {counted(found['waiting']['lines'], 'line')}",
-    ]
-    rows += [f"            {number} in {path}" for path, number in found["waiting"]["paths"].items()]
-    if found["clock"]:
-        rows += [f"clock       {found['clock']}", "            set it, best by NTP"]
-    rows += _memory_rows(found["memory"])
-    rows += [
-        f"blocked     {each['name']}{' since ' + output.when(each['since']) if each['since'] else ''}: "
-        f"`fleet unblock {each['name']}` undoes it"
-        for each in found["trust"]["blocked"]
-    ]
-    rows += [f"left out    {each['told']}: fleet review" for each in found["trust"]["waiting"]]
-    if (review := found["review"])["contradictions"]:
-        rows.append(f"review      {counted(review['contradictions'], 'pair')} of lessons contradict each other")
-    if review["pairs"]:
-        rows.append(f"review      {counted(review['pairs'], 'pair')} may be one lesson: fleet review")
-    if (waits := found["inbox"])["number"]:
-        kinds = ", ".join(f"{number} {kind}" for kind, number in waits["kinds"].items())
-        rows.append(f"inbox       {counted(waits['number'], 'decision')} since {waits['since']} ({kinds}): fleet inbox")
-    rows += [
-        f"guard       {each['decision']} at {each['trigger']}: {each['lesson'] or each['id']}"
-        for each in found["guards"]
-    ]
-    for key, label in (
+def _sections(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what stands behind each label; an empty line, or nothing, is not shown."""
+    replica = f" ({found['replica']})" if found["replica"] else ""
+    yield "workspace", [found["workspace"]]
+    yield "agent", [f"{found['agent'] or 'none yet: fleet init --agent NAME'}{replica}"]
+    yield "remote", [f"{found['remote']}, branch {found['branch']}" if found["remote"] else "none named; works offline"]
+    yield "last sync", [output.when(found["last_sync"]) or _never(found)]
+    yield "failed", [found["sync_failed"]]
+    yield "stale", [found["stale"]]
+    yield "paused", [f"{found['paused']}: nothing is shared" if found["paused"] else ""]
+    known = counted(found["discoveries"], "discovery", "discoveries")
+    yield "known", [f"{counted(found['patterns'], 'lesson')}, {known}"]
+    waiting = found["waiting"]
+    below = [f"{number} in {path}" for path, number in waiting["paths"].items()]
+    yield "to go out", [counted(waiting["lines"], "line"), *below]
+    yield "clock", [found["clock"], "set it, best by NTP"] if found["clock"] else []
+    yield "memory", _memory_lines(found["memory"])
+    yield from _decisions(found)
+    yield from _kept_back(found)
+    rows = [f"{each['replica']:<24} {output.when(each['last']):<18} {each['where']}" for each in found["replicas"]]
+    yield "replicas", [f"{counted(len(rows), 'replica')} seen", *rows]
+
+
+def _decisions(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what a person has decided here, and what waits for that."""
+    trust, review, waits = found["trust"], found["review"], found["inbox"]
+    for each in trust["blocked"]:
+        since = f" since {output.when(each['since'])}" if each["since"] else ""
+        yield "blocked", [f"{each['name']}{since}: `fleet unblock {each['name']}` undoes it"]
+    yield "left out", [f"{each['told']}: fleet review" for each in trust["waiting"]]
+    opposed, pairs = review["contradictions"], review["pairs"]
+    yield "review", [f"{counted(opposed, 'pair')} of lessons contradict each other" if opposed else ""]
+    yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs else ""]
+    if waits["number"]:
+        yield "inbox", [output.decisions_waiting(waits)]
+    for each in found["guards"]:
+        yield "guard", [f"{each['decision']} at {each['trigger']}: {each['lesson'] or each['id']}"]
+
+
+def _kept_back(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is not counted, not read, or not sent, and why."""
+    for key, what in (
         ("unfilled", "without a pattern yet"),
         ("held", "held: stamped over a day ahead"),
         ("carried", "carried for a newer version"),
         ("refused", "unreadable in the files as they are"),
     ):
-        if found[key]:
-            rows.append(f"{key:<12}{counted(found[key], 'line')} {label}")
-    rows += [
-        f"edited      an entry since it was counted; `fleet edit {each} --set text=...` says its lesson otherwise"
-        for each in found["edited"]
-    ]
+        yield key, [f"{counted(found[key], 'line')} {what}" if found[key] else ""]
+    for each in found["edited"]:
+        how = f"`fleet edit {each} --set text=...` says its lesson otherwise"
+        yield "edited", [f"an entry since it was counted; {how}"]
     if left := found["not_taken"]:
-        rows.append(
-            f"not taken   {counted(len(left), 'piece')} of {left[0]['path']}, which say nothing to do or to heed"
-        )
-        rows += [
-            f"            line {each['line']}: {each['reason']}: {each['text']}" for each in left[:QUARANTINED_SHOWN]
-        ]
-    rows += [f"stays here  a line of {each['path']} {each['reason']}" for each in found["withheld"]]
+        shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
+        pieces = counted(len(left), "piece")
+        yield "not taken", [f"{pieces} of {left[0]['path']}, which say nothing to do or to heed", *shown]
+    for each in found["withheld"]:
+        yield "stays here", [f"a line of {each['path']} {each['reason']}"]
     if kept := found["quarantined"]:
-        rows.append(f"quarantine  {counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl")
-        rows += [
-            f"            {each['path']}, line {each['line']}: {each['reason']}" for each in kept[:QUARANTINED_SHOWN]
-        ]
+        shown = [f"{each['path']}, line {each['line']}: {each['reason']}" for each in kept[:_SHOWN]]
+        yield "quarantine", [f"{counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl", *shown]
     if kept := found["held_files"]:
-        rows.append(f"held files  {counted(len(kept), 'file')} of the clan's tree: not read, and not dropped")
-        rows += [f"            {each['path']}: {each['reason']}" for each in kept[:QUARANTINED_SHOWN]]
-    rows.append(f"replicas    {counted(len(found['replicas']), 'replica')} seen")
-    rows += [
-        f"            {each['replica']:<24} {output.when(each['last']):<18} {each['where']}"
-        for each in found["replicas"]
-    ]
-    return rows
+        shown = [f"{each['path']}: {each['reason']}" for each in kept[:_SHOWN]]
+        yield "held files", [f"{counted(len(kept), 'file')} of the clan's tree: not read, and not dropped", *shown]
 
 
 def _never(found: dict[str, Any]) -> str:
@@ -506,20 +492,14 @@ def _never(found: dict[str, Any]) -> str:
     return "never: what the clan knows is not here yet; `fleet sync` asks" if found["remote"] else "never"
 
 
-def _memory_rows(memory: dict[str, Any]) -> list[str]:
+def _memory_lines(memory: dict[str, Any]) -> list[str]:
+    """Return how full the memory is, and what waits."""
     if not memory:
         return []
-    size = f"{memory['chars']:,} of {memory['chars_max']:,} characters"
-    rows = [f"memory      {counted(len(memory['lessons']), 'lesson')}, {size}"]
-    if memory["trouble"]:
-        rows.append(f"            {memory['trouble']}")
-    rows += [
-        f"            waits: {one['text']} ({one['evidence']}; {one['id']}): {one['why']}"
-        for one in memory["waiting"][:WAITING_SHOWN]
-    ]
-    if (more := len(memory["waiting"]) - WAITING_SHOWN) > 0:
-        rows.append(f"            and {more:,} more wait")
-    return rows
+    size, waiting = f"{memory['chars']:,} of {memory['chars_max']:,} characters", memory["waiting"]
+    lines = [f"{counted(len(memory['lessons']), 'lesson')}, {size}", memory["trouble"]]
+    lines += [f"waits: {one['text']} ({one['evidence']}; {one['id']}): {one['why']}" for one in waiting[:_SHOWN]]
+    return [*lines, f"and {len(waiting) - _SHOWN:,} more wait" if len(waiting) > _SHOWN else ""]
 
 
 @app.command("doctor")

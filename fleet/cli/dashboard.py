@@ -103,8 +103,7 @@ def _new(found: dict[str, Any], now_ms: int) -> list[str]:
 def _waits(waits: dict[str, Any]) -> list[str]:
     rows, decisions = [], waits["decisions"]
     if decisions["number"]:
-        kinds = ", ".join(f"{number} {kind}" for kind, number in decisions["kinds"].items())
-        rows.append(f"{counted(decisions['number'], 'decision')} since {decisions['since']} ({kinds}): fleet inbox")
+        rows.append(output.decisions_waiting(decisions))
     if waits["contradictions"]:
         rows.append(f"{counted(waits['contradictions'], 'pair')} of lessons that contradict each other: fleet review")
     if waits["to_state"]:

@@ -307,6 +307,12 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def decisions_waiting(waits: Mapping[str, Any]) -> str:
+    """Return how many decisions wait for a person, since when, and of which kinds."""
+    kinds = ", ".join(f"{number} {kind}" for kind, number in waits["kinds"].items())
+    return f"{counted(waits['number'], 'decision')} since {waits['since']} ({kinds}): fleet inbox"
+
+
 def when(stamp: str) -> str:
     """Return a stamp as a person reads it, to the minute; "" for none."""
     return f"{stamp[:16].replace('T', ' ')}Z" if stamp else ""

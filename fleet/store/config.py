@@ -275,9 +275,10 @@ def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) 
         try:
             msgspec.convert({key: value}, _SECTIONS[name])
         except msgspec.ValidationError as why:
-            if (name, key) in _IF_WRONG:
-                good[key] = _IF_WRONG[name, key]
-            problems.append(f"{path}: [{name}] {key[:40]}: {why}; it is passed over")
+            if (held := _IF_WRONG.get((name, key))) is not None:
+                good[key] = held
+            told = f'until it is mended, "{held}" holds' if held else "it is passed over"
+            problems.append(f"{path}: [{name}] {key[:40]}: {why}; {told}")
         else:
             good[key] = value
     return msgspec.convert(good, _SECTIONS[name])

@@ -122,7 +122,8 @@ def test_a_wrong_mode_waits_for_a_yes_and_names_the_right_ones(stage):
     [waiting] = status(stage, "velma")["waiting"]
     assert waiting["text"] == LESSON
     told = stage.run("velma", "status").stderr
-    assert '"auto", "suggest" or "off", not \'sugest\'' in told
+    assert "[promotion] mode: Invalid enum value 'sugest'" in told
+    assert '"suggest" holds' in told
 
 
 def test_a_memory_of_which_nothing_is_left_has_no_heading_at_the_start(stage):

@@ -41,8 +41,6 @@ def test_a_compaction_writes_the_edition_and_empties_every_shard_it_covers(big):
     assert {each.text for each in big.edition()} == seen.keys()
     assert done["edition"]
     assert done["sent"] == 1
-    assert done["after"]["shards"] == {"files": 0, "bytes": 0}
-    assert done["before"]["shards"]["bytes"] > 0
     big.run("tank", "sync")
     assert big.seen("velma") == big.seen("tank") == seen
     assert not list((big.folder / "tank/clan-learnings/patterns.d").glob("*")), "what the edition covers goes there too"
