@@ -21,7 +21,11 @@ class Row(NamedTuple):
 
 
 _FENCE = re.compile(r" {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)")
-_TOKEN = re.compile(r"`+|<!--|-->")
+_PIECE = re.compile(
+    r"(?P<run>`{1,8})(?!`).*?(?<!`)(?P=run)(?!`)|`+|"
+    r"<!--(?P<inside>[^<-]*(?:(?!<!--|-->)[<-][^<-]*)*)(?P<end>-->)?"
+)
+"""A code span, a run of backticks that opens none, or a comment, or what is there of one."""
 _COMMENT_EDGE = re.compile(r"<!--|-->")
 _RECORD_START = re.compile(r"\s*fleet\s")
 _CONFLICT_STARTS = frozenset({"<<<<<<<", ">>>>>>>", "|||||||", "======="})
@@ -129,48 +133,21 @@ def _beside_comments(lines: list[str], at: int) -> Generator[Row, None, int]:
 
 def _split_comments(line: str, start: int) -> tuple[str, list[str], int | None]:
     """Return what stands outside comments, the comments that close on this line, and where one opens that does not."""
-    if line.startswith("<!--") and line.find("-->", 4) == len(line) - 3 and line.find("<!--", 4) < 0 and not start:
-        return "", [line[4:-3]], None  # a record, as nearly all comments are
-    tokens = list(_TOKEN.finditer(line, start))
-    span_ends, edges = _pairs(tokens)
-    indent = _indent(line)
     kept: list[str] = []
     comments: list[str] = []
-    number, copied = 0, start
-    while number < len(tokens):
-        token, edge = tokens[number], edges[number]
-        if token[0] != "<!--":
-            # What stands in a code span is about comments, and none itself.
-            number = span_ends.get(number, number) + 1
-            continue
-        kept.append(line[copied : token.start()])
-        if edge is None:
-            return "".join(kept), comments, token.start()
-        if tokens[edge][0] == "-->":
-            comments.append(line[token.end() : tokens[edge].start()])
-            number, copied = edge + 1, tokens[edge].end()
-        else:
-            copied = tokens[edge].start() if _is_torn(line, token.start(), indent) else token.start()
-            number = edge
+    copied, indent = start, _indent(line)
+    for found in _PIECE.finditer(line, start):
+        if found["inside"] is None:
+            continue  # what stands in a code span is about comments, and none itself
+        kept.append(line[copied : found.start()])
+        copied = found.end()
+        if found["end"]:
+            comments.append(found["inside"])
+        elif copied == len(line):
+            return "".join(kept), comments, found.start()
+        elif not _is_torn(line, found.start(), indent):
+            kept.append(found[0])
     return "".join(kept) + line[copied:], comments, None
-
-
-def _pairs(tokens: list[re.Match[str]]) -> tuple[dict[int, int], list[int | None]]:
-    """Return for each run of backticks the run that closes it, and for each token the next edge of a comment."""
-    span_ends: dict[int, int] = {}
-    edges: list[int | None] = []
-    runs: dict[str, int] = {}
-    edge: int | None = None
-    for number in range(len(tokens) - 1, -1, -1):
-        text = tokens[number][0]
-        edges.append(edge)
-        if text[0] != "`":
-            edge = number
-            continue
-        if text in runs:
-            span_ends[number] = runs[text]
-        runs[text] = number
-    return span_ends, edges[::-1]
 
 
 def _end_of_comment(lines: list[str], at: int, opened: int) -> tuple[int, int] | None:
