@@ -35,7 +35,8 @@ from fleet.text.prompts import Session
 
 EXPORT_FORMAT = "fleet-export"
 EXPORT_VERSION = 2
-PLACES_SHOWN_MAX = 40
+NO_REMOTE = "no remote is named"
+_PLACES_SHOWN_MAX = 40
 _PUSHES_MAX = 5
 
 
@@ -85,30 +86,19 @@ def exported(workspace: Workspace) -> dict[str, Any]:
     }
 
 
-def sizes(workspace: Workspace) -> tuple[int, int]:
-    """Return how many lessons and how many discoveries an export holds."""
-    found = workspace.discoveries.all()
-    return sum(1 for _ in workspace.patterns.records()), sum(not entry.retracts for entry in found)
-
-
 # --- from past sessions -----------------------------------------------------------------------------------------------
 
 # A proposal is what somebody said, or what a command said, in one line; nothing here words a lesson anew. They are
 # ranked: what lays down how something is done comes before what only asks.
 
 
-class Proposals(NamedTuple):
-    """Proposals from past sessions, best first, with the number of sessions, and what could not be read."""
-
-    proposals: list[Proposal]
-    sessions: int
-    troubles: list[str]
-
-
-def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: float) -> Proposals:
-    """Return what past sessions of this project, so many days back, propose and was not accepted yet.
+def proposals(
+    workspace: Workspace, agent: str, paths: Sequence[Path], days: float
+) -> tuple[list[Proposal], int, list[str]]:
+    """Return what past sessions of this project, so many days back, propose and was not accepted yet, best first.
 
     Read are the transcripts that are named, or in folders of them; without any those that the host keeps of it.
+    Beside the proposals stand the number of sessions, and what could not be read.
     """
     root = os.fspath(workspace.root)
     since_ms = workspace.world.wall_ms() - days * 86_400_000
@@ -122,30 +112,29 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
     kept = tidying.remembered(workspace)
     ranked = [*(kept if workspace.config.hook.auto_memory else ()), *rules.propose(read)]
-    return Proposals([each for each in ranked if each.id.encode() not in logged], len(read), troubles)
+    return [each for each in ranked if each.id.encode() not in logged], len(read), troubles
 
 
-def chosen(found: Sequence[Proposal], wanted: str) -> list[Proposal]:
-    """Return the proposals that are named: by numbers from 1 or ids, with commas between, or all.
+def accept(workspace: Workspace, agent: str, found: Sequence[Proposal], wanted: str) -> list[tuple[Proposal, Logged]]:
+    """Log the proposals that are named, each as a correction of its own session.
+
+    ``wanted``: numbers from 1 or ids, with commas between, or all.
 
     Raises:
-        UsageError: a word that names none.
+        UsageError: a word names none; nothing was logged.
     """
-    if wanted.strip() == "all":
-        return list(found)
     by_name = {str(number): each for number, each in enumerate(found, 1)} | {each.id: each for each in found}
-    words = [word.strip() for word in wanted.split(",") if word.strip()]
-    if unknown := next((word for word in words if word not in by_name), ""):
+    words = [word for part in wanted.split(",") if (word := part.strip())]
+    if unknown := next((word for word in words if word not in {*by_name, "all"}), ""):
         raise UsageError(
             f"{unknown[:40]!r} is no proposal; nothing was logged. Name numbers or ids of the table, or all"
         )
-    return list({by_name[word].id: by_name[word] for word in words}.values())
-
-
-def log_proposal(workspace: Workspace, agent: str, each: Proposal) -> Logged:
-    """Log a proposal as a correction of its own session."""
-    told = Correction(each.wrong, each.text, each.text, source=f"past session, {each.kind} {each.id}")
-    return learning.correct(workspace, agent, told, session=each.session)
+    chosen = found if "all" in words else list({by_name[word].id: by_name[word] for word in words}.values())
+    told = [Correction(e.wrong, e.text, e.text, source=f"past session, {e.kind} {e.id}") for e in chosen]
+    return [
+        (each, learning.correct(workspace, agent, said, session=each.session))
+        for each, said in zip(chosen, told, strict=True)
+    ]
 
 
 # --- backup ---------------------------------------------------------------------------------------------------------
@@ -195,25 +184,18 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
 # --- purge ----------------------------------------------------------------------------------------------------------
 
 
-class Purged(msgspec.Struct):
+class Purged(NamedTuple):
     """Account of a purge.
 
     Attributes:
         id: of the lesson or discovery.
-        shared: whether the remote's newest tree is without it now.
-        why_not: why it is not.
+        why_not: why the remote's newest tree still has it; "" where it has not.
         remains: where the texts still stand here.
     """
 
     id: str
-    shared: bool
     why_not: str
     remains: list[Place]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for ``--json``."""
-        places = [{"path": place.path, "line": place.line} for place in self.remains]
-        return {"id": self.id, "shared": self.shared, "why_not": self.why_not, "remains": places}
 
 
 def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged:
@@ -232,13 +214,13 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
         starting.SessionStart(workspace, named).make()  # what lay ready held the old words
     with workspace.locked():
         workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
-    shared, why_not = _share(workspace, agent, yes=yes)
-    if shared:
+    why_not = _share(workspace, agent, yes=yes)
+    if not why_not:
         # Until now the tree that was fetched had the words, and so had the rows beside it.
         workspace.tree.forget_history()
         with workspace.locked():
             purging.scrub(workspace, texts)
-    return Purged(purged, shared, why_not, purging.remains(workspace, purged, texts))
+    return Purged(purged, why_not, purging.remains(workspace, purged, texts))
 
 
 def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:
@@ -258,16 +240,14 @@ def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[
         return known.id, purging.purge_lesson(writer, known.id)
 
 
-def _share(workspace: Workspace, agent: str, *, yes: bool) -> tuple[bool, str]:
-    """Compact: the remote's newest tree then has the redaction, and nothing that marks cover."""
+def _share(workspace: Workspace, agent: str, *, yes: bool) -> str:
+    """Compact: the remote's newest tree then has the redaction, and nothing that marks cover. Return why it has not."""
     if held := workspace.state.paused(workspace.wall()):
-        return False, f"sharing is paused {held}"
+        return f"sharing is paused {held}"
     try:
-        if not sharing.sync(workspace, agent, yes=yes, compact=True).remote:
-            return False, "no remote is named"
+        return "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else NO_REMOTE
     except FleetError as why:
-        return False, str(why)
-    return True, ""
+        return str(why)
 
 
 def advice(workspace: Workspace, purged: Purged) -> list[str]:
@@ -281,15 +261,15 @@ def advice(workspace: Workspace, purged: Purged) -> list[str]:
             "   A discovery's line is immutable: it is shown to nobody any more, but it stays in the clan's files, and "
             "machines that have it would send it again. Rotating is the only cure."
         )
-    if not purged.shared:
+    if purged.why_not:
         rows.append(f"2. It has not reached the clan yet ({purged.why_not}). `fleet compact` brings it there.")
     else:
         rows.append("2. The clan's newest files have the redaction; every machine takes it in with its next sync.")
     if places := purged.remains:
         rows.append("3. It still stands here, in files that are yours, or until the next compaction; mend by hand:")
-        rows += [f"     {p.path}{f', line {p.line}' if p.line else ''}" for p in places[:PLACES_SHOWN_MAX]]
-        if len(places) > PLACES_SHOWN_MAX:
-            rows.append(f"     and {len(places) - PLACES_SHOWN_MAX} more: --json lists all")
+        rows += [f"     {p.path}{f', line {p.line}' if p.line else ''}" for p in places[:_PLACES_SHOWN_MAX]]
+        if len(places) > _PLACES_SHOWN_MAX:
+            rows.append(f"     and {len(places) - _PLACES_SHOWN_MAX} more: --json lists all")
     else:
         rows.append("3. No file of this workspace holds it any more; this disk's free blocks and backups may.")
     return rows + _rewriting(workspace)

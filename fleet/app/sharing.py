@@ -264,7 +264,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
 
     return Hooks(
         settle=settle,
-        look=lambda lines, before: _give_up_names(workspace, lines, before),
+        look=lambda lines, before: restore.give_up_names(workspace, lines, before),
         render=pages.of_branch,
     )
 
@@ -334,11 +334,6 @@ def _take_logs(workspace: Workspace) -> None:
             workspace.warn(f"not taken: {where}:{each.line}: {each.left}: {each.text[:_LEFT_CHARS]}")
         if len(left) > _LEFT_TOLD:
             workspace.warn(f"not taken: {len(left) - _LEFT_TOLD:,} more of {where}; `fleet status` names them")
-
-
-def _give_up_names(workspace: Workspace, fetched: list[Line], before: Callable[[str], Line | None]) -> None:
-    if conflicts := restore.found(workspace, fetched, before):
-        restore.resolve(workspace, conflicts)
 
 
 def _take_seat(workspace: Workspace, agent: str) -> None:

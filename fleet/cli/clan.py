@@ -165,7 +165,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
         if take_in or typer.confirm(f"Take in {lessons} from {told}{more}?", default=True):
             done = moving.import_files(workspace, agent, kept)
             say(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {told}{more}")
-    if found := moving.proposals(workspace, agent, [], 30).proposals:
+    if found := moving.proposals(workspace, agent, [], 30)[0]:
         say(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
 
 

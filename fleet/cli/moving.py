@@ -13,7 +13,7 @@ from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.learn import importer
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
-from fleet.store.files import Files
+from fleet.reflect.rules import Proposal
 from fleet.store.workspace import Workspace
 
 REFUSED_SHOWN = 10
@@ -50,8 +50,8 @@ def _import(
     if from_transcripts:
         with output.opened() as workspace:
             who = output.agent_in(workspace, agent)
-            found = moving.proposals(workspace, who, paths or [], days)
-            _propose(workspace, who, found, "" if dry_run else accepted, asks=not dry_run, as_json=as_json)
+            said = "" if dry_run else accepted
+            _propose(workspace, who, paths or [], days, said, asks=not dry_run, as_json=as_json)
         return
     with output.opened() as workspace:
         files = importer.files_in(workspace, paths or [])
@@ -143,34 +143,34 @@ def _piece(each: Piece) -> dict[str, Any]:
 
 
 def _propose(
-    workspace: Workspace, agent: str, found: moving.Proposals, accepted: str, *, asks: bool, as_json: bool
+    workspace: Workspace, agent: str, paths: list[Path], days: float, accepted: str, *, asks: bool, as_json: bool
 ) -> None:
     """Show what past sessions propose, and log what is accepted of it, now or by who sits at the terminal."""
-    for trouble in found.troubles:
+    found, sessions, troubles = moving.proposals(workspace, agent, paths, days)
+    for trouble in troubles:
         note(f"a transcript was left out, or a part of it: {trouble}")
     if not as_json:
-        _tell_proposals(found)
-        if asks and not accepted and found.proposals and sys.stdin.isatty():
+        _tell_proposals(found, sessions)
+        if asks and not accepted and found and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
-    chosen = moving.chosen(found.proposals, accepted)
-    logged = [(each, moving.log_proposal(workspace, agent, each)) for each in chosen]
+    logged = moving.accept(workspace, agent, found, accepted)
     if as_json:
-        rows = [output.cleaned({"number": at, **each._asdict()}) for at, each in enumerate(found.proposals, 1)]
+        rows = [output.cleaned({"number": at, **each._asdict()}) for at, each in enumerate(found, 1)]
         done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
-        output.say_json({"sessions": found.sessions, "proposals": rows, "logged": done})
+        output.say_json({"sessions": sessions, "proposals": rows, "logged": done})
         return
     for _, lesson in logged:
         say(f"{lesson.id} seen {counted(lesson.seen, 'time')}: {output.cleaned(lesson.text)}")
-    if found.proposals and not logged:
+    if found and not logged:
         note("nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards")
 
 
-def _tell_proposals(found: moving.Proposals) -> None:
-    for number, each in enumerate(found.proposals, 1):
+def _tell_proposals(found: list[Proposal], sessions: int) -> None:
+    for number, each in enumerate(found, 1):
         often = f", {each.times} times" if each.times > 1 else ""
         say(f"{number:>3}  {each.kind:<12} {output.cleaned(each.text)}")
         say(f"                  {each.id}, {each.at[:10] or 'no date'}{often}: {output.cleaned(each.wrong)}")
-    say(f"{counted(len(found.proposals), 'proposal')} from {counted(found.sessions, 'session')}")
+    say(f"{counted(len(found), 'proposal')} from {counted(sessions, 'session')}")
 
 
 def _tell_refused(told: list[str], what: str, rest: str) -> None:
@@ -186,20 +186,15 @@ def _tell_refused(told: list[str], what: str, rest: str) -> None:
 def _export(
     as_json: output.Json = False,
     as_page: Annotated[bool, typer.Option("--md", help="One Markdown page for people.")] = False,
-    output_file: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
 ) -> None:
     """Print everything this machine knows. All lessons, retired ones too, and all discoveries; JSON unless told."""
     if as_json and as_page:
         raise UsageError("--json and --md are two forms of one export: name one of them")
     with output.opened() as workspace:
-        text = pages.everything(workspace).rstrip("\n") if as_page else _as_json(moving.exported(workspace))
-        if output_file is None:
-            say(text) if as_page else print(text)
-            return
-        path = output_file.expanduser().absolute()
-        Files(path.parent).replace(path, f"{text}\n".encode())
-        lessons, discoveries = moving.sizes(workspace)
-        say(f"{counted(lessons, 'lesson')} and {counted(discoveries, 'discovery', 'discoveries')} written to {path}")
+        if as_page:
+            say(pages.everything(workspace).rstrip("\n"))
+        else:
+            print(_as_json(moving.exported(workspace)))
 
 
 def _as_json(parts: Mapping[str, Any]) -> str:
@@ -275,10 +270,11 @@ def _purge(
         output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
         done = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
         if as_json:
-            output.say_json(done.as_json())
+            places = [{"path": place.path, "line": place.line} for place in done.remains]
+            output.say_json({"id": done.id, "shared": not done.why_not, "why_not": done.why_not, "remains": places})
         else:
             say(f"{done.id} is {'taken back' if done.id.startswith('d-') else 'overwritten and retired'}")
             for row in moving.advice(workspace, done):
                 say(row)
-        if not done.shared and done.why_not != "no remote is named":
+        if done.why_not not in ("", moving.NO_REMOTE):
             raise typer.Exit(EXIT_REFUSED)

@@ -7,10 +7,9 @@ back where it is missing; where another version of it is, the one of the backup 
 import glob
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -313,41 +312,42 @@ def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
             yield "\n".join(rows[starts[number] - 1 : starts[number + 1] - 1])
 
 
-class _Conflict(NamedTuple):
-    """One lesson under one of our names, of which the clan has an add that this folder never issued."""
+def give_up_names(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]) -> None:
+    """Give up each name of ours that somebody else writes under: what the clan did not count of our log counts anew.
 
-    replica: str
-    pattern: str
-    add: str
-
-
-def _is_foreign(fetched: str, known: Collection[str], before: str, records: Collection[str]) -> bool:
-    """Tell whether somebody else issued an add under our name.
+    A name that is lent to all runs of a job stays theirs: parts of two runs do not swallow each other. The caller holds
+    the write lock, and takes the tree in afterwards.
 
     Args:
-        fetched: the add of one lesson and writer of ours in the fetched tree; "" for none.
-        known: its adds in our rows and files.
-        before: its add in the tree that was fetched before; "" for none.
-        records: stamps of the records of this lesson and writer in our log.
+        workspace: where.
+        fetched: the tree's records, as many of them as our rows do not cover. Nothing of it has been taken in yet.
+        before: returns the record in the tree that was fetched before.
     """
-    is_news = fetched > before and fetched not in known and fetched not in records
-    # Without a record of ours that was not fetched there is nothing to swallow: one stray line renames nobody.
-    return is_news and any(stamp > before for stamp in records)
+    for old, adds in sorted(_foreign_adds(workspace, fetched, before).items()):
+        agent, is_lent = names.agent_of(old), old == workspace.lease()
+        why = (
+            "another run of this job does. Both count"
+            if is_lent
+            else "this machine was restored or copied. It writes under a new replica id from now on"
+        )
+        workspace.warn(f"somebody else writes as {old}: {why}; nothing is lost or counted twice")
+        _move_records(workspace, old, old if is_lent else workspace.mint(agent).name, adds)
+        for pattern in adds:
+            workspace.db.take_back(pattern, old, ("add", "n"))
+        workspace.db.note(counting.note_key(agent), "")
 
 
-def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]) -> list[_Conflict]:
-    """Return the conflicts that a fetched tree shows. Nothing of it has been taken in yet.
-
-    ``fetched``: the tree's records, as many of them as our rows do not cover.
-    ``before``: returns the record in the tree that was fetched before.
-    """
+def _foreign_adds(
+    workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]
+) -> dict[str, dict[str, str]]:
+    """Return by name of ours and lesson the adds in the clan that this folder never issued."""
     mine = set(workspace.current_replicas())
     logs: dict[str, dict[tuple[str, str], set[str]]] = {}
-    conflicts = []
+    found: dict[str, dict[str, str]] = {}
     for line in fetched:
+        rows = workspace.patterns.line(line.id) if any(map(line.add_of, mine)) else None
         for name in mine:
             add = line.add_of(name)
-            rows = workspace.patterns.line(line.id) if add else None
             if not add or (rows is not None and rows.add_of(name) == add):
                 continue
             agent = names.agent_of(name)
@@ -357,8 +357,22 @@ def found(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str],
             earlier = before(line.id)
             was = earlier.add_of(name) if earlier is not None else ""
             if records and _is_foreign(add, _written(workspace, name, line.id), was, records):
-                conflicts.append(_Conflict(name, line.id, add))
-    return conflicts
+                found.setdefault(name, {})[line.id] = add
+    return found
+
+
+def _is_foreign(fetched: str, known: Collection[str], before: str, records: Collection[str]) -> bool:
+    """Tell whether somebody else issued an add under our name.
+
+    Args:
+        fetched: the add of one lesson and writer of ours in the fetched tree; "" for none.
+        known: its adds in our files.
+        before: its add in the tree that was fetched before; "" for none.
+        records: stamps of the records of this lesson and writer in our log.
+    """
+    is_news = fetched > before and fetched not in known and fetched not in records
+    # Without a record of ours that was not fetched there is nothing to swallow: one stray line renames nobody.
+    return is_news and any(stamp > before for stamp in records)
 
 
 def _stamps(records: Iterable[Record]) -> dict[tuple[str, str], set[str]]:
@@ -375,28 +389,6 @@ def _written(workspace: Workspace, replica: str, pattern: str) -> set[str]:
         return set()
     lines = [entry for _, entry in entries(PATTERNS, iter([data]), "", Read()) if isinstance(entry, Line)]
     return {line.add_of(replica) for line in lines if line.id == pattern}
-
-
-def resolve(workspace: Workspace, conflicts: Sequence[_Conflict]) -> None:
-    """Give up the names in conflict: what the clan did not count of our log counts under new ones.
-
-    A name that is lent to all runs of a job stays theirs: parts of two runs do not swallow each other.
-    The caller holds the write lock, and takes the tree in afterwards.
-    """
-    for old in sorted({conflict.replica for conflict in conflicts}):
-        agent, is_lent = names.agent_of(old), old == workspace.lease()
-        why = (
-            "another run of this job does. Both count"
-            if is_lent
-            else "this machine was restored or copied. It writes under a new replica id from now on"
-        )
-        workspace.warn(f"somebody else writes as {old}: {why}; nothing is lost or counted twice")
-        fresh = old if is_lent else workspace.mint(agent).name
-        adds = {conflict.pattern: conflict.add for conflict in conflicts if conflict.replica == old}
-        _move_records(workspace, old, fresh, adds)
-        for pattern in adds:
-            workspace.db.take_back(pattern, old, ("add", "n"))
-        workspace.db.note(counting.note_key(agent), "")
 
 
 def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, str]) -> None:
