@@ -111,15 +111,17 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
     with _alone(workspace, agent):
         Runs(workspace).recover()
         recovered = _recover(workspace)
-        run_id, at = Runs(workspace).name(KIND), workspace.wall()
-        workspace.state.put(**{_PENDING: json.dumps([run_id, agent, at])})
+        begun = _Begun(Runs(workspace).name(KIND), agent, workspace.wall())
+        workspace.state.put(**{_PENDING: json.dumps(begun)})
         phases: list[Phase] = []
         for name, act in chosen.items():
-            phases.append(_done(name, act, workspace, agent, is_trial=False))
-            _note_parts(workspace, run_id, agent, at, phases)
-        slept = Slept(run_id if any(each.runs for each in phases) else "", tuple(phases), recovered)
+            done = _done(name, act, workspace, agent, is_trial=False)
+            phases.append(msgspec.structs.replace(done, runs=tuple(sorted({*done.runs, *begun.fresh(workspace)}))))
+            begun.keep(workspace, [part for each in phases for part in each.runs], _told(phases))
+        run_id = begun.run if any(each.runs for each in phases) else ""
+        slept = Slept(run_id, tuple(phases), recovered)
         if any(each.changed for each in phases if each.name not in _DERIVED):
-            Records(workspace, agent).append(_record(run_id, phases))
+            Records(workspace, agent).append(_record(begun.run, phases))
         workspace.state.put(**{_PENDING: ""})
         if not only and not slept.run and not any(each.error for each in phases):
             workspace.state.put(**{f"{_IDLE}.{agent}": _mark(workspace, agent)})
@@ -133,21 +135,41 @@ def _alone(workspace: Workspace, agent: str) -> Iterator[None]:
         try:
             held.enter_context(workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S))
         except BusyError as why:
-            other, whose, since = _begun(workspace) or ("another sleep", "somebody", "")
-            said = f"{other} of {whose} is at work here{f' since {since[:16]}Z' if since else ''}"
+            other = _Begun.of(workspace) or _Begun("another sleep", "somebody", "")
+            said = f"{other.run} of {other.agent} is at work here{f' since {other.at[:16]}Z' if other.at else ''}"
             record = Record(run=Runs(workspace).name(KIND), kind=KIND, outcome="skipped", why=f"busy: {said}")
             Records(workspace, agent).append(record)
             raise BusyError(f"{said}; nothing was changed by this one. Run it again when that one is done") from why
         yield
 
 
-def _begun(workspace: Workspace) -> tuple[str, str, str] | None:
-    """Return the sleep that began and has not ended: its id, its agent, and when it began; None for none."""
-    try:
-        run_id, agent, at = json.loads(workspace.state.get(_PENDING) or "[]")
-    except ValueError:
-        return None
-    return str(run_id), str(agent), str(at)
+class _Begun(NamedTuple):
+    """A sleep that has begun, and when."""
+
+    run: str
+    agent: str
+    at: str
+
+    @classmethod
+    def of(cls, workspace: Workspace) -> "_Begun | None":
+        """Return the one that has not ended; None for none."""
+        try:
+            return cls(*map(str, json.loads(workspace.state.get(_PENDING) or "[]")))
+        except (ValueError, TypeError):
+            return None
+
+    def fresh(self, workspace: Workspace) -> list[str]:
+        """Return the runs of phases since then that are no sleep's parts yet, oldest first."""
+        listed = Runs(workspace).listed()
+        owned = {each.id for run in listed if run.kind == KIND for each in run.fields}
+        found = [each.id for each in listed if each.kind in PARTS and each.at >= self.at and each.id not in owned]
+        return found[::-1]
+
+    def keep(self, workspace: Workspace, parts: Iterable[str], told: str) -> None:
+        """Keep the sleep as a run as far as it is: its parts so far."""
+        if fields := tuple(Field(part, PART, None, part) for part in dict.fromkeys(parts)):
+            run = Run(id=self.run, kind=KIND, agent=self.agent, at=self.at, told=told, fields=fields)
+            Runs(workspace).apply(run)
 
 
 def _told(phases: Sequence[Phase]) -> str:
@@ -156,47 +178,26 @@ def _told(phases: Sequence[Phase]) -> str:
 
 
 def _done(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_trial: bool) -> Phase:
-    before = _parts_here(workspace)
     try:
         found = act(workspace, agent, is_trial)
     except FleetError as why:
-        found = Phase(name=name, error=str(why))
-    made = tuple(sorted({*found.runs, *(_parts_here(workspace) - before)})) if not is_trial else ()
-    return msgspec.structs.replace(found, name=name, runs=made, diff=found.diff[:_DIFF_ROWS])
-
-
-def _parts_here(workspace: Workspace) -> set[str]:
-    return {each.id for each in Runs(workspace).listed() if each.kind in PARTS}
-
-
-def _note_parts(workspace: Workspace, run_id: str, agent: str, at: str, phases: Sequence[Phase]) -> None:
-    """Keep the sleep as a run as far as it is: its parts so far."""
-    parts = [part for each in phases for part in each.runs]
-    if parts:
-        fields = tuple(Field(part, PART, None, part) for part in dict.fromkeys(parts))
-        Runs(workspace).apply(Run(id=run_id, kind=KIND, agent=agent, at=at, told=_told(phases), fields=fields))
+        found = Phase(error=str(why))
+    return msgspec.structs.replace(found, name=name, diff=found.diff[:_DIFF_ROWS])
 
 
 def _recover(workspace: Workspace) -> str:
     """Make one run of the parts of a sleep that a crash cut short; return its id, "" where there was none."""
-    begun = _begun(workspace)
-    if begun is None:
+    if (begun := _Begun.of(workspace)) is None:
         return ""
-    run_id, agent, at = begun
-    known = next((each for each in Runs(workspace).listed() if each.id == run_id), None)
-    owned = {each.id for run in Runs(workspace).listed() if run.kind == KIND for each in run.fields}
-    found = [each.id for each in Runs(workspace).listed() if each.kind in PARTS and each.at >= at]
-    fresh = [each for each in reversed(found) if each not in owned]
-    if fresh:
-        fields = (*(known.fields if known is not None else ()), *(Field(each, PART, None, each) for each in fresh))
-        said = f"cut short; {counted(len(fields), 'part', 'parts')}"
-        Runs(workspace).apply(Run(id=run_id, kind=KIND, agent=agent, at=at, told=said, fields=fields))
-    if fresh or known is not None:
+    known = [field.id for each in Runs(workspace).listed() if each.id == begun.run for field in each.fields]
+    fresh = begun.fresh(workspace)
+    if parts := [*known, *fresh]:
+        begun.keep(workspace, parts, f"cut short; {counted(len(parts), 'part', 'parts')}")
         written = (Written(name="parts", ids=tuple(fresh), count=len(fresh)),)
-        record = Record(run=run_id, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
-        Records(workspace, agent).append(record)
+        record = Record(run=begun.run, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
+        Records(workspace, begun.agent).append(record)
     workspace.state.put(**{_PENDING: ""})
-    return run_id if fresh or known is not None else ""
+    return begun.run if parts else ""
 
 
 def _record(run_id: str, phases: Sequence[Phase]) -> Record:

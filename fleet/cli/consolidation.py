@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from fleet.app import consolidating, observing
+from fleet.app.consolidating import Consolidated
 from fleet.cli import output
 from fleet.model.errors import BusyError, NoError, UsageError
-from fleet.reflect.consolidation import Gates
+from fleet.reflect.consolidation import Gates, Plan
 from fleet.reflect.scratchpad import READY
 
 app = output.commands()
@@ -95,34 +96,27 @@ def _tell_gates(gates: Gates, *, as_json: bool) -> None:
         raise typer.Exit(_EXIT_CLOSED)
 
 
-def _tell_consolidated(done: consolidating.Consolidated, *, dry_run: bool, as_json: bool) -> None:
-    phases = [] if done.plan is None else [{"phase": name, "told": told} for name, told in done.plan.phases.items()]
-    if as_json:
-        plan = done.plan
-        output.say_json(
-            output.cleaned(
-                {
-                    "changed": bool(done.run),
-                    "run": done.run,
-                    "dry_run": dry_run,
-                    "files": sorted(plan.files) if plan is not None else [],
-                    "added": list(plan.added) if plan is not None else [],
-                    "merged": list(plan.merged) if plan is not None else [],
-                    "flagged": list(plan.flagged) if plan is not None else [],
-                    "phases": phases,
-                    "gates": done.gates.told(),
-                }
-            )
-        )
-        return
-    rows = [f"{each['phase']}: {each['told']}" for each in phases]
+def _tell_consolidated(done: Consolidated, *, dry_run: bool, as_json: bool) -> None:
+    plan = done.plan or Plan({}, {})
+    rows = [f"{name}: {told}" for name, told in plan.phases.items()]
     if dry_run and done.diff:
         rows += ["", done.diff, "", "nothing was changed: --dry-run"]
     else:
         rows.append(done.told())
     if done.run:
         rows.append(f"undo: fleet undo {done.run}")
-    output.say(output.cleaned("\n".join(rows)))
+    found = {
+        "changed": bool(done.run),
+        "run": done.run,
+        "dry_run": dry_run,
+        "files": sorted(plan.files),
+        "added": list(plan.added),
+        "merged": list(plan.merged),
+        "flagged": list(plan.flagged),
+        "phases": [{"phase": name, "told": told} for name, told in plan.phases.items()],
+        "gates": done.gates.told(),
+    }
+    output.tell(output.cleaned(found), output.cleaned("\n".join(rows)), as_json=as_json)
 
 
 @app.command("migrate")
@@ -138,10 +132,6 @@ def _migrate(
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
-        if as_json:
-            found = {"files": list(done.told), "run": done.run, "diff": done.diff, "dry_run": dry_run}
-            output.say_json(output.cleaned(found))
-            return
         rows = [*done.told, *([done.diff] if done.diff else [])]
         if not rows:
             rows = [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
@@ -149,4 +139,5 @@ def _migrate(
             rows.append("nothing was changed: --dry-run")
         else:
             rows.append(f"undo: fleet undo {done.run}")
-        output.say(output.cleaned("\n".join(rows)))
+        found = {"files": list(done.told), "run": done.run, "diff": done.diff, "dry_run": dry_run}
+        output.tell(output.cleaned(found), output.cleaned("\n".join(rows)), as_json=as_json)

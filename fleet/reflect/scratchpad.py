@@ -330,20 +330,9 @@ def _category(title: str) -> str:
 
 
 def _cells(text: str) -> list[str]:
-    """Return the cells of a row; a bar behind a backslash, or in a code span, parts nothing."""
-    body = text.strip()
-    body = body.removeprefix("|")
-    if body.endswith("|") and not body.endswith("\\|"):
-        body = body[:-1]
-    cells, is_code, has_spans = [""], False, body.count("`") % 2 == 0
-    for char in body:
-        if char == "`" and has_spans:
-            is_code = not is_code
-        if char == "|" and not is_code and not cells[-1].endswith("\\"):
-            cells.append("")
-        else:
-            cells[-1] += char
-    return [each.replace("\\|", "|").strip() for each in cells]
+    """Return the cells of a row; a bar behind a backslash parts nothing."""
+    body = re.sub(r"^\||(?<!\\)\|$", "", text.strip())
+    return [each.replace("\\|", "|").strip() for each in re.split(r"(?<!\\)\|", body)]
 
 
 def _cell(text: str) -> str:
