@@ -116,7 +116,9 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
         phases: list[Phase] = []
         for name, act in chosen.items():
             done = _done(name, act, workspace, agent, is_trial=False)
-            phases.append(msgspec.structs.replace(done, runs=tuple(sorted({*done.runs, *begun.fresh(workspace)}))))
+            if done.changed or done.error:
+                done = msgspec.structs.replace(done, runs=tuple(sorted({*done.runs, *begun.fresh(workspace)})))
+            phases.append(done)
             begun.keep(workspace, [part for each in phases for part in each.runs], _told(phases))
         run_id = begun.run if any(each.runs for each in phases) else ""
         slept = Slept(run_id, tuple(phases), recovered)
