@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from fleet.app import writing
+from fleet.app.writing import Plan, Writing, honcho_consented
 from fleet.hosts import sessions
 from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
@@ -60,7 +60,7 @@ class Reflected(NamedTuple):
 
     session: str
     record: Record | None = None
-    plan: writing.Plan | None = None
+    plan: Plan | None = None
     why: str = ""
     is_deferred: bool = False
 
@@ -139,7 +139,7 @@ class Choice:
 
     def agree(self) -> list[str]:
         """Note a person's yes to the reflector that is named, and to Honcho where it is; return what is new in that."""
-        state, honcho = self._workspace.state, writing.honcho_consented(self._workspace)
+        state, honcho = self._workspace.state, honcho_consented(self._workspace)
         named = [self._consented(self.named)] * (self.named != RULES) + [honcho] * bool(self.settings.honcho)
         fresh = [each for each in named if not state.agrees(consent.REFLECT, each)]
         for each in fresh:
@@ -256,7 +256,8 @@ def _reflected(workspace: Workspace, agent: str, session: Session, *, by_hand: b
     )
     plan = None
     if parsed.reflection is not None:
-        plan, writers = writing.write(workspace, agent, session, parsed.reflection, run, is_trusted=who == RULES)
+        passing = Writing(workspace, agent, session, parsed.reflection, run, is_trusted=who == RULES)
+        plan, writers = passing.write()
         drawn_from = sorted({each.line for each in plan.reflection.lessons if each.line})
         record = replace(record, writers=writers, drawn=tuple(drawn_from[:_DRAWN_MAX]))
     return _ended(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
@@ -271,11 +272,11 @@ def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
     if not session.events:
         return Reflected(session.id, record, why=record.why)
     said = rules.reflect(session)
-    plan = writing.plan(workspace, agent, session, said, "trial", is_trusted=True)
+    plan = Writing(workspace, agent, session, said, "trial", is_trusted=True).plan()
     return Reflected(session.id, replace(record, outcome=said.outcome), plan)
 
 
-def _ended(workspace: Workspace, agent: str, record: Record, plan: writing.Plan | None = None) -> Reflected:
+def _ended(workspace: Workspace, agent: str, record: Record, plan: Plan | None = None) -> Reflected:
     done = complete(workspace, agent, record)
     LocalFolder(os.fspath(workspace.root)).forget_heard(done.session)
     return Reflected(done.session, done, plan)

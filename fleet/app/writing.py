@@ -6,16 +6,17 @@ not written again.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from fleet.learn import corrections, corrections_md, counting
 from fleet.learn.corrections import Correction, Logged
+from fleet.learn.corrections_md import Bound
 from fleet.model import edits as lesson_edits
 from fleet.model.errors import DiskError, FleetError, NoError
 from fleet.model.line import Line
@@ -63,7 +64,7 @@ class Planned(NamedTuple):
     is_logged: bool = False
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct):
     """What a reflection comes to.
 
     Attributes:
@@ -72,90 +73,27 @@ class Plan(NamedTuple):
         edits: of files.
         items: that wait for a person.
         updates: of the user model, by person.
-        writers: what each writer is to do, and what it leaves out and why.
+        writers: what each writer is to do, and what it leaves out and why, by its name.
     """
 
     reflection: Reflection
-    lessons: tuple[Planned, ...]
-    edits: tuple[Edit, ...]
-    items: tuple[Item, ...]
-    updates: dict[str, tuple[str, ...]]
-    writers: tuple[Written, ...]
+    lessons: list[Planned] = []
+    edits: list[Edit] = []
+    items: list[Item] = []
+    updates: dict[str, tuple[str, ...]] = {}
+    writers: dict[str, Written] = {}
+
+    def add(self, part: "Plan") -> None:
+        """Add what another writer comes to."""
+        self.lessons += part.lessons
+        self.edits += part.edits
+        self.items += part.items
+        self.updates |= part.updates
+        self.writers |= part.writers
 
 
-class _Part(NamedTuple):
-    """What one writer adds to a plan."""
-
-    writer: Written
-    lessons: tuple[Planned, ...] = ()
-    edits: tuple[Edit, ...] = ()
-    items: tuple[Item, ...] = ()
-    updates: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-
-
-class _About(NamedTuple):
-    """What every writer is told.
-
-    Attributes:
-        workspace: where.
-        agent: for whom.
-        session: that was reflected on.
-        said: the reflection, screened.
-        run: of the pass.
-        support: of what is said.
-        is_trusted: the rules said it, who make nothing up.
-        page: the agent's log.
-    """
-
-    workspace: Workspace
-    agent: str
-    session: Session
-    said: Reflection
-    run: str
-    support: Support
-    is_trusted: bool
-    page: str
-
-    def item(self, kind: str, title: str, **more: object) -> Item:
-        """Return an item for the inbox."""
-        return msgspec.convert(
-            {"kind": kind, "title": title, "run": self.run, "session": self.session.id, **more}, Item
-        )
-
-    def home(self, *names: str) -> str:
-        """Return the path of a file of the agent's, relative to the workspace."""
-        return self.workspace.own_path(self.agent, *names)
-
-
-def plan(workspace: Workspace, agent: str, session: Session, said: Reflection, run: str, *, is_trusted: bool) -> Plan:
-    """Return what a reflection comes to, without writing anything; arguments as of ``write``."""
-    return _planned(_about(workspace, agent, session, said, run, is_trusted=is_trusted))
-
-
-def _about(
-    workspace: Workspace, agent: str, session: Session, said: Reflection, run: str, *, is_trusted: bool
-) -> _About:
-    clean = msgspec.convert(_screened(msgspec.to_builtins(said)), Reflection)
-    page = workspace.files.read(workspace.home(agent) / "corrections.md").decode("utf-8", "replace")
-    return _About(workspace, agent, session, clean, run, Support(session.events), is_trusted, page)
-
-
-def _planned(about: _About) -> Plan:
-    parts = [_alone(name, act, about) for name, act in _WRITERS.items()]
-    return Plan(
-        about.said,
-        tuple(each for part in parts for each in part.lessons),
-        tuple(each for part in parts for each in part.edits),
-        tuple(each for part in parts for each in part.items),
-        {peer: told for part in parts for peer, told in part.updates.items()},
-        tuple(part.writer for part in parts),
-    )
-
-
-def write(
-    workspace: Workspace, agent: str, session: Session, said: Reflection, run: str, *, is_trusted: bool
-) -> tuple[Plan, tuple[Written, ...]]:
-    """Carry out what a reflection comes to; return the plan, and what each writer did.
+class Writing:
+    """The writing of one reflection.
 
     Args:
         workspace: where.
@@ -164,148 +102,383 @@ def write(
         said: the reflection.
         run: of the pass, whose files are one run.
         is_trusted: the rules said it, who make nothing up.
-
-    Raises:
-        DiskError: what was written is kept, and the next pass goes on from there.
-        BusyError: others write all the time.
     """
-    about = _about(workspace, agent, session, said, run, is_trusted=is_trusted)
-    made = _planned(about)
-    done = {each.name: each for each in made.writers}
-    lessons, fields, firsts = _log(about, made.lessons)
-    done["lessons"] = _joined(done["lessons"], lessons)
-    if known := _carried_out(workspace, run):  # by a pass that a crash ended before it was recorded
-        made = made._replace(edits=known.edits)
-        done |= {each.name: each for each in _carried(PurePosixPath(workspace.own_path(agent)), known)}
-    else:
-        made = _apply(about, made, firsts, fields)
-        done |= {each.name: each for each in made.writers if each.name != "lessons"}
-    for name in ("lessons", "notes", "skill", "persona", "user-model"):
-        done[name] = _put(workspace, agent, done[name], [each for each in made.items if _writer_of(each) == name])
-    done["user-model"] = _honcho(workspace, agent, made.updates, done["user-model"])
-    return made, tuple(done[name] for name in _WRITERS)
 
+    def __init__(
+        self, workspace: Workspace, agent: str, session: Session, said: Reflection, run: str, *, is_trusted: bool
+    ) -> None:
+        self._workspace, self._agent, self._session, self._run = workspace, agent, session, run
+        self._said = msgspec.convert(_screened(msgspec.to_builtins(said)), Reflection)
+        self._support, self._is_trusted = Support(session.events), is_trusted
+        self._page = self._read(corrections_md.FILE_NAME).decode("utf-8", "replace")
+        self._day = workspace.wall()[:10]
 
-def _carried(home: PurePosixPath, run: Run) -> Iterable[Written]:
-    """Yield what each writer did in a run, as far as the run tells."""
-    logged = tuple(str(each.after) for each in run.fields if each.name == "entry")
-    if logged:
-        yield Written(name="lessons", ids=logged, count=len(logged))
-    for each in run.edits:
-        name = _FILES.get(PurePosixPath(each.path).relative_to(home).parts[0], "")
-        if name and each.after is not None:
-            known = set((each.before or b"").splitlines())
-            fresh = [row for row in each.after.splitlines() if row.startswith(b"- ") and row not in known]
-            yield Written(name=name, ids=(each.path,), count=len(fresh) if name != "skill" else 1)
+    def plan(self) -> Plan:
+        """Return what the reflection comes to, without writing anything."""
+        whole = Plan(self._said)
+        for name, act in _WRITERS.items():
+            part = Plan(self._said)
+            try:
+                part.writers[name] = act(self, part)
+            except (FleetError, OSError, ValueError) as why:
+                part = Plan(self._said, writers={name: Written(name=name, error=str(why))})
+            whole.add(part)
+        return whole
 
+    def write(self) -> tuple[Plan, tuple[Written, ...]]:
+        """Carry out what the reflection comes to; return the plan, and what each writer did.
 
-_FILES = {_MEMORY: "notes", "skills": "skill", memory_md.USER_MODEL: "user-model", memory_md.CHECKS: "next-check"}
-
-
-def _carried_out(workspace: Workspace, run: str) -> Run | None:
-    try:
-        return Runs(workspace).find(run)
-    except NoError:
-        return None
-
-
-def _apply(about: _About, made: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
-    """Carry out the edits of files as one run, planned anew where somebody wrote one of them meanwhile."""
-    for _ in range(_PLAN_TRIES):
-        if not (made.edits or firsts or fields):
-            return made
-        whole = Run(
-            id=about.run,
-            kind="reflect",
-            agent=about.agent,
-            at=about.workspace.wall(),
-            told=f"reflected on session {about.session.id[:60]}",
-            edits=made.edits,
-            lessons=tuple(firsts),
-            fields=tuple(fields),
+        Raises:
+            DiskError: what was written is kept, and the next pass goes on from there.
+            BusyError: others write all the time.
+        """
+        made = self.plan()
+        lessons, fields, firsts = self._log(made.lessons)
+        lessons = replace(
+            lessons,
+            skipped=(*made.writers["lessons"].skipped, *lessons.skipped),
+            error=made.writers["lessons"].error or lessons.error,
         )
-        if not Runs(about.workspace).apply(whole):
-            return made
-        made = _planned(about)
-    raise DiskError("others write the same files all the time; the answer is on record, and the next pass goes on")
+        if known := self._carried_out():  # by a pass that a crash ended before it was recorded
+            made.edits = list(known.edits)
+            done = {**made.writers, "lessons": lessons, **{each.name: each for each in self._carried(known)}}
+        else:
+            made = self._apply(made, firsts, fields)
+            done = {**made.writers, "lessons": lessons}
+        for name in done:
+            done[name] = self._put(done[name], [each for each in made.items if _writer_of(each) == name])
+        done["user-model"] = self._tell_honcho(made.updates, done["user-model"])
+        return made, tuple(done[name] for name in _WRITERS)
 
+    # --- files and items
 
-def _alone(name: str, act: "Callable[[_About], _Part]", about: _About) -> _Part:
-    try:
-        return act(about)
-    except (FleetError, OSError, ValueError) as why:
-        return _Part(Written(name=name, error=str(why)))
+    def _home(self, *names: str) -> str:
+        """Return the path of a file of the agent's, relative to the workspace."""
+        return self._workspace.own_path(self._agent, *names)
 
+    def _read(self, name: str) -> bytes:
+        return self._workspace.files.read(self._workspace.root / self._home(name))
 
-def _screened(value: object) -> object:
-    home = str(Path.home())
-    if isinstance(value, str):
-        return screening.screen(value, home=home).text
-    if isinstance(value, dict):
-        return {str(_screened(key)): _screened(each) for key, each in value.items()}
-    return [_screened(each) for each in value] if isinstance(value, list | tuple) else value
+    def _edit(self, path: str, after: bytes) -> Edit:
+        """Return an edit of a file, none of whose folders is a link.
 
+        Raises:
+            DiskError: one is.
+        """
+        parts = PurePosixPath(path).parts
+        for at in range(len(parts)):
+            if self._workspace.root.joinpath(*parts[: at + 1]).is_symlink():
+                raise DiskError(f"{'/'.join(parts[: at + 1])} is a link; it was left alone")
+        return Runs(self._workspace).edit(path, after)
 
-# --- lessons ----------------------------------------------------------------------------------------------------------
+    def _item(self, kind: str, title: str, **more: object) -> Item:
+        said = {"kind": kind, "title": title, "run": self._run, "session": self._session.id, **more}
+        return msgspec.convert(said, Item)
 
+    def _put(self, writer: Written, items: Sequence[Item]) -> Written:
+        """Put what a writer leaves to a person into the inbox; return what it did."""
+        if not items:
+            return writer
+        try:
+            put = Inbox(self._workspace, self._agent).put_all(items)
+        except FleetError as why:
+            return replace(writer, error=writer.error or str(why))
+        fresh = tuple(each.id for each in put if each.is_new)
+        old = [f"{item.title[:80]!r}: {each.why}" for item, each in zip(items, put, strict=True) if not each.is_new]
+        count = writer.count if writer.name == "skill" else writer.count + len(fresh)
+        return replace(writer, ids=(*writer.ids, *fresh), count=count, skipped=(*writer.skipped, *old))
 
-def _lessons(about: _About) -> _Part:
-    planned, items, skipped = list[Planned](), list[Item](), list[str]()
-    is_in_log = f"session={corrections_md.session_word(about.session.id)}" in about.page
-    entries = corrections_md.bind(corrections_md.parse_log(about.page)) if is_in_log else []
-    for lesson in about.said.lessons:
-        text = lesson.text
-        key = rules.proposal_id(about.session.id, lesson.by, text)
-        if key in about.page:
-            if (left := _left_by_a_crash(about.workspace, entries, key)) is not None:
-                planned.append(Planned(key, lesson, left.pattern, left.id, is_logged=True))
+    def _carried_out(self) -> Run | None:
+        try:
+            return Runs(self._workspace).find(self._run)
+        except NoError:
+            return None
+
+    def _carried(self, run: Run) -> Iterator[Written]:
+        """Yield what each writer did in a run, as far as the run tells."""
+        logged = tuple(str(each.after) for each in run.fields if each.name == "entry")
+        if logged:
+            yield Written(name="lessons", ids=logged, count=len(logged))
+        for each in run.edits:
+            name = _FILES.get(PurePosixPath(each.path).relative_to(self._workspace.own_path(self._agent)).parts[0], "")
+            if name and each.after is not None:
+                known = set((each.before or b"").splitlines())
+                fresh = [row for row in each.after.splitlines() if row.startswith(b"- ") and row not in known]
+                yield Written(name=name, ids=(each.path,), count=len(fresh) if name != "skill" else 1)
+
+    def _apply(self, made: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
+        """Carry out the edits of files as one run, planned anew where somebody wrote one of them meanwhile."""
+        for _ in range(_PLAN_TRIES):
+            if not (made.edits or firsts or fields):
+                return made
+            whole = Run(
+                id=self._run,
+                kind="reflect",
+                agent=self._agent,
+                at=self._workspace.wall(),
+                told=f"reflected on session {self._session.id[:60]}",
+                edits=tuple(made.edits),
+                lessons=tuple(firsts),
+                fields=tuple(fields),
+            )
+            if not Runs(self._workspace).apply(whole):
+                return made
+            made = self.plan()
+        raise DiskError("others write the same files all the time; the answer is on record, and the next pass goes on")
+
+    # --- lessons
+
+    def plan_lessons(self, part: Plan) -> Written:
+        """Plan what is to be logged; what nothing supports waits for a person."""
+        skipped = list[str]()
+        is_in_log = f"session={corrections_md.session_word(self._session.id)}" in self._page
+        entries = corrections_md.bind(corrections_md.parse_log(self._page)) if is_in_log else []
+        for lesson in self._said.lessons:
+            found = self._planned(lesson, entries)
+            if isinstance(found, Planned):
+                part.lessons.append(found)
+            elif isinstance(found, Item):
+                part.items.append(found)
             else:
-                skipped.append(f"{text[:80]!r} was logged for this session before")
-            continue
-        if why := about.support.of(lesson):
-            items.append(_candidate(about, lesson, why))
-            continue
+                skipped.append(f"{lesson.text[:80]!r}{found}")
+        return Written(name="lessons", skipped=tuple(skipped))
+
+    def _planned(self, lesson: Lesson, entries: Sequence[Bound]) -> Planned | Item | str:
+        """Return a lesson as it is to be logged, as an item for the inbox, or why it is neither."""
+        text = lesson.text
+        key = rules.proposal_id(self._session.id, lesson.by, text)
+        if key in self._page:
+            left = self._left_by_a_crash(entries, key)
+            if left is None:
+                return " was logged for this session before"
+            return Planned(key, lesson, left.pattern, left.id, is_logged=True)
+        if why := self._support.of(lesson):
+            source = f"a reflection on session {self._session.id[:60]}, approved by a person"
+            said = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
+            return self._candidate(text, text, said, filter(None, [lesson.quote[:400], why]), weight=1.0)
         entry, is_stated = _flagged(lesson, entries)
         if is_stated:
-            skipped.append(f"{text[:80]!r}: the agent stated that lesson itself")
-            continue
-        same = _known(about.workspace, about.agent, text)
-        counted = f" {same} " in about.page and _counted_in(entries, same, about.session.id)
-        if same and counted:
-            skipped.append(f"{text[:80]!r} is {same}, which this session counted already")
-            continue
-        planned.append(Planned(key, lesson, same, entry))
-    return _Part(Written(name="lessons", skipped=tuple(skipped)), lessons=tuple(planned), items=tuple(items))
+            return ": the agent stated that lesson itself"
+        same, word = self._known(text), corrections_md.session_word(self._session.id)
+        counted = (each.record for each in entries if each.record is not None and each.record.session == word)
+        if same and any(record.pattern == same for record in counted):
+            return f" is {same}, which this session counted already"
+        return Planned(key, lesson, same, entry)
+
+    def _candidate(
+        self, title: str, added: str, body: Mapping[str, str], evidence: Iterable[str], weight: float = 0.5
+    ) -> Item:
+        return self._item("candidate", title, evidence=tuple(evidence), weight=weight, diff=f"+ {added}", body=body)
+
+    def _left_by_a_crash(self, entries: Iterable[Bound], key: str) -> corrections_md.Record | None:
+        """Return the record of an entry that a pass logged, if no run has it: then nothing could take it back."""
+        record = next((each.record for each in entries if each.record is not None and key in each.entry.source), None)
+        runs = Runs(self._workspace).listed() if record is not None else []
+        known = {field.id for run in runs for field in run.fields if field.name == "entry"}
+        return None if record is None or record.id in known else record
+
+    def _known(self, text: str) -> str:
+        """Return the id of the lesson that says the same; "" for none."""
+        patterns = self._workspace.patterns
+        exact = self._workspace.same_text(self._agent, text)
+        if any(each.is_present for each in patterns.some([exact])):
+            return exact
+        known = [each for each in patterns.candidates(text) if each.is_present]
+        said = same_text_among([each.text for each in known], text)
+        return known[said].id if said is not None else ""
+
+    def _log(self, planned: Sequence[Planned]) -> tuple[Written, list[Field], list[str]]:
+        """Log the lessons; return what was done, the fields of the run, and the ids that were first stated here."""
+        ids, skipped, fields, firsts, error = list[str](), list[str](), list[Field](), list[str](), ""
+        for each in planned:
+            try:
+                logged = self._logged(each)
+            except DiskError:
+                raise
+            except FleetError as why:
+                error = error or f"{each.lesson.text[:80]!r} was not logged: {why}"
+                continue
+            if logged.is_echo:
+                skipped.append(f"{each.lesson.text[:80]!r} only repeats {logged.id}, which the agent was shown")
+                continue
+            ids.append(logged.id)
+            fields.append(Field(logged.entry or each.entry, "entry", None, logged.id))
+            fields.append(Field(logged.id, "seen", None, logged.seen))
+            firsts += [logged.id] if logged.is_first else []
+        self._note_origin(firsts)
+        done = Written(name="lessons", ids=tuple(ids), count=len(ids), skipped=tuple(skipped), error=error)
+        return done, fields, firsts
+
+    def _logged(self, each: Planned) -> Logged:
+        workspace, lesson = self._workspace, each.lesson
+        # A known lesson keeps its own words: this session only says that it was met again.
+        right = "" if each.same or normalise(lesson.right) == normalise(lesson.text) else lesson.right
+        if each.is_logged:
+            return self._logged_before(each)
+        if each.entry:
+            return corrections.state_lesson(workspace, self._agent, each.entry, lesson.text, right, same=each.same)
+        source = f"session-end reflection, {lesson.by or 'self'} {each.key}"
+        told = Correction(lesson.wrong, right, lesson.text, source=source)
+        return corrections.correct(workspace, self._agent, told, session=self._session.id, same=each.same)
+
+    def _logged_before(self, planned: Planned) -> Logged:
+        """Return what became of a lesson that a pass logged before it crashed: it is counted by now."""
+        counting.reconcile_all(self._workspace)
+        line = self._workspace.whole(self._agent, planned.same)
+        text, seen = (
+            (folded.text, folded.count("seen")) if line and (folded := fold(line)) else (planned.lesson.text, 1)
+        )
+        logged = Logged(planned.same, text, seen, ())
+        logged.entry, logged.is_first = planned.entry, seen == 1
+        return logged
+
+    def _note_origin(self, ids: Sequence[str]) -> None:
+        """Set where the lessons come from that nobody stated before."""
+        workspace, agent = self._workspace, self._agent
+        if not ids or workspace.is_guest(agent):
+            return
+        with workspace.writing(agent) as writer:
+            cut = workspace.policy().cut
+            lines = [workspace.whole(agent, each) or Line(each) for each in ids]
+            writer.say(
+                [lesson_edits.set_field(line, ORIGIN, REFLECTION, writer.name, writer.tick(), cut) for line in lines],
+            )
+
+    # --- the other writers
+
+    def plan_notes(self, part: Plan) -> Written:
+        """Plan the notes of the memory, and what leaves it for the archive."""
+        said = list[str]()
+        for each in self._said.memory_notes:
+            if not self._is_trusted and (why := self._support.of_note(each)):
+                added = f"- {self._day}: {each}"
+                part.items.append(self._candidate(each, added, {"what": "note", "note": each}, [why]))
+            else:
+                said.append(each)
+        noted = memory_md.add(self._read(_MEMORY), said, self._day, self._agent)
+        if noted.added:
+            part.edits.append(self._edit(self._home(_MEMORY), noted.page))
+        if noted.archived:
+            name = f"archive-{self._day}.md"
+            page = memory_md.archive(self._read(name), noted.archived, self._agent, self._day)
+            part.edits.append(self._edit(self._home(name), page))
+        return Written(name="notes", count=len(noted.added), ids=noted.added, skipped=tuple(noted.skipped))
+
+    def plan_skill(self, part: Plan) -> Written:
+        """Plan the draft of a skill, which waits for a person."""
+        said, workspace = self._said, self._workspace
+        if not said.should_skill or said.skill_slug is None:
+            return Written(name="skill")
+        body, slug = (said.skill_body or "").strip(), said.skill_slug
+        if len(body) < _SKILL_CHARS_MIN:
+            return Written(name="skill", skipped=(f"{slug}: its body has fewer than {_SKILL_CHARS_MIN} characters",))
+        draft, target = self._home("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
+        known = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
+        about_it = screening.one_line(said.skill_description or slug)
+        text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(about_it).decode()}\n---\n\n{body}\n"
+        if known:
+            text = f"{known.rstrip()}\n\n## From a session\n\n{body}\n"
+        is_there = os.path.lexists(workspace.root / draft)
+        there = Written(name="skill", skipped=(f"{draft} is there already, and is never overwritten",))
+        if is_there and workspace.files.read(workspace.root / draft) != text.encode():
+            return there
+        item = self._item(
+            "skill",
+            f"{'add to the skill' if known else 'a new skill'} {slug}: {about_it}",
+            key=draft,
+            evidence=(about_it, *filter(None, [said.what_worked])),
+            weight=2.0,
+            body={"draft": draft, "target": target, **({"before": screened(known)} if known else {})},
+            until=(datetime.fromisoformat(self._day) + timedelta(days=SKILL_DAYS)).date().isoformat(),
+        )
+        part.items.append(item)
+        if is_there:  # a pass that a crash ended may have left it without its place in the inbox
+            return there
+        part.edits.append(self._edit(draft, text.encode()))
+        return Written(name="skill", ids=(draft,), count=1)
+
+    def plan_persona(self, part: Plan) -> Written:
+        """Plan what was observed of the agent itself, which waits for a person."""
+        evidence = (f"session {self._session.id[:60]}",)
+        part.items += [
+            self._item("persona", each, evidence=evidence, weight=1.0, diff=f"+ {each}", body={"note": each})
+            for each in self._said.persona_observations
+        ]
+        return Written(name="persona")
+
+    def plan_user_model(self, part: Plan) -> Written:
+        """Plan what is noted of persons."""
+        for peer, said in self._said.user_model_updates.items():
+            good = []
+            for each in said:
+                if why := self._support.of_note(each):
+                    body, told = {"what": "person", "peer": peer, "note": each}, f"{peer}: {each}"
+                    part.items.append(self._candidate(told, told, body, [why]))
+                else:
+                    good.append(each)
+            part.updates |= {peer: tuple(good)} if good else {}
+        after, added = memory_md.UserModel(self._read(memory_md.USER_MODEL)).with_observed(part.updates, self._day)
+        if added:
+            part.edits.append(self._edit(self._home(memory_md.USER_MODEL), after))
+        else:
+            part.updates = {}
+        return Written(name="user-model", ids=tuple(added), count=len(added))
+
+    def plan_next_check(self, part: Plan) -> Written:
+        """Plan when to look at it again."""
+        at = self._said.next_check_at
+        if not at:
+            return Written(name="next-check")
+        now = datetime.fromisoformat(self._workspace.wall()[:19]).replace(tzinfo=UTC)
+        if not now < datetime.fromisoformat(at) < now + timedelta(days=_CHECK_DAYS_MAX):
+            return Written(name="next-check", skipped=(f"{at} is past, or more than a year away",))
+        before = self._read(memory_md.CHECKS)
+        after = memory_md.Checks(before).with_check(at, f"look at what session {self._session.id[:36]} left")
+        if after == before:
+            return Written(name="next-check")
+        part.edits.append(self._edit(self._home(memory_md.CHECKS), after))
+        return Written(name="next-check", ids=(at,), count=1)
+
+    def _tell_honcho(self, updates: dict[str, tuple[str, ...]], writer: Written) -> Written:
+        """Tell Honcho what was observed, where a person here agreed to it; the local file has it in any case."""
+        workspace, agent = self._workspace, self._agent
+        set_ = workspace.config.reflect
+        if not set_.honcho or not updates:
+            return writer
+        if not workspace.state.agrees(consent.REFLECT, honcho_consented(workspace)):
+            why = "Honcho is named and nobody on this machine agreed to it: `fleet reflect --agree` does"
+            return replace(writer, skipped=(*writer.skipped, why))
+        try:
+            reflectors.tell_honcho(set_.honcho_url, set_.honcho, consent.variable(set_.honcho_key_env), agent, updates)
+        except ImportError:
+            why = "honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`"
+            return replace(writer, error=why)
+        except Exception as why:  # noqa: BLE001 - an SDK raises what it likes
+            return replace(writer, error=f"Honcho was not told: {type(why).__name__}: {str(why)[:200]}")
+        return writer
 
 
-def _left_by_a_crash(
-    workspace: Workspace, entries: "Iterable[corrections_md.Bound]", key: str
-) -> corrections_md.Record | None:
-    """Return the record of an entry that a pass logged, if no run has it: then nothing could take it back."""
-    record = next((each.record for each in entries if each.record is not None and key in each.entry.source), None)
-    if record is None:
-        return None
-    known = {field.id for run in Runs(workspace).listed() for field in run.fields if field.name == "entry"}
-    return None if record.id in known else record
+_WRITERS: dict[str, Callable[[Writing, Plan], Written]] = {
+    "lessons": Writing.plan_lessons,
+    "notes": Writing.plan_notes,
+    "skill": Writing.plan_skill,
+    "persona": Writing.plan_persona,
+    "user-model": Writing.plan_user_model,
+    "next-check": Writing.plan_next_check,
+}
+_FILES = {_MEMORY: "notes", "skills": "skill", memory_md.USER_MODEL: "user-model", memory_md.CHECKS: "next-check"}
+"""The writer of each file of an agent's."""
 
 
-def _candidate(about: _About, lesson: Lesson, why: str) -> Item:
-    return about.item(
-        "candidate",
-        lesson.text,
-        evidence=tuple(filter(None, [lesson.quote[:400], why])),
-        weight=1.0,
-        diff=f"+ {lesson.text}",
-        body={
-            "pattern": lesson.text,
-            "wrong": lesson.wrong,
-            "right": lesson.right,
-            "source": f"a reflection on session {about.session.id[:60]}, approved by a person",
-        },
-    )
+def _writer_of(item: Item) -> str:
+    """Return the writer that left an item to a person."""
+    what = item.body.get("what", "")
+    if item.kind == "candidate":
+        return {"note": "notes", "person": "user-model"}.get(str(what), "lessons")
+    return item.kind
 
 
-def _flagged(lesson: Lesson, entries: "Sequence[corrections_md.Bound]") -> tuple[str, bool]:
+def _flagged(lesson: Lesson, entries: Sequence[Bound]) -> tuple[str, bool]:
     """Return the entry in which a hook logged the very words that a lesson quotes, and whether it has its lesson."""
     quote = normalise(lesson.quote)
     if len(quote.split()) < _FLAGGED_WORDS_MIN:
@@ -318,269 +491,13 @@ def _flagged(lesson: Lesson, entries: "Sequence[corrections_md.Bound]") -> tuple
     return "", False
 
 
-def _known(workspace: Workspace, agent: str, text: str) -> str:
-    """Return the id of the lesson that says the same; "" for none."""
-    exact = workspace.same_text(agent, text)
-    if any(each.is_present for each in workspace.patterns.some([exact])):
-        return exact
-    known = [each for each in workspace.patterns.candidates(text) if each.is_present]
-    said = same_text_among([each.text for each in known], text)
-    return known[said].id if said is not None else ""
-
-
-def _counted_in(entries: "Iterable[corrections_md.Bound]", lesson: str, session: str) -> bool:
-    word = corrections_md.session_word(session)
-    return any(
-        each.record is not None and each.record.pattern == lesson and each.record.session == word for each in entries
-    )
-
-
-def _log(about: _About, planned: Sequence[Planned]) -> tuple[Written, list[Field], list[str]]:
-    """Log the lessons; return what was done, the fields of the run, and the ids that were first stated here."""
-    workspace, agent, session = about.workspace, about.agent, about.session
-    ids, skipped, fields, firsts, error = list[str](), list[str](), list[Field](), list[str](), ""
-    for each in planned:
-        source = f"session-end reflection, {each.lesson.by or 'self'} {each.key}"
-        # A known lesson keeps its own words: this session only says that it was met again.
-        right = "" if each.same or normalise(each.lesson.right) == normalise(each.lesson.text) else each.lesson.right
-        try:
-            if each.is_logged:
-                logged = _logged_before(workspace, agent, each)
-            elif each.entry:
-                logged = corrections.state_lesson(workspace, agent, each.entry, each.lesson.text, right, same=each.same)
-            else:
-                told = Correction(each.lesson.wrong, right, each.lesson.text, source=source)
-                logged = corrections.correct(workspace, agent, told, session=session.id, same=each.same)
-        except DiskError:
-            raise
-        except FleetError as why:
-            error = error or f"{each.lesson.text[:80]!r} was not logged: {why}"
-            continue
-        if logged.is_echo:
-            skipped.append(f"{each.lesson.text[:80]!r} only repeats {logged.id}, which the agent was shown")
-            continue
-        ids.append(logged.id)
-        fields += [
-            Field(logged.entry or each.entry, "entry", None, logged.id),
-            Field(logged.id, "seen", None, logged.seen),
-        ]
-        if logged.is_first:
-            firsts.append(logged.id)
-    _note_origin(workspace, agent, firsts)
-    return Written(name="lessons", ids=tuple(ids), count=len(ids), skipped=tuple(skipped), error=error), fields, firsts
-
-
-def _logged_before(workspace: Workspace, agent: str, planned: Planned) -> Logged:
-    """Return what became of a lesson that a pass logged before it crashed: counted by now, and first stated by it."""
-    counting.reconcile_all(workspace)
-    line = workspace.whole(agent, planned.same)
-    text, seen = (folded.text, folded.count("seen")) if line and (folded := fold(line)) else (planned.lesson.text, 1)
-    logged = Logged(planned.same, text, seen, ())
-    logged.entry, logged.is_first = planned.entry, seen == 1
-    return logged
-
-
-def _note_origin(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
-    """Set where the lessons come from that nobody stated before."""
-    if not ids or workspace.is_guest(agent):
-        return
-    with workspace.writing(agent) as writer:
-        cut = workspace.policy().cut
-        lines = [workspace.whole(agent, each) or Line(each) for each in ids]
-        writer.say(
-            [lesson_edits.set_field(line, ORIGIN, REFLECTION, writer.name, writer.tick(), cut) for line in lines],
-        )
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
-    """Return an edit of a file, none of whose folders is a link.
-
-    Raises:
-        DiskError: one is.
-    """
-    parts = PurePosixPath(path).parts
-    for at in range(len(parts)):
-        if workspace.root.joinpath(*parts[: at + 1]).is_symlink():
-            raise DiskError(f"{'/'.join(parts[: at + 1])} is a link; it was left alone")
-    return Runs(workspace).edit(path, after)
-
-
-def _notes(about: _About) -> _Part:
-    workspace, day = about.workspace, about.workspace.wall()[:10]
-    said, items, skipped = list[str](), list[Item](), list[str]()
-    for each in about.said.memory_notes:
-        if not about.is_trusted and (why := about.support.of_note(each)):
-            items.append(
-                about.item(
-                    "candidate",
-                    each,
-                    evidence=(why,),
-                    weight=0.5,
-                    diff=f"+ - {day}: {each}",
-                    body={"what": "note", "note": each},
-                )
-            )
-        else:
-            said.append(each)
-    before = workspace.files.read(workspace.root / about.home(_MEMORY))
-    noted = memory_md.add(before, said, day, about.agent)
-    edits = list[Edit]()
-    if noted.added:
-        edits.append(_edit(workspace, about.home(_MEMORY), noted.page))
-    if noted.archived:
-        path = about.home(f"archive-{day}.md")
-        known = workspace.files.read(workspace.root / path)
-        edits.append(_edit(workspace, path, memory_md.archive(known, noted.archived, about.agent, day)))
-    writer = Written(name="notes", count=len(noted.added), ids=noted.added, skipped=(*skipped, *noted.skipped))
-    return _Part(writer, edits=tuple(edits), items=tuple(items))
-
-
-def _skill(about: _About) -> _Part:
-    said, workspace = about.said, about.workspace
-    if not said.should_skill or said.skill_slug is None:
-        return _Part(Written(name="skill"))
-    body, slug = (said.skill_body or "").strip(), said.skill_slug
-    if len(body) < _SKILL_CHARS_MIN:
-        return _Part(Written(name="skill", skipped=(f"{slug}: its body has fewer than {_SKILL_CHARS_MIN} characters",)))
-    draft, target = about.home("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
-    known = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
-    about_it = screening.one_line(said.skill_description or slug)
-    if known:
-        text = f"{known.rstrip()}\n\n## From a session\n\n{body}\n"
-    else:
-        text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(about_it).decode()}\n---\n\n{body}\n"
-    is_there = os.path.lexists(workspace.root / draft)
-    there = Written(name="skill", skipped=(f"{draft} is there already, and is never overwritten",))
-    if is_there and workspace.files.read(workspace.root / draft) != text.encode():
-        return _Part(there)
-    until = (datetime.fromisoformat(workspace.wall()[:10]) + timedelta(days=SKILL_DAYS)).date().isoformat()
-    item = about.item(
-        "skill",
-        f"{'add to the skill' if known else 'a new skill'} {slug}: {about_it}",
-        key=draft,
-        evidence=(about_it, *filter(None, [said.what_worked])),
-        weight=2.0,
-        body={"draft": draft, "target": target, **({"before": screened(known)} if known else {})},
-        until=until,
-    )
-    if is_there:  # a pass that a crash ended may have left it without its place in the inbox
-        return _Part(there, items=(item,))
-    edit = _edit(workspace, draft, text.encode())
-    return _Part(Written(name="skill", ids=(draft,), count=1), edits=(edit,), items=(item,))
-
-
-def _persona(about: _About) -> _Part:
-    items = [
-        about.item(
-            "persona",
-            each,
-            evidence=(f"session {about.session.id[:60]}",),
-            weight=1.0,
-            diff=f"+ {each}",
-            body={"note": each},
-        )
-        for each in about.said.persona_observations
-    ]
-    return _Part(Written(name="persona"), items=tuple(items))
-
-
-def _user_model(about: _About) -> _Part:
-    updates, items = dict[str, tuple[str, ...]](), list[Item]()
-    for peer, said in about.said.user_model_updates.items():
-        good = []
-        for each in said:
-            if why := about.support.of_note(each):
-                body = {"what": "person", "peer": peer, "note": each}
-                items.append(
-                    about.item(
-                        "candidate", f"{peer}: {each}", evidence=(why,), weight=0.5, diff=f"+ {peer}: {each}", body=body
-                    )
-                )
-            else:
-                good.append(each)
-        if good:
-            updates[peer] = tuple(good)
-    path, workspace = about.home(memory_md.USER_MODEL), about.workspace
-    before = workspace.files.read(workspace.root / path)
-    after, added = memory_md.UserModel(before).with_observed(updates, workspace.wall()[:10])
-    edits = (_edit(workspace, path, after),) if added else ()
-    fresh = updates if added else {}
-    return _Part(
-        Written(name="user-model", ids=tuple(added), count=len(added)), edits=edits, items=tuple(items), updates=fresh
-    )
-
-
-def _next_check(about: _About) -> _Part:
-    at, workspace = about.said.next_check_at, about.workspace
-    if not at:
-        return _Part(Written(name="next-check"))
-    now = datetime.fromisoformat(workspace.wall()[:19]).replace(tzinfo=UTC)
-    if not now < datetime.fromisoformat(at) < now + timedelta(days=_CHECK_DAYS_MAX):
-        return _Part(Written(name="next-check", skipped=(f"{at} is past, or more than a year away",)))
-    path = about.home(memory_md.CHECKS)
-    before = workspace.files.read(workspace.root / path)
-    after = memory_md.Checks(before).with_check(at, f"look at what session {about.session.id[:36]} left")
-    edits = (_edit(workspace, path, after),) if after != before else ()
-    return _Part(Written(name="next-check", ids=(at,) * len(edits), count=len(edits)), edits=edits)
-
-
-_WRITERS: dict[str, Callable[[_About], _Part]] = {
-    "lessons": _lessons,
-    "notes": _notes,
-    "skill": _skill,
-    "persona": _persona,
-    "user-model": _user_model,
-    "next-check": _next_check,
-}
-
-
-# --- what waits -------------------------------------------------------------------------------------------------------
-
-
-def _writer_of(item: Item) -> str:
-    what = item.body.get("what", "")
-    if item.kind == "candidate":
-        return {"note": "notes", "person": "user-model"}.get(str(what), "lessons")
-    return item.kind
-
-
-def _put(workspace: Workspace, agent: str, writer: Written, items: Sequence[Item]) -> Written:
-    """Put what a writer leaves to a person into the inbox; return what it did."""
-    if not items:
-        return writer
-    try:
-        put = Inbox(workspace, agent).put_all(items)
-    except FleetError as why:
-        return msgspec.structs.replace(writer, error=writer.error or str(why))
-    fresh = tuple(each.id for each in put if each.is_new)
-    old = tuple(f"{item.title[:80]!r}: {each.why}" for item, each in zip(items, put, strict=True) if not each.is_new)
-    count = writer.count if writer.name == "skill" else writer.count + len(fresh)
-    return msgspec.structs.replace(writer, ids=(*writer.ids, *fresh), count=count, skipped=(*writer.skipped, *old))
-
-
-def _joined(planned: Written, done: Written) -> Written:
-    return msgspec.structs.replace(done, skipped=(*planned.skipped, *done.skipped), error=planned.error or done.error)
-
-
-def _honcho(workspace: Workspace, agent: str, updates: dict[str, tuple[str, ...]], writer: Written) -> Written:
-    """Tell Honcho what was observed, where a person here agreed to it; the local file has it whatever comes of it."""
-    set_ = workspace.config.reflect
-    if not set_.honcho or not updates:
-        return writer
-    if not workspace.state.agrees(consent.REFLECT, honcho_consented(workspace)):
-        why = "Honcho is named and nobody on this machine agreed to it: `fleet reflect --agree` does"
-        return msgspec.structs.replace(writer, skipped=(*writer.skipped, why))
-    try:
-        reflectors.tell_honcho(set_.honcho_url, set_.honcho, consent.variable(set_.honcho_key_env), agent, updates)
-    except ImportError:
-        why = "honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`"
-        return msgspec.structs.replace(writer, error=why)
-    except Exception as why:  # noqa: BLE001 - an SDK raises what it likes
-        return msgspec.structs.replace(writer, error=f"Honcho was not told: {type(why).__name__}: {str(why)[:200]}")
-    return writer
+def _screened(value: object) -> object:
+    home = str(Path.home())
+    if isinstance(value, str):
+        return screening.screen(value, home=home).text
+    if isinstance(value, dict):
+        return {str(_screened(key)): _screened(each) for key, each in value.items()}
+    return [_screened(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def honcho_consented(workspace: Workspace) -> str:
