@@ -362,7 +362,6 @@ class _Lists(NamedTuple):
     poles: Mapping[str, frozenset[tuple[int, int]]]
     unspaced: tuple[tuple[list[str], list[str]], ...]
     negators_unspaced: re.Pattern[str]
-    lookalikes_unspaced: re.Pattern[str]
 
 
 @cache
@@ -392,7 +391,6 @@ def _lists() -> _Lists:
         poles={stem: frozenset(found) for stem, found in poles.items()},
         unspaced=tuple((one, other) for one, other in unspaced),
         negators_unspaced=_any_of(raw["negators_unspaced"]),
-        lookalikes_unspaced=_any_of(raw["lookalikes_unspaced"]),
     )
 
 
@@ -429,7 +427,6 @@ _CHOOSING = frozenset(
     ("prefer", "prefers", "choose", "favor", "favour", "pick", "recommend", "recommends", "use", "uses", "using")
 )
 _PREPOSITIONS = frozenset(("for", "in", "on", "at", "by", "with", "from", "to", "inside"))
-_PASSIVE = frozenset(("be", "is", "are", "was", "were", "being"))
 
 
 def _read(texts: Sequence[str]) -> list[_Wording]:
@@ -468,10 +465,9 @@ def _cjk(run: str) -> Iterator[tuple[str, str]]:
         yield "number", found[1].translate(_CJK_DIGITS)
     if run.startswith(("再", "然后")):
         yield "word", "then"
-    plain = _lists().lookalikes_unspaced.sub("", run)
-    if len(_lists().negators_unspaced.findall(plain)) % 2:
+    bare, negators = _lists().negators_unspaced.subn("", run)
+    if negators % 2:
         yield "word", "not"
-    bare = _lists().negators_unspaced.sub("", run) if plain == run else run
     yield from (("cjk", bare[at : at + 2]) for at in range(max(len(bare) - 1, 1)) if bare)
 
 
@@ -499,8 +495,8 @@ def _wording(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> _Wordin
         stem = stems.get(folded, folded) if is_word else said
         clause.append(_Word(folded if kind == "word" else said, stem, number, is_exact, is_negated=False))
     words += _signed_clause(clause)
-    told = {w.stem for w in words if w.is_exact or not (w.said in lists.stop or _is_negator(w))}
-    return _Wording(words, frozenset(told or {w.stem for w in words}), frozenset(numbers))
+    told = frozenset(w.stem for w in words if w.is_exact or not (w.said in lists.stop or _is_negator(w)))
+    return _Wording(words, told, frozenset(numbers))
 
 
 def _signed_clause(clause: list[_Word]) -> list[_Word]:
@@ -514,11 +510,10 @@ def _signed_clause(clause: list[_Word]) -> list[_Word]:
             continue
         is_turned_already = True
         telling = [n for n in range(at + 1, len(clause)) if clause[n].said not in lists.stop]
-        is_passive = not telling or (at > 0 and clause[at - 1].said in _PASSIVE and word.said not in lists.negators)
         end = len(clause)
         if telling and word.said in ("over", "to", "instead", "rather"):  # "awk over sed for input" takes input
             end = next((n for n in range(telling[0], end) if clause[n].said in _PREPOSITIONS), end)
-        for n in range(at) if is_passive else range(at + 1, end):
+        for n in range(at + 1, end) if telling else range(at):
             turned[n] = not turned[n]
     return [word._replace(is_negated=is_turned) for word, is_turned in zip(clause, turned, strict=True)]
 
@@ -526,12 +521,10 @@ def _signed_clause(clause: list[_Word]) -> list[_Word]:
 def _negates(clause: list[_Word], at: int) -> bool:
     said, following = clause[at].said, clause[at + 1].said if at + 1 < len(clause) else ""
     before = {word.said for word in clause[:at]}
-    if clause[at].is_exact or (said == "not" and following == "only"):
+    if clause[at].is_exact:
         return False
     if said in ("over", "to"):
         return "prefer" in before or (said == "over" and not before.isdisjoint(_CHOOSING))
-    if said in ("without", "except"):  # "never deploy without tests" asks for tests
-        return before.isdisjoint(("never", "not", "no"))
     return _is_negator(clause[at]) or (said, following) in (("instead", "of"), ("rather", "than"))
 
 
@@ -597,7 +590,7 @@ def _is_opposed(mine: _Wording, theirs: _Wording) -> bool:
     stems = [{word.stem for word in wording.words if not word.is_exact} for wording in (mine, theirs)]
     only = [stems[0] - stems[1], stems[1] - stems[0]]
     poles = [{pole for stem in each for pole in lists.poles.get(stem, ())} for each in only]
-    if any((axis, 1 - sign) in poles[1] and (axis, sign) not in poles[1] for axis, sign in poles[0]):
+    if any((axis, 1 - sign) in poles[1] for axis, sign in poles[0]):
         return True
     if any(_turned(stem) & only[1 - n] for n in (0, 1) for stem in only[n]):
         return True
@@ -637,7 +630,7 @@ def _is_swapped(mine: _Wording, theirs: _Wording) -> bool:
     ):
         return False
     one, other = ([w.stem for w in wording.words if w.stem in wording.told] for wording in (mine, theirs))
-    return not any(one[at:] + one[:at] == other for at in range(len(one)))  # "in CI pin it", "pin it in CI"
+    return one != other
 
 
 def _relations(wording: _Wording) -> Iterator[tuple[set[str], set[str]]]:
