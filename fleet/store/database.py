@@ -112,11 +112,15 @@ class Database:
         self._inode = 0
 
     @property
+    def is_open(self) -> bool:
+        """Whether the file is open."""
+        return self._connection is not None
+
+    @property
     def exists(self) -> bool:
         """Whether there is anything to open."""
-        if self._connection is not None or self.path is None:
-            return self._connection is not None
-        return self.path.exists() and not self.path.is_symlink()
+        is_there = self.path is not None and self.path.exists() and not self.path.is_symlink()
+        return self.is_open or is_there
 
     def open(self) -> sqlite3.Connection:
         """Return the open connection; tables are made where there are none.
@@ -427,7 +431,7 @@ class Local:
             self._connection = None
 
     def _read(self, asked: str, *values: str | int) -> tuple[Any, ...] | None:
-        if not self.exists:
+        if self._connection is None and not self.exists:
             return None
         found: tuple[Any, ...] | None = self._done(lambda: self.connection().execute(asked, values).fetchone())
         return found

@@ -294,6 +294,14 @@ def is_no_folder(path: Path) -> bool:
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
 
 
+def is_plain(path: Path) -> bool:
+    """Tell whether a plain file is at a path, and no link."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
 def look(path: Path) -> str:
     """Return the fingerprint of the file at a path; "" where there is none, or it is too young to have one."""
     try:

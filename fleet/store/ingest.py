@@ -25,7 +25,7 @@ from fleet.model.pattern import Policy
 from fleet.model.withheld import Held
 from fleet.store import lines
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
-from fleet.store.files import Files, fingerprint, look
+from fleet.store.files import Files, fingerprint, is_plain, look
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, kind_of
 from fleet.store.rows import Contents, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
@@ -62,30 +62,28 @@ def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list
 
     Of more shards than a clan may have, the first are read, and those of ``own`` replicas.
     """
-    found = [
-        Source(kind.edition, kind, file)
-        for kind in KINDS
-        if (file := clan / kind.edition).is_file() and not file.is_symlink()
-    ]
+    editions = [Source(kind.edition, kind, clan / kind.edition) for kind in KINDS]
+    found = [each for each in editions if is_plain(each.file)]
     for kind in KINDS:
-        try:
-            with os.scandir(clan / f"{kind.name}.d") as entries:
-                names_ = sorted(
-                    entry.name
-                    for entry in entries
-                    if entry.name.endswith(".jsonl")
-                    and names.is_replica(entry.name.removesuffix(".jsonl"))
-                    and entry.is_file(follow_symlinks=False)
-                )
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        if (clan / f"{kind.name}.d").is_symlink():
-            continue
-        if len(names_) > limits.SHARDS_MAX:
+        folder = clan / f"{kind.name}.d"
+        shards = _shards(folder)
+        if len(shards) > limits.SHARDS_MAX:
             ours = {f"{name}.jsonl" for name in own()}
-            names_ = sorted({*names_[: limits.SHARDS_MAX], *(name for name in names_ if name in ours)})
-        found += [Source(f"{kind.name}.d/{name}", kind, clan / f"{kind.name}.d" / name) for name in names_]
+            shards = sorted({*shards[: limits.SHARDS_MAX], *ours.intersection(shards)})
+        found += [Source(f"{folder.name}/{name}", kind, folder / name) for name in shards]
     return found
+
+
+def _shards(folder: Path) -> list[str]:
+    """Return the names of the shards in a folder, sorted; none where it is a link, or is not there."""
+    if folder.is_symlink():
+        return []
+    try:
+        with os.scandir(folder) as entries:
+            plain = [each.name for each in entries if each.is_file(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(name for name in plain if name[-6:] == ".jsonl" and names.is_replica(name[:-6]))
 
 
 class _Plan(NamedTuple):
@@ -212,12 +210,12 @@ class Ingest:
 
     def _refreshed(self, wait_s: float) -> bool:
         path = self.database.path
-        if path is not None and self._is_in_the_way(path):
-            self._use_memory()
-        elif path is not None and not self.database.exists:
-            if self._may_write(path):
+        if path is not None and not self.database.is_open:
+            is_free = not self._is_in_the_way(path)
+            if is_free and not path.exists() and self._may_write(path):
                 return self._build(wait_s)
-            self._use_memory()
+            if not is_free or not path.exists():
+                self._use_memory()
         connection = self.database.open()
         if self._is_stale(connection):
             try:

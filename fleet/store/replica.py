@@ -175,10 +175,10 @@ class Clock:
 
         A wall clock from before this version was made says nothing: the last stamp issued here is later than it.
         """
-        now = clock.nearest(self._wall_ms())
-        if now < _RELEASED:
-            now = max(self.issued(), _RELEASED)
-        return clock.shifted(now, _AHEAD_MS_MAX)
+        wall_ms = self._wall_ms()
+        if wall_ms >= RELEASED_MS:
+            return clock.nearest(wall_ms + _AHEAD_MS_MAX)
+        return clock.shifted(max(self.issued(), _RELEASED), _AHEAD_MS_MAX)
 
     def wrong(self) -> str:
         """Return why the wall clock cannot be believed, or ""."""
