@@ -219,7 +219,7 @@ def _become(handles: list[int]) -> str:
     os.environ.clear()
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
-    place = "fleet/hook/__main__.py" if asked["program"] == "fleet.hook" else "fleet/__main__.py"
+    place = "fleet/hook.py" if asked["program"] == "fleet.hook" else "fleet/__main__.py"
     sys.argv = [str(ROOT / place), *asked["words"]]
     sys.path[0] = asked["cwd"]  # as `python -m` has it
     tempfile.tempdir = None
@@ -230,7 +230,7 @@ def _become(handles: list[int]) -> str:
 def _live(program: str) -> None:
     """Be the command; end as an interpreter does, except that it does not take itself apart first."""
     from fleet.cli.main import main
-    from fleet.hook.entry import main as hear
+    from fleet.hook import main as hear
 
     try:
         if program == "fleet.hook":

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.replay.sessions import Event, Session, Symptom
+from fleet import hook as entry
 from fleet.app import hearing, learning, setup, sharing
-from fleet.hook import entry
 from fleet.learn.corrections import Correction
 from fleet.reflect import memory_md
 from fleet.store.workspace import Workspace

@@ -27,7 +27,7 @@ from fleet.store.database import TROUBLE, examined, is_damage
 from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
 
-LEVELS = ("ok", "note", "warning", "error")
+_LEVELS = ("ok", "note", "warning", "error")
 """Ok; nothing to do, or nothing harmed; something stays undone; something fails."""
 
 _WIDE_BYTES = 256 * 1024
@@ -40,12 +40,12 @@ _TWICE_DAYS = 7
 _DAY_MS = 86_400_000
 
 
-class Finding(NamedTuple):
+class _Finding(NamedTuple):
     """One thing that was looked at.
 
     Attributes:
         check: what was looked at, one word.
-        level: one of ``LEVELS``.
+        level: one of ``_LEVELS``.
         what: what was found.
         means: what follows from it.
         do: what a person can do about it; never a step that could lose something.
@@ -60,20 +60,17 @@ class Finding(NamedTuple):
     fixed: bool = False
 
 
-def worst(findings: list[Finding]) -> str:
-    """Return the worst level of what is still as it was found."""
-    return max((each.level for each in findings if not each.fixed), key=LEVELS.index, default="ok")
+def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool = False) -> tuple[str, list[_Finding]]:
+    """Return the worst level of what is as it was found, and everything that was found.
 
-
-def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool = False) -> list[Finding]:
-    """Return everything that was found. A check that cannot be made is a finding, too.
+    A check that cannot be made is a finding, too.
 
     The agent's session start is measured, the default agent's for "". To fix mends what can be mended without losing
     anything; online the remote is asked, too.
     """
     found = [*_made(_git(workspace)), *_made(_databases(workspace, fix=fix))]
     if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):
-        return found  # any question to a damaged database makes it anew, and looking mends nothing
+        return "error", found  # any question to a damaged database makes it anew, and looking mends nothing
     for check in (
         _access(workspace),
         _settings(workspace),
@@ -85,11 +82,12 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool
         _ignores(workspace, fix=fix),
         _embedding(workspace),
         _hosts(workspace, agent),
-        (Finding("reflection", *told) for told in session_end.findings(workspace, agent)),
+        (_Finding("reflection", *told) for told in session_end.findings(workspace, agent)),
         _online(workspace) if online else iter(()),
     ):
         found += _made(check)
-    return found
+    worst = max((each.level for each in found if not each.fixed), key=_LEVELS.index, default="ok")
+    return worst, found
 
 
 @cache
@@ -97,12 +95,12 @@ def _texts() -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(__file__).with_name("data").joinpath("findings.toml").read_text("utf-8"))
 
 
-def _told(kind: str, what: str, **otherwise: str | bool) -> Finding:
+def _told(kind: str, what: str, **otherwise: str | bool) -> _Finding:
     """Return a finding with the words that the data file has for this kind."""
-    return Finding(**{"check": kind, "what": what, **_texts()[kind], **otherwise})  # type: ignore[arg-type]
+    return _Finding(**{"check": kind, "what": what, **_texts()[kind], **otherwise})  # type: ignore[arg-type]
 
 
-def _made(check: Iterator[Finding]) -> Iterator[Finding]:
+def _made(check: Iterator[_Finding]) -> Iterator[_Finding]:
     """Make one check. What it found before it failed stays."""
     try:
         yield from check
@@ -121,25 +119,25 @@ def _some(words: list[str]) -> str:
 # --- the workspace's own files --------------------------------------------------------------------------------------
 
 
-def _git(workspace: Workspace) -> Iterator[Finding]:
+def _git(workspace: Workspace) -> Iterator[_Finding]:
     if which("git") is None:
         level = "error" if workspace.config.share.remote else "note"
         yield _told("git", "git is not installed, or not on the PATH", level=level)
     else:
-        yield Finding("git", "ok", git.said(workspace.root, "--version", wait_s=_GIT_S))
+        yield _Finding("git", "ok", git.said(workspace.root, "--version", wait_s=_GIT_S))
 
 
-def _databases(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     """Yield what is wrong with the database files. Comes first: any question to a damaged one makes it anew."""
     path = workspace.db.database.path
     if path is None or not path.exists():
-        yield Finding("state", "ok", "no database yet; it is made when it is needed")
+        yield _Finding("state", "ok", "no database yet; it is made when it is needed")
     elif trouble := examined(path):
         if fix:
             _make_anew(workspace)
         yield _told("state", f"{path.name} is damaged: {trouble}", fixed=fix)
     else:
-        yield Finding("state", "ok", f"{path.name} is whole")
+        yield _Finding("state", "ok", f"{path.name} is whole")
     if trouble := examined(workspace.state.path) if workspace.state.path.exists() else "":
         yield _told("local", f"local.db is damaged: {trouble}")
 
@@ -160,7 +158,7 @@ def _files(workspace: Workspace) -> Iterator[Path]:
             yield from (Path(folder) / name for name in folders if (Path(folder) / name).is_symlink())
 
 
-def _access(workspace: Workspace) -> Iterator[Finding]:
+def _access(workspace: Workspace) -> Iterator[_Finding]:
     files = list(_files(workspace))[:_FILES_MAX]
     links = [path for path in files if path.is_symlink()]
     plain = [path for path in files if not path.is_symlink()]
@@ -176,10 +174,10 @@ def _access(workspace: Workspace) -> Iterator[Finding]:
     if unwritten:
         yield _told("unwritten", f"cannot be written: {_named(workspace, unwritten)}")
     if not unread and not unwritten:
-        yield Finding("rights", "ok", f"{len(plain):,} files can be read and written")
+        yield _Finding("rights", "ok", f"{len(plain):,} files can be read and written")
 
 
-def _settings(workspace: Workspace) -> Iterator[Finding]:
+def _settings(workspace: Workspace) -> Iterator[_Finding]:
     for problem in workspace.config.problems:
         yield _told("config", problem)
     for _, _, files in workspace.left_behind():
@@ -187,20 +185,20 @@ def _settings(workspace: Workspace) -> Iterator[Finding]:
         yield _told("homes", f"{shown}: left where the agents' homes were before {workspace.place}/")
 
 
-def _clock(workspace: Workspace) -> Iterator[Finding]:
+def _clock(workspace: Workspace) -> Iterator[_Finding]:
     if wrong := workspace.clock.wrong():
         yield _told("clock", wrong)
     elif workspace.clock.is_ahead():
         yield _told("ahead", "stamps that were issued here lie more than a day ahead of the clock")
     else:
-        yield Finding("clock", "ok", f"{workspace.wall()[:16].replace('T', ' ')}Z agrees with all that was read")
+        yield _Finding("clock", "ok", f"{workspace.wall()[:16].replace('T', ' ')}Z agrees with all that was read")
 
 
-def _lines(workspace: Workspace) -> Iterator[Finding]:
+def _lines(workspace: Workspace) -> Iterator[_Finding]:
     if refused := workspace.db.refused_count():
         yield _told("lines", f"{refused:,} line{'s' * (refused != 1)} cannot be read")
     else:
-        yield Finding("lines", "ok", "every line can be read")
+        yield _Finding("lines", "ok", "every line can be read")
     for each, size in workspace.patterns.wide(_WIDE_BYTES)[:_SHOWN_MAX]:
         yield _told("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
     if withheld := outgoing.waiting(workspace).withheld:
@@ -209,11 +207,11 @@ def _lines(workspace: Workspace) -> Iterator[Finding]:
         yield _told("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
 
 
-def _tree(workspace: Workspace) -> Iterator[Finding]:
+def _tree(workspace: Workspace) -> Iterator[_Finding]:
     """Read every file of the fetched tree: git checks each object's hash."""
     commit = workspace.tree.head()
     if not commit:
-        yield Finding("tree", "ok", "nothing is fetched yet; the next sync fetches the whole tree")
+        yield _Finding("tree", "ok", "nothing is fetched yet; the next sync fetches the whole tree")
         return
     try:
         paths = workspace.tree.paths(commit)
@@ -222,10 +220,10 @@ def _tree(workspace: Workspace) -> Iterator[Finding]:
     except TreeGoneError as why:
         yield _told("tree", f"what was fetched of the remote cannot be read: {why}")
         return
-    yield Finding("tree", "ok", f"{len(paths):,} files as fetched")
+    yield _Finding("tree", "ok", f"{len(paths):,} files as fetched")
 
 
-def _rows(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     """Make the database anew in a second file, and compare."""
     path = workspace.db.database.path
     if path is None or not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
@@ -237,14 +235,14 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
             raise
         wrong = [str(why) or type(why).__name__]
     if not wrong:
-        yield Finding("rows", "ok", "every row is what its lines say")
+        yield _Finding("rows", "ok", "every row is what its lines say")
         return
     if fix:
         _make_anew(workspace)
     yield _told("rows", f"rows of {path.name} are not what their lines say: {_some(wrong)}", fixed=fix)
 
 
-def _identity(workspace: Workspace) -> Iterator[Finding]:
+def _identity(workspace: Workspace) -> Iterator[_Finding]:
     try:
         register = workspace.replicas()
     except FleetError as why:
@@ -259,27 +257,32 @@ def _identity(workspace: Workspace) -> Iterator[Finding]:
         yield _told("nobody", "nobody writes here yet")
     else:
         told = f"{', '.join(agents)} writes here; default agent {register.default_agent}"
-        yield Finding("identity", "ok", told)
+        yield _Finding("identity", "ok", told)
 
 
-def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[Finding]:
+def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     if not git.said(workspace.root, "rev-parse", "--show-toplevel", wait_s=_GIT_S):
         return
-    tracked = setup.tracked(workspace)
+    tracked = _tracked(workspace)
     state = [path for path in tracked if path.startswith(".fleet/")]
     if state:
         yield _told("tracked", f"git tracks {_some(state)}")
     has_scratchpad = any((workspace.root / name).exists() for name in (".agents.local.md", ".agents"))
     wanted = config.IGNORED_LOCAL if has_scratchpad else config.IGNORED_LOCAL[:1]
-    if missing := config.not_ignored(workspace.root, wanted):
-        if fix:
-            config.ignore(workspace.files, wanted)
+    if missing := config.ignore(workspace.files, wanted, dry_run=not fix):
         yield _told("ignore", f".gitignore lacks {', '.join(missing)}", fixed=fix)
     if own := [path for path in tracked if path not in state]:
         yield _told("published", f"git tracks {_some(own)}, written by fleet")
 
 
-def _embedding(workspace: Workspace) -> Iterator[Finding]:
+def _tracked(workspace: Workspace) -> list[str]:
+    """Return which files that fleet wrote the project's git tracks, ``clan-learnings/`` apart: that may be meant."""
+    listed = git.said(workspace.root, "ls-files", "-z", "--", ".fleet", workspace.place, wait_s=_GIT_S).split("\0")
+    ours = {workspace.own_path(agent, name) for agent in workspace.agents_here() for name in setup.AGENT_FILES}
+    return [path for path in listed if path.startswith(".fleet/") or path in ours]
+
+
+def _embedding(workspace: Workspace) -> Iterator[_Finding]:
     state, what = searching.embedding(workspace)
     if state == "unagreed":
         named = redact_url(what)
@@ -288,10 +291,10 @@ def _embedding(workspace: Workspace) -> Iterator[Finding]:
         told = "no embedding is installed: lessons are found by their words, and not by what they mean"
         yield _told("semantic", told, do=what)
     else:
-        yield Finding("semantic", "ok", f"search by meaning is {state}")
+        yield _Finding("semantic", "ok", f"search by meaning is {state}")
 
 
-def _online(workspace: Workspace) -> Iterator[Finding]:
+def _online(workspace: Workspace) -> Iterator[_Finding]:
     try:
         remote = sharing.clan_remote(workspace)
         if remote is None:
@@ -301,13 +304,13 @@ def _online(workspace: Workspace) -> Iterator[Finding]:
     except FleetError as why:
         yield _told("remote", str(why))
         return
-    yield Finding("remote", "ok", f"{remote.name} answers")
+    yield _Finding("remote", "ok", f"{remote.name} answers")
 
 
 # --- agent hosts ------------------------------------------------------------------------------------------------------
 
 
-def _hosts(workspace: Workspace, agent: str) -> Iterator[Finding]:
+def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
     """Yield the client, whether settings call fleet, when hooks fired, and how much a session starts with."""
     yield _client()
     yield _hooks(workspace)
@@ -315,7 +318,7 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[Finding]:
     if marks:
         newest = max(marks, key=lambda name: marks[name])
         at = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(marks[newest] / 1000))
-        yield Finding("fired", "ok", f"last {newest}, {at}; what went wrong stands in .fleet/log")
+        yield _Finding("fired", "ok", f"last {newest}, {at}; what went wrong stands in .fleet/log")
     else:
         yield _told("fired", "no hook has fired here yet")
     if not (agent := agent or workspace.replicas().default_agent):
@@ -323,10 +326,10 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[Finding]:
         return
     size = len(starting.SessionStart(workspace, agent).make().text)
     what = f"{agent} starts a session with {size:,} characters"
-    yield _told("context", what) if size > CONTEXT_CHARS_MAX else Finding("context", "ok", what)
+    yield _told("context", what) if size > CONTEXT_CHARS_MAX else _Finding("context", "ok", what)
 
 
-def _client() -> Finding:
+def _client() -> _Finding:
     path = which("claude")
     if path is None:
         return _told("client", "Claude Code is not on the PATH")
@@ -336,10 +339,10 @@ def _client() -> Finding:
     except (OSError, subprocess.TimeoutExpired) as why:
         return _told("client", f"Claude Code does not tell its version ({type(why).__name__})", means="")
     told = done.stdout.decode("utf-8", "replace").strip().split("\n")[0][:80]
-    return Finding("client", "ok", f"Claude Code {told or 'of no version'}")
+    return _Finding("client", "ok", f"Claude Code {told or 'of no version'}")
 
 
-def _hooks(workspace: Workspace) -> Finding:
+def _hooks(workspace: Workspace) -> _Finding:
     try:
         where, missing = callers(workspace.root)
     except (FleetError, OSError) as why:
@@ -357,4 +360,4 @@ def _hooks(workspace: Workspace) -> Finding:
         return _told("twice", f"called by {' and '.join(where)}{told}")
     if which("fleet") is None:
         return _told("path", "the settings call fleet, and it is not on the PATH")
-    return Finding("hooks", "ok", f"called by {where[0]}")
+    return _Finding("hooks", "ok", f"called by {where[0]}")

@@ -244,8 +244,11 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
             yield each, lesson.id
 
 
-def lesson_as_json(lesson: Pattern) -> dict[str, Any]:
-    """Return a lesson as ``--json`` shows it: the same on every machine that has the same lines."""
+def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]:
+    """Return a lesson as ``--json`` shows it: the same on every machine that has the same lines.
+
+    ``is_whole``: with counts per replica, who set what, and every other field.
+    """
     state = (screened(lesson.state) or "candidate") if lesson.is_present else "retired"
     return {
         "id": lesson.id,
@@ -261,11 +264,11 @@ def lesson_as_json(lesson: Pattern) -> dict[str, Any]:
         "last": lesson.last_seen,
         **_moment(lesson),
         **_use(lesson),
+        **(_details(lesson) if is_whole else {}),
     }
 
 
-def details_as_json(lesson: Pattern) -> dict[str, Any]:
-    """Return what ``fleet show`` knows besides: counts per replica, who set what, and every other field."""
+def _details(lesson: Pattern) -> dict[str, Any]:
     usual = ("text", "correct", "category", "tags", "state", "trigger")
     return {
         "counts": {name: dict(sorted(totals.items())) for name, totals in sorted(lesson.totals.items())},

@@ -19,7 +19,7 @@ from fleet.store.runs import Runs
 from fleet.store.tree import FORMAT, FORMAT_TEXT
 from fleet.store.workspace import Workspace
 
-_AGENT_FILES = (
+AGENT_FILES = (
     *("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl"),
     discoveries.WAITING,
 )
@@ -133,7 +133,7 @@ def configure(workspace: Workspace, said: Mapping[str, str]) -> dict[str, Any]:
     if "files.home" in values:
         with closing(Workspace(workspace.root)) as moved:
             restore.bring(moved)
-            if not config.not_ignored(moved.root, own_ignores(workspace)):
+            if not config.ignore(moved.files, own_ignores(workspace), dry_run=True):
                 config.ignore(moved.files, own_ignores(moved))
     return values
 
@@ -232,11 +232,4 @@ def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
 
 def own_ignores(workspace: Workspace) -> tuple[str, ...]:
     """Return the single files that fleet writes. Never a folder: a project may have an ``agents/`` of its own."""
-    return (*(f"/{workspace.place}/*/{name}" for name in (*_AGENT_FILES, "journals/*.md")), *_CLAN_IGNORES)
-
-
-def tracked(workspace: Workspace) -> list[str]:
-    """Return which files that fleet wrote the project's git tracks, ``clan-learnings/`` apart: that may be meant."""
-    listed = git.said(workspace.root, "ls-files", "-z", "--", ".fleet", workspace.place, wait_s=_GIT_S).split("\0")
-    ours = {workspace.own_path(agent, name) for agent in workspace.agents_here() for name in _AGENT_FILES}
-    return [path for path in listed if path.startswith(".fleet/") or path in ours]
+    return (*(f"/{workspace.place}/*/{name}" for name in (*AGENT_FILES, "journals/*.md")), *_CLAN_IGNORES)

@@ -7,6 +7,7 @@ what the sidecar wrote down last.
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from crdt import clock
@@ -105,8 +106,11 @@ _ONLINE_BYTES_MAX = 1024 * 1024
 _LOOKED = "looked"
 
 
-def look(workspace: Workspace, agent: str) -> dict[str, Any]:
-    """Return what ``fleet`` alone shows, as ``--json`` has it."""
+def look(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
+    """Return what ``fleet`` alone shows, as ``--json`` has it.
+
+    ``is_seen``: a person sees it, so that it is not new any more.
+    """
     generation, since = _looked(workspace)
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
@@ -128,12 +132,14 @@ def look(workspace: Workspace, agent: str) -> dict[str, Any]:
         "silent": _silent(workspace, last),
     }
     command, why = _next(found)
+    if is_seen:
+        _note_looked(workspace)
     return found | {"next": {"command": command, "why": why}}
 
 
-def note_looked(workspace: Workspace) -> None:
-    """Note that a person has seen what is new by now."""
-    workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
+def _note_looked(workspace: Workspace) -> None:
+    with suppress(FleetError):  # who may only read is shown the same again
+        workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
 
 
 def _looked(workspace: Workspace) -> tuple[int, str]:

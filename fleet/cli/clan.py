@@ -79,7 +79,7 @@ def _init(
         done.append(f".gitignore: {', '.join(local)}")
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
-    is_new = bool(config.not_ignored(root, own))
+    is_new = bool(config.ignore(workspace.files, own, dry_run=True))
     # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
     if is_new and (yes or not sys.stdin.isatty() or typer.confirm(question, default=True)):
         added = config.ignore(workspace.files, own)
@@ -510,10 +510,9 @@ def _doctor(
 ) -> None:
     """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
     with output.opened() as workspace:
-        found = doctor.examine(workspace, output.agent_named(), fix=fix, online=online)
+        worst, found = doctor.examine(workspace, output.agent_named(), fix=fix, online=online)
         told = {each.what for each in found}
         workspace.warnings = [each for each in workspace.warnings if each not in told]
-        worst = doctor.worst(found)
         if as_json:
             output.say_json(output.cleaned({"worst": worst, "findings": [each._asdict() for each in found]}))
         else:

@@ -3,13 +3,11 @@
 import sys
 import time
 from calendar import timegm
-from contextlib import suppress
 from typing import Any
 
 from fleet.app import status
 from fleet.cli import output
 from fleet.cli.output import NoWorkspaceError, counted
-from fleet.model.errors import FleetError
 
 _SHOWN = 5
 _LABEL = 10
@@ -34,16 +32,14 @@ def show(*, as_json: bool) -> None:
     """
     try:
         opened = output.opened()
+        is_seen = sys.stdout.isatty() and not as_json
         with opened as workspace:
-            found = status.look(workspace, output.agent_in(workspace, or_guest=True))
+            found = status.look(workspace, output.agent_in(workspace, or_guest=True), is_seen=is_seen)
             if as_json:
                 output.say_json(output.cleaned(found))
                 return
             for label, text, style in _rows(found, workspace.world.wall_ms()):
                 output.say_row((f"{label:<{_LABEL}}", "bold"), (output.cleaned(text), style))
-            if sys.stdout.isatty():
-                with suppress(FleetError):  # who may only read is shown the same again
-                    status.note_looked(workspace)
     except NoWorkspaceError:
         if as_json:
             raise

@@ -131,11 +131,11 @@ def _show(
             _show_discovery(output.cleaned(learning.show_discovery(workspace, pattern)), as_json=as_json)
             return
         shown = learning.show(workspace, pattern)
-        found = finding.lesson_as_json(shown.pattern)
+        found = finding.lesson_as_json(shown.pattern, is_whole=True)
         others = [each for each in shown.members if each.id != shown.pattern.id]
         if as_json:
             more = {"merged": [each.id for each in shown.members]} if others else {}
-            output.say_json(output.cleaned(found | finding.details_as_json(shown.pattern) | more))
+            output.say_json(output.cleaned(found | more))
             return
         if shown.pattern.id != shown.asked:
             output.say(f"{shown.asked} is merged into:")

@@ -416,16 +416,16 @@ IGNORED_LOCAL = (
 """What is one machine's own: its state, and the files of auto-reflect and consolidation, file by file."""
 
 
-def not_ignored(root: Path, patterns: Sequence[str]) -> list[str]:
+def _not_ignored(root: Path, patterns: Sequence[str]) -> list[str]:
     """Return which of these patterns the folder's ``.gitignore`` lacks. A whole folder in it covers its files."""
     known = {line.strip("/") for line in _ignored_lines(root)}
     return [each for each in patterns if not {each.strip("/"), each.strip("/").split("/")[0]} & known]
 
 
-def ignore(files: Files, patterns: Sequence[str]) -> list[str]:
-    """Add what is missing to ``.gitignore``, behind what a person wrote; return what was added."""
-    missing = not_ignored(files.root, patterns)
-    if missing:
+def ignore(files: Files, patterns: Sequence[str], *, dry_run: bool = False) -> list[str]:
+    """Add what is missing to ``.gitignore``, behind what a person wrote; return what was, or would be, added."""
+    missing = _not_ignored(files.root, patterns)
+    if missing and not dry_run:
         head = [] if IGNORED_NOTE in _ignored_lines(files.root) else [IGNORED_NOTE]
         text = "".join(f"{line}\n" for line in [*head, *missing])
         files.append(files.root / ".gitignore", text.encode())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.hook import entry
+from fleet import hook as entry
 from fleet.hosts import local
 from fleet.hosts.calls import Alarm, Call, TimeUpError
 from fleet.recall import ready

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleet.hook import entry
+from fleet import hook as entry
 from fleet.hosts import local
 from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError

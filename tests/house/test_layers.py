@@ -160,7 +160,7 @@ def test_crdt_touches_no_file_and_no_clock_of_its_own():
         ("fleet.learn.corrections", "fleet.app.learning"),
         ("fleet.app.learning", "fleet.cli.output"),
         ("fleet.serve.sidecar", "fleet.cli.output"),
-        ("fleet.cli.lessons", "fleet.hook.entry"),
+        ("fleet.cli.lessons", "fleet.hook"),
     ],
 )
 def test_the_rule_would_tell(module, other):

@@ -1,4 +1,4 @@
-"""Entry point of ``fleet hook EVENT``, the payload on stdin.
+"""The fast path that host hooks call, ``fleet hook EVENT`` or ``python -m fleet.hook EVENT``, the payload on stdin.
 
 It exits 0 whatever happens, but for one thing: exit 2 before a tool call that is blocked, with the reason on stderr,
 where the host reads nothing else. What went wrong stands in ``.fleet/log``. Most calls find nothing to do, and end
@@ -265,3 +265,7 @@ def _write(handle: int, text: str) -> None:
             data = data[os.write(handle, data) :]
     except OSError:
         return
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
