@@ -43,6 +43,11 @@ _PUSHES_MAX = 5
 # --- in and out -----------------------------------------------------------------------------------------------------
 
 
+def lying_here(workspace: Workspace) -> Imported:
+    """Return what the files of the project would bring that hold lessons; nothing is written."""
+    return importer.preview(importer.files_in(workspace, [workspace.root]))
+
+
 def import_files(
     workspace: Workspace, agent: str, files: list[Path], progress: Callable[[Path], object] = bool
 ) -> Imported:

@@ -13,7 +13,6 @@ from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.hosts import install
 from fleet.hosts.payloads import CLAUDE_CODE
-from fleet.learn import importer
 from fleet.model.errors import FleetError, UsageError
 from fleet.share import notices
 from fleet.share.git import guess_remote, identity, redact_url
@@ -156,9 +155,8 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
     if take_in is None and (not _is_asked() or workspace.state.get("files_asked")):
         return
     workspace.state.put(files_asked=workspace.wall())
-    there = importer.preview(importer.files_in(workspace, [workspace.root]) if take_in is not False else [])
-    kept = [Path(path) for path, number in there.files.items() if number]
-    if kept:
+    there = moving.lying_here(workspace) if take_in is not False else None
+    if there and (kept := [Path(path) for path, number in there.files.items() if number]):
         told = ", ".join(each.relative_to(workspace.root).as_posix() for each in kept[:_FILES_SHOWN])
         more = f" and {len(kept) - _FILES_SHOWN} more" if len(kept) > _FILES_SHOWN else ""
         lessons = counted(there.patterns + there.discoveries, "lesson")
