@@ -7,15 +7,17 @@ import the same record each say so in their own column, and the fold counts it o
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from crdt import clock
 from fleet.learn import corrections_md, notes
 from fleet.learn.counting import CountedLog
-from fleet.learn.formats import Bad, Finding, Lesson, read_beside, read_records
+from fleet.learn.formats import Bad, Finding, Item, Lesson, read_beside, read_records
 from fleet.learn.notes import Left
 from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery, discovery_id
@@ -53,8 +55,7 @@ class Piece(msgspec.Struct, frozen=True):
         line: on which it begins, from 1.
         text: the lesson or finding; of what is left out, how it begins.
         left: why it is not taken; empty if it is.
-        category: of a lesson.
-        at_ms: its date.
+        category: of a lesson; the type of a finding.
     """
 
     path: str
@@ -62,7 +63,6 @@ class Piece(msgspec.Struct, frozen=True):
     text: str
     left: str = ""
     category: str = ""
-    at_ms: int | None = None
 
 
 class Imported(msgspec.Struct):
@@ -94,17 +94,21 @@ class Imported(msgspec.Struct):
     pieces: list[Piece] = []
     files: dict[str, int] = {}
 
-    def tell(self, item: Lesson | Finding | Bad | Left, path: str) -> None:
+    def tell(self, item: Item, path: str) -> None:
         """Note what becomes of a piece."""
-        if isinstance(item, Lesson):
-            self.pieces.append(Piece(path, item.line, item.text, category=item.category, at_ms=item.at_ms))
-        elif isinstance(item, Finding):
-            self.pieces.append(Piece(path, item.line, item.problem, category=item.type, at_ms=item.at_ms))
-        elif isinstance(item, Left):
-            self.pieces.append(Piece(path, item.line, item.text, item.reason))
-            self.skipped[item.reason] = self.skipped.get(item.reason, 0) + 1
+        self.files.setdefault(path, 0)
+        if isinstance(item, Left | Bad):
+            begins = item.text if isinstance(item, Left) else item.raw[:80].decode("utf-8", "replace")
+            self.pieces.append(Piece(path, item.line, begins, item.reason))
         else:
-            self.pieces.append(Piece(path, item.line, item.raw[:80].decode("utf-8", "replace"), item.reason))
+            is_lesson = isinstance(item, Lesson)
+            text, category = (item.text, item.category) if isinstance(item, Lesson) else (item.problem, item.type)
+            self.pieces.append(Piece(path, item.line, text, category=category))
+            self.patterns, self.discoveries = self.patterns + is_lesson, self.discoveries + (not is_lesson)
+            self.files[path] += 1
+        if isinstance(item, Left):
+            self.skipped[item.reason] = self.skipped.get(item.reason, 0) + 1
+        elif isinstance(item, Bad):
             self.refused.append(Refused(Path(path).name, item.line, item.reason, item.raw))
 
     @property
@@ -120,7 +124,11 @@ class Imported(msgspec.Struct):
 
 
 class _UnusableError(Exception):
-    """The reason why a record cannot become a line; turned into a ``Refused`` at once."""
+    """The reason why a record cannot become a line; turned into ``Bad`` at once."""
+
+
+class _CountedError(Exception):
+    """A record that a fleet has counted already; turned into ``Left`` at once."""
 
 
 def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
@@ -152,15 +160,10 @@ def _files_below(root: Path) -> Iterator[Path]:
 
 def preview(files: list[Path]) -> Imported:
     """Return what an import of these files would take and what not; nothing is written."""
-    done = Imported()
+    done = Imported(files={str(path): 0 for path in files})
     for path in files:
-        done.files[str(path)] = 0
-        for item in _items(path, done):
+        for item in _items(path):
             done.tell(item, str(path))
-            if isinstance(item, Lesson | Finding):
-                done.files[str(path)] += 1
-                done.patterns += isinstance(item, Lesson)
-                done.discoveries += isinstance(item, Finding)
     return done
 
 
@@ -175,9 +178,7 @@ def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], o
     taken = _Import(writer)
     for path in files:
         progress(path)
-        taken.begin(path)
-        for item in _items(path, taken.done):
-            taken.take(item, path)
+        taken.take(_items(path), path)
     taken.write()
     return taken.done
 
@@ -204,9 +205,7 @@ def take_log(workspace: Workspace, agent: str) -> Imported:
         return Imported()
     with workspace.writing(agent) as writer:
         taken = _Import(writer)
-        taken.begin(path)
-        for item in _beside(page):
-            taken.take(item, path)
+        taken.take(_beside(page), path)
         taken.write()
     workspace.db.note(key, now)
     return taken.done
@@ -220,7 +219,7 @@ def left_in_log(workspace: Workspace, agent: str) -> list[Piece]:
     return done.left
 
 
-def _beside(page: bytes) -> Iterator[Lesson | Finding | Bad | Left]:
+def _beside(page: bytes) -> Iterator[Item]:
     for item in read_beside(page):
         if isinstance(item, Lesson) and screening.injected_id(item.text):
             yield Left(item.line, "fleet showed it, and an echo is no new lesson", item.text)
@@ -228,14 +227,14 @@ def _beside(page: bytes) -> Iterator[Lesson | Finding | Bad | Left]:
             yield item
 
 
-def _items(path: Path, done: Imported) -> Iterator[Lesson | Finding | Bad | Left]:
+def _items(path: Path) -> Iterator[Item]:
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
-            done.refused.append(Refused(str(path.name), 0, f"larger than {FILE_BYTES_MAX >> 20} MiB", b""))
+            yield Bad(0, f"larger than {FILE_BYTES_MAX >> 20} MiB", b"")
             return
         data = path.read_bytes()
     except OSError as why:
-        done.refused.append(Refused(str(path.name), 0, f"cannot be read: {why.strerror}", b""))
+        yield Bad(0, f"cannot be read: {why.strerror}", b"")
         return
     yield from read_records(path.name, data)
 
@@ -248,39 +247,33 @@ class _Import:
         self._writer = writer
         self._workspace: Workspace = writer.workspace
         self._records: dict[tuple[str, str], tuple[Lesson, dict[str, object]]] = {}
-        self._file_ms = UNDATED_MS
         self._found: dict[str, Discovery] = {}
 
-    def begin(self, path: Path) -> None:
-        """Begin a file."""
+    def take(self, items: Iterable[Item], path: Path) -> None:
+        """Sort in the records of a file."""
         self.done.files[str(path)] = 0
-        try:
-            self._file_ms = modified_ms(path)
-        except OSError:
-            self._file_ms = UNDATED_MS
-
-    def take(self, item: Lesson | Finding | Bad | Left, path: Path) -> None:
-        """Sort in one record."""
-        done = self.done
-        try:
-            if isinstance(item, Lesson):
-                self._lesson(item if item.at_ms is not None else msgspec.structs.replace(item, at_ms=self._file_ms))
-            elif isinstance(item, Finding):
-                self._finding(item)
-        except _UnusableError as why:
-            item = Bad(item.line, str(why), b"" if isinstance(item, Bad | Left) else item.identity.encode())
-        done.tell(item, str(path))
-        done.files[str(path)] += isinstance(item, Lesson | Finding)
+        file_ms = UNDATED_MS
+        with suppress(OSError):
+            file_ms = modified_ms(path)
+        for each in items:
+            item = each
+            try:
+                if isinstance(item, Lesson):
+                    self._lesson(item if item.at_ms is not None else replace(item, at_ms=file_ms))
+                elif isinstance(item, Finding):
+                    self._finding(item)
+            except _CountedError:
+                item = Left(each.line, "already counted by fleet", item.text if isinstance(item, Lesson) else "")
+            except _UnusableError as why:
+                item = Bad(each.line, str(why), getattr(item, "identity", "").encode())
+            self.done.tell(item, str(path))
 
     def _lesson(self, item: Lesson) -> None:
         fields, had_secret = _fields(item)
         pattern = self._workspace.same_text(self._writer.agent, str(fields["text"]))
         if self._is_counted(item, pattern):
-            said = "already counted by fleet"
-            self.done.skipped[said] = self.done.skipped.get(said, 0) + 1
-            return
+            raise _CountedError
         self.done.redacted += had_secret
-        self.done.patterns += 1
         key = (pattern, _hash(item.identity))
         known = self._records.get(key)
         # Two copies of one record that differ in their count: the larger one, never the sum.
@@ -311,7 +304,6 @@ class _Import:
             confidence=item.confidence,
             minutes=item.minutes,
         )
-        self.done.discoveries += 1
         known = self._found.get(entry.id)
         if known is None or entry.at < known.at:
             self._found[entry.id] = entry
