@@ -10,8 +10,8 @@ is to be edited); persona ``note``; promotion ``lesson``; guard ``lesson`` and `
 ``tags``, ``trigger``, ``source``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import unified_diff
 from hashlib import blake2b
 from pathlib import PurePosixPath
@@ -24,7 +24,7 @@ from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
 from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.inbox import KINDS, SHOWN_MAX, Decision, Entry, Inbox, Inboxes, Item
+from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox, Inboxes, Item
 from fleet.reflect.promotion import AgentMemory
 from fleet.share import notices
 from fleet.share.notices import Notice
@@ -57,15 +57,6 @@ class Handler(NamedTuple):
     approve: Callable[[Workspace, Entry, str], tuple[str, str]]
     reject: Callable[[Workspace, Entry], tuple[str, str]] | None = None
     diff: Callable[[Workspace, Entry], str] | None = None
-
-
-class Decided(NamedTuple):
-    """Outcome of a decision: the item, what was said, what that did, and the run that can be taken back."""
-
-    entry: Entry
-    said: str
-    told: str
-    run: str
 
 
 class Listing(NamedTuple):
@@ -115,16 +106,16 @@ def gather(workspace: Workspace) -> list[Entry]:
     owner = workspace.replicas().default_agent or here[0]
     waits = Inboxes(workspace).waiting()
 
-    def mirrored(agent: str, *kinds: str) -> list[Entry]:
-        own = [each for each in waits if each.agent == agent and each.item.kind in kinds]
-        return [each for each in own if "what" not in each.item.body]
-
-    pairs = [_of_pair(each) for each in reviewing.asked(workspace)]
-    _mirror(workspace, owner, pairs, mirrored(owner, "merge", "contradiction"))
-    _mirror(workspace, owner, [_of_held(each) for each in reviewing.waiting(workspace)], mirrored(owner, "bulk"))
+    table = [
+        (owner, PAIRS, [_of_pair(each) for each in reviewing.asked(workspace)]),
+        (owner, {"bulk"}, [_of_held(each) for each in reviewing.waiting(workspace)]),
+    ]
     for agent in here:
-        said = [_of_promotion(workspace, each) for each in AgentMemory(workspace, agent).waiting()]
-        _mirror(workspace, agent, said, mirrored(agent, "promotion"))
+        said = AgentMemory(workspace, agent).standing().waiting
+        table.append((agent, {"promotion"}, [_of_promotion(workspace, each) for each in said]))
+    for agent, kinds, items in table:
+        mine = [each for each in waits if each.agent == agent and each.item.kind in kinds]
+        _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])
     rows = [each for each in waits if each.item.body.get("what") == consolidating.WHAT]
     _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
     gone = [each for agent in Inboxes(workspace).agents for each in Inbox(workspace, agent).expire()]
@@ -237,7 +228,16 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
     raise NoError(f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed")
 
 
-def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> Decided:
+@contextmanager
+def _deciding(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, Handler | None]]:
+    """Hold an item that waits, and its handler: two who say yes at once must not have a thing done twice."""
+    with workspace.files.lock(workspace.local / "locks" / "decide.lock"):
+        _finish(workspace)
+        entry = _find(workspace, prefix)
+        yield entry, _handler(entry.item)
+
+
+def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> Decision:
     """Do what an item proposes, if it is still true and still new.
 
     The answer says which of two lessons that contradict each other holds: first or second.
@@ -246,29 +246,26 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         NoError: there is no such item; or it is not true, or not new any more, and waits no longer.
         UsageError: an answer is missing.
     """
-    with _alone(workspace):
-        _finish(workspace)
-        entry = _find(workspace, prefix)
-        handler = _handler(entry.item)
+    with _deciding(workspace, prefix) as (entry, handler):
+        id_, box = entry.item.id, Inbox(workspace, entry.agent)
         if handler is None:
-            raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {entry.item.id} waits on")
+            raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {id_} waits on")
         if why := handler.check(workspace, entry):
-            Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, said="elsewhere", by=agent, why=why)])
-            raise NoError(f"{entry.item.id} waits no longer: {why}. Nothing was changed")
+            box.decide([Decision(id=id_, said="elsewhere", by=agent, why=why)])
+            raise NoError(f"{id_} waits no longer: {why}. Nothing was changed")
         told, run = handler.approve(workspace, entry, answer)
-        return _decided(workspace, agent, entry, Decision(id=entry.item.id, said="approved", did=told, run=run))
+        said = Decision(id=id_, said="approved", by=agent, did=told, run=run)
+        box.decide([said])
+        return said
 
 
-def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Decided:
+def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Decision:
     """Decline an item: it does not come back, neither as it is nor in other words.
 
     Raises:
         NoError: there is no such item.
     """
-    with _alone(workspace):
-        _finish(workspace)
-        entry = _find(workspace, prefix)
-        handler = _handler(entry.item)
+    with _deciding(workspace, prefix) as (entry, handler):
         told, run = "nothing was changed but the inbox", ""
         if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
             told, run = handler.reject(workspace, entry)
@@ -277,28 +274,20 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
                 noted.told = f"rejected {entry.item.id}"
                 noted.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
             run = noted.run
-        said = Decision(id=entry.item.id, said="rejected", why=why, did=told, run=run)
-        return _decided(workspace, agent, entry, said)
+        said = Decision(id=entry.item.id, said="rejected", by=agent, why=why, did=told, run=run)
+        Inbox(workspace, entry.agent).decide([said])
+        return said
 
 
-def _alone(workspace: Workspace) -> AbstractContextManager[None]:
-    """Hold the lock of decisions: two who say yes at once must not have a thing done twice."""
-    return workspace.files.lock(workspace.local / "locks" / "decide.lock")
-
-
-def _decided(workspace: Workspace, agent: str, entry: Entry, said: Decision) -> Decided:
-    by = Decision(id=said.id, said=said.said, by=agent, why=said.why, did=said.did, run=said.run)
-    Inbox(workspace, entry.agent).decide([by])
-    return Decided(entry._replace(decision=by), said.said, said.did, said.run)
-
-
-def undo(workspace: Workspace, done: Decided) -> str:
+def undo(workspace: Workspace, done: Decision) -> str:
     """Take a decision back; return what that did. The item waits again."""
     if done.run:
         back = undoing.undo(workspace, done.run)
         return "; ".join((*back.did, *back.left)) or "taken back"
-    Inbox(workspace, done.entry.agent).decide([Decision(id=done.entry.item.id, said="reopened")])
-    return f"{done.entry.item.id} waits again"
+    for each in Inboxes(workspace).entries():
+        if each.item.id == done.id:
+            Inbox(workspace, each.agent).decide([Decision(id=done.id, said="reopened")])
+    return f"{done.id} waits again"
 
 
 # --- kinds ----------------------------------------------------------------------------------------------------------

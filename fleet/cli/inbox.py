@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from fleet.app import inbox
-from fleet.app.inbox import Decided, Listing
+from fleet.app.inbox import Listing
 from fleet.cli import output
 from fleet.model.errors import FleetError, UsageError
-from fleet.reflect.inbox import KINDS, Entry, Inboxes
+from fleet.reflect.inbox import KINDS, Decision, Entry, Inboxes
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line
 
@@ -77,7 +77,7 @@ def _inbox(
             )
         who = output.agent_in(workspace, agent)
         wanted = ids or _all_of(workspace, kind)
-        done, failed = list[Decided](), list[FleetError]()
+        done, failed = list[Decision](), list[FleetError]()
         for each in wanted:
             try:
                 done.append(_decide(workspace, who, each, action, answer or why))
@@ -100,20 +100,20 @@ def _all_of(workspace: Workspace, kind: str) -> list[str]:
     return [each.item.id for each in found.entries]
 
 
-def _decide(workspace: Workspace, agent: str, prefix: str, action: str, more: str) -> Decided:
+def _decide(workspace: Workspace, agent: str, prefix: str, action: str, more: str) -> Decision:
     if action == _APPROVE:
         return inbox.approve(workspace, agent, prefix, more)
     return inbox.reject(workspace, agent, prefix, more)
 
 
-def _tell(done: list[Decided], failed: list[FleetError], *, as_json: bool) -> None:
+def _tell(done: list[Decision], failed: list[FleetError], *, as_json: bool) -> None:
     if as_json:
-        rows = [{"id": each.entry.item.id, "said": each.said, "did": each.told, "run": each.run} for each in done]
+        rows = [{"id": each.id, "said": each.said, "did": each.did, "run": each.run} for each in done]
         output.say_json({"decided": output.cleaned(rows), "failed": output.cleaned([str(each) for each in failed])})
         return
     for each in done:
         undo = f"; `fleet undo {each.run}` takes it back" if each.run else ""
-        output.say(output.cleaned(f"{each.entry.item.id} {each.said}: {each.told}{undo}"))
+        output.say(output.cleaned(f"{each.id} {each.said}: {each.did}{undo}"))
     for no in failed:
         output.note(str(no))
     if not done and not failed:
@@ -194,7 +194,7 @@ def _read_key() -> str:
 @_key_by_key()
 def decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
     """Ask about one after the other, a key each. What was decided stays, whenever they stop."""
-    done: list[tuple[int, Decided]] = []
+    done: list[tuple[int, Decision]] = []
     at, diff_lines = 0, _DIFF_LINES
     while at < len(entries):
         entry = entries[at]
@@ -212,7 +212,7 @@ def decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
             action, answer = keys[pressed]
             try:
                 done.append((at, _decide(workspace, agent, entry.item.id, action, answer)))
-                output.say(f"  {output.cleaned(done[-1][1].told)}")
+                output.say(f"  {output.cleaned(done[-1][1].did)}")
             except FleetError as no:  # not true any more, or changed just now
                 output.say(f"  {output.cleaned(str(no))}")
             at += 1

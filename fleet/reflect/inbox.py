@@ -30,7 +30,7 @@ APPROVED: Literal["approved"] = "approved"
 REJECTED: Literal["rejected"] = "rejected"
 WITHDRAWN, ELSEWHERE, REOPENED = "withdrawn", "elsewhere", "reopened"
 _DECIDED = (APPROVED, REJECTED, ELSEWHERE)
-PAIRS = frozenset(("merge", "contradiction"))
+PAIRS = frozenset({"merge", "contradiction"})
 """Kinds of items that are about two lessons."""
 _DAY_CHARS, _MINUTE_CHARS = 10, 16
 _ID_CHARS = 12
