@@ -18,6 +18,8 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, Policy, fold, is_blocked
 from fleet.model.withheld import BULK, OWN, Held
+from fleet.recall.wording import author
+from fleet.recall.wording import edits as edits_of
 from fleet.reflect import promotion
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
@@ -398,6 +400,14 @@ class Asked(NamedTuple):
     def pair(self) -> str:
         """Name of the pair, as an answer takes it: both ids."""
         return f"{self.one.id}{_SEPARATOR}{self.other.id}"
+
+    def rows(self) -> list[str]:
+        """Return a line for each of the two: its words, who said so, how often it was seen."""
+        rows = []
+        for number, each in enumerate((self.one, self.other), 1):
+            filed = ", ".join(filter(None, [author(each.by, {}), f"seen {each.count('seen'):,}", edits_of(each, {})]))
+            rows.append(f"  {number}  {each.text}  ({filed}; {each.id})")
+        return rows
 
 
 class Answered(NamedTuple):

@@ -21,9 +21,9 @@ from fleet.app.writing import Plan, Writing, honcho_consented
 from fleet.hosts import sessions
 from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
-from fleet.reflect import digest, records, reflection, reflectors, rules
+from fleet.reflect import digest, records, reflection, rules
 from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
-from fleet.reflect.reflectors import Answer
+from fleet.reflect.reflection import Answer
 from fleet.share import notices
 from fleet.share.notices import Notice
 from fleet.store import config, consent
@@ -346,8 +346,8 @@ def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Dige
     known = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
     answer = Answer(trouble="it was not asked")
     try:
-        asked = reflectors.prompt(made.text, mark, known)
-        answer = reflectors.ask(record.reflector, settings, asked)
+        asked = reflection.prompt(made.text, mark, known)
+        answer = reflection.ask(record.reflector, settings, asked)
     finally:
         told = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
         read, written = answer.tokens_in, answer.tokens_out

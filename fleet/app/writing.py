@@ -22,7 +22,7 @@ from fleet.model.errors import DiskError, FleetError, NoError
 from fleet.model.line import Line
 from fleet.model.names import normalise
 from fleet.model.pattern import fold
-from fleet.reflect import memory_md, reflectors, rules
+from fleet.reflect import memory_md, reflection, rules
 from fleet.reflect.clusters import same_text_among
 from fleet.reflect.digest import Support
 from fleet.reflect.inbox import Inbox, Item
@@ -449,7 +449,7 @@ class Writing:
             why = "Honcho is named and nobody on this machine agreed to it: `fleet reflect --agree` does"
             return replace(writer, skipped=(*writer.skipped, why))
         try:
-            reflectors.tell_honcho(set_.honcho_url, set_.honcho, consent.variable(set_.honcho_key_env), agent, updates)
+            reflection.tell_honcho(set_.honcho_url, set_.honcho, consent.variable(set_.honcho_key_env), agent, updates)
         except ImportError:
             why = "honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`"
             return replace(writer, error=why)

@@ -1,4 +1,4 @@
-"""Command about everything that waits for a person's decision: ``fleet inbox``."""
+"""Commands about what waits for a person's decision, and about whose word counts: inbox, review, block."""
 
 import os
 import sys
@@ -6,15 +6,17 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fleet.app import inbox
+from fleet.app import inbox, reviewing
 from fleet.app.inbox import Listing
+from fleet.app.reviewing import Answered, Asked, Changes, Waiting
 from fleet.cli import output
+from fleet.cli.output import counted
 from fleet.model.errors import FleetError, UsageError
-from fleet.reflect.inbox import KINDS, Decision, Entry, Inboxes
+from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inboxes
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line
 
@@ -133,7 +135,7 @@ def _show(workspace: Workspace, shown: Listing, agent: str, *, as_json: bool) ->
     if not shown.entries:
         output.say(_CAUGHT_UP)
     elif sys.stdin.isatty() and sys.stdout.isatty():
-        decide_each(workspace, output.agent_in(workspace, agent), list(shown.entries))
+        _decide_each(workspace, output.agent_in(workspace, agent), list(shown.entries))
     else:
         for each in shown.entries:
             output.say("\n".join(_rows(workspace, each)))
@@ -192,7 +194,7 @@ def _read_key() -> str:
 
 
 @_key_by_key()
-def decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
+def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
     """Ask about one after the other, a key each. What was decided stays, whenever they stop."""
     done: list[tuple[int, Decision]] = []
     at, diff_lines = 0, _DIFF_LINES
@@ -221,3 +223,180 @@ def decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
     output.say(f"{output.counted(len(done), 'decision')} made")
     if not Inboxes(workspace).waiting():
         output.say(_CAUGHT_UP)
+
+
+# --- pairs of lessons -------------------------------------------------------------------------------------------------
+
+
+@app.command("review")
+def _review(
+    answers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--answer",
+            metavar="PAIR=ANSWER",
+            help="same or different; of a contradiction first, second or both; of what others did take, leave "
+            "or ask again. May be repeated.",
+        ),
+    ] = None,
+    agent: output.Agent = "",
+    as_json: output.Json = False,
+) -> None:
+    """Decide which close lessons are one, and which of two that contradict each other holds: a key for each pair."""
+    with output.opened() as workspace:
+        if answers:
+            who = output.agent_in(workspace, agent)
+            _tell_answered([_answered(workspace, who, each) for each in answers], as_json=as_json)
+            return
+        pairs, held = reviewing.asked(workspace), reviewing.waiting(workspace)
+        if as_json:
+            told = [*map(reviewing.as_json, held), *map(_pair_as_json, pairs)]
+            output.say_json({"pairs": output.cleaned(told)})
+            return
+        for each in held:
+            output.say("\n".join(_held_rows(each)))
+        if held and not pairs:
+            return
+        if pairs and sys.stdin.isatty() and sys.stdout.isatty():
+            shown = inbox.listing(workspace, count=0).entries
+            _decide_each(
+                workspace, output.agent_in(workspace, agent), [each for each in shown if each.item.kind in PAIRS]
+            )
+        else:
+            _list(pairs)
+
+
+def _answered(workspace: Workspace, agent: str, given: str) -> Answered:
+    pair, separator, said = given.partition("=")
+    if not separator:
+        raise UsageError(f"--answer takes PAIR=ANSWER, not {given[:80]!r}")
+    return reviewing.answer(workspace, agent, pair, said)
+
+
+def _tell_answered(done: list[Answered], *, as_json: bool) -> None:
+    if as_json:
+        output.say_json({"answered": [each._asdict() for each in done]})
+        return
+    for each in done:
+        output.say(each.told)
+
+
+def _pair_as_json(asked: Asked) -> dict[str, object]:
+    lessons = [{"id": each.id, "text": each.text, "seen": each.count("seen")} for each in (asked.one, asked.other)]
+    return {
+        "pair": asked.pair,
+        "kind": asked.kind,
+        "lessons": lessons,
+        "differs": list(asked.differs),
+        "answers": list(reviewing.ANSWERS[asked.kind]),
+    }
+
+
+def _held_rows(held: Waiting) -> list[str]:
+    """Return a question about what is left out here, as it is answered by its name."""
+    shown = held.lessons[: reviewing.SHOWN_MAX]
+    more = len(held.lessons) - len(shown)
+    return [
+        f"{held.name}  {held.told}",
+        *(f"  {each}  {output.cleaned(text)}" for each, text in shown),
+        *([f"  and {more:,} more: --json"] if more else []),
+        f"  left out here until you say: fleet review --answer {held.name}={'|'.join(reviewing.ANSWERS_TO_LEFT_OUT)}",
+    ]
+
+
+def _list(pairs: list[Asked]) -> None:
+    for each in pairs:
+        output.say("\n".join([f"{each.pair}  {each.kind}", *output.cleaned(each.rows())]))
+    if pairs:
+        said = "|".join(reviewing.ANSWERS[pairs[0].kind])
+        output.note(f"answer each: fleet review --answer {pairs[0].pair}={said}")
+    else:
+        output.say("no pair waits for an answer")
+
+
+# --- blocking ---------------------------------------------------------------------------------------------------------
+
+Name = Annotated[str, typer.Argument(metavar="AGENT|REPLICA", help="An agent, or one replica: <agent>.<8 hex digits>.")]
+
+
+@app.command("block")
+def _block(
+    name: Name,
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="What the branch held before still counts: 2026-11-20.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    retire: Annotated[
+        bool, typer.Option("--retire", help="Retire for the whole clan, too, what that writer alone had said.")
+    ] = False,
+    agent: output.Agent = "",
+    as_json: output.Json = False,
+) -> None:
+    """Leave out here what a writer said: lessons, counts, edits, removes. Memories and pages follow at once.
+
+    Nothing that is pushed changes, and `fleet unblock` undoes it. What a person had approved stays, and is listed.
+    """
+    with output.opened() as workspace:
+        who = output.agent_in(workspace, agent)
+        done = reviewing.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
+        if as_json:
+            output.say_json(output.cleaned(_block_as_json(done, dry_run=dry_run)))
+            return
+        for row in _block_rows(done, dry_run=dry_run):
+            output.say(row)
+
+
+@app.command("unblock")
+def _unblock(name: Name, as_json: output.Json = False) -> None:
+    """Let a writer count again that was blocked here."""
+    with output.opened() as workspace:
+        done = reviewing.unblock(workspace, name)
+        if as_json:
+            output.say_json(output.cleaned(_block_as_json(done, dry_run=False)))
+            return
+        output.say(
+            f"{name} counts again: {counted(len(done.gone), 'lesson')} back, {len(done.other):,} read or count "
+            f"otherwise, {counted(done.discoveries, 'discovery', 'discoveries')}"
+        )
+
+
+def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:
+    since = f" since {done.since[:16]}Z" if done.since else ""
+    rows = [
+        f"{done.name} would be blocked here{since}; nothing was changed"
+        if dry_run
+        else f"{done.name} is blocked here{since}; `fleet unblock {done.name}` undoes it",
+        _sum_of(done),
+        *(f"    {each}  {output.cleaned(text)}" for each, text in list(done.gone.items())[: reviewing.SHOWN_MAX]),
+    ]
+    if (more := len(done.gone) - reviewing.SHOWN_MAX) > 0:
+        rows.append(f"    and {more:,} more: --json")
+    verb = "would leave" if dry_run else "left"
+    rows += [f"  {verb} {agent}'s memory.md: {output.cleaned(row)}" for agent, _, row in done.left]
+    rows += [
+        f"  stays in {agent}'s memory.md by a person's yes: {output.cleaned(row)}\n"
+        f"    `fleet demote {each}` takes it out"
+        for agent, each, row in done.kept
+    ]
+    if done.retired:
+        rows.append(f"  {counted(len(done.retired), 'lesson')} retired for everybody; the next `fleet sync` says so")
+    return rows
+
+
+def _sum_of(done: Changes) -> str:
+    found = counted(done.discoveries, "discovery", "discoveries")
+    return f"  {counted(len(done.gone), 'lesson')} out, {len(done.other):,} read or count otherwise, {found} out"
+
+
+def _block_as_json(done: Changes, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "name": done.name,
+        "since": done.since,
+        "dry_run": dry_run,
+        "lessons": [{"id": each, "text": text} for each, text in done.gone.items()],
+        "changed": done.other,
+        "discoveries": done.discoveries,
+        "left": [{"agent": agent, "id": each, "row": row} for agent, each, row in done.left],
+        "approved": [{"agent": agent, "id": each, "row": row} for agent, each, row in done.kept],
+        "retired": list(done.retired),
+    }

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fleet.reflect import reflectors
+from fleet.reflect import reflection
 from tests.hosts.conftest import SESSION
 from tests.reflect.talks import taught
 
@@ -83,7 +83,7 @@ def test_a_hosts_own_client_is_asked_safely_and_its_answer_and_cost_are_on_recor
         assert words == [
             *("-p", "--settings", '{"disableAllHooks":true,"autoMemoryEnabled":false}', "--setting-sources", ""),
             *("--strict-mcp-config", "--no-session-persistence", "--tools", "", "--effort", "low", "--max-budget-usd"),
-            *("0.5", "--system-prompt", reflectors.SYSTEM, "--output-format", "json"),
+            *("0.5", "--system-prompt", reflection.SYSTEM, "--output-format", "json"),
         ]
     else:
         assert found["usd"] is None

@@ -115,7 +115,7 @@ def test_only_the_document_knows_its_library():
 
 
 def test_only_the_reflectors_know_whom_they_ask():
-    assert {*importing("anthropic"), *importing("openai"), *importing("honcho")} == {"fleet.reflect.reflectors"}
+    assert {*importing("anthropic"), *importing("openai"), *importing("honcho")} == {"fleet.reflect.reflection"}
 
 
 def test_only_live_sync_knows_sockets():
