@@ -13,7 +13,6 @@ from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import author, edits, not_working, render_gossip
-from fleet.reflect.clusters import Wordings
 from fleet.text.screening import one_line, readable
 
 _ON_A_TERMINAL = 100
@@ -98,7 +97,7 @@ _NONE = {
 }
 
 
-def _tell_lesson(each: Wordings, into: str) -> None:
+def _tell_lesson(each: Any, into: str) -> None:
     output.say_row(*_as_row(each.lesson, into))
     for other in each.wordings[1:]:
         said = f"also said: {output.cleaned(other.text)} ({other.id})"
