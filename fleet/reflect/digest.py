@@ -28,20 +28,19 @@ _EDGE_SHARE = 0.1
 _EDGE_BUDGET_SHARE = 0.3
 """So much of the budget the first tenth may take, and the last one."""
 _HEAD_TOKENS = 120
-_CHARS_MAX = {"person": 2_000, "host": 300, "refused": 2_000, "failed": 800, "agent": 800, "call": 300, "output": 400}
 _WHOLE_CHARS_MAX = 6_000
-_RANKS = ("person", "refused", "failed", "solved", "concluded", "agent", "call", "host", "output")
-_NAMES = {
-    "person": "words of the person",
-    "refused": "refusals",
-    "failed": "failures",
-    "solved": "calls that worked after a failure",
-    "concluded": "conclusions of the agent",
-    "agent": "other words of the agent",
-    "call": "calls",
-    "host": "messages of the host",
-    "output": "outputs of tools",
+_RANKS = {
+    "person": ("words of the person", 2_000),
+    "refused": ("refusals", 2_000),
+    "failed": ("failures", 800),
+    "solved": ("calls that worked after a failure", 800),
+    "concluded": ("conclusions of the agent", 800),
+    "agent": ("other words of the agent", 800),
+    "call": ("calls", 300),
+    "host": ("messages of the host", 300),
+    "output": ("outputs of tools", 400),
 }
+"""What there is in a session, the most telling first: what it is called, and how much of one is kept, characters."""
 
 
 class Digest(NamedTuple):
@@ -83,7 +82,7 @@ def digest(events: Sequence[Event], tokens_max: int = TOKENS_MAX) -> Digest:
         wanted = [number for number in reversed(between) if rows[number].rank == rank]
         room = _take(rows, wanted, room, kept, secrets, is_whole=False)
     left_out = Counter(row.rank for number, row in enumerate(rows) if number not in kept)
-    said = ", ".join(f"{left_out[rank]:,} {_NAMES[rank]}" for rank in _RANKS if left_out[rank])
+    said = ", ".join(f"{left_out[rank]:,} {_RANKS[rank][0]}" for rank in _RANKS if left_out[rank])
     told = f"Left out for want of room: {said}." if said else ""
     text = "\n".join([*(kept[number] for number in sorted(kept)), *filter(None, [told])])
     lines = tuple(sorted({rows[number].line for number in kept}))
@@ -102,12 +101,12 @@ def _take(
     rows: Sequence[_Row], wanted: Sequence[int], room: int, kept: dict[int, str], secrets: set[str], *, is_whole: bool
 ) -> int:
     """Keep what there is room for; return the room that is left. In a part that is to be whole, output goes first."""
-    ranked = sorted(wanted, key=lambda number: _RANKS.index(rows[number].rank)) if is_whole else wanted
+    ranked = sorted(wanted, key=lambda number: list(_RANKS).index(rows[number].rank)) if is_whole else wanted
     for number in ranked:
         if room < 8:
             break
         row = rows[number]
-        text, kinds = _shown(row, _WHOLE_CHARS_MAX if is_whole else _CHARS_MAX.get(row.rank, 800))
+        text, kinds = _shown(row, _WHOLE_CHARS_MAX if is_whole else _RANKS[row.rank][1])
         cost = _tokens(text) + 1
         if cost <= room:
             kept[number] = text
@@ -131,9 +130,9 @@ def _rows(events: Sequence[Event]) -> list[_Row]:
     failing: set[str] = set()
     for event in events:
         if event.kind == "prompt":
-            is_theirs = is_typed(event.text)
             _conclude(rows)
-            rows.append(_Row(*(("person", "person") if is_theirs else ("host", "host")), event.text, event.line))
+            who = "person" if is_typed(event.text) else "host"
+            rows.append(_Row(who, who, event.text, event.line))
         elif event.kind == "said":
             rows.append(_Row("agent", "agent", event.text, event.line))
         elif event.kind == "call":
@@ -200,12 +199,7 @@ class Support:
     """What a session supports, read once."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        said: list[str] = []
-        read: list[str] = []
-        done: list[str] = []
-        failed: list[str] = []
-        self._failed: list[tuple[str, str]] = []
-        calls: dict[str, Event] = {}
+        said, read, done = list[str](), list[str](), list[str]()
         for event in events:
             if event.kind == "prompt" and is_typed(event.text):
                 said.append(unpasted(event.text))
@@ -215,21 +209,19 @@ class Support:
             elif event.kind == "refused":
                 said.append(event.text)
             elif event.kind == "call":
-                calls[event.id] = event
                 done.append(f"{event.tool} {event.about}")
-            elif event.kind == "result":
-                call = calls.get(event.id)
-                if event.is_ok or call is None or call.tool != "Bash":
-                    read.append(event.text)
-                else:
-                    failed.append(event.text)
-                    self._failed.append((shell.family(call.about), f"{call.about}\n{event.text}"))
-        self._mended = _mended(events)
+        ran = list(runs(events))
+        failed = [(call, result) for call, result in ran if not result.is_ok]
+        of_failures = {id(result) for _, result in failed}
+        read += [each.text for each in events if each.kind == "result" and id(each) not in of_failures]
+        mended = _mended(ran)
+        told = ((shell.family(call.about), f"{call.about}\n{result.text}") for call, result in failed)
+        self._mended = [text for family, text in told if family in mended]
         self._said = "\n".join(said)
         self._said_flat = _flat(self._said)
         self._known = {*_stems(self._said), *_stems("\n".join(done))}
         self._read = [window for text in read for window in _windows(text)]
-        self._printed = [window for text in failed for window in _windows(text)]
+        self._printed = [window for _, result in failed for window in _windows(result.text)]
 
     def of(self, lesson: Lesson) -> str:
         """Return why a lesson is not supported; "" where it is."""
@@ -241,10 +233,7 @@ class Support:
             near = {*_stems(lesson.quote)}
         elif lesson.by == FAILURE:
             quote = _flat(lesson.quote)
-            told = next(
-                (text for family, text in self._failed if family in self._mended and quote and quote in _flat(text)),
-                "",
-            )
+            told = next((text for text in self._mended if quote and quote in _flat(text)), "")
             if not told:
                 return "no command failed with what it quotes and worked later"
             if wants_to_be_obeyed(lesson.quote):
@@ -301,20 +290,25 @@ def _pasted(prompt: str, theirs: str) -> str:
     return "\n".join(line for line in prompt.split("\n") if not known.issuperset(line.split()))
 
 
-def _mended(events: Iterable[Event]) -> set[str]:
-    """Return the families of commands that failed and worked later."""
-    calls: dict[str, str] = {}
-    failing: set[str] = set()
-    mended: set[str] = set()
+def runs(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:
+    """Yield the shell commands with their results, in the order in which they ended."""
+    calls: dict[str, Event] = {}
     for event in events:
         if event.kind == "call" and event.tool == "Bash":
-            calls[event.id] = shell.family(event.about)
+            calls[event.id] = event
         elif event.kind == "result" and event.id in calls:
-            family = calls[event.id]
-            if not event.is_ok:
-                failing.add(family)
-            elif family in failing:
-                mended.add(family)
+            yield calls[event.id], event
+
+
+def _mended(ran: Iterable[tuple[Event, Event]]) -> set[str]:
+    """Return the families of commands that failed and worked later."""
+    failing, mended = set[str](), set[str]()
+    for call, result in ran:
+        family = shell.family(call.about)
+        if not result.is_ok:
+            failing.add(family)
+        elif family in failing:
+            mended.add(family)
     return mended
 
 

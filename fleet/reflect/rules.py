@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from fleet.model.names import normalise
-from fleet.reflect.digest import unpasted, wants_to_be_obeyed
+from fleet.reflect.digest import runs, unpasted, wants_to_be_obeyed
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Outcome, Reflection
 from fleet.text import dates, screening, shell
 from fleet.text.prompts import Event, Session, is_typed, own_words
@@ -221,14 +221,14 @@ def _failed(session: Session) -> Iterator[Proposal]:
 
 def _was_missing(session: Session) -> Iterator[Proposal]:
     """Yield what a command lacked, with the command that provided it and after which nothing lacked it any more."""
-    runs = list(_runs(session.events))
+    ran = list(runs(session.events))
     told: set[str] = set()
-    for number, (call, result) in enumerate(runs):
+    for number, (call, result) in enumerate(ran):
         found = None if result.is_ok else _MISSING.search(result.text)
         name = next(filter(None, found.groups()), "") if found else ""
         if not name or len(name) < 4 or name in told:
             continue
-        for later, after in runs[number + 1 : number + 1 + _FIX_WITHIN]:
+        for later, after in ran[number + 1 : number + 1 + _FIX_WITHIN]:
             provides = name in later.about and not shell.only_looks(later.about) and name not in call.about
             if provides and name not in after.text:
                 told.add(name)
@@ -238,16 +238,6 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
                 worth, at = _WORTH["missing"], result.at
                 yield proposal(session.id, "missing", text, wrong, at, worth, line=result.line, quote=line)
                 break
-
-
-def _runs(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:
-    """Yield the shell commands with their results, in the order in which they ended."""
-    calls: dict[str, Event] = {}
-    for event in events:
-        if event.kind == "call" and event.tool == "Bash":
-            calls[event.id] = event
-        elif event.kind == "result" and event.id in calls:
-            yield calls[event.id], event
 
 
 def proposal(
@@ -308,8 +298,8 @@ def _line(said: str, chars_max: int) -> str:
 
 def _sequence(session: Session) -> tuple[str, str, str] | None:
     """Return a skill for the sequence of three commands that repeats most, as slug, description and body."""
-    runs = [call for call, _ in _runs(session.events) if not shell.only_looks(call.about)]
-    families = [shell.family(each.about) for each in runs]
+    ran = [call for call, _ in runs(session.events) if not shell.only_looks(call.about)]
+    families = [shell.family(each.about) for each in ran]
     spans = [tuple(families[at : at + _SEQUENCE]) for at in range(len(families) - _SEQUENCE + 1)]
     counts: Counter[tuple[str, ...]] = Counter()
     ends: dict[tuple[str, ...], int] = {}
@@ -321,7 +311,7 @@ def _sequence(session: Session) -> tuple[str, str, str] | None:
     if best[1] < _REPEATS_MIN:
         return None
     at = spans.index(best[0])
-    rows = "\n".join(f"{number}. `{_line(runs[at + number - 1].about, 200)}`" for number in range(1, _SEQUENCE + 1))
+    rows = "\n".join(f"{number}. `{_line(ran[at + number - 1].about, 200)}`" for number in range(1, _SEQUENCE + 1))
     steps = ", ".join(best[0])
     body = f"These three commands were run one after the other {best[1]} times in one session:\n\n{rows}\n"
     return _slug(" ".join(best[0])), f"Run {steps} in this order", body
@@ -330,7 +320,7 @@ def _sequence(session: Session) -> tuple[str, str, str] | None:
 def _slow(session: Session) -> tuple[str, str, str] | None:
     """Return a skill for a command that took over five minutes three times."""
     took: dict[str, list[tuple[int, Event]]] = {}
-    for call, result in _runs(session.events):
+    for call, result in runs(session.events):
         began, ended = dates.to_ms(call.at), dates.to_ms(result.at)
         if began is not None and ended is not None and ended - began >= _SLOW_MS:
             took.setdefault(shell.family(call.about), []).append((ended - began, call))
@@ -369,7 +359,7 @@ def _notes(session: Session) -> Iterator[str]:
 
 
 def _outcome(session: Session, found: Sequence[Proposal]) -> Outcome:
-    last = next((result for call, result in reversed(list(_runs(session.events))) if shell.is_build(call.about)), None)
+    last = next((result for call, result in reversed(list(runs(session.events))) if shell.is_build(call.about)), None)
     if last is not None and not last.is_ok:
         return "failure"
     return "partial" if any(each.kind in ("rejection", "interruption", "correction") for each in found) else "success"
