@@ -17,9 +17,9 @@ from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
 from fleet.reflect import consolidation, daily_log, inbox, observations, records, scratchpad, topics
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence, recurrences, text_id
 from fleet.reflect.consolidation import Gates, Lock, Plan
-from fleet.reflect.daily_log import Block, DailyLog, Told
+from fleet.reflect.daily_log import Block, DailyLog
 from fleet.reflect.inbox import Inbox, Inboxes
-from fleet.reflect.observations import Whose
+from fleet.reflect.observations import Said, Whose
 from fleet.reflect.records import Records
 from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import AgentsFile, Entry, Scratchpad
@@ -126,18 +126,16 @@ class _Migrated(NamedTuple):
 # --- a session's end -------------------------------------------------------------------------------------------------
 
 
-def close_session(
-    workspace: Workspace, agent: str, session: str, said: Reflection | None = None, told: Told | None = None
-) -> _Closed:
+def close_session(workspace: Workspace, agent: str, session: str, said: Reflection | None = None) -> _Closed:
     """Log what a session did, suggest or promote what has come up in several, and consolidate if the gates are open.
 
     To do it twice adds nothing. A session in which nothing happened has no block. What it did is what a reflection said
-    of it, or is told as lines of a block; without either what was observed is what there is.
+    of it; without one what was observed is what there is.
     """
     if workspace.is_read_only:
         return _Closed("", Reflected(scratchpad.SUGGEST))
     Runs(workspace).recover()
-    log = _log_session(workspace, agent, session, Told.of(said) if said is not None else told)
+    log = _log_session(workspace, agent, session, _told_by(said) if said is not None else {})
     reflected = reflect(workspace, agent)
     done = None
     if check(workspace, agent, session).is_open:
@@ -146,7 +144,7 @@ def close_session(
     return _Closed(log, reflected, done)
 
 
-def _log_session(workspace: Workspace, agent: str, session: str, told: Told | None) -> str:
+def _log_session(workspace: Workspace, agent: str, session: str, told: Mapping[str, list[str]]) -> str:
     """Append a session's block to the day's log; return its path, "" where there is nothing to say."""
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
@@ -159,9 +157,9 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Told | No
                 known |= {_same(each.text) for each in block.said}
             else:
                 seen += [each for each in block.said if each.session == whose.key]
-        said = _screened(told) if told is not None and any(told) else Told.seen(seen)
-        said = Told(*([each for each in lines if _same(each) not in known] for lines in said))
-        if not any(said):
+        told = told or _told_of(seen)
+        said = {kind: [each for each in lines if _same(each) not in known] for kind, lines in told.items()}
+        if not any(said.values()):
             return ""
         log = _log(workspace, _day(now_ms))
         if not (workspace.root / log.path).exists():
@@ -183,9 +181,26 @@ def _same(text: str) -> str:
     return text_id(observations.without_label(text))
 
 
-def _screened(told: Told) -> Told:
-    """Return what a reflection says, each as one line that is fit to stand in a log."""
-    return Told(*([clean for each in lines if (clean := observations.clean(each))] for lines in told[:5]))
+def _told_by(said: Reflection) -> dict[str, list[str]]:
+    """Return what a reflection says of a session, as lines of a block that are fit to stand in a log."""
+    told = {
+        "worked": [said.what_worked or ""],
+        "failed": [said.what_didnt or ""],
+        "learned": [*(each.text for each in said.lessons), *said.memory_notes],
+    }
+    clean = {kind: [line for each in lines if (line := observations.clean(each))] for kind, lines in told.items()}
+    return {kind: lines for kind, lines in clean.items() if lines}
+
+
+def _told_of(watched: Iterable[Said]) -> dict[str, list[str]]:
+    """Return what was observed, as lines of a block."""
+    places = {"commit": "done", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
+    found: dict[str, list[str]] = {}
+    for each in watched:
+        lines = found.setdefault(places.get(each.kind, "worked"), [])
+        if each.text not in lines:
+            lines.append(each.text)
+    return found
 
 
 def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:

@@ -6,11 +6,10 @@ its own, as it says: told apart by its day and heading, never by counting files.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fleet.reflect.observations import Row, Said, Whose, observed
-from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import Page, labelled
 from fleet.text import dates
 
@@ -19,43 +18,21 @@ DAYS = 7
 BYTES_MAX = 1024 * 1024
 """So much of one day's log is read."""
 
-_TITLES = ("What Changed", "What Worked", "What Didn't", "Patterns Learned", "Decisions Made", "Observations (auto)")
-_KINDS = dict(zip(_TITLES, ("done", "worked", "failed", "learned", "decided", "observed"), strict=True))
+_TITLES = {
+    "done": "What Changed",
+    "worked": "What Worked",
+    "failed": "What Didn't",
+    "learned": "Patterns Learned",
+    "decided": "Decisions Made",
+    "observed": "Observations (auto)",
+}
+"""Heading of each kind of thing that a block says, in their order."""
 _GATHERED = "## Session 00:00 UTC"
 """Heading of a block of lines that were moved here: of no session of its own, at no time that is known."""
 _FILE = re.compile(r"(\d{4}-\d{2}-\d{2})\.md")
 _SESSION = re.compile(r"##[ \t]+(?=session\b|\d{1,2}:\d{2})\D{0,16}(?P<time>\d{1,2}:\d{2})?.*", re.IGNORECASE)
 _HEADING = re.compile(r" {0,3}(#{3,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
 _NOTHING = frozenset({"none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
-_PLACES = {"commit": "changed", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
-
-
-class Told(NamedTuple):
-    """What a session's block says, a text for each line."""
-
-    changed: Sequence[str] = ()
-    worked: Sequence[str] = ()
-    failed: Sequence[str] = ()
-    learned: Sequence[str] = ()
-    decided: Sequence[str] = ()
-    observed: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, said: Reflection) -> "Told":
-        """Return what a reflection on a session says."""
-        return cls(
-            worked=tuple(filter(None, [said.what_worked])),
-            failed=tuple(filter(None, [said.what_didnt])),
-            learned=(*(each.text for each in said.lessons), *said.memory_notes),
-        )
-
-    @classmethod
-    def seen(cls, watched: Iterable[Said]) -> "Told":
-        """Return what was observed."""
-        lines: dict[str, dict[str, None]] = {name: {} for name in ("changed", "worked", "failed", "learned")}
-        for each in watched:
-            lines[_PLACES.get(each.kind, "worked")][each.text] = None
-        return cls(**{name: tuple(said) for name, said in lines.items()})
 
 
 class Block(NamedTuple):
@@ -104,25 +81,33 @@ class DailyLog:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def more_for(self, whose: Whose, told: Told) -> str:
-        """Return what is appended for a session's block; ``whose``: with the moment, in UTC, to the second."""
+    def more_for(self, whose: Whose, told: Mapping[str, Iterable[str]]) -> str:
+        """Return what is appended for a session's block.
+
+        ``whose``: with the moment, in UTC, to the second.
+        ``told``: kind (done, worked, failed, learned, decided) to texts; observed: lines as they are to stand.
+        """
         lines = [f"## Session {whose.at[11:16]} UTC", "", whose.comment(), ""]
-        for title, said in zip(_TITLES, told, strict=True):
-            if said:
-                lines += [f"### {title}", "", *(each if title == _TITLES[-1] else f"- {each}" for each in said), ""]
+        for kind, title in _TITLES.items():
+            if said := [each if kind == "observed" else f"- {each}" for each in told.get(kind, ())]:
+                lines += [f"### {title}", "", *said, ""]
         return self._begun() + "\n".join(lines) + "\n"
 
     def more_observed(self, whose: Whose, line: str) -> str:
         """Return what is appended for an observation: the line alone where its session's observations are the last."""
         last = self._text[self._text.rfind("\n## ") + 1 :]
         at = last.rfind("\n### ")
-        if last.startswith("## ") and f"<!-- {whose.key} " in last and at == last.rfind(f"\n### {_TITLES[-1]}\n") > 0:
+        if (
+            last.startswith("## ")
+            and f"<!-- {whose.key} " in last
+            and at == last.rfind(f"\n### {_TITLES['observed']}\n") > 0
+        ):
             return f"{line}\n" if last.endswith("\n") else f"\n{line}\n"
-        return self.more_for(whose, Told(observed=(line,)))
+        return self.more_for(whose, {"observed": (line,)})
 
     def more_gathered(self, lines: Iterable[str], *, is_observed: bool) -> str:
         """Return what is appended for lines that were moved here, as they stood."""
-        title = [f"### {_TITLES[-1]}", ""] if is_observed else []
+        title = [f"### {_TITLES['observed']}", ""] if is_observed else []
         return self._begun() + "\n".join([_GATHERED, "", *title, *lines, ""]) + "\n"
 
     def _begun(self) -> str:
@@ -184,7 +169,7 @@ def _said(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], set
 
 def _kind(title: str) -> str:
     wanted = _letters(title)
-    return next((kind for name, kind in _KINDS.items() if wanted.startswith(_letters(name))), "")
+    return next((kind for kind, name in _TITLES.items() if wanted.startswith(_letters(name))), "")
 
 
 def _letters(title: str) -> str:

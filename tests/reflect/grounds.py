@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fleet.app import consolidating, observing
-from fleet.reflect.daily_log import Told
+from fleet.reflect.reflection import Reflection
 from fleet.store.workspace import Workspace, World
 from tests import commands
 
@@ -70,11 +70,11 @@ class Project:
         """Open the workspace under the clock of this project."""
         return Workspace(self.folder, World(wall_ms=lambda: self.now_ms, durable=False))
 
-    def close(self, session: str, told: Told | None = None, agent: str = "tank"):
+    def close(self, session: str, said: Reflection | None = None, agent: str = "tank"):
         """End a session."""
         workspace = self.workspace()
         try:
-            return consolidating.close_session(workspace, agent, session, told=told)
+            return consolidating.close_session(workspace, agent, session, said)
         finally:
             workspace.close()
 

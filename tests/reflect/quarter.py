@@ -19,7 +19,7 @@ from fleet import RELEASED_MS
 from fleet.app import consolidating, learning, observing, session_end, setup, sharing
 from fleet.hosts.local import LocalFolder
 from fleet.learn.corrections import Correction
-from fleet.reflect import daily_log, scratchpad
+from fleet.reflect import scratchpad
 from fleet.reflect.scratchpad import Scratchpad
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
@@ -75,7 +75,7 @@ class Played(NamedTuple):
 
     closed: consolidating._Closed
     lines: list[str]
-    told: daily_log.Told
+    told: dict[str, list[str]]
 
 
 class Machine:
@@ -122,7 +122,7 @@ class Machine:
         plan = next((each.plan for each in came if each.plan is not None), None)
         said = plan.reflection if plan is not None else None
         closed = consolidating.close_session(self.workspace, sat.agent, sat.id, said)
-        return Played(closed, lines, daily_log.Told.of(said) if said is not None else daily_log.Told())
+        return Played(closed, lines, consolidating._told_by(said) if said is not None else {})
 
     def exchange(self) -> None:
         """Exchange with the other machine."""

@@ -9,7 +9,7 @@ import pytest
 
 from fleet.reflect import observations, scratchpad
 from fleet.reflect.clusters import SESSIONS_MIN, recurrences
-from fleet.reflect.daily_log import Told
+from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import Scratchpad
 from tests.reflect.grounds import DAY, MINUTE, SESSION, Project
 
@@ -718,7 +718,7 @@ def test_a_session_in_which_nothing_happened_writes_no_block(project):
 
 def test_a_reflection_is_the_block_where_there_is_one(project):
     project.observe("fix", "only observed", "s1")
-    project.close("s1", Told(learned=("indexes make it quick",), failed=("caching",)))
+    project.close("s1", Reflection(outcome="partial", memory_notes=("indexes make it quick",), what_didnt="caching"))
     log = project.read(".agents/logs/2026-03-18.md")
     assert "### Patterns Learned\n\n- indexes make it quick\n" in log
     assert "### What Didn't\n\n- caching\n" in log

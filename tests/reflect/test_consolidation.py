@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from fleet.app import consolidating
 from fleet.model.errors import BusyError, RefusedError
 from fleet.reflect import consolidation, topics
 from fleet.reflect.consolidation import STALE_MINUTES, Lock, _skip_reason
-from fleet.reflect.daily_log import DailyLog, Told
+from fleet.reflect.daily_log import DailyLog
 from fleet.reflect.observations import Said
 from fleet.reflect.reflection import Reflection
 from fleet.store.files import Files
@@ -686,8 +687,6 @@ def test_runs_in_reverse_order_give_back_the_first_day(project):
     first = project.files()
     workspace = project.workspace()
     made = []
-    from fleet.app import consolidating
-
     promoted = consolidating.reflect(workspace, "tank").promoted
     made += [run for _, run in promoted]
     made.append(consolidating.consolidate(workspace, "tank", force=True).run)
@@ -721,7 +720,7 @@ def test_each_session_appends_a_block_in_the_seeds_format(project):
     ]
     assert not project.close("s1").log
     project.now_ms += HOUR
-    project.close("s2", Told(decided=("keep it",)))
+    project.close("s2", Reflection(outcome="success", memory_notes=("keep it",)))
     assert project.read(path).startswith(first)
     assert "## Session 15:32 UTC" in project.read(path)
     project.observe("fix", "one more, after a resume", "s1")
@@ -752,9 +751,9 @@ def test_done_writes_the_block_of_a_session_without_a_transcript(project):
 
 def test_the_block_comes_from_the_reflection_where_there_is_one():
     said = Reflection(outcome="partial", what_worked="indexes", what_didnt="caching", memory_notes=("keep it small",))
-    told = Told.of(said)
-    assert (told.worked, told.failed, told.learned) == (("indexes",), ("caching",), ("keep it small",))
-    assert not any(Told.of(Reflection(outcome="success")))
+    told = {"worked": ["indexes"], "failed": ["caching"], "learned": ["keep it small"]}
+    assert consolidating._told_by(said) == told
+    assert not consolidating._told_by(Reflection(outcome="success"))
 
 
 def test_consolidation_runs_at_a_sessions_end_when_the_gates_open(project):

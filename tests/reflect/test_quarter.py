@@ -94,7 +94,7 @@ class Book:
         now_ms = self.machine.wall.ms
         if came.closed.log:
             self.ended[sat.key] = sat.end_ms // 1000 * 1000
-        said = {text_of(line) for line in came.lines} | {each for part in came.told for each in part}
+        said = {text_of(line) for line in came.lines} | {each for part in came.told.values() for each in part}
         for text in said:
             self.said.setdefault(plain(text), set()).add(sat.key)
         done = came.closed.consolidated
