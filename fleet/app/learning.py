@@ -39,7 +39,7 @@ class Changed(NamedTuple):
     changed: str
 
 
-class Edited(NamedTuple):
+class _Edited(NamedTuple):
     """What became of an edit.
 
     Attributes:
@@ -59,7 +59,7 @@ class Edited(NamedTuple):
     is_private: bool
 
 
-class Shown(NamedTuple):
+class _Shown(NamedTuple):
     """All that is known of one lesson.
 
     Attributes:
@@ -176,7 +176,7 @@ def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
 # --- it is read -----------------------------------------------------------------------------------------------------
 
 
-def show(workspace: Workspace, prefix: str) -> Shown:
+def show(workspace: Workspace, prefix: str) -> _Shown:
     """Return all that is known of one lesson.
 
     Raises:
@@ -184,7 +184,7 @@ def show(workspace: Workspace, prefix: str) -> Shown:
     """
     asked = find(workspace, prefix)
     members = _members(workspace, asked)
-    return Shown(asked.id, united(members), members)
+    return _Shown(asked.id, united(members), members)
 
 
 def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def _turned(
     return Changed(whole, [each for each in changing if each != whole.id], whole.id)
 
 
-def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> Edited:
+def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> _Edited:
     """Set fields of a lesson, each as ``field=value``.
 
     Raises:
@@ -297,7 +297,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
             noted.told = f"edited {known.id}: {', '.join(each.field for each in wanted)}"
             noted.fields = [Field(known.id, each.field, known.fields.get(each.field), each.value) for each in wanted]
     after = find(workspace, known.id)
-    return Edited(
+    return _Edited(
         after.id,
         inputs.history(after),
         sorted({each.field for each in wanted}),

@@ -23,6 +23,7 @@ from fleet.model import limits, names
 from fleet.model.errors import DiskError, NoError, RefusedError
 from fleet.store import homes
 from fleet.store.database import Local
+from fleet.store.files import is_plain
 from fleet.store.tree import is_clan_path
 from fleet.store.workspace import Workspace
 
@@ -137,7 +138,7 @@ def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
     No link is followed.
     """
     root = workspace.root
-    taken = {path: root / path for path in _SINGLE - {LOCAL, SENT} if _is_plain(root / path)}
+    taken = {path: root / path for path in _SINGLE - {LOCAL, SENT} if is_plain(root / path)}
     left: list[str] = []
     for top, start in ((CLAN, workspace.clan), (HOMES, root / workspace.place)):
         if start.is_symlink():
@@ -151,16 +152,12 @@ def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
                 path = f"{top}/{os.path.relpath(file, start)}"
                 if _TEMPORARY.fullmatch(name):
                     continue
-                is_fit = _is_place(path) and _is_plain(file) and _fits(path)
+                is_fit = _is_place(path) and is_plain(file) and _fits(path)
                 if is_fit and file.stat().st_size <= MEMBER_BYTES_MAX:
                     taken[path] = file
                 else:
                     left.append(os.path.relpath(file, root))
     return taken, sorted(left)
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
 
 
 def _fits(path: str) -> bool:

@@ -23,7 +23,7 @@ from fleet.model.withheld import Held
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, SCHEMA_NUMBER, Database, Local
-from fleet.store.files import Files, is_no_folder, look
+from fleet.store.files import Files, is_no_folder, is_plain, look
 from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.query import Discoveries, Patterns
@@ -168,7 +168,7 @@ class Workspace:
         """Return the plain files in a home, sorted; none where it lies behind a link."""
         if any(each.is_symlink() for each in (home, *home.parents) if self.root in each.parents):
             return []
-        return [each for each in sorted(home.rglob("*")) if each.is_file() and not each.is_symlink()]
+        return [each for each in sorted(home.rglob("*")) if is_plain(each)]
 
     def left_behind(self) -> list[tuple[str, Path, list[Path]]]:
         """Return agent, home and files of what fleet wrote into homes in an earlier place."""
@@ -200,7 +200,7 @@ class Workspace:
             file = self.notes_file(agent)
 
             def sources() -> list[Source]:
-                return [Source("notes.jsonl", PATTERNS, file)] if file.is_file() and not file.is_symlink() else []
+                return [Source("notes.jsonl", PATTERNS, file)] if is_plain(file) else []
 
             self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
         return Patterns(self._notes[agent], self.policy)
