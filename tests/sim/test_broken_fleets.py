@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleet.app import sharing
+from fleet.learn import restore
 from fleet.model import edits, pattern
 from fleet.model import line as codec
 from fleet.model.line import Carried, Column, Line
@@ -196,7 +196,7 @@ def what_rows_alone_know_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def a_snapshot_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     """A folder that was put back goes on as the same writer."""
-    patch.setattr(sharing, "_give_up_names", lambda *_: None)
+    patch.setattr(restore, "give_up_names", lambda *_: None)
 
 
 def a_hand_written_entry_is_the_writers_own(patch: pytest.MonkeyPatch) -> None:

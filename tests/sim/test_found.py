@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app import sharing
-from fleet.learn import corrections
+from fleet.learn import corrections, restore
 from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, RefusedError
 from fleet.model.names import pattern_id
@@ -177,7 +177,7 @@ def test_a_folder_put_back_from_a_snapshot_swallows_no_count_though_its_shard_wa
 
 
 def test_without_looking_for_it_one_count_would_be_swallowed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sharing, "_give_up_names", lambda *_: None)
+    monkeypatch.setattr(restore, "give_up_names", lambda *_: None)
     assert counted_after_a_snapshot(tmp_path) == 1
 
 
