@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import which
 from typing import NamedTuple
 
-from fleet.app import searching, session_end, setup, sharing, starting
+from fleet.app import session_end, setup, sharing, starting
 from fleet.hosts import local
 from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
@@ -24,6 +24,7 @@ from fleet.share import outgoing
 from fleet.share.git import redact_url
 from fleet.store import config, git, replica
 from fleet.store.database import TROUBLE, examined, is_damage
+from fleet.store.semantic import Embeddings
 from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
 
@@ -283,7 +284,8 @@ def _tracked(workspace: Workspace) -> list[str]:
 
 
 def _embedding(workspace: Workspace) -> Iterator[_Finding]:
-    state, what = searching.embedding(workspace)
+    found = Embeddings(workspace)
+    state, what = found.state, found.hint
     if state == "unagreed":
         named = redact_url(what)
         yield _told("unagreed", f"fleet.toml names {named} for embeddings, and nobody on this machine agreed to that")

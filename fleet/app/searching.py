@@ -2,34 +2,26 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from fleet.app import observing
 from fleet.app.finding import first_stamp
 from fleet.learn import journal
 from fleet.learn.corrections_md import parse_log
 from fleet.learn.counting import CountedLog
-from fleet.learn.journal import Declared, Journal, Open, Proposal
+from fleet.learn.journal import Declared, Journal
 from fleet.recall import search as recall
-from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section, render
+from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section
 from fleet.reflect.exposure import Exposures
-from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
 from fleet.text.dates import WHEN
 
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
 
-__all__ = ["Answer", "Handover", "agree_to_embed", "declare", "embedding", "handover", "render", "search"]
-
 _NARROWED = 200
 _ORACLE, _ORACLE_HITS = "M7", 5
 _DAY_CHARS = 10
-_INSTALL = (
-    "in a checkout of fleet `uv tool install '.[semantic]'`; elsewhere `pipx inject fleet-learnings wordllama`, or "
-    "`pip install wordllama` beside fleet"
-)
 
 
 def search(
@@ -68,17 +60,6 @@ def search(
         ids = [hit.id for hit in found.hits if hit.kind == PATTERN]
         Exposures(workspace.state).note_found(agent, ids, workspace.world.wall_ms())
     return found
-
-
-def embedding(workspace: Workspace) -> tuple[str, str]:
-    """Return how search by meaning stands, as ``Embeddings.state`` says, and its endpoint or how to install it."""
-    state = Embeddings(workspace).state
-    return state, {"missing": _INSTALL, "unagreed": workspace.config.semantic.url}.get(state, "")
-
-
-def agree_to_embed(workspace: Workspace) -> None:
-    """Note a person's yes to the endpoint that the configuration names: lessons are sent there."""
-    Embeddings(workspace).agree()
 
 
 def _pages(workspace: Workspace) -> list[Page]:
@@ -120,28 +101,6 @@ def _sections(data: bytes) -> Iterator[Section]:
 # --- stuck, and handing over ------------------------------------------------------------------------------------------
 
 
-class Handover(NamedTuple):
-    """What the next one who works on a branch should read.
-
-    Attributes:
-        agent: whose.
-        branch: of the project's git.
-        journal: its file.
-        lines: the end of it.
-        attempts: commands that failed in a row.
-        unfilled: corrections without a lesson.
-        proposals: mutations that worked and are no lesson yet.
-    """
-
-    agent: str
-    branch: str
-    journal: Path
-    lines: list[str]
-    attempts: list[Open]
-    unfilled: int
-    proposals: list[Proposal]
-
-
 def declare(
     workspace: Workspace, agent: str, session: str, code: str, failed: str, switch: str, why: str
 ) -> tuple[Declared, Answer | None]:
@@ -158,15 +117,18 @@ def declare(
     return declared, known
 
 
-def handover(workspace: Workspace, agent: str, session: str) -> Handover:
-    """Return the end of this branch's journal, and what is open."""
-    path, branch = Journal(workspace, agent).of_branch()
-    return Handover(
-        agent,
-        branch,
-        path,
-        Journal(workspace, agent).last_lines(),
-        Journal(workspace, agent).open_attempts(session),
-        CountedLog(workspace, agent).unfilled(),
-        Journal(workspace, agent).proposals(),
-    )
+def handover(workspace: Workspace, agent: str, session: str) -> dict[str, Any]:
+    """Return the end of this branch's journal, and what is open, as ``fleet handover --json`` shows it."""
+    journal_of = Journal(workspace, agent)
+    path, branch = journal_of.of_branch()
+    return {
+        "agent": agent,
+        "branch": branch,
+        "journal": path.relative_to(workspace.root).as_posix(),
+        "lines": journal_of.last_lines(),
+        "open": {
+            "attempts": [each._asdict() for each in journal_of.open_attempts(session)],
+            "unfilled": CountedLog(workspace, agent).unfilled(),
+            "proposals": [each._asdict() for each in journal_of.proposals()],
+        },
+    }

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.app import doctor, finding, moving, pages, reflecting, searching, setup, sharing, starting, status
+from fleet.app import doctor, finding, moving, pages, reflecting, setup, sharing, starting, status
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
@@ -18,6 +18,7 @@ from fleet.share import notices
 from fleet.share.git import guess_remote, identity, redact_url
 from fleet.share.outgoing import Outgoing
 from fleet.store import config, homes
+from fleet.store.semantic import Embeddings
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace, check_version
 
@@ -212,12 +213,13 @@ def _tell_found(workspace: Workspace) -> None:
 
 
 def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
-    state, what = searching.embedding(workspace)
+    found = Embeddings(workspace)
+    state, what = found.state, found.hint
     if state == "missing" and is_new:
         say(f"optional: lessons are also found by what they mean, with the extra `semantic`; {what}")
     question = f"Send the clan's lessons to {what}, so that they are found by what they mean?"
     if state == "unagreed" and _is_agreed(question, yes=yes):
-        searching.agree_to_embed(workspace)
+        found.agree()
         say(f"lessons are embedded by {what}")
 
 

@@ -1,16 +1,16 @@
 """What agents type when they are stuck, and when they hand over: search, mutations, the journal, what is open."""
 
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fleet.app import searching
-from fleet.app.searching import Answer, Handover, render
 from fleet.cli import output
 from fleet.learn import journal
-from fleet.learn.journal import Declared, Journal, Open, Proposal
+from fleet.learn.journal import Declared, Journal, Proposal
 from fleet.model.errors import DiskError, UsageError
+from fleet.recall.search import Answer, render
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
 
@@ -211,43 +211,24 @@ def _handover(agent: output.Agent = "", session: output.Session = "", as_json: o
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         left = searching.handover(workspace, who, output.session_named(session))
-        where = left.journal.relative_to(workspace.root).as_posix()
-        if as_json:
-            output.say_json(output.cleaned(_as_found(left, where)))
-        else:
-            output.say(output.cleaned("\n".join(_as_rows(left, where, workspace.own_path(who, "corrections.md")))))
+        text = "\n".join(_as_rows(left, workspace.own_path(who, "corrections.md")))
+        output.tell(output.cleaned(left), output.cleaned(text), as_json=as_json)
 
 
-def _as_found(left: Handover, where: str) -> dict[str, object]:
-    return {
-        "agent": left.agent,
-        "branch": left.branch,
-        "journal": where,
-        "lines": left.lines,
-        "open": {
-            "attempts": [each._asdict() for each in left.attempts],
-            "unfilled": left.unfilled,
-            "proposals": [each._asdict() for each in left.proposals],
-        },
-    }
-
-
-def _as_rows(left: Handover, where: str, log: str) -> list[str]:
-    head = f"{where}, the journal of {left.branch}" if left.lines else f"no journal of {left.branch} yet ({where})"
-    waiting = [*map(_as_row, left.attempts)]
-    if left.unfilled:
-        count = output.counted(left.unfilled, "correction")
-        waiting.append(f"- {count} without a pattern yet, in {log}")
-    waiting += [f"- {each.code} ({each.name}) worked, and is no lesson yet: {each.command}" for each in left.proposals]
-    return [
-        head,
-        "",
-        *left.lines,
-        *([""] if left.lines else []),
-        *(["open:", *waiting] if waiting else ["nothing is open"]),
+def _as_rows(left: dict[str, Any], log: str) -> list[str]:
+    where, branch, lines, waiting = left["journal"], left["branch"], left["lines"], left["open"]
+    head = f"{where}, the journal of {branch}" if lines else f"no journal of {branch} yet ({where})"
+    rows = [*map(_as_row, waiting["attempts"])]
+    if waiting["unfilled"]:
+        rows.append(f"- {output.counted(waiting['unfilled'], 'correction')} without a pattern yet, in {log}")
+    rows += [
+        f"- {each['code']} ({each['name']}) worked, and is no lesson yet: {each['command']}"
+        for each in waiting["proposals"]
     ]
+    told = [*lines, ""] if lines else []
+    return [head, "", *told, *(["open:", *rows] if rows else ["nothing is open"])]
 
 
-def _as_row(each: Open) -> str:
-    door = "; the same, unchanged, is stopped: fleet mutate --list" if each.closed else ""
-    return f"- `{each.command}` failed, {output.counted(each.failures, 'time')} in a row: {each.error}{door}"
+def _as_row(each: dict[str, Any]) -> str:
+    door = "; the same, unchanged, is stopped: fleet mutate --list" if each["closed"] else ""
+    return f"- `{each['command']}` failed, {output.counted(each['failures'], 'time')} in a row: {each['error']}{door}"

@@ -41,6 +41,12 @@ Vectors = Callable[[Sequence[str]], Any]
 """From texts to a matrix with a row of length 1 for each."""
 
 
+_INSTALL = (
+    "in a checkout of fleet `uv tool install '.[semantic]'`; elsewhere `pipx inject fleet-learnings wordllama`, or "
+    "`pip install wordllama` beside fleet"
+)
+
+
 class _Source(NamedTuple):
     """Where embeddings come from. ``name`` tells two models apart; ``load`` takes the time."""
 
@@ -63,6 +69,11 @@ class Embeddings:
         if self._settings.url and not self._is_agreed():
             return "unagreed"
         return "on" if self.source() else "missing"
+
+    @property
+    def hint(self) -> str:
+        """The endpoint that nobody agreed to, or how to install what is missing; "" where nothing is to do."""
+        return {"missing": _INSTALL, "unagreed": self._settings.url}.get(self.state, "")
 
     def agree(self) -> None:
         """Note a person's yes to the endpoint that the configuration names: lessons are sent there."""
