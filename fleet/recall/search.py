@@ -5,7 +5,6 @@ beginnings of words; scripts without blanks, and words with signs (``C++``, ``--
 Nothing that is typed ever reaches SQLite as syntax. Where lessons have embeddings, both orders are fused.
 """
 
-import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -30,9 +29,8 @@ KINDS = PATTERN, DISCOVERY, CORRECTION, JOURNAL = ("pattern", "discovery", "corr
 QUERY_CHARS_MAX = 2_000
 TERMS_MAX = 32
 SNIPPET_CHARS = 100
-_POOL_MIN = 100  # so many are compared by their evidence, too
+_POOL_MIN = 100  # of so many the merged ones become one
 _WORD_CHARS_MIN = 3
-_PUBLISHED_BOOST, _SEEN_BOOST, _SEEN_BOOST_MAX = 0.25, 0.05, 0.25  # of a doubling of the occurrences, and of all
 _MEANT_MIN = 0.25
 """Cosine from which on a lesson answers a question: a question says less than a lesson that says the same again."""
 _BEGINNING_CHARS_MIN = 4
@@ -282,7 +280,7 @@ class _Lessons:
         for store in self._stores:
             for each, bm25 in store.matching(expression, count, retired=self._everything):
                 if found := self._pattern(store, each):
-                    ranked[found.id] = min(bm25 * (1 + _boost(found)), ranked.get(found.id, 0.0))
+                    ranked[found.id] = min(bm25, ranked.get(found.id, 0.0))
         return sorted(ranked, key=lambda each: ranked[each])
 
     def nearest(self, expression: str, count: int) -> list[str]:
@@ -308,13 +306,6 @@ class _Lessons:
         rest = _PART.join(filter(None, (each.correct, each.value("title"), each.category, *each.tags)))
         who, seen = names.agent_of(each.by), each.count("seen")
         return _Hit(PATTERN, key, "", each.text, rest, who, each.at, seen, not each.is_present, edits(each, {}))
-
-
-def _boost(pattern: Pattern) -> float:
-    """Return how much better a lesson ranks for what the clan thinks of it."""
-    seen = pattern.count("seen")
-    often = min(_SEEN_BOOST * math.log2(seen), _SEEN_BOOST_MAX) if seen > 1 else 0.0
-    return often + (_PUBLISHED_BOOST if pattern.is_published else 0.0)
 
 
 class _Findings:

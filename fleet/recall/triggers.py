@@ -1,10 +1,10 @@
-r"""Triggers of lessons: the commands and edits before which a lesson is shown.
+"""Triggers of lessons: the commands and edits before which a lesson is shown.
 
 A lesson's ``trigger`` (``fleet edit ID --set trigger=...``) is a list between commas. Each entry is a tool, or a tool,
 a colon and a pattern: ``Bash:git push*``, ``Edit:*.sql``, ``Bash``, ``mcp__github__*``. In tools and patterns ``*``,
 ``?`` and ``[...]`` mean what they mean to a shell. A command's pattern is held against the whole command and against
 each command in it (``cd x && git push`` has two), from its beginning; a file's against its whole path and against its
-end. ``Edit`` stands for every tool that writes a file. Nothing before the colon means any tool; ``\,`` is a comma.
+end. ``Edit`` stands for every tool that writes a file. Nothing before the colon means any tool.
 
 Matching imports little of the standard library: it runs before a tool call, on a table that lies ready
 (:class:`fleet.recall.ready.Ready`).
@@ -38,7 +38,7 @@ Trigger = tuple[tuple[str, str], ...]
 def parse(trigger: str) -> Trigger:
     """Read a trigger; an entry that cannot be one is left out, so that a damaged field shows nothing."""
     found = []
-    for entry in _split(trigger):
+    for entry in trigger[: ENTRIES_MAX * (PATTERN_CHARS_MAX + 80)].split(","):
         tool, colon, pattern = entry.partition(":")
         tool, pattern = tool.strip().lower(), pattern.strip()
         if not _is_tool(tool) or (colon and not pattern) or not (tool or pattern):
@@ -79,17 +79,6 @@ def framed(rows: Iterable[str], delimiter: str) -> str:
     """Return rows between two marks that no record can know, as data."""
     inner = "\n".join([OPENING, *rows]).replace(delimiter, "[…]")
     return f"{delimiter}\n{inner}\n{delimiter}"
-
-
-def _split(trigger: str) -> list[str]:
-    entries = [""]
-    parts = trigger[: ENTRIES_MAX * (PATTERN_CHARS_MAX + 80)].split(",")
-    for part in parts:
-        if entries[-1].endswith("\\"):
-            entries[-1] = f"{entries[-1][:-1]},{part}"
-        else:
-            entries.append(part)
-    return entries[1:]
 
 
 def _is_tool(name: str) -> bool:

@@ -24,7 +24,6 @@ from fleet.recall.search import SNIPPET_CHARS, Page, Section, _snippet, _terms, 
 from fleet.store import config
 from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
 from fleet.store.workspace import Workspace, World
-from tests.records import mint
 
 COUNT = int(os.environ.get("FLEET_SEARCH_PATTERNS", "3000"))
 ME, OTHER = "velma.09ab12cd", "tank.c0ffee42"
@@ -240,19 +239,8 @@ def test_short_words_come_before_parts_of_words(clan):
     assert clan.found("ci") == ids(2, 1)
 
 
-def test_better_evidence_ranks_higher(clan):
-    with clan.workspace.locked():
-        mint(clan.workspace, "velma.00000001")
-    by_us = Column(set={"state": (stamp(3), "published")})
-    others = (lesson(number, "something else") for number in range(10, 20))
-    clan.edition(
-        lesson(1, "quote the path"),
-        lesson(2, "quote the path twice", seen=50),
-        Line(id=f"p-{3:016x}", w=lesson(3, "quote the path thrice").w | {"velma.00000001": by_us}),
-        *others,
-    )
-    assert set(clan.found("quote", limit=2)) == {*ids(2, 3)}
-    assert clan.found("quote", limit=3)[-1:] == ids(1)
+def test_what_is_beyond_the_limit_is_told(clan):
+    clan.edition(*(lesson(number, f"quote the path {number}") for number in range(1, 4)))
     assert clan.ask("quote", limit=2).is_more
     assert not clan.ask("quote", limit=3).is_more
 

@@ -38,7 +38,6 @@ from tests.records import AT, pattern
         ("Edit:*.sql", "Edit", "", "", False),
         ("mcp__github__*", "mcp__github__create_issue", "", "", True),
         ("Edit:*.sql, Bash:psql *", "Bash", "psql -c x", "", True),
-        (r"Bash:echo a\,b", "Bash", "echo a,b", "", True),
         ("*", "Anything", "", "", True),
         ("", "Bash", "ls", "", False),
         (":", "Bash", "ls", "", False),
