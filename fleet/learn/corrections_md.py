@@ -581,6 +581,11 @@ def _bind_mended(entries: Sequence[Entry], found: list[Record | None], left: dic
     for head, places in open_.items():
         for at, record in zip(places, by_head.get(head, [])[-len(places) :], strict=False):
             found[at] = left.pop(record.id)
+    # The heading was mended: its lesson is what it was.
+    by_lesson = {record.pattern: record.id for record in left.values() if _head(record) not in heads}
+    for at, entry in enumerate(entries):
+        if found[at] is None and entry.pattern:
+            found[at] = left.pop(by_lesson.pop(pattern_id(entry.pattern), ""), None)
 
 
 def _head(record: Record) -> str:
