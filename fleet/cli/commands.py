@@ -16,81 +16,46 @@ EXIT_INTERRUPTED = 130
 ALL = "fleet.all"
 """The key in a context's ``meta`` for a group whose commands are asked for, or "all"; else the first screen is."""
 
-GROUPS = {
+_TABLE = {
     "every day": {
-        "correct": "corrections",
-        "learn": "corrections",
-        "discover": "corrections",
-        "search": "journal",
-        "patterns": "lessons",
-        "show": "lessons",
-        "gossip": "lessons",
-        "inbox": "inbox",
-        "review": "inbox",
-        "undo": "records",
-        "start": "lessons",
+        "corrections": "correct learn discover",
+        "journal": "search",
+        "lessons": "patterns show gossip start",
+        "inbox": "inbox review",
+        "records": "undo",
     },
     "learn": {
-        "edit": "lessons",
-        "retire": "lessons",
-        "restore": "lessons",
-        "merge": "lessons",
-        "unmerge": "lessons",
-        "feedback": "lessons",
-        "guard": "lessons",
-        "mutate": "journal",
-        "journal": "journal",
-        "handover": "journal",
-        "observe": "consolidation",
-        "stats": "lessons",
+        "lessons": "edit retire restore merge unmerge feedback guard stats",
+        "journal": "mutate journal handover",
+        "consolidation": "observe",
     },
     "share": {
-        "sync": "clan",
-        "who": "live",
-        "live": "live",
-        "pause": "clan",
-        "resume": "clan",
-        "block": "inbox",
-        "unblock": "inbox",
-        "purge": "moving",
-        "leave": "clan",
+        "clan": "sync pause resume leave",
+        "live": "who live",
+        "inbox": "block unblock",
+        "moving": "purge",
     },
     "memory": {
-        "promote": "lessons",
-        "demote": "lessons",
-        "reflect": "reflection",
-        "done": "reflection",
+        "lessons": "promote demote",
+        "reflection": "reflect done tidy sleep",
         "records": "records",
-        "consolidate": "consolidation",
-        "migrate": "consolidation",
-        "tidy": "reflection",
-        "sleep": "reflection",
+        "consolidation": "consolidate migrate",
     },
     "upkeep": {
-        "status": "clan",
-        "doctor": "clan",
-        "compact": "clan",
-        "render-patterns": "clan",
-        "export": "moving",
-        "backup": "moving",
-        "restore-backup": "moving",
-        "upgrade": "moving",
-        "poll": "serve",
-        "sidecar": "serve",
+        "clan": "status doctor compact render-patterns",
+        "moving": "export backup restore-backup upgrade",
+        "serve": "poll sidecar",
     },
     "setup": {
-        "init": "clan",
-        "install": "hosts",
-        "uninstall": "hosts",
-        "import": "moving",
-        "config": "hosts",
-        "completion": "hosts",
-        "hook": "hosts",
+        "clan": "init",
+        "hosts": "install uninstall config completion hook",
+        "moving": "import",
         "help": "help",
     },
 }
-"""Group to its commands, each with its module of this folder, in the order of ``fleet help all``."""
-MODULES = {name: module for group in GROUPS.values() for name, module in group.items()}
+"""Group to modules of this folder, each with its commands, in the order of ``fleet help all``."""
+GROUPS = {group: " ".join(modules.values()).split() for group, modules in _TABLE.items()}
+MODULES = {name: module for modules in _TABLE.values() for module, names in modules.items() for name in names.split()}
 FIRST = (
     *("correct", "discover", "search", "patterns", "show", "inbox", "undo"),
     *("promote", "sync", "status", "init", "install"),
@@ -162,8 +127,6 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except typer.BadParameter as why:
-            raise _naming_all(why) from None
         except KeyboardInterrupt as stop:  # here, since the parser would leave without a word
             raise _InterruptedError("interrupted; what was acknowledged is kept") from stop
         except BrokenPipeError as gone:  # here, since the parser would leave with a code that says "no"
@@ -188,15 +151,6 @@ def _epilog(*words: str) -> str:
     rows = _EXAMPLES.read_text("utf-8").splitlines()
     found = [f"  {row}" for row in rows if row.split()[: len(wanted)] == wanted]
     return "\n".join(["\b", "Example:" if len(found) == 1 else "Examples:", *found]) if found else ""
-
-
-def _naming_all(why: typer.BadParameter) -> typer.BadParameter:
-    """Return a complaint that one option is missing as one that names all that are: what was given is parsed first."""
-    if not why.message and why.ctx is not None and why.param in (params := why.ctx.command.params):
-        missing = [f"'{each.opts[0]}'" for each in params if each.required and each.name not in why.ctx.params]
-        if all(each.startswith("'-") for each in missing):
-            why.param_hint = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
-    return why
 
 
 class _InterruptedError(FleetError):

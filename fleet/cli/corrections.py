@@ -164,16 +164,10 @@ def _tell_dismissed(found: list[signals.Waiting], *, as_json: bool) -> None:
 def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> None:
     """Tell what became of a correction, and which lessons are nearest."""
     if as_json:
+        near = output.cleaned([each._asdict() for each in logged.near])
+        told = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
         found = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
-        if logged.is_echo:
-            found["echo"] = True
-        if logged.promoted:
-            found["promoted"] = logged.promoted
-        if logged.advice:
-            found["advice"] = logged.advice
-        if logged.near:
-            found["near"] = output.cleaned([each._asdict() for each in logged.near])
-        output.say_json(found)
+        output.say_json(found | {name: value for name, value in told.items() if value})
     else:
         output.say(f"{logged.id} seen {output.counted(logged.seen, 'time')}: {logged.text}")
         if logged.is_echo:

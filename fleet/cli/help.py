@@ -44,8 +44,8 @@ def _help(
         return
     if (words or [""])[0] in MODULES:
         print(_help_of(above, words or []))
-        if asked in topics():
-            output.say(f"\nThe page about it: fleet help {asked}.md")
+        if page := next((each for each in (asked, f"{asked}s") if each in topics()), ""):
+            output.say(f"\nThe page about it: fleet help {page}.md")
         return
     name = asked.removesuffix(".md")
     if name not in topics():

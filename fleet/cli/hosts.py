@@ -17,7 +17,7 @@ from fleet.cli import output
 from fleet.hosts import install
 from fleet.hosts.install import Changed
 from fleet.hosts.payloads import CLAUDE_CODE
-from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.model.errors import NoError, UsageError
 from fleet.store import config
 
 SHELLS = ("bash", "zsh", "fish")
@@ -56,7 +56,6 @@ def _install(
         f"{path} calls fleet already; nothing was changed",
         dry_run=dry_run,
     )
-    _note_others(path)
     if not dry_run:
         _ask_to_reflect(host)
     if which("fleet") is None:
@@ -126,17 +125,6 @@ def _ask_to_reflect(host: str) -> None:
         session_end.Choice(workspace).choose(client if is_yes else session_end.RULES)
 
 
-def _note_others(path: Path) -> None:
-    """Say where fleet is switched on beside this file: one place is enough."""
-    try:
-        root = output.find_root()
-    except NoError:
-        root = None
-    with suppress(FleetError, OSError):  # the doctor tells of a settings file that cannot be read
-        if others := install.callers(root, but=path)[0]:
-            output.note(f"fleet is called by {' and '.join(others)}, too: one place is enough, keep the one you want")
-
-
 def _tell(done: Sequence[Changed], new: str, old: str, *, dry_run: bool) -> None:
     """Tell what became of the settings, the first of these files, and of the pages beside them."""
     if dry_run:
@@ -171,7 +159,6 @@ def _config(
         ),
     ] = "",
     value: Annotated[str, typer.Argument(metavar="[VALUE]", help='Text, or TOML: 3, true, ["a", "b"].')] = "",
-    changed: Annotated[bool, typer.Option("--changed", help="Only those that fleet.toml sets.")] = False,
     as_json: output.Json = False,
 ) -> None:
     """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""
@@ -186,7 +173,6 @@ def _config(
             return
         wanted = config.find(name) if name else config.names()
         shown = [each for each in config.settings(workspace.config_file) if each.name in wanted]
-        shown = [each for each in shown if each.is_set or not changed]
         if as_json:
             output.say_json({"settings": output.cleaned([each._asdict() for each in shown])})
             return
