@@ -261,8 +261,6 @@ def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[s
     found: dict[str, Any] = {}
     try:
         found = strict_object(_unquoted(raw))
-        if _is_deep(found):
-            raise _UnusableError(f"nested deeper than {limits.DEPTH_MAX}")
         found = _unwrapped(found)
         if reason := _reason_to_skip(found):
             return found, Left(line, reason)
@@ -297,15 +295,6 @@ def _unwrapped(found: dict[str, Any]) -> dict[str, Any]:
         if isinstance(inner, dict) and inner:
             return {**{name: value for name, value in found.items() if name != key}, **inner}
     return found
-
-
-def _is_deep(found: dict[str, Any]) -> bool:
-    """Tell whether objects and lists stand in each other more than ``limits.DEPTH_MAX`` deep, by level."""
-    level: list[Any] = [found]
-    for _ in range(limits.DEPTH_MAX):
-        inner = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [value for values in inner for value in values if isinstance(value, dict | list)]
-    return bool(level)
 
 
 def _reason_to_skip(found: Mapping[str, Any]) -> str:
