@@ -25,7 +25,7 @@ _PROMISING = 100
 """So many of the best-evidenced lessons are looked at with each sync: far more than a memory holds."""
 
 
-class Decided(NamedTuple):
+class _Decided(NamedTuple):
     """Result of a person's decision about a memory.
 
     Attributes:
@@ -74,7 +74,7 @@ def _compared(workspace: Workspace, agent: str) -> Lessons:
     return Lessons(sources(workspace, agent), weighed(workspace))
 
 
-def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequence[str] = ()) -> Decided:
+def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequence[str] = ()) -> _Decided:
     """Take a lesson into an agent's memory, instead of others, because a person says so; ids by their beginnings.
 
     Raises:
@@ -91,10 +91,10 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
             noted.told = f"promoted {done.id} into {agent}'s memory"
             noted.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
     Inboxes(workspace, [agent]).settle("promotion", done.id, f"{done.id} was promoted")
-    return Decided(done.id, AgentMemory(workspace, agent).standing(), done.text, done.reason, done.evidence, leaving)
+    return _Decided(done.id, AgentMemory(workspace, agent).standing(), done.text, done.reason, done.evidence, leaving)
 
 
-def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
+def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
     """Take a lesson out of an agent's memory. It does not come back by itself.
 
     Raises:
@@ -116,7 +116,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> Decided:
             noted.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
         Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out")
-    return Decided(first, AgentMemory(workspace, agent).standing())
+    return _Decided(first, AgentMemory(workspace, agent).standing())
 
 
 def _in_memory(prefix: str, inside: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 from fleet.app import observing
 from fleet.app.finding import first_stamp
-from fleet.learn import journal
 from fleet.learn.corrections_md import parse_log
 from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Declared, Journal
@@ -74,9 +73,7 @@ def _pages(workspace: Workspace) -> list[Page]:
             yield Section(entry.line, head, text, entry.when, entry.pattern)
 
     logs = [Page(CountedLog(workspace, agent).log_file(), CORRECTION, agent, corrections_of) for agent in here]
-    journals = [
-        Page(path, JOURNAL, agent, _sections) for agent in here for path in journal.all_of(workspace.home(agent))
-    ]
+    journals = [Page(path, JOURNAL, agent, _sections) for agent in here for path in Journal(workspace, agent).all()]
     return logs + journals
 
 
@@ -110,7 +107,7 @@ def declare(
         UsageError: no such mutation, or something is missing; nothing was written.
     """
     # Asked before it is declared: else the declaration itself would be the best answer.
-    is_oracle = bool(failed) and journal.find(workspace, code).code == _ORACLE
+    is_oracle = bool(failed) and Journal(workspace, agent).strategy(code).code == _ORACLE
     known = search(workspace, failed, limit=_ORACLE_HITS) if is_oracle else None
     declared = Journal(workspace, agent).declare(session, code, failed, switch, why)
     observing.noted(workspace, agent, session, "dead-end", f"Dead end: {declared.failed} — {switch}")

@@ -69,7 +69,7 @@ class Reflected(NamedTuple):
         return self.why or (self.record.told() if self.record is not None else "nothing was done")
 
 
-class Old(NamedTuple):
+class _Old(NamedTuple):
     """A session that nobody reflected on yet: its transcript, about how many tokens its digest has, and its time."""
 
     path: Path
@@ -78,7 +78,7 @@ class Old(NamedTuple):
     at: str
 
 
-class History(NamedTuple):
+class _History(NamedTuple):
     """Sessions of the past that wait.
 
     Attributes:
@@ -88,7 +88,7 @@ class History(NamedTuple):
         troubles: what could not be read.
     """
 
-    waiting: list[Old]
+    waiting: list[_Old]
     done: int
     usd: float
     troubles: list[str]
@@ -277,12 +277,12 @@ def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
 
 
 def _ended(workspace: Workspace, agent: str, record: Record, plan: Plan | None = None) -> Reflected:
-    done = complete(workspace, agent, record)
+    done = _complete(workspace, agent, record)
     LocalFolder(os.fspath(workspace.root)).forget_heard(done.session)
     return Reflected(done.session, done, plan)
 
 
-def complete(workspace: Workspace, agent: str, record: Record) -> Record:
+def _complete(workspace: Workspace, agent: str, record: Record) -> Record:
     """Write down what a pass did, durable before this returns, and tell whoever listens; return the record.
 
     Raises:
@@ -412,14 +412,14 @@ def _last_said(path: Path) -> str:
     return max((each.at for each in sessions.read(path).events if each.at), default="")
 
 
-def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> History:
+def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> _History:
     """Return the sessions of so many days that nobody reflected on yet, and what that may cost.
 
     Read are the transcripts that are named, or in folders of them; without any those that hosts keep of this project.
     """
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}
-    waiting, troubles, done = list[Old](), list[str](), 0
+    waiting, troubles, done = list[_Old](), list[str](), 0
     for session in sessions.found(root, paths):
         if session.trouble:
             troubles.append(f"{Path(session.path).name} {session.trouble}")
@@ -431,13 +431,13 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
             done += 1
         else:
             made = digest.digest(session.events, workspace.config.reflect.tokens)
-            waiting.append(Old(Path(session.path), session.id, made.tokens, at))
+            waiting.append(_Old(Path(session.path), session.id, made.tokens, at))
     choice = Choice(workspace)
     usd = 0.0 if choice.named == RULES or choice.unagreed() else len(waiting) * choice.settings.max_usd
-    return History(sorted(waiting, key=lambda each: each.at), done, usd, troubles)
+    return _History(sorted(waiting, key=lambda each: each.at), done, usd, troubles)
 
 
-def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[Old]) -> Iterator[Reflected]:
+def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_Old]) -> Iterator[Reflected]:
     """Reflect on sessions of the past, one after the other; the first that the day's cap defers is the last."""
     for each in waiting:
         try:

@@ -7,7 +7,6 @@ import typer
 
 from fleet.app import searching
 from fleet.cli import output
-from fleet.learn import journal
 from fleet.learn.journal import Declared, Journal, Proposal
 from fleet.model.errors import DiskError, UsageError
 from fleet.recall.search import Answer, render
@@ -120,11 +119,12 @@ def _mutate(
             "--proposed, --drop ID and --worked. Nothing was written"
         )
     with output.opened() as workspace:
-        if listed:
-            _tell_strategies(journal.strategies(workspace), as_json=as_json)
-            return
         who, named = output.agent_in(workspace, agent, or_guest=True), output.session_named(session)
-        if proposed:
+        if listed:
+            rows = [each._asdict() for each in Journal(workspace, who).strategies()]
+            text = "\n".join("{code} {name}: {when}\n   e.g. {example}".format(**each) for each in rows)
+            output.tell({"mutations": output.cleaned(rows)}, text, as_json=as_json)
+        elif proposed:
             _tell_proposals(Journal(workspace, who).proposals(), as_json=as_json)
         elif drop:
             dropped = Journal(workspace, who).drop(drop)
@@ -136,12 +136,6 @@ def _mutate(
         else:
             declared, known = searching.declare(workspace, who, named, code, failed, switch, why)
             _tell_declared(workspace, declared, known, as_json=as_json)
-
-
-def _tell_strategies(known: tuple[journal.Strategy, ...], *, as_json: bool) -> None:
-    rows = [each._asdict() for each in known]
-    text = "\n".join(f"{s.code} {s.name}: {s.when}\n   e.g. {s.example}" for s in known)
-    output.tell({"mutations": output.cleaned(rows)}, text, as_json=as_json)
 
 
 def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | None, *, as_json: bool) -> None:

@@ -47,15 +47,6 @@ class _Written(NamedTuple):
     secrets: tuple[str, ...]
 
 
-def all_of(home: Path) -> list[Path]:
-    """Return the journals in an agent's folder, the first one before the others. Links are left alone."""
-    others = home / FOLDER
-    found = [home / FILE_NAME]
-    if others.is_dir() and not others.is_symlink():
-        found += sorted(others.glob("*.md"))
-    return [path for path in found if path.is_file() and not path.is_symlink()]
-
-
 def _branch_of(root: Path) -> str:
     """Return the git branch around a folder; detached: the short commit; without a repository: ``main``."""
     said = git.said(root, "symbolic-ref", "--short", "HEAD") or git.said(root, "rev-parse", "--short=7", "HEAD")
@@ -83,7 +74,7 @@ def _now(workspace: Workspace) -> str:
     return datetime.fromtimestamp(workspace.world.wall_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-class Strategy(NamedTuple):
+class _Strategy(NamedTuple):
     """One of the eight ways out of a stuck approach.
 
     Attributes:
@@ -98,7 +89,7 @@ class Strategy(NamedTuple):
 
 
 _DATA = Path(__file__).with_name("data").joinpath("mutations.toml")
-STRATEGIES = tuple(Strategy(code, **told) for code, told in tomllib.loads(_DATA.read_text("utf-8")).items())
+STRATEGIES = tuple(_Strategy(code, **told) for code, told in tomllib.loads(_DATA.read_text("utf-8")).items())
 CODES = tuple(strategy.code for strategy in STRATEGIES)
 
 
@@ -113,7 +104,7 @@ class Declared(NamedTuple):
     """
 
     id: str
-    strategy: Strategy
+    strategy: _Strategy
     path: Path
     block: str
     failed: str
@@ -211,6 +202,41 @@ class Journal:
             self._workspace.files.append(path, f"{head}{gap}{block}\n".encode())
         return path, branch
 
+    def all(self) -> list[Path]:
+        """Return the agent's journals, the first one before the others. Links are left alone."""
+        others = self._home / FOLDER
+        found = [self._home / FILE_NAME, *(() if others.is_symlink() else sorted(others.glob("*.md")))]
+        return [path for path in found if path.is_file() and not path.is_symlink()]
+
+    def strategies(self) -> tuple[_Strategy, ...]:
+        """Return the eight strategies under the names that they have here.
+
+        Raises:
+            UsageError: ``fleet.toml`` names one that does not exist.
+        """
+        names = self._workspace.config.attempts.names
+        if unknown := sorted(names.keys() - set(CODES)):
+            raise UsageError(
+                f"[attempts] names has {unknown[0][:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was "
+                "written; mend fleet.toml and try again"
+            )
+        return _named(names)
+
+    def strategy(self, said: str) -> _Strategy:
+        """Return the strategy that a code, or a name, means.
+
+        Raises:
+            UsageError: there is none.
+        """
+        wanted = said.strip().casefold()
+        for each in self.strategies():
+            if wanted in (each.code.casefold(), each.name.casefold()):
+                return each
+        raise UsageError(
+            f"there is no mutation {said[:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written. "
+            "`fleet mutate --list` says which is for what"
+        )
+
     def of_branch(self) -> tuple[Path, str]:
         """Return the journal of the branch that the workspace is on, whether it is there or not, and the branch."""
         branch = _branch_of(self._workspace.root)
@@ -240,7 +266,7 @@ class Journal:
             RefusedError: a field is too long.
             DiskError: it did not reach the disk.
         """
-        strategy, secrets = find(self._workspace, code), set[str]()
+        strategy, secrets = self.strategy(code), set[str]()
         given = {"failed": failed, "switch": switch, "why": why}
         texts = {name: "".join(_entered(secrets, name, [text])) for name, text in given.items()}
         if empty := next((name for name, text in texts.items() if not text), ""):
@@ -354,42 +380,11 @@ def message(blocked: Blocked) -> str:
     return redact(for_terminal("\n".join(rows)))
 
 
-def strategies(workspace: Workspace) -> tuple[Strategy, ...]:
-    """Return the eight strategies under the names that they have here.
-
-    Raises:
-        UsageError: ``fleet.toml`` names one that does not exist.
-    """
-    names = workspace.config.attempts.names
-    if unknown := sorted(names.keys() - set(CODES)):
-        raise UsageError(
-            f"[attempts] names has {unknown[0][:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written; "
-            "mend fleet.toml and try again"
-        )
-    return _named(names)
-
-
-def _named(names: Mapping[str, str]) -> tuple[Strategy, ...]:
+def _named(names: Mapping[str, str]) -> tuple[_Strategy, ...]:
     return tuple(each._replace(name=names.get(each.code) or each.name) for each in STRATEGIES)
 
 
-def find(workspace: Workspace, said: str) -> Strategy:
-    """Return the strategy that a code, or a name, means.
-
-    Raises:
-        UsageError: there is none.
-    """
-    wanted = said.strip().casefold()
-    for strategy in strategies(workspace):
-        if wanted in (strategy.code.casefold(), strategy.name.casefold()):
-            return strategy
-    raise UsageError(
-        f"there is no mutation {said[:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written. "
-        "`fleet mutate --list` says which is for what"
-    )
-
-
-def _block(strategy: Strategy, times: int, texts: Mapping[str, str]) -> str:
+def _block(strategy: _Strategy, times: int, texts: Mapping[str, str]) -> str:
     rows = [f"## MUTATION: {strategy.code} ({strategy.name})"]
     often = f"{times}x " if times else ""  # what nobody counted is not said to have been
     for label, name in ((f"Failed {often}on: ", "failed"), ("Switching to: ", "switch"), ("Rationale: ", "why")):

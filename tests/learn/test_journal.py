@@ -153,7 +153,7 @@ def test_each_branch_has_its_journal_and_the_first_one_the_usual_name(workspace)
     assert second.path == workspace.home(AGENT) / "journals" / "main.md"
     assert text_of(first.path).startswith("# JOURNAL — feature/x\n")
     assert text_of(second.path).startswith("# JOURNAL — main\n")
-    assert [path.name for path in journal.all_of(workspace.home(AGENT))] == ["JOURNAL.md", "main.md"]
+    assert [path.name for path in Journal(workspace, AGENT).all()] == ["JOURNAL.md", "main.md"]
 
 
 def test_a_journal_without_a_heading_belongs_to_every_branch(workspace):
@@ -178,7 +178,7 @@ def test_links_are_no_journals(workspace, tmp_path_factory):
     workspace.home(AGENT).mkdir(parents=True)
     (workspace.home(AGENT) / "journals").symlink_to(outside)
     (workspace.home(AGENT) / "JOURNAL.md").symlink_to(outside / "a.md")
-    assert journal.all_of(workspace.home(AGENT)) == []
+    assert Journal(workspace, AGENT).all() == []
 
 
 def test_a_handover_shows_the_last_fifty_lines_fit_to_leave(workspace):
@@ -315,7 +315,7 @@ def test_a_declaration_needs_all_three(workspace, texts):
 
 @pytest.mark.parametrize("said", ["m5", " M5 ", "reduce scope"])
 def test_a_mutation_is_found_by_code_or_name(workspace, said):
-    assert journal.find(workspace, said).code == "M5"
+    assert Journal(workspace, AGENT).strategy(said).code == "M5"
 
 
 @pytest.mark.parametrize("said", ["M9", "M0", "", "scope"])
@@ -336,7 +336,7 @@ def test_names_are_the_fleets_own_and_both_are_stored(tmp_path):
 def test_a_name_for_a_code_that_does_not_exist_is_refused(tmp_path):
     (tmp_path / "fleet.toml").write_text('[attempts]\nnames = { M9 = "x" }\n')
     with pytest.raises(UsageError, match="M1 to M8"):
-        journal.strategies(opened(tmp_path))
+        Journal(opened(tmp_path), AGENT).strategies()
 
 
 def test_there_are_eight_each_with_all_it_takes():
