@@ -18,6 +18,8 @@ from fleet.text.dates import WHEN
 
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
 
+__all__ = ["Answer", "declare", "handover", "search"]
+
 _NARROWED = 200
 _ORACLE, _ORACLE_HITS = "M7", 5
 _DAY_CHARS = 10

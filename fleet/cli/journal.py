@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from fleet.app import searching
+from fleet.app.searching import Answer
 from fleet.cli import output
 from fleet.learn.journal import Declared, Journal, Proposal
 from fleet.model.errors import DiskError, UsageError
-from fleet.recall.search import Answer, render
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
 
@@ -88,7 +88,7 @@ def _tell_found(found: Answer, query: str, count: int, *, as_json: bool) -> None
     elif found.hits:
         if found.is_near:
             output.note(f"nothing has all words of {asked[:80]!r}; nearest:")
-        for row in render(found).splitlines():
+        for row in found.rendered().splitlines():
             output.say_row((row, "" if row.startswith(" ") else "bold"))
     if not found.hits:
         output.note(
@@ -156,7 +156,7 @@ def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | Non
         output.say(output.cleaned(f"\nin {declared.path.relative_to(workspace.root)}{opened}"))
         output.say("when it has worked and nobody noticed: fleet mutate --worked")
         if known is not None and known.hits:
-            output.say(f"\nwhat is known about it:\n{render(known)}")
+            output.say(f"\nwhat is known about it:\n{known.rendered()}")
         elif known is not None:
             output.say("\nnothing is known about it: fleet search WORDS looks on")
     output.tell_secrets(declared.secrets)

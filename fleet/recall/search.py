@@ -117,6 +117,10 @@ class Answer(NamedTuple):
     is_more: bool = False
     is_near: bool = False
 
+    def rendered(self) -> str:
+        """Return the hits for a terminal: what and where, then what it says, with the part that was asked for."""
+        return "\n".join(map(_rendered, self.hits))
+
 
 def search(
     workspace: Workspace,
@@ -407,11 +411,6 @@ def _plain(text: str) -> str:
     if text.isascii():
         return text.lower()
     return "".join(unicodedata.normalize("NFD", letter)[0].casefold()[:1] or letter for letter in text)
-
-
-def render(answer: Answer) -> str:
-    """Return the hits for a terminal: what and where, then what it says, with the part that was asked for."""
-    return "\n".join(_rendered(hit) for hit in answer.hits)
 
 
 def _rendered(hit: _Hit) -> str:
