@@ -525,11 +525,11 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
     """Return the blocks of the daily logs from a day on, at most a year's."""
     found = []
     folder = workspace.root / daily_log.FOLDER
-    listed = sorted(path for path in folder.glob("*.md") if daily_log.day_of(path.name) >= max(since, "0"))
+    listed = sorted(path for path in folder.glob("*.md") if DailyLog.day_of(path.name) >= max(since, "0"))
     for path in listed[-DAYS_MAX:]:
         if not path.is_symlink():
             text = _head_of(path, daily_log.BYTES_MAX).decode("utf-8", "replace")
-            found += DailyLog(daily_log.day_of(path.name), text).blocks()
+            found += DailyLog(DailyLog.day_of(path.name), text).blocks()
     return found
 
 

@@ -17,7 +17,7 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Standing
-from fleet.reflect.stats import Happened, Stats, measure
+from fleet.reflect.stats import Stats, measure
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
 
@@ -299,7 +299,7 @@ def stats(workspace: Workspace) -> Stats:
     wordings = {each.lesson.id: each.ids for each in said}
     return measure(
         [each.lesson for each in said],
-        [Happened(*each) for agent in agents for each in CountedLog(workspace, agent).occurrences()],
+        [each for agent in agents for each in CountedLog(workspace, agent).occurrences()],
         shown,
         failing=not_working,
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},

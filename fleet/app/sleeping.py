@@ -266,7 +266,7 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     read, diff = f"daily logs, {counted(total, 'topic', 'topics')}", tuple(shown.diff.splitlines())
     if is_trial:
         return Phase(read=read, changed=number, told=shown.told(), diff=diff)
-    if number > (most := tidying.cap(workspace, total)):
+    if number > (most := workspace.config.sleep.changes_max(total)):
         title = f"Consolidating would change {number:,} topics"
         put = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
         return Phase(read=read, left=(f"{title}, more than {most:,}: it waits as {put}, see fleet inbox",))

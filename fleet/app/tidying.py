@@ -127,7 +127,7 @@ def _planned(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_tria
         found = Tidied(plan.report, plan, total=len(notebook.notes))
         if is_trial or not plan.changes:
             return found
-        if is_capped and plan.report.changes > cap(workspace, found.total):
+        if is_capped and plan.report.changes > workspace.config.sleep.changes_max(found.total):
             return found._replace(waits=_put_aside(workspace, agent, found))
         run = _run(workspace, agent, notebook, plan)
         if not Runs(workspace).apply(run):
@@ -135,12 +135,6 @@ def _planned(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_tria
             return found._replace(run=run.id)
         notebook = _Notebook(workspace, agent)  # somebody wrote meanwhile: their edit wins, and the plan is made anew
     raise BusyError(f"{agent}'s {memory_md.FILE_NAME} changes all the while; nothing was changed, run it again")
-
-
-def cap(workspace: Workspace, total: int) -> int:
-    """Return how many of so many notes one run may change."""
-    settings = workspace.config.sleep
-    return max(settings.changes_min, int(settings.changes_share * total))
 
 
 # --- the notebook -----------------------------------------------------------------------------------------------------
@@ -413,7 +407,8 @@ def _put_aside(workspace: Workspace, agent: str, found: Tidied) -> str:
         more = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
         rows = [*rows[:_DIFF_ROWS], more]
     title = f"Tidying would change {number:,} of {total:,} notes of {agent}"
-    return put_aside(workspace, agent, KIND, title, (found.report.told(),), cap(workspace, total), rows)
+    most = workspace.config.sleep.changes_max(total)
+    return put_aside(workspace, agent, KIND, title, (found.report.told(),), most, rows)
 
 
 def put_aside(

@@ -66,18 +66,18 @@ class Block(NamedTuple):
         return found + (59_999 if ":" in self.at else 86_399_999) if found else 0
 
 
-def day_of(path: str) -> str:
-    """Return the day of a log, by its file's name; "" for another file."""
-    found = _FILE.fullmatch(path.rpartition("/")[2])
-    return found[1] if found and dates.to_ms(found[1]) is not None else ""
-
-
 class DailyLog:
     """One day's log: its blocks, and what is appended for another."""
 
     def __init__(self, day: str, text: str = "") -> None:
         self.path = f"{FOLDER}/{day}.md"
         self._day, self._text = day, text
+
+    @staticmethod
+    def day_of(path: str) -> str:
+        """Return the day of a log, by its file's name; "" for another file."""
+        found = _FILE.fullmatch(path.rpartition("/")[2])
+        return found[1] if found and dates.to_ms(found[1]) is not None else ""
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

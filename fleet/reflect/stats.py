@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from crdt import clock
 from fleet.model.pattern import Pattern
@@ -29,12 +29,15 @@ _FIGURES_CHARS = len("2026-W47  9999  100% relapses")
 _WEEKS_MAX = 520  # ten years: an entry that tells of an older time is not drawn out to it
 
 
-class Happened(NamedTuple):
+class _Happened(Protocol):
     """One correction that this machine counted: of which lesson, when, and whether the lesson had been shown before."""
 
-    pattern: str
-    at_ms: int
-    is_relapse: bool
+    @property
+    def pattern(self) -> str: ...
+    @property
+    def at_ms(self) -> int: ...
+    @property
+    def is_relapse(self) -> bool: ...
 
 
 class _Rate(NamedTuple):
@@ -170,7 +173,7 @@ class Stats(NamedTuple):
 
 def measure(
     patterns: Iterable[Pattern],
-    happened: Sequence[Happened],
+    happened: Sequence[_Happened],
     exposures: Mapping[str, Exposure],
     *,
     failing: Callable[[Pattern], str],
@@ -182,7 +185,7 @@ def measure(
     ``failing``: says why a lesson does not work, or "".
     ``members``: the records that a lesson stands for.
     """
-    by_pattern: dict[str, list[Happened]] = defaultdict(list)
+    by_pattern: dict[str, list[_Happened]] = defaultdict(list)
     for each in happened:
         by_pattern[each.pattern].append(each)
     lessons, hours = [], {}
@@ -207,7 +210,7 @@ def _rounded(number: float | None) -> float | None:
 
 
 def _rates(
-    pattern: Pattern, mine: Sequence[Happened], seen: Sequence[Exposure], published_ms: int | None
+    pattern: Pattern, mine: Sequence[_Happened], seen: Sequence[Exposure], published_ms: int | None
 ) -> tuple[_Rate, _Rate | None]:
     """Return relapses over exposures here, before and after the promotion."""
     shown = sum(each.shown for each in seen)
@@ -229,7 +232,7 @@ def _dated(ms: int | None) -> int | None:
     return ms if ms is not None and ms >= _FIRST_MS else None
 
 
-def _weeks(happened: Sequence[Happened]) -> list[tuple[str, int, int]]:
+def _weeks(happened: Sequence[_Happened]) -> list[tuple[str, int, int]]:
     """Return every week from the first correction to the last, the empty ones too."""
     made: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for each in happened:

@@ -124,6 +124,10 @@ class _Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     changes_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.1
     changes_min: Annotated[int, msgspec.Meta(ge=0)] = 20
 
+    def changes_max(self, total: int) -> int:
+        """Return how many of so many things one run may change."""
+        return max(self.changes_min, int(self.changes_share * total))
+
 
 class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How ``fleet sidecar`` and ``fleet poll`` look after a workspace."""

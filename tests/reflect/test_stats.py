@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from crdt import clock
+from fleet.learn.counting import _Occurrence as Happened
 from fleet.reflect import stats as plot
-from fleet.reflect.stats import SHOWN_MIN, Exposure, Happened, _Lesson, _Rate, measure
+from fleet.reflect.stats import SHOWN_MIN, Exposure, _Lesson, _Rate, measure
 from tests.records import pattern
 
 DAY = 86_400_000

@@ -355,7 +355,7 @@ def test_a_plan_that_changes_too_much_waits_in_the_inbox(workspace):
 
 
 def test_20_changes_are_always_allowed_and_a_tenth_of_many(workspace):
-    assert [tidying.cap(workspace, total) for total in (0, 20, 200, 10_000)] == [20, 20, 20, 1_000]
+    assert [workspace.config.sleep.changes_max(total) for total in (0, 20, 200, 10_000)] == [20, 20, 20, 1_000]
 
 
 def test_each_change_is_a_line_so_that_two_machines_passes_merge(tmp_path, wall):
