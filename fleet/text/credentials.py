@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -22,21 +22,41 @@ _DIGIT = re.compile("[0-9]")
 NAMED = "env-secret"
 """The kind of what its name alone tells."""
 
+_Span = tuple[int, int, str]
+"""Where a secret stands, and its kind."""
+
+
+def redact(text: str, kinds: set[str], *, is_named: bool) -> str:
+    """Return the text without tokens of a known form, and with ``is_named`` without what a name tells; names stay.
+
+    Adds the kinds that were found.
+    """
+    steps = (_provided, _assigned, _loose, _compared) if is_named else (_provided,)
+    for find in steps:  # each over what the one before left: what is redacted weighs nothing
+        text = _without(text, find(text), kinds)
+    return text
+
+
+def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
+    """Return the text without some spans; the first and longest of those that overlap goes."""
+    out: list[str] = []
+    done = 0
+    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if start >= done:
+            out += (text[done:start], f"[REDACTED:{kind}]")
+            kinds.add(kind)
+            done = end
+    return "".join((*out, text[done:])) if out else text
+
 
 # --- by the provider's form -------------------------------------------------------------------------------------------
 
 
-class _Form(NamedTuple):
-    kind: str
-    beginning: str
-    rest: str
-
-
 @cache
-def _forms() -> tuple[_Form, ...]:
+def _forms() -> list[list[str]]:
+    """Return the kind, the beginning and the expression for the rest of each provider's tokens."""
     rows = _DATA.joinpath("providers.txt").read_text("utf-8").splitlines()
-    told = [row.split(None, 2) for row in rows if row and row[0] != "#"]
-    return tuple(_Form(kind, beginning, rest) for kind, beginning, rest in told)
+    return [row.split(None, 2) for row in rows if row and row[0] != "#"]
 
 
 _compiled = cache(
@@ -61,7 +81,7 @@ _MIDDLE = re.compile(
 _MIDDLE_SIGNS = ("Q~", ".atlasv1.", "|", "%", "_mmk", ":A", "-us", "!", "sig=", "NRAL", ".")
 
 
-def _provided(text: str) -> Iterator[tuple[int, int, str]]:
+def _provided(text: str) -> Iterator[_Span]:
     """Yield where tokens of a known form stand, with their kinds, in no order."""
     for kind, beginning, rest in _forms():
         at = text.find(beginning)
@@ -99,19 +119,6 @@ def _is_example(token: str) -> bool:
         len(token) >= _PUBLISHED_CHARS_MIN
         and hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=8).hexdigest() in _words().published
     )
-
-
-def redact_provided(text: str, kinds: set[str]) -> str:
-    """Return the text without tokens of a known form; the first and longest of those that overlap goes."""
-    spans = sorted(_provided(text), key=lambda span: (span[0], -span[1]))
-    out: list[str] = []
-    done = 0
-    for start, end, kind in spans:
-        if start >= done:
-            out += (text[done:start], f"[REDACTED:{kind}]")
-            kinds.add(kind)
-            done = end
-    return "".join((*out, text[done:])) if out else text
 
 
 # --- NAME=value -------------------------------------------------------------------------------------------------------
@@ -157,19 +164,14 @@ _BARE = re.compile(r"""\\?["']?([^\s`]*)""")
 _AFTER_VALUE = ".,;:)}>\"'\\"
 
 
-def redact_assigned(text: str, kinds: set[str]) -> str:
-    """Return the text without the values of names such as ``GITHUB_TOKEN``; the name stays."""
-    out: list[str] = []
-    done = at = 0
+def _assigned(text: str) -> Iterator[_Span]:
+    """Yield the values of names such as ``GITHUB_TOKEN``."""
+    at = 0
     while named := _NAME.search(text, at):
         at = named.end()
-        if not _is_secret(named, text):
-            continue
-        start, end = _value_span(text, at, len(text))
-        out += (text[done:start], f"[REDACTED:{NAMED}]")
-        done = at = end
-        kinds.add(NAMED)
-    return "".join((*out, text[done:]))
+        if _is_secret(named, text):
+            start, at = _value_span(text, at, len(text))
+            yield start, at, NAMED
 
 
 def _value_span(text: str, at: int, limit: int) -> tuple[int, int]:
@@ -276,41 +278,33 @@ def _has_innocent_word(low: str) -> bool:
     return any(low.startswith(words[low[at : at + 4]], at) for at in range(len(low) - 3) if low[at : at + 4] in words)
 
 
-def redact_loose(text: str, kinds: set[str]) -> str:
-    """Return the text without random values behind names of secrets in any case and quoting; the name stays."""
-    out: list[str] = []
+def _loose(text: str) -> Iterator[_Span]:
+    """Yield random values behind names of secrets in any case and quoting."""
     done = at = 0
     while named := _LOOSE.search(text, at):
         at = named.end("word")
-        if _is_innocent_name(text, named):
-            continue
-        for start, end in _loose_values(text, named):
-            if start >= done and _is_random(
-                named, text[start : min(end, start + VALUE_PEEK_CHARS)], text[start - 1 : start]
-            ):
-                rest = _REST.match(text, end)
-                end = rest.end() if rest and text[start - 1] not in "\"'" else end  # noqa: PLW2901 - as far as it reaches
-                out += (text[done:start], f"[REDACTED:{NAMED}]")
-                done = at = end
-                kinds.add(NAMED)
+        spans = () if _is_innocent_name(text, named) else _loose_values(text, named)
+        for start, end in spans:
+            peek = text[start : min(end, start + VALUE_PEEK_CHARS)]
+            if start >= done and _is_random(named, peek, text[start - 1 : start]):
+                rest = None if text[start - 1] in "\"'" else _REST.match(text, end)
+                done = at = rest.end() if rest else end  # as far as it reaches
+                yield start, at, NAMED
                 break
-    text = "".join((*out, text[done:])) if out else text
-    return _COMPARED.sub(lambda found: _without_compared(found, kinds), text)
 
 
 # if ("value" == password)
-_COMPARED = re.compile(
-    r"""(?<=["'])(?P<value>[!-~]{10,128}?)
-    (?P<rest>["'][ \t]{0,4}[!=]={1,2}[ \t]{0,4}[\w.]{0,40}?(?i:passw|secret|pwd|private_?key))""",
+_VALUE_COMPARED = re.compile(
+    r"""(?<=["'])(?P<value>[!-~]{10,128}?)["'][ \t]{0,4}[!=]={1,2}[ \t]{0,4}[\w.]{0,40}?
+    (?i:passw|secret|pwd|private_?key)""",
     re.VERBOSE,
 )
 
 
-def _without_compared(found: re.Match[str], kinds: set[str]) -> str:
-    if not _is_odd(found["value"], "'") or _is_example(found["value"]):
-        return found[0]
-    kinds.add(NAMED)
-    return f"[REDACTED:{NAMED}]{found['rest']}"
+def _compared(text: str) -> Iterator[_Span]:
+    for found in _VALUE_COMPARED.finditer(text):
+        if _is_odd(found["value"], "'") and not _is_example(found["value"]):
+            yield *found.span("value"), NAMED
 
 
 def _is_innocent_name(text: str, named: re.Match[str]) -> bool:

@@ -54,7 +54,7 @@ def _is_harmless(text: str) -> bool:
 
     The same for a secret and for a home folder: neither can be there without one of its hints.
     """
-    return _is_plain(text) and not _hints_at_something(text)
+    return not _hints_at_something(text) and strip_controls(text) == text
 
 
 def one_line(text: str) -> str:
@@ -136,19 +136,9 @@ def strip_controls(text: str) -> str:
     (Arabic, Persian, Hindi, ...), and U+200D between two emoji, with one U+FE0F behind each; elsewhere they go, as do
     flags made of tags.
     """
-    return text if _is_plain(text) else _BREAK.sub("\n", _HIDDEN_MARK.sub("", text))
-
-
-# Hidden marks that Python calls printable: fillers, joiners of graphemes, variation selectors.
-_PRINTABLE_MARKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0").union(
-    map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0))
-)
-
-
-def _is_plain(text: str) -> bool:
-    """Tell at a glance that nothing in the text is hidden. Most texts are plain: two looks in C instead of a search."""
-    bare = text if text.isprintable() else text.replace("\n", "").replace("\t", "")
-    return bare.isprintable() and (bare.isascii() or _PRINTABLE_MARKS.isdisjoint(bare))
+    if text.isascii() and text.isprintable():
+        return text
+    return _BREAK.sub("\n", _HIDDEN_MARK.sub("", text))
 
 
 def for_terminal(text: str) -> str:
@@ -156,7 +146,9 @@ def for_terminal(text: str) -> str:
 
     Surrogates too: a stream with ``surrogateescape`` would print U+DC9B as the raw byte 0x9b. Idempotent.
     """
-    return text if _is_plain(text) else _BREAK.sub(_shown, _HIDDEN_MARK.sub(_shown, text))
+    if text.isascii() and text.isprintable():
+        return text
+    return _BREAK.sub(_shown, _HIDDEN_MARK.sub(_shown, text))
 
 
 def _shown(mark: re.Match[str]) -> str:
@@ -247,9 +239,7 @@ def _redact_once(text: str, kinds: set[str]) -> str:
         text = _redact_each(_BEARER, "bearer-token", text, kinds, _is_bearer)
     is_named = any(hint in low for hint in _NAME_HINTS)
     if is_named or _has_token_run(text):
-        text = _credentials().redact_provided(text, kinds)
-        if is_named:
-            text = _credentials().redact_loose(_credentials().redact_assigned(text, kinds), kinds)
+        text = _credentials().redact(text, kinds, is_named=is_named)
     return text
 
 
@@ -275,28 +265,16 @@ def _has_token_run(text: str) -> bool:
     return any(_DIGIT.search(run) for run in _TOKEN_RUN.findall(text))
 
 
-_HINTS = (
-    *("-----begin", "secret", "akia", "asia", *_TOKEN_HINTS, "://", "bearer", "authorization"),
+_HINTS = {
+    *("-----begin", *_TOKEN_HINTS, "://", "bearer", "authorization"),
     *(*_NAME_HINTS, *(home.lower() for home in HOMES)),
-)
+}
 """Whatever ``_redact_once`` and ``_without_home`` look for before they look closer, in small letters."""
-
-_SIGNS = ("_", "-", "/", "")
-_HINTS_BY_SIGN = [
-    (sign, [hint for hint in dict.fromkeys(_HINTS) if next(filter(hint.__contains__, _SIGNS)) == sign])
-    for sign in _SIGNS
-]
-"""The same, by the first of these signs that is in them: a text without it has none of them. All have the empty one."""
 
 
 def _hints_at_something(text: str) -> bool:
     low = text.lower()
-    for sign, hints in _HINTS_BY_SIGN:  # asked for with every word that enters, and a generator takes twice as long
-        if sign in low:
-            for hint in hints:
-                if hint in low:
-                    return True
-    return _has_token_run(text)
+    return any(hint in low for hint in _HINTS) or _has_token_run(text)
 
 
 def _redact_each(
@@ -451,7 +429,6 @@ _OTHER_BRACKETS = str.maketrans("<>＜＞﹤﹥[]", "‹›‹›‹›⟦⟧")
 
 # A pipe splits a table's cell even within a code span: what is escaped here goes into paragraphs and lists alone.
 _PIECE = re.compile(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`]{2,}|[^`\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]")
-_SPECIAL = re.compile(r"[\\*\[\]<_~&|`:@]")
 _LINK = re.compile(r"://|www\.|mailto:|xmpp:|\w@\w", re.IGNORECASE)
 _BEFORE_LINK = "([<{\"'*_~"
 _AFTER_LINK = ")]>}\"'*_~.,;:!?"
@@ -466,18 +443,9 @@ def markdown_escape(text: str) -> str:
     code spans, the one form that no renderer links. ``snake_case``, ``--json``, ``C#`` and ``~/path`` need no escape.
     Not idempotent: escape once, on the way out, and after ``redact``, since an escape could split a secret.
     """
-    line = one_line(strip_controls(text))
-    if "`" in line:
-        line = _PIECE.sub(_inert, line)
-    elif _is_special(line):  # no code span goes over a blank: each word by itself, and most are plain
-        line = " ".join(_PIECE.sub(_inert, word) if _is_special(word) else word for word in line.split(" "))
+    line = _PIECE.sub(_inert, one_line(strip_controls(text)))
     start = _BLOCK_START.match(line)
     return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
-
-
-def _is_special(text: str) -> bool:
-    """Tell whether there may be a word that ``_inert`` would change. One expression would take four times as long."""
-    return _SPECIAL.search(text) is not None or "www." in text.lower()
 
 
 def _inert(piece: re.Match[str]) -> str:

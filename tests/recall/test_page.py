@@ -13,7 +13,6 @@ from markdown_it.token import Token
 from fleet.model import limits
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
-from fleet.recall import wording
 from fleet.recall.wording import Pages
 from fleet.text import screening
 from fleet.text.screening import one_line, redact, screen, screened
@@ -413,29 +412,6 @@ def test_a_page_of_everything_leaves_no_lesson_and_no_discovery_out():
     ]
 
 
-# Most words are plain, and are not looked at closely: that must make no difference
-
-SECRET = "token=ghp_" + "a1" * 18
-PIECES = [
-    *BREAKOUTS, SECRET, "sk-\nproj-" + "a1" * 20, "Always quote", "every path", "at 10.5 MB", "naïve café", "贡献",
-    "foo_bar", "a@b.c", "www.example.com", "see https://x.y/z.", "~/notes", "C#", "--json", "`git push -f`", "``a `b``",
-    "`a", "|", "a|b", "&amp;", "\\d+", "\u200b", "(~/x)", "x~/y", "*a* b", "_", "1.", "- ", "WWW.X.Y", "key",
-]  # fmt: skip
-said = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=9).map(" ".join)
-
-
-def looked_at_closely(monkeypatch):
-    """Take every short cut away."""
-
-    class Always:
-        def search(self, _):
-            return True
-
-    monkeypatch.setattr(screening, "_is_harmless", lambda _: False)
-    monkeypatch.setattr(screening, "_SPECIAL", Always())
-    monkeypatch.setattr(wording, "markdown_escape", escaped_closely)
-
-
 @pytest.mark.parametrize(
     "text", ["password:\ncorrecthorse9x", "GITHUB_TOKEN=\nabcdef1234567890XYZ", "a\nbearer\nabcdefgh123456xyz789"]
 )
@@ -444,28 +420,3 @@ def test_a_secret_that_a_line_end_cut_from_its_name_is_not_shown(text):
     assert screening.screen(text).text == text
     assert "REDACTED" in screened(text)
     assert text.split("\n")[-1] not in screened(text)
-
-
-def escaped_closely(text):
-    line = screening._PIECE.sub(screening._inert, one_line(screening.strip_controls(text)))
-    start = screening._BLOCK_START.match(line)
-    return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
-
-
-@settings(max_examples=400, deadline=None)
-@given(said)
-def test_a_short_cut_escapes_as_a_close_look_does(text):
-    assert screening.markdown_escape(text) == escaped_closely(text)
-
-
-def test_pages_of_real_lessons_are_the_same_bytes_with_and_without_short_cuts(monkeypatch):
-    if not LESSONS.exists():
-        pytest.skip(f"no {LESSONS}: the shared corpora are not beside this tree")
-    records = [json.loads(row) for row in LESSONS.read_text().splitlines()]
-    patterns = [
-        lesson(n, r["title"], correct=r["description"], category=r["domain"], state=r["status"])
-        for n, r in enumerate(records)
-    ]
-    shown = render_page(patterns, members=MEMBERS)
-    looked_at_closely(monkeypatch)
-    assert render_page(patterns, members=MEMBERS) == shown

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.text import screening
 from fleet.text.screening import certain, inert, markdown_escape, one_line, redact, screen, strip_controls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -408,16 +407,6 @@ def test_a_joiner_stays_only_between_letters_and_emoji_that_need_it(text: str, s
 )
 def test_escaped_markdown_can_be_read(text: str, seen: str) -> None:
     assert markdown_escape(text) == seen
-
-
-def test_no_code_point_that_is_hidden_is_taken_for_plain_at_a_glance():
-    hidden = re.compile(screening._HIDDEN_MARK.pattern)
-    for letter in map(chr, range(0x110000)):
-        if screening._is_plain(letter):
-            assert not hidden.search(letter), hex(ord(letter))
-            assert letter not in "\u2028\u2029"
-    assert screening._is_plain("a · “b” — 日本 🎯 é\n\tc")
-    assert not any(map(screening._is_plain, ("\x1b", "\r", "a\u200db", "\ufe0f", "\udc9b", "\u202e")))
 
 
 # --- frames of hosts, marks of templates ----------------------------------------------------------------------------
